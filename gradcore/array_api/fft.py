@@ -15,10 +15,10 @@ __all__ = [*_SAME, "fftfreq", "rfftfreq"]
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
-    """Frequencies of `fft`, for samples that are `d` apart."""
+    """Return the frequencies of `fft`, for samples that are `d` apart."""
     return cast(_fft.fftfreq(n, d, device), dtype_of(dtype))
 
 
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
-    """Frequencies of `rfft`, for samples that are `d` apart."""
+    """Return the frequencies of `rfft`, for samples that are `d` apart."""
     return cast(_fft.rfftfreq(n, d, device), dtype_of(dtype))

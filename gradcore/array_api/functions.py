@@ -49,7 +49,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
 
 
 def expand_dims(x: Any, /, axis: Any = 0) -> Any:
-    """`x` with new dims of size one."""
+    """Return `x` with new dims of size one."""
     t = tensor_of(x)
     axes = axis if isinstance(axis, tuple) else (axis,)
     for each in sorted(axis_of(a, t.ndim + len(axes)) for a in axes):

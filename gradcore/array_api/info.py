@@ -27,7 +27,7 @@ class __array_namespace_info__:
     """Dtypes, devices and capabilities of the namespace."""
 
     def capabilities(self) -> dict[str, Any]:
-        """Shapes may depend on data; arrays have at most 64 dims."""
+        """Return the capabilities: shapes may depend on data; arrays have at most 64 dims."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> device:

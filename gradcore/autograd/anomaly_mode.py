@@ -58,7 +58,7 @@ class Origin(Sequence[str]):
                 break
 
     def __iter__(self) -> Iterator[str]:
-        """Lines as those of a traceback, the outermost call first."""
+        """Yield lines as those of a traceback, the outermost call first."""
         for i in range(len(self.frames) - 2, -1, -2):
             code, line, text = self.line(i)
             yield f'  File "{code.co_filename}", line {line}, in {code.co_name}\n' + (f"    {text}\n" if text else "")
@@ -261,7 +261,7 @@ def first_not_finite(nodes: Iterable[Any]) -> Any:
 
 
 def describe(node: Any) -> list[str]:
-    """Lines about the call that recorded a node."""
+    """Return lines about the call that recorded a node."""
     origin = origin_of(node)
     if origin is None:
         return [f"{type(node).__name__}, recorded where anomaly detection was off"]
@@ -288,7 +288,7 @@ def _what(array: Any) -> str:
 
 
 def explain_forward(node: Any) -> list[str]:
-    """Lines about the first result that was not finite."""
+    """Return lines about the first result that was not finite."""
     origin = origin_of(node)
     lines = ["The first value that was not finite is the result of", *describe(node)]
     if origin is not None and origin.suspects:

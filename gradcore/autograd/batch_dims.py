@@ -113,7 +113,7 @@ def add_batch_dim(t: AnyTensor, level: Any, dim: int) -> Any:
 
 
 def remove_batch_dim(t: AnyTensor, level: Any, dim: int) -> Any:
-    """All samples of a tensor, along a new `dim`; of one that is the same for all samples, repeated."""
+    """Return all samples of `t` along a new `dim`; if it is the same for all samples, repeat it."""
     t = broadcast_to_batch(t, batched_device((level,), t._device))
     return _apply_map(
         t,
@@ -149,7 +149,7 @@ def has_batches_of(t: AnyTensor, other: Any) -> bool:
 
 @contextmanager
 def running(level: VmapLevel) -> Iterator[None]:
-    """While a function runs on the samples of `level`."""
+    """Make `level` current inside of the block, in which a function runs on its samples."""
     state = local.state
     before, state.batches = state.batches, (*state.batches, level)
     try:
@@ -186,7 +186,7 @@ def map_samples(
 
 
 def basis(like: AnyTensor, start: int, stop: int) -> Any:
-    """For each of the elements numbered from `start` to `stop` a tensor as `like`: zeros, and a one at that element."""
+    """Return unit tensors like `like`, one for each element numbered from `start` to `stop`: zeros, and a one there."""
     device = like._device.real
     with device.backend.use_index(device.index):
         xp = device.backend.xp

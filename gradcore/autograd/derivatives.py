@@ -75,7 +75,7 @@ _compiled: dict[str, Any] = {}
 
 
 def _reader(op: Op, formula: Formula, values: str) -> Callable[[OpNode], list[Any]]:
-    """``node -> [value, ...]``: everything that a formula reads."""
+    """Compile ``node -> [value, ...]``, which collects everything that a formula reads."""
     read = ", ".join(_expression(op, name, values) for name in formula.names)
     return _lambda("node", f"[{read}]", {})  # type: ignore[no-any-return]
 
@@ -85,7 +85,7 @@ UNCHANGED: Any = object()
 
 
 def _call(op: Op, formula: Formula, values: str, number: int) -> Any:
-    """``(F, grad, node) -> gradient``, written out for what the formula reads; the gradient is for the edge `number`.
+    """Compile ``(F, grad, node) -> gradient`` for edge `number`, with the values that the formula reads written out.
 
     `values` says of what kind that is: ``"arrays"``, ``"numbers"`` (arrays without dims as NumPy's scalars, which
     compute five times as fast) or ``"tensors"``. Products are computed without a call, large ones only where more than
@@ -110,7 +110,7 @@ def _call(op: Op, formula: Formula, values: str, number: int) -> Any:
 
 
 def _connecting(call: Any, op: Op, formula: Formula, number: int) -> Any:
-    """``(F, grad, node) -> gradient`` that connects what `call` gives, a tensor, to inputs."""
+    """Wrap `call` as ``(F, grad, node) -> gradient`` that connects its result, a tensor, to inputs."""
     through_result = not set(op.outputs).isdisjoint(formula.names)
     connect = connect_gradient if op.names[op.tensors[number]] in op.connected else join
 

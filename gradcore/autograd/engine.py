@@ -307,7 +307,7 @@ class GraphTask:
         return found is not None
 
     def settle(self, failed: list[Any]) -> None:
-        """After an error, update the leaves that have received all of their gradients, as if they had run at once."""
+        """Update, after an error, the leaves that have received all their gradients, as if they had run at once."""
         pending = self.buffer.pending
         if self.buffer.expected is not None or (self.captures and not self.accumulate):
             return

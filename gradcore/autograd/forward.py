@@ -105,7 +105,7 @@ def refuse_dual(t: AnyTensor, message: str, error: type[RuntimeError] = RuntimeE
 
 
 def primal(t: AnyTensor, level: ForwardLevel) -> Any:
-    """`t` without its tangent at `level`: same memory, same history, same tangents at other levels."""
+    """Return `t` without its tangent at `level`: same memory, same history, same tangents at other levels."""
     if tangent_of(t, level) is None:
         return t
     out = alias(t, gradient_edge(t))
@@ -138,7 +138,7 @@ def innermost_of(values: Iterable[Any]) -> ForwardLevel | None:
 
 
 def _map(op: Op, args: tuple[Any, ...], f: Callable[[Any], Any]) -> list[Any]:
-    """`args` with `f` applied to every tensor."""
+    """Return `args` with `f` applied to every tensor."""
     out = list(args)
     for p in op.tensors:
         value = args[p]
@@ -408,7 +408,7 @@ def _more_levels(target: Any, source: Any) -> tuple[Any, ...]:
 
 
 def write_tangents(self: Any, result: Any) -> None:
-    """After an in-place write: `self` has the tangents of `result`, in its own tangents' memory where it is a view."""
+    """Give `self`, after an in-place write, the tangents of `result`; a view writes them into its own tangents."""
     for level in local.state.levels:
         tangent, before = tangent_of(result, level), tangent_of(self, level)
         base = None if self._autograd is None else self._autograd.base

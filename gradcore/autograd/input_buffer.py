@@ -86,13 +86,13 @@ class RawGrads:
         return self.cast(self.sum_to(grad, meta[0]), meta[1])
 
     def zeros(self, meta: TensorMeta) -> Any:
-        """Zeros as the gradient of an output."""
+        """Return zeros for a missing gradient of an output with the metadata `meta`."""
         shape, dtype, device = meta
         with self.F.use_index(device.index):
             return self.F.xp.zeros(shape, dtype.numpy)
 
     def zeros_like(self, grad: Any) -> Any:
-        """Zeros as a gradient."""
+        """Return zeros like `grad`."""
         with self.F.use_index(self.device.index):
             return self.F.xp.zeros(grad.shape, grad.dtype)
 
@@ -183,7 +183,7 @@ def cast_halves(value: Any) -> Any:
 
 
 def _upcast(F: Any, value: Any) -> Any:
-    """Arrays of halves in float32."""
+    """Return `value` with its half-precision arrays in float32."""
     if isinstance(value, (list, tuple)):
         return type(value)(_upcast(F, v) for v in value)
     dtype = getattr(value, "dtype", None)
@@ -299,7 +299,7 @@ class InputBuffer:
             self.count_arrival(node)
 
     def plus(self, total: Any, grad: Any, device: Any, node: Node, may_own: bool = True) -> Any:
-        """``total + grad``; in place only where the engine made `total` itself."""
+        """Return ``total + grad``; add in place only if the engine made `total` itself."""
         if grad is None:
             return total
         if (
@@ -330,7 +330,7 @@ class InputBuffer:
         return found if found.__class__ is total.__class__ else self.arithmetic(node._device).as_array(found)
 
     def plus_tensors(self, total: Any, grad: Any, node: Node) -> Any:
-        """`plus` of tensors: where backward is recorded, or gradients are sparse."""
+        """Return `plus` of tensors, for a recorded backward and for sparse gradients."""
         arithmetic = self.arithmetic(node._device)
         a, b = arithmetic.as_tensor(total), arithmetic.as_tensor(grad)
         if a._strided and b._strided:
@@ -418,7 +418,7 @@ def _in_threads(total: Any, grad: Any, device: Any, in_place: bool) -> tuple[Any
 
 
 def _plus_apart(total: Any, grad: Any, device: Any, node: Node) -> Any:
-    """``total + grad`` where not both arose on the node's device: a partial sum for each device."""
+    """Add a gradient that arose on another device: return a partial sum for each device."""
     if type(total) is not PerDevice:
         total = PerDevice({} if total is None else {node._device: total})
     part = total.get(device)

@@ -61,7 +61,7 @@ def tensor_of(numbers: Matrix, like: AnyTensor) -> Any:
 
 
 def unit(like: AnyTensor, i: int) -> Any:
-    """Zeros as `like` with a one at flat position `i`."""
+    """Return a tensor like `like` that is one at flat position `i`, and zero elsewhere."""
     device = like._device
     with device.backend.use_index(device.index):
         flat = device.backend.xp.zeros(like._array.size, like._array.dtype)
@@ -89,7 +89,7 @@ def _perturb(t: AnyTensor, step: Any) -> Iterator[None]:
 def directional(
     func: Callable[..., Any], inputs: Sequence[Any], k: int, direction: Any, eps: float, chosen: Sequence[int]
 ) -> list[Matrix]:
-    """Central differences of the outputs `chosen`, when input `k` moves in a direction.
+    """Return central differences of the outputs `chosen`, when input `k` moves in a direction.
 
     Raises
     ------
@@ -116,13 +116,13 @@ def directional(
 def numerical_jacobian(
     func: Callable[..., Any], inputs: Sequence[Any], k: int, eps: float, chosen: Sequence[int]
 ) -> list[Matrix]:
-    """By central differences: for each output in `chosen` the Jacobian with respect to input `k`."""
+    """Return the Jacobian of each output in `chosen` with respect to input `k`, by central differences."""
     rows = [directional(func, inputs, k, _direction(inputs[k], i), eps, chosen) for i in range(count_of(inputs[k]))]
     return _by_output(rows, chosen)
 
 
 def reverse_jacobian(output: Any, inputs: Sequence[Any]) -> tuple[list[Matrix], list[Any]]:
-    """In reverse mode: for each of `inputs` the Jacobian of `output`, and the gradients of its last row."""
+    """Return the Jacobian of `output` by each of `inputs` in reverse mode, and the gradients of its last row."""
     columns: list[list[Matrix]] = [[] for _ in inputs]
     found: Sequence[Any] = [None] * len(inputs)
     for i in range(count_of(output)):
@@ -138,7 +138,7 @@ def _like(gradient: Any, t: AnyTensor) -> Any:
 
 
 def forward_jacobian(func: Callable[..., Any], inputs: Sequence[Any], k: int, chosen: Sequence[int]) -> list[Matrix]:
-    """In forward mode: for each output in `chosen` the Jacobian with respect to input `k`."""
+    """Return the Jacobian of each output in `chosen` with respect to input `k`, in forward mode."""
     rows = [push_forward(func, inputs, {k: _direction(inputs[k], i)}, chosen) for i in range(count_of(inputs[k]))]
     return _by_output(rows, chosen)
 

@@ -112,7 +112,7 @@ class State:
             return self.reenter(error)(kernel, *args, **named)
 
     def reenter(self, error: RuntimeError, name: str = "enter") -> Callable[..., Any]:
-        """`enter` anew (or `enclose`), of a fresh context, after it raised as a kernel is running in the one it had.
+        """Return `enter` (or `enclose`) of a fresh context, because a kernel is still running in the old one.
 
         The outer call has entered its own context and is not affected.
 

@@ -169,7 +169,7 @@ class Node:
         return tuple((None, 0) if edge is None else edge for edge in self.shown(self._edges))
 
     def shown(self, values: Any) -> Any:
-        """Of values for all edges, those for inputs that can have gradients: an index is none of them."""
+        """Return the entries of `values`, one per edge, for inputs that can have gradients; indices cannot."""
         return values
 
     def spread(self, values: Any) -> Any:
@@ -234,7 +234,7 @@ class Node:
         return RemovableHandle(self._own_hooks().pre, fn)
 
     def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
-        """Gradients for the edges, given those of the outputs.
+        """Return the gradients for the edges, given those of the outputs.
 
         Parameters
         ----------
@@ -290,7 +290,7 @@ class AccumulateGrad(Node):
         return (TensorMeta.of(self.variable),)
 
     def name(self) -> str:
-        """``'torch::autograd::AccumulateGrad'``."""
+        """Return ``'torch::autograd::AccumulateGrad'``."""
         return "torch::autograd::AccumulateGrad"
 
     def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:

@@ -135,7 +135,7 @@ def _move_scalar(t: AnyTensor, edge: Any, device: Any) -> Any:
 
 
 def _broadcast(op: Op, args: tuple[Any, ...], tensors: Sequence[Any], edges: list[Any], device: Any) -> tuple[Any, Any]:
-    """Arguments and edges, with what all samples of a batch share broadcast to it, where gradients are summed."""
+    """Return arguments and edges in which inputs shared by all samples of a batch are broadcast to it."""
 
     def broadcast(t: AnyTensor) -> Any:
         apart = isinstance(t, Variable) and t._device is not device and requires_grad(t)
@@ -171,7 +171,7 @@ def view_of(t: AnyTensor, array: Any, op: Op, settings: tuple[Any, ...], state: 
 
 @functools.cache
 def recorder(op: Op) -> Callable[..., Any]:
-    """``(device, out, edges, tensors, *args) -> node``, written for one operation.
+    """Compile ``(device, out, edges, tensors, *args) -> node`` for one operation.
 
     `out` is the result, or a list of several; `tensors` are those that were given, of which the gradients are to have
     the shapes and dtypes, and `args` what formulas read.
@@ -296,7 +296,7 @@ def is_several(op: Op, p: int) -> bool:
 
 
 def readers_of(op: Op, name: str) -> list[int]:
-    """Positions of the tensors whose formula reads `name`."""
+    """Return the positions of the tensors whose formula reads `name`."""
     formulas = (op.vjps or op.differentials).items()
     keys = [((key,) if isinstance(key, str) else key) for key, formula in formulas if name in formula.names]
     return sorted({op.position[each] for key in keys for each in key})

@@ -181,7 +181,7 @@ class Variable:
     _execution_engine: ClassVar[Any]
 
     def __new__(cls, data: Any, requires_grad: bool = False, volatile: Any = None) -> Any:
-        """``Variable(tensor)``, from before tensors were variables: the same data as a leaf."""
+        """Return ``Variable(tensor)``, from before tensors were variables: the same data as a leaf."""
         if volatile is not None:
             warn("volatile was removed and now has no effect. Use `with torch.no_grad():` instead.")
         if not isinstance(data, Variable):
@@ -235,7 +235,7 @@ def as_class(t: AnyTensor, cls: type) -> Any:
 
 
 def alias(t: AnyTensor, edge: Edge | None) -> Any:
-    """Another tensor of the same memory, with the given history and no other."""
+    """Return another tensor of the same memory, with the given history and no other."""
     other = new(tensor_class)
     other._array, other._device, other._dtype = t._array, t._device, t._dtype
     other._edge, other._autograd = edge, None
@@ -362,7 +362,7 @@ def accumulate_grad(
 
 
 def _add_array(leaf: AnyTensor, meta: AutogradMeta, grad: Any, own: bool, run: Callable[..., Any]) -> Any:
-    """In place where there is a gradient, without a copy where the engine made the array."""
+    """Add `grad` to the leaf's gradient in place; the first one is kept without a copy if the engine made it."""
     global leaf_order_matters
     old = meta.grad
     if old is not None and not old._strided:

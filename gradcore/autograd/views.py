@@ -369,12 +369,12 @@ class CopySlices(Node):
     dual: bool
 
     def name(self) -> str:
-        """``'torch::autograd::CopySlices'``."""
+        """Return ``'torch::autograd::CopySlices'``."""
         return "torch::autograd::CopySlices"
 
     @classmethod
     def record(cls, base: Any, chain: tuple[Any, ...], edge: Any, position: int) -> CopySlices:
-        """Node for a base of which the part at the end of `chain` was written by the node of `edge`."""
+        """Return the node for a base whose part at the end of `chain` was written by the node of `edge`."""
         node = cls.make(base._device, _replace(edge[0]._edges, position, gradient_edge(base)), base)
         node._inner, node.chain, node.position = edge[0], chain, position
         node.order, node.dual = _memory_order(base._array), bool(local.state.mode & DUAL)
@@ -432,7 +432,7 @@ class CopySlices(Node):
         return permute(copy(permute(grads, self.order)), back)
 
     def _through(self, grad: Any, arithmetic: Any) -> Any:
-        """Backward of the write's own node, which was given the slice's gradient."""
+        """Run the backward of the write's own node on the gradient of the slice."""
         edges = self._inner._edges
         return self._inner.backward(grad, arithmetic, _replace([e is not None for e in edges], self.position, True))
 

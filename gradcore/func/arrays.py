@@ -94,7 +94,7 @@ def elementwise_grad(func: Callable[..., Any], argnums: Argnums = 0) -> Callable
 
 
 def checkpoint(func: Callable[..., Any]) -> Callable[..., Any]:
-    """`func`, which keeps its inputs for backward rather than what it computes, and is run again there.
+    """Wrap `func` so that it saves its inputs for backward, and is run again there.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ def _jvp(
     strict: bool,
     has_aux: bool,
 ) -> tuple[Any, ...]:
-    """`jvp` with respect to `primals`: all of the arguments, or those that `argnums` names."""
+    """Compute `jvp` with respect to `primals`: all of the arguments, or those that `argnums` names."""
     flat_primals, structure = tree_flatten(primals)
     flat_tangents, other = tree_flatten(tangents)
     flat_primals, flat_tangents = list(map(as_input, flat_primals)), list(map(as_input, flat_tangents))

@@ -228,7 +228,7 @@ def jacrev(
 
 
 def _in_chunks(pull: Any, out: Tensor, ins: Sequence[Tensor], chunk_size: int | None) -> list[list[Tensor]]:
-    """For each input the rows of the Jacobian of one output, `chunk_size` of them at a time."""
+    """Return for each input the rows of the Jacobian of one output, `chunk_size` of them at a time."""
     count = out.numel()
     step = chunk_size or max(count, 1)
     chunks = []

@@ -32,7 +32,7 @@ _NO_NUMBERS = {
 
 
 def numpy_dtype(value: Any) -> np.dtype[Any]:
-    """NumPy's dtype of anything that names one, of gradcore's dtypes too."""
+    """Return NumPy's dtype of anything that names one, of gradcore's dtypes too."""
     return value.numpy if isinstance(value, dtypes.dtype) else np.dtype(value)
 
 
@@ -77,12 +77,12 @@ def _from_host(x: Any) -> AnyTensor:
 
 
 def cast(x: Tensor, dtype: Any) -> AnyTensor:
-    """`x` in another dtype."""
+    """Return `x` in another dtype."""
     return x if dtype is None or x._dtype is dtype else F.to(x, dtype)
 
 
 def inexact(x: Tensor) -> AnyTensor:
-    """`x` in floating point: float64 of integers and bools."""
+    """Return `x` in floating point: float64 of integers and bools."""
     return x if x._dtype.is_differentiable else F.to(x, dtypes.float64)
 
 
@@ -116,7 +116,7 @@ def promote(*values: Any, broadcast: bool = False) -> list[Tensor]:
 
 
 def common(*values: Any) -> list[Tensor]:
-    """`promote` to floating point."""
+    """Return the values of `promote` in floating point."""
     return [inexact(x) for x in promote(*values)]
 
 
@@ -129,7 +129,7 @@ def axis_of(axis: Any, ndim: int) -> int:
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
-    """Axes counted from the front; all for None."""
+    """Return the axes counted from the front; all for None."""
     try:
         return tuple(range(ndim)) if axis is None else normalize_axis_tuple(axis, ndim)
     except OverflowError:

@@ -324,7 +324,7 @@ def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Tensor:
 
 
 def _slid(x: Tensor, w: Tensor, mode: str, shift: int = 0) -> AnyTensor:
-    """Products of `w` with the parts of `x`, which is longer."""
+    """Return the products of `w` with the parts of `x`, which is longer."""
     n, m = x.shape[0], w.shape[0]
     if not n or not m:
         raise ValueError("an array cannot be empty")
@@ -405,7 +405,7 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: i
 
 
 def _slopes(x: Tensor, spacing: Any, axis: int, edge_order: int) -> AnyTensor:
-    """Second-order differences inside, one-sided ones at the ends."""
+    """Return second-order differences inside, one-sided ones at the ends."""
     size = x.shape[axis]
     if size < edge_order + 1:
         raise ValueError(
@@ -498,7 +498,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike) -> Tensor:
 
 
 def _leading(p: Any) -> AnyTensor:
-    """Coefficients without the zeros in front."""
+    """Return the coefficients without leading zeros."""
     p = F.atleast_1d(tensor_of(p))
     found = np.flatnonzero(np.asarray(p.detach().cpu()))
     return p[int(found[0]) if len(found) else p.shape[0] - 1 :]

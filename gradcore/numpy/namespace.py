@@ -14,7 +14,7 @@ __all__ = ["can_cast", "finfo", "iinfo", "isdtype", "issubdtype", "promote_types
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's dtype of a dtype or tensor; anything else as it is."""
+    """Return NumPy's dtype of a dtype or tensor; anything else as it is."""
     if isinstance(value, Tensor):
         return value._dtype.numpy
     return value.numpy if isinstance(value, dtypes.dtype) else value

@@ -107,7 +107,7 @@ def _on_arrays(path: str, function: Any, args: Any, named: Any, as_tensors: bool
 
 
 def _arrays(value: Any, anyway: bool = False) -> Any:
-    """Nested containers with tensors replaced by arrays; `anyway` also those that have a history."""
+    """Return nested containers with tensors replaced by arrays; `anyway` also those that have a history."""
     if isinstance(value, Tensor):
         return value.detach().numpy() if not anyway else value.numpy(force=True)
     if isinstance(value, (list, tuple)):

@@ -40,7 +40,7 @@ def _over(operation: Callable[..., Any], x: Tensor, axis: Any, keepdims: bool) -
 
 
 def _accumulator(x: Tensor, dtype: Any) -> AnyTensor:
-    """`x` in the dtype of its sums: small whole numbers in 64 bits."""
+    """Return `x` in the dtype of its sums: small whole numbers in 64 bits."""
     if dtype is not None:
         return cast(x, dtype_of(dtype))
     if x._dtype.is_differentiable:

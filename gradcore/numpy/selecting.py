@@ -399,7 +399,7 @@ def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int =
 
 
 def _edges(x: Tensor, bins: Any, bounds: Any) -> tuple[Any, Tensor]:
-    """Edges of bins on the host, and as a tensor that moves with given edges or with the data's extremes."""
+    """Return the edges of bins on the host, and as a tensor with the history of given edges or the data's extremes."""
     if isinstance(bins, (int, str)):
         between = None if bounds is None else (_host(bounds[0]).item(), _host(bounds[1]).item())
         host = np.histogram_bin_edges(_host(x), bins, between)

@@ -242,7 +242,7 @@ class Ufunc:
     # -- methods --------------------------------------------------------------------------------------------------
 
     def outer(self, a: Any, b: Any, **named: Any) -> Any:
-        """Every element of the first meets every element of the second."""
+        """Apply the function to every pair of an element of `a` and an element of `b`."""
         a, b = tensor_of(a), tensor_of(b)
         return self(a.reshape(*a.shape, *(1,) * b.ndim), b, **named)
 
@@ -294,7 +294,7 @@ class Ufunc:
         return F.unsqueeze(result, axis) if keepdims else result
 
     def accumulate(self, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-        """All results on the way of `reduce`."""
+        """Return all intermediate results of `reduce` along an axis."""
         from gradcore.numpy import reductions
 
         self._check_binary("accumulate")
@@ -308,7 +308,7 @@ class Ufunc:
         return write_out(F.stack(list(promote(*found)), axis_of(axis, x.ndim)) if found else x, out)
 
     def reduceat(self, array: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-        """`reduce` over the parts between the indices."""
+        """Apply `reduce` to the parts between the indices."""
         self._check_binary("reduceat")
         x = tensor_of(array, dtype)
         starts = [int(i) for i in np.asarray(indices if not isinstance(indices, Tensor) else indices.tolist())]
@@ -357,7 +357,7 @@ _SCATTERED = {"multiply": "prod", "maximum": "amax", "minimum": "amin"}
 
 
 def _places(a: Tensor, key: tuple[Any, ...]) -> AnyTensor:
-    """Positions in memory order of the elements at a key."""
+    """Return the positions in memory order of the elements at a key."""
     return tensor_of(np.arange(a.numel())).to(a._device.real).reshape(a.shape)[key]
 
 

@@ -328,7 +328,7 @@ class EventList(list[Any]):
         write_chrome_trace(self, path)
 
     def supported_export_stacks_metrics(self) -> list[str]:
-        """Metrics that `export_stacks` can sum."""
+        """Return the metrics that `export_stacks` can sum."""
         return ["self_cpu_time_total", "self_cuda_time_total"]
 
     def export_stacks(self, path: Any, metric: str) -> None:

@@ -31,7 +31,7 @@ class Ranges:
         return FunctionEvent(0, name, 0, None)
 
     def end(self, event: FunctionEvent) -> None:
-        """End it."""
+        """End the range `event`."""
         nvtx.range_pop()
 
     def call(self, name: str, args: tuple[Any, ...], run: Callable[..., Any], *given: Any) -> Any:

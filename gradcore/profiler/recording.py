@@ -171,7 +171,7 @@ def _owner(value: Any) -> Any:
 
 
 def _stack() -> list[str]:
-    """Lines of the user's call stack, innermost first."""
+    """Return the lines of the user's call stack, innermost first."""
     frame: Any = sys._getframe(1)
     found = []
     while frame is not None:

@@ -224,7 +224,7 @@ class profile:
             self._begin_recording()
 
     def stop(self) -> None:
-        """End; what is being recorded is handed on. The context does so."""
+        """End the session, and hand on what is being recorded, as leaving the context does."""
         if self._running:
             self._end_recording()
             if self.on_trace_ready is not None:
@@ -280,7 +280,7 @@ class profile:
         return self.profiler
 
     def events(self) -> EventList:
-        """All events of the last recording."""
+        """Return all events of the last recording."""
         return self._finish().function_events
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:

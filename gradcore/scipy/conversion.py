@@ -22,7 +22,7 @@ def floating(x: Any) -> AnyTensor:
 
 
 def like(value: Any, x: Tensor) -> AnyTensor:
-    """Numbers, an array or a tensor, on the device of `x` and in its dtype; complex where `value` is."""
+    """Return numbers, an array or a tensor on the device and in the dtype of `x`; complex if `value` is."""
     if isinstance(value, Tensor):
         found: AnyTensor = value
     else:
@@ -60,7 +60,7 @@ def write_output(result: Tensor, output: Any, dtype: dtypes.dtype) -> AnyTensor:
 
 
 def module_getattr(module: str, left_out: dict[str, str]) -> Any:
-    """``__getattr__`` of a module of SciPy's functions, which says why one is missing."""
+    """Return a ``__getattr__`` for a module of SciPy's functions, which says why one is missing."""
 
     def __getattr__(name: str) -> Any:
         why = f": {left_out[name]}" if name in left_out else ""
@@ -70,7 +70,7 @@ def module_getattr(module: str, left_out: dict[str, str]) -> Any:
 
 
 def beside(value: Any, x: Tensor) -> AnyTensor:
-    """Numbers, an array or a tensor as a tensor on the device of `x`, in the dtype that NumPy has for them."""
+    """Return numbers, an array or a tensor as a tensor on the device of `x`, in the dtype that NumPy gives them."""
     return tensor_of(value) if isinstance(value, Tensor) else on_device(np.asarray(value), x)
 
 

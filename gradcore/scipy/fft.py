@@ -84,7 +84,7 @@ def _along_several(name: str, default: Any) -> Callable[..., AnyTensor]:
 
 
 def _sizes_and_axes(s: Any, axes: Any, ndim: int) -> tuple[list[int] | None, tuple[int, ...]]:
-    """Sizes, or None for those of the array, and the axes that they belong to."""
+    """Return the sizes, or None for those of the array, and the axes that they belong to."""
     sizes = None if s is None else [operator.index(n) for n in (s if isinstance(s, Sequence) else [s])]
     if axes is None:
         dims = tuple(range(ndim)) if sizes is None else tuple(range(ndim - len(sizes), ndim))
@@ -252,7 +252,7 @@ def _hankel(x: Any, dln: float, mu: float, offset: float, bias: float, inverse: 
 
 
 def fht(a: Any, dln: float, mu: float, offset: float = 0.0, bias: float = 0.0) -> AnyTensor:
-    """Hankel transform on a logarithmic grid, as `scipy.fft.fht`."""
+    """Compute the Hankel transform on a logarithmic grid, as `scipy.fft.fht`."""
     return _hankel(a, dln, mu, offset, bias, False)
 
 

@@ -130,7 +130,7 @@ def boxcox1p(x: Any, lmbda: Any) -> Any:
 
 
 def _powers(log: Any, power: Any) -> Any:
-    """``expm1(power * log) / power``, and its limit."""
+    """Return ``expm1(power * log) / power``, and its limit where `power` is zero."""
     return log * F.special_of_one(power * log, "exprel")
 
 
@@ -145,7 +145,7 @@ def inv_boxcox1p(x: Any, lmbda: Any) -> Any:
 
 
 def _logarithm(x: Any, power: Any) -> Any:
-    """``log1p(power * x) / power``, and its limit."""
+    """Return ``log1p(power * x) / power``, and its limit where `power` is zero."""
     return x * log1p_ratio(F, power * x)
 
 
@@ -217,7 +217,7 @@ def wofz(z: Any) -> AnyTensor:
 
 
 def lambertw(z: Any, k: int = 0, tol: float = 1e-8) -> AnyTensor:
-    """Lambert's function, as `scipy.special.lambertw`: complex, also of real numbers.
+    """Compute Lambert's function, as `scipy.special.lambertw`: complex, also of real numbers.
 
     Examples
     --------
@@ -279,7 +279,7 @@ def _normalize(operation: str, x: Any, axis: Any) -> AnyTensor:
 
 
 def softmax(x: Any, axis: Any = None) -> AnyTensor:
-    """Exponentials that sum to one, as `scipy.special.softmax`.
+    """Compute exponentials that sum to one, as `scipy.special.softmax`.
 
     Examples
     --------
@@ -320,7 +320,7 @@ def polygamma(n: int, x: Any) -> AnyTensor:
 
 
 def softplus(x: Any) -> AnyTensor:
-    """``log(1 + exp(x))``, as `scipy.special.softplus`."""
+    """Compute ``log(1 + exp(x))``, as `scipy.special.softplus`."""
     return -F.logsigmoid(-_numbers(x)[0])
 
 
@@ -340,7 +340,7 @@ eval_sh_chebyu = _shift_polynomial("eval_sh_chebyu", "eval_chebyu")
 
 
 def zeta(x: Any, q: Any = None) -> AnyTensor:
-    """`scipy.special.zeta` of tensors: Riemann's function, or Hurwitz's where `q` is given."""
+    """Compute `scipy.special.zeta` of tensors: Riemann's function, or Hurwitz's where `q` is given."""
     values = _numbers(x, 1.0 if q is None else q)
     _refuse_complex("zeta", values)
     return F.zeta(*values)

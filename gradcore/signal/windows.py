@@ -108,7 +108,7 @@ HANN, HAMMING, BLACKMAN = (0.5, 0.5), (0.54, 0.46), (0.42, 0.5, 0.08)
 
 @converting
 def general_hamming(M: int, *, alpha: float = HAMMING[0], **options: Unpack[Options]) -> Tensor:
-    """``alpha - (1 - alpha) * cos(x)`` over one period.
+    """Return the window ``alpha - (1 - alpha) * cos(x)`` over one period.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def general_hamming(M: int, *, alpha: float = HAMMING[0], **options: Unpack[Opti
 
 @converting
 def hamming(M: int, **options: Unpack[Options]) -> Tensor:
-    """R. W. Hamming's window: ``0.54 - 0.46 * cos(x)`` over one period.
+    """Return Hamming's window: ``0.54 - 0.46 * cos(x)`` over one period.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def hamming(M: int, **options: Unpack[Options]) -> Tensor:
 
 @converting
 def hann(M: int, **options: Unpack[Options]) -> Tensor:
-    """J. von Hann's window: ``(1 - cos(x)) / 2`` over one period.
+    """Return von Hann's window: ``(1 - cos(x)) / 2`` over one period.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def hann(M: int, **options: Unpack[Options]) -> Tensor:
 
 @converting
 def blackman(M: int, **options: Unpack[Options]) -> Tensor:
-    """R. B. Blackman's window: ``0.42 - 0.5 * cos(x) + 0.08 * cos(2 * x)`` over one period.
+    """Return Blackman's window: ``0.42 - 0.5 * cos(x) + 0.08 * cos(2 * x)`` over one period.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def triangle(k: Any, distance: int) -> Any:
 
 @converting
 def cosine(M: int, **options: Unpack[Options]) -> Tensor:
-    """Half a period of a sine, of which the window has the middles of as many intervals as elements.
+    """Return half a period of a sine, at the middles of as many intervals as the window has elements.
 
     Examples
     --------
@@ -204,7 +204,7 @@ def cosine(M: int, **options: Unpack[Options]) -> Tensor:
 
 @converting
 def exponential(M: int, *, center: float | None = None, tau: float = 1.0, **options: Unpack[Options]) -> Tensor:
-    """``exp(-abs(k - center) / tau)``: highest at `center`, by default the middle, which a symmetric window has.
+    """Return ``exp(-abs(k - center) / tau)``: highest at `center`, by default the middle (required if symmetric).
 
     Examples
     --------
@@ -226,7 +226,7 @@ def exponential(M: int, *, center: float | None = None, tau: float = 1.0, **opti
 
 @converting
 def gaussian(M: int, *, std: float = 1.0, **options: Unpack[Options]) -> Tensor:
-    """``exp(-((k - middle) / std) ** 2 / 2)``.
+    """Return ``exp(-((k - middle) / std) ** 2 / 2)``.
 
     Examples
     --------
@@ -241,7 +241,7 @@ def gaussian(M: int, *, std: float = 1.0, **options: Unpack[Options]) -> Tensor:
 
 @converting
 def kaiser(M: int, *, beta: float = 12.0, **options: Unpack[Options]) -> Tensor:
-    """J. F. Kaiser's window, of which `beta` tells how fast it falls: ``i0(beta * sqrt(1 - x**2)) / i0(beta)``.
+    """Return Kaiser's window, ``i0(beta * sqrt(1 - x**2)) / i0(beta)``, which falls faster for a larger `beta`.
 
     Examples
     --------

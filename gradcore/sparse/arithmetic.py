@@ -71,7 +71,7 @@ for _name in ASKED.split():
 
 @on("pow __pow__")
 def power(t: Any, exponent: Any) -> Any:
-    """Each element to a power, which must be a positive number: zeros stay zeros."""
+    """Raise each element to a power, which must be a positive number: zeros stay zeros."""
     if isinstance(exponent, Tensor) or not isinstance(t, SparseTensor):
         raise refuse("pow.Tensor_Tensor", COO)
     if exponent == 0:
@@ -98,7 +98,7 @@ def zeros_like(t: SparseTensor, *, dtype: Any = None, device: Any = None, requir
 
 @on("zero")
 def zero(t: SparseTensor) -> Any:
-    """Nothing stored, with the history."""
+    """Return a tensor of the same shape that stores nothing, with the history of `t`."""
     return _nothing(t, t.stored[:0])
 
 
@@ -111,7 +111,7 @@ def _scale(t: Tensor, alpha: Any) -> Tensor:
 
 @on("add __add__ __radd__")
 def add(self: Any, other: Any, *, alpha: Any = 1) -> Any:
-    """``self + alpha * other``."""
+    """Return ``self + alpha * other``."""
     if not isinstance(self, SparseTensor):
         if not isinstance(self, Tensor):
             return add(other, self)
@@ -181,13 +181,13 @@ def subtract_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 @on("sub subtract __sub__")
 def subtract(self: Any, other: Any, *, alpha: Any = 1) -> Any:
-    """``self - alpha * other``."""
+    """Return ``self - alpha * other``."""
     return add(self, other, alpha=-alpha)
 
 
 @on("rsub __rsub__")
 def subtract_reflected(self: Any, other: Any) -> Any:
-    """``other - self``."""
+    """Return ``other - self``."""
     if isinstance(other, Tensor):
         return add(other, self, alpha=-1)
     raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")

@@ -283,7 +283,7 @@ DENSE = {
 
 @on("transpose swapaxes swapdims")
 def transpose(t: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
-    """Two dims swapped: of compressed matrices the indices are read the other way."""
+    """Swap two dims: of compressed matrices the indices are read the other way."""
     n, dims = len(t.sizes), sparse_dim(t)
     a, b = dim0 % n, dim1 % n
     sizes = list(t.sizes)

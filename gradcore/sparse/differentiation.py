@@ -38,7 +38,7 @@ def _same(a: SparseTensor, b: SparseTensor) -> bool:
 
 @on("grad")
 def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, **settings: Any) -> Any:
-    """`gradcore.autograd.grad`: gradients of sparse inputs are sparse."""
+    """Call `gradcore.autograd.grad`, with sparse gradients of sparse inputs."""
     outs, wanted = _as_list(outputs), _as_list(inputs)
     found = gradients.grad(
         [_values_of(t) for t in outs], [_values_of(t) for t in wanted], _upstream(outs, grad_outputs), **settings
@@ -51,7 +51,7 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, **settings: Any) -
 
 @on("backward")
 def backward(tensors: Any, grad_tensors: Any = None, inputs: Any = None, **settings: Any) -> None:
-    """`gradcore.autograd.backward`."""
+    """Call `gradcore.autograd.backward`, with sparse gradients of sparse leaves."""
     outs = _as_list(tensors)
     leaves = None if inputs is None else [_values_of(t) for t in _as_list(inputs)]
     gradients.backward([_values_of(t) for t in outs], _upstream(outs, grad_tensors), inputs=leaves, **settings)

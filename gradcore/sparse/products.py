@@ -94,7 +94,7 @@ def _times_sparse(a: SparseTensor, b: SparseTensor) -> Any:
 
 
 def _meetings(xp: Any, a: Pattern, b: Pattern) -> tuple[Array, Array, Array, Array]:
-    """Pairs of elements that are multiplied, the element of the result that each adds to, and where these are."""
+    """Return the pairs of elements to multiply, the element of the result that each adds to, and its indices."""
     order = xp.argsort(b.rows, kind="stable")
     ends = xp.searchsorted(b.rows[order], xp.arange(b.shape[0] + 1))
     many = (ends[1:] - ends[:-1])[a.cols]
@@ -124,7 +124,7 @@ def matmul(self: Any, other: Any, out_dtype: Any = None) -> Any:
 
 @on("bmm")
 def bmm(self: Any, mat2: Any) -> Any:
-    """Products of a batch of sparse matrices with dense ones: one product with the matrix of all blocks."""
+    """Multiply a batch of sparse matrices with dense ones: one product with the matrix of all blocks."""
     if not isinstance(self, SparseTensor) or isinstance(mat2, SparseTensor) or self.layout is not COO:
         raise RuntimeError("bmm: only the first factor may be sparse, of the layout sparse_coo")
     if self.ndim != 3 or mat2.ndim != 3 or sparse_dim(self) != 3:
@@ -144,7 +144,7 @@ def bmm(self: Any, mat2: Any) -> Any:
 
 @on("addmm")
 def addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """``beta * self + alpha * (mat1 @ mat2)``."""
+    """Return ``beta * self + alpha * (mat1 @ mat2)``."""
     product = (
         known_as(matmul(mat1, mat2), "SparseAddmmBackward0") if not _all_sparse(mat1, mat2) else matmul(mat1, mat2)
     )
@@ -163,13 +163,13 @@ def _all_sparse(*tensors: Any) -> bool:
 
 @on("addmv")
 def addmv(self: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """``beta * self + alpha * (mat @ vec)``."""
+    """Return ``beta * self + alpha * (mat @ vec)``."""
     return functional.add(self * beta, matmul(mat, vec), alpha=alpha)
 
 
 @on("linear")
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
-    """``input @ weight.T + bias``, of which `input` or `weight` is sparse."""
+    """Return ``input @ weight.T + bias``, of which `input` or `weight` is sparse."""
     turned = transpose(weight, 0, 1) if isinstance(weight, SparseTensor) else weight.mT
     out = matmul(input, turned)
     return out if bias is None else out + bias
@@ -224,7 +224,7 @@ def largest(values: Tensor, firsts: Tensor, group: Tensor, reduce: str) -> Tenso
 
 
 def sampled_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1.0, alpha: Any = 1.0) -> Any:
-    """``beta * input + alpha * (mat1 @ mat2)`` at the indices of the sparse matrix `input`.
+    """Return ``beta * input + alpha * (mat1 @ mat2)`` at the indices of the sparse matrix `input`.
 
     Examples
     --------
@@ -294,5 +294,5 @@ def hspmm(mat1: Any, mat2: Any) -> Any:
 
 @on("sspaddmm")
 def sspaddmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """``beta * input + alpha * smm(mat1, mat2)``, sparse."""
+    """Return ``beta * input + alpha * smm(mat1, mat2)``, sparse."""
     return add(input * beta, smm(mat1, mat2), alpha=alpha)

@@ -111,7 +111,7 @@ def _along(name: str, input: Any, dim: int, dtype: Any) -> Any:
 
 
 def _in_groups(name: str, t: SparseTensor, d: int) -> Any:
-    """Softmax of the values whose indices are equal but for one dim."""
+    """Compute the softmax over the values whose indices are equal but for dim `d`."""
     xp, device, index = t.xp, t.home, raw(t.index[0])
     others = [e for e in range(index.shape[0]) if e != d]
     flat = flat_places(index[others], [t.sizes[e] for e in others]) if others else index[d] * 0
@@ -126,7 +126,7 @@ def _in_groups(name: str, t: SparseTensor, d: int) -> Any:
 
 
 def softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
-    """Softmax along a dim over the stored elements: the others count as minus infinity.
+    """Compute the softmax along a dim over the stored elements: the others count as minus infinity.
 
     Examples
     --------

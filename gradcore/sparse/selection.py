@@ -127,7 +127,7 @@ def squeeze(t: Any, dim: int | None = None) -> Any:
 
 @on("cat concat concatenate")
 def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
-    """Sparse tensors one after the other along a dim."""
+    """Concatenate sparse tensors along a dim."""
     if not all(isinstance(t, SparseTensor) for t in tensors):
         raise RuntimeError("Concatenating sparse tensors, but a dense tensor was found; use to_sparse() or to_dense()")
     parts = [to_sparse(t) for t in tensors]
@@ -157,7 +157,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
 
 
 def _along_dense(parts: list[SparseTensor], sizes: list[int], d: int) -> Any:
-    """Values side by side, each beside zeros where the others have none."""
+    """Concatenate values along a dense dim, each beside zeros where the others have no element."""
     widths = [t.stored.shape[d] for t in parts]
     xp, device = parts[0].xp, parts[0].home
     wide = []
@@ -174,13 +174,13 @@ def _along_dense(parts: list[SparseTensor], sizes: list[int], d: int) -> Any:
 
 @on("stack")
 def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
-    """Sparse tensors along a new dim."""
+    """Stack sparse tensors along a new dim."""
     return cat([unsqueeze(t, dim) for t in tensors], dim)
 
 
 @on("__getitem__")
 def getitem(t: SparseTensor, key: Any) -> Any:
-    """Integers, slices with step 1 and None as indices."""
+    """Index with integers, slices with step 1 and None."""
     keys = key if isinstance(key, tuple) else (key,)
     if Ellipsis in [k for k in keys if not isinstance(k, Tensor)]:
         at = keys.index(Ellipsis)

@@ -55,7 +55,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 
 def on(names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate what computes the functions and methods of these names, where an argument is sparse."""
+    """Register the decorated function for the functions and methods of these names, if an argument is sparse."""
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         FUNCTIONS.update(dict.fromkeys(names.split(), function))
@@ -154,7 +154,7 @@ class SparseTensor(Tensor):
     ndimension = dim
 
     def stride(self, dim: int | None = None) -> Any:
-        """Zeros of COO, as in PyTorch; refused for the other layouts."""
+        """Return zeros for COO, as PyTorch; raise for the other layouts."""
         if self.layout is not COO:
             raise RuntimeError(f"Sparse {SPOKEN[self.layout][6:].upper()} tensors do not have strides")
         return (0,) * self.ndim if dim is None else 0
@@ -297,7 +297,7 @@ class SparseTensor(Tensor):
     # -- to Python and to other libraries ---------------------------------------------------------------------------
 
     def numpy(self, *, force: bool = False) -> Any:
-        """Refused: a sparse tensor is no array."""
+        """Raise: a sparse tensor is no array."""
         raise TypeError(f"can't convert {SPOKEN[self.layout]} layout tensor to numpy. Use Tensor.to_dense() first.")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -407,7 +407,7 @@ def _kind(t: Tensor) -> str:
 
 
 def _in_blocks(xp: Any, t: SparseTensor) -> tuple[Array, Array]:
-    """Row and column of each element of blocks, in the order of the values."""
+    """Return row and column of each element of blocks, in the order of the values."""
     outer, inner, (height, width) = *map(raw, t.index), t.stored.shape[1:3]
     here = xp.searchsorted(outer, xp.arange(inner.size), side="right") - 1
     rows, cols = (here, inner) if t.layout is BSR else (inner, here)

@@ -29,7 +29,7 @@ __all__ = [
 
 
 def _log_api_usage_once(event: str) -> None:
-    """Nothing: uses are not counted."""
+    """Do nothing: uses are not counted."""
 
 
 def _swap_tensor_impl(t1: Tensor, t2: Tensor) -> None:
@@ -46,7 +46,7 @@ def _swap_tensor_impl(t1: Tensor, t2: Tensor) -> None:
 
 
 def _get_tracing_state() -> None:
-    """None: programs are not traced."""
+    """Return None: programs are not traced."""
 
 
 def _add_docstr(obj: Any, doc: str) -> Any:

@@ -24,10 +24,10 @@ class Stream:
     """The order in which the CPU works: that of the program."""
 
     def wait_stream(self, stream: Any) -> None:
-        """Nothing: everything before has been done."""
+        """Do nothing: everything before has been done."""
 
     def synchronize(self) -> None:
-        """Nothing: everything before has been done."""
+        """Do nothing: everything before has been done."""
 
 
 _STREAM = Stream()
@@ -54,11 +54,11 @@ def current_device() -> str:
 
 
 def set_device(device: Any) -> None:
-    """Nothing: there is one device."""
+    """Do nothing: there is one device."""
 
 
 def synchronize(device: Any = None) -> None:
-    """Nothing: what has been called has been done."""
+    """Do nothing: what has been called has been done."""
 
 
 def current_stream(device: Any = None) -> Stream:

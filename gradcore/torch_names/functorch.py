@@ -97,7 +97,7 @@ def make_functional_with_buffers(
 
 
 def combine_state_for_ensemble(models: Sequence[Module]) -> tuple[Callable[..., Any], Tensors, Tensors]:
-    """Alike modules as one function for `vmap`, with their parameters and buffers stacked along a new first dim."""
+    """Return alike modules as one function for `vmap`, with their parameters and buffers stacked in a new first dim."""
     params, buffers = stack_module_state(models)
     return make_functional_with_buffers(models[0])[0], tuple(params.values()), tuple(buffers.values())
 

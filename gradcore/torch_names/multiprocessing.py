@@ -160,7 +160,7 @@ def spawn(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:
-    """`start_processes` with new interpreters."""
+    """Call `start_processes` with new interpreters."""
     return start_processes(fn, args, nprocs, join, daemon, start_method)
 
 

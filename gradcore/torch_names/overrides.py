@@ -99,7 +99,7 @@ def has_torch_function(relevant_args: Sequence[Any]) -> bool:
 
 
 def has_torch_function_unary(relevant_arg: Any) -> bool:
-    """`has_torch_function` of one argument.
+    """Call `has_torch_function` with one argument.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def has_torch_function_unary(relevant_arg: Any) -> bool:
 
 
 def has_torch_function_variadic(*relevant_args: Any) -> bool:
-    """`has_torch_function` of arguments given one by one.
+    """Call `has_torch_function` with arguments given one by one.
 
     Examples
     --------
@@ -237,7 +237,7 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
 
 @functools.cache
 def get_ignored_functions() -> set[Callable[..., Any]]:
-    """Public functions that no argument takes over: those that make tensors, and settings."""
+    """Return the public functions that no argument takes over: those that make tensors, and settings."""
     import gradcore
 
     public: Any = vars(gradcore)["__all__"]
@@ -247,7 +247,7 @@ def get_ignored_functions() -> set[Callable[..., Any]]:
 
 @functools.cache
 def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., int]]:
-    """For each function that arguments can take over, one with the same parameters that returns -1."""
+    """Return for each function that arguments can take over one with the same parameters that returns -1."""
 
     def override(call: Callable[..., Any]) -> Callable[..., int]:
         def answer(*args: Any, **kwargs: Any) -> int:

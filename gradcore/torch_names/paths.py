@@ -306,7 +306,7 @@ def _module(path: str) -> ModuleType:
 
 
 def absence(path: str) -> str:
-    """Why PyTorch's module of this path is missing here, as the end of an error message; empty if nothing is said."""
+    """Return why PyTorch's module of this path is missing, as the end of an error message; empty if unknown."""
     while path and path not in ABSENT:
         path = path.rpartition(".")[0]
     return f"; torch.{path} has no counterpart in gradcore: {ABSENT[path]}" if path else ""
@@ -344,7 +344,7 @@ def later(path: str) -> list[str]:
 
 
 def further(module: str) -> Callable[[str], Any]:
-    """``__getattr__`` of a module that has more names than it defines: those of the tables.
+    """Return a ``__getattr__`` for a module that has more names than it defines: those of the tables.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ def sym_not(a: Any) -> bool:
 
 
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
-    """`t` if `b` is true, else `f`."""
+    """Return `t` if `b` is true, else `f`."""
     return t if b else f
 
 

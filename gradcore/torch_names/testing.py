@@ -182,7 +182,7 @@ def _is_sequence(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's scalars as Python's."""
+    """Return a NumPy scalar as a Python number, and anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -278,7 +278,7 @@ def assert_allclose(
     equal_nan: bool = True,
     msg: str = "",
 ) -> None:
-    """`assert_close` under an older name: whatever is no tensor is made one, dtypes and devices may differ."""
+    """Call `assert_close` under an older name: other objects become tensors, dtypes and devices may differ."""
     warn(
         "`torch.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future release. Please "
         "use `torch.testing.assert_close()` instead.",

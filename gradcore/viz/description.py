@@ -103,7 +103,7 @@ def _names(params: Any) -> dict[int, str]:
 
 
 def shape_text(shape: Iterable[int], dtype: str) -> str:
-    """``'2 x 3 f32'``, with the sign of multiplication."""
+    """Return text such as ``'2 x 3 f32'``, with the sign of multiplication."""
     sizes = " × ".join(map(str, shape)) or "scalar"  # noqa: RUF001
     return f"{sizes}  {DTYPES.get(dtype, dtype)}"
 
@@ -132,7 +132,7 @@ def title_of(node: Any) -> str:
 
 
 def kind_of(node: Any) -> str:
-    """Member of `KINDS` that a node is drawn as."""
+    """Return the member of `KINDS` that a node is drawn as."""
     if node.is_accumulator:
         return "leaf"
     if hasattr(node, "_forward_cls"):

@@ -33,7 +33,7 @@ def dot(description: Description) -> str:
 
 
 def lay_out_with_dot(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]]) -> Layout | None:
-    """Places found by Graphviz's program ``dot``; None where it is not installed or fails."""
+    """Return the positions found by Graphviz's program ``dot``, or None if it is not installed or fails."""
     import shutil
     import subprocess
 

@@ -48,7 +48,7 @@ def lay_out(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int
 
 
 def _against(n: int, edges: Sequence[tuple[int, int]]) -> list[bool]:
-    """For each edge, whether it closes a cycle in a walk from the first vertices on."""
+    """Return for each edge whether it closes a cycle in a walk from the first vertices on."""
     following: list[list[tuple[int, int]]] = [[] for _ in range(n)]
     for number, (a, b) in enumerate(edges):
         following[a].append((b, number))
@@ -125,7 +125,7 @@ class _Grid:
         return len(self.sizes) - 1
 
     def _walk(self) -> list[int]:
-        """All vertices, depth first from the last ones up: a first order in which relatives are neighbours."""
+        """Return all vertices, depth first from the last ones up: a first order in which relatives are neighbours."""
         seen = [False] * len(self.sizes)
         found: list[int] = []
         for start in [v for v in range(len(seen)) if not self.down[v]] + list(range(len(seen))):
@@ -176,7 +176,7 @@ class _Grid:
     # -- positions --------------------------------------------------------------------------------------------------
 
     def position_vertices(self) -> None:
-        """Positions from left to right: again and again as close as possible to the neighbours above or below."""
+        """Set the positions from left to right: move vertices repeatedly towards the neighbours above or below."""
         self.x = [0.0] * len(self.sizes)
         for row in self.rows:
             self._settle(row, [0.0] * len(row))
@@ -197,7 +197,7 @@ class _Grid:
         return sum(w * self.x[u] for w, u in zip(weights, near, strict=True)) / sum(weights)
 
     def _pull(self, v: int, u: int) -> float:
-        """Priority of aligning `v` with `u`: long edges and chains of operations are drawn straight."""
+        """Return the priority of aligning `v` with `u`: long edges and chains of operations are drawn straight."""
         if v >= self.real and u >= self.real:
             return 8.0
         return 1.0 if self.up[u] and self.up[v] else 0.1  # what has nothing above it is an input
@@ -224,7 +224,7 @@ class _Grid:
     # -- result -----------------------------------------------------------------------------------------------------
 
     def result(self, edges: Sequence[tuple[int, int]]) -> Layout:
-        """Centres and routes; an edge that was turned is turned back."""
+        """Return centres and routes; an edge that was turned is turned back."""
         tops, bottoms, bottom = [], [], 0.0
         for row in self.rows:
             tops.append(bottom)

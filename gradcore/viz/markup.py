@@ -8,5 +8,5 @@ _CODES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "
 
 
 def escape(text: str) -> str:
-    """Text as it stands between tags and in attributes."""
+    """Return the text as it stands between tags and in attributes."""
     return text.translate(_CODES)

@@ -42,7 +42,7 @@ def here() -> SourceLine:
 
 
 def of_node(node: Any) -> SourceLine | None:
-    """Source line at which a node was recorded, if `record` or anomaly mode noted it."""
+    """Return the source line at which a node was recorded, if `record` or anomaly mode noted it."""
     notes = getattr(node, "_metadata", None)
     if not notes:
         return None

@@ -33,7 +33,7 @@ _signature = functools.lru_cache(maxsize=256)(inspect.signature)
 
 
 def bind(function: Callable[..., Any], args: Sequence[Any], named: dict[str, Any], separate: bool) -> tuple[Any, ...]:
-    """All arguments of a `forward` by position, with its defaults; without the context, unless it takes none."""
+    """Return all arguments of a `forward` by position, with its defaults; without the context, unless it takes none."""
     bound = _signature(function).bind(*(args if separate else (None, *args)), **named)
     bound.apply_defaults()
     if bound.kwargs:

@@ -264,7 +264,7 @@ def _by_steps(
 
 
 def _as(y: AnyTensor) -> Callable[[Any], AnyTensor]:
-    """Conversion of times to tensors beside a state."""
+    """Return a function that converts times to tensors with the dtype and device of the state `y`."""
     dtype = y.dtype.to_real()
     return lambda t: F.to(t if isinstance(t, Tensor) else F.as_tensor(np.asarray(t), device=y.device), dtype)
 
@@ -273,7 +273,7 @@ def _as(y: AnyTensor) -> Callable[[Any], AnyTensor]:
 
 
 def _events(events: Any, extra: tuple[Any, ...]) -> list[Any] | None:
-    """Pairs of a function of time and state, and the function that has the attributes."""
+    """Return pairs of an event as a function of time and state, and the original, which has the attributes."""
     if events is None:
         return None
     given = (events,) if callable(events) else tuple(events)

@@ -76,7 +76,7 @@ _GAUSS = np.array([
 
 
 def _rule() -> tuple[Any, Any, Any]:
-    """Nodes in [0, 1], Kronrod's weights, and Gauss's."""
+    """Return the nodes in [0, 1], Kronrod's weights, and Gauss's."""
     nodes = np.concatenate([-_NODES[:-1], _NODES[::-1]])
     kronrod = np.concatenate([_KRONROD[:-1], _KRONROD[::-1]])
     gauss = np.zeros(21)

@@ -175,7 +175,7 @@ def romb(y: Any, dx: Any = 1.0, axis: int = -1, show: bool = False) -> AnyTensor
 
 
 def newton_cotes(rn: Any, equal: int = 0) -> Any:
-    """Weights and error coefficient of a Newton-Cotes rule, SciPy's own: numbers without derivatives.
+    """Return the weights and the error coefficient of a Newton-Cotes rule, SciPy's own: numbers without derivatives.
 
     Examples
     --------

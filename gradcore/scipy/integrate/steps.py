@@ -188,7 +188,7 @@ def _tolerance(settings: Settings, y: AnyTensor) -> Any:
 
 
 def solver_of(f: Field, t: float, y: AnyTensor, bound: float, settings: Settings) -> Any:
-    """SciPy's solver of a method, which steps over the values of a right side on tensors."""
+    """Return SciPy's solver of a method, which steps over the values of a right side on tensors."""
     host = y.detach().host()
 
     def right_side(t: float, values: Array) -> Array:
@@ -201,7 +201,7 @@ def solver_of(f: Field, t: float, y: AnyTensor, bound: float, settings: Settings
 
 @functools.cache
 def _radau() -> tuple[Array, Array, Array]:
-    """Radau's nodes, the coefficients of its stages, and of stages in the powers of its interpolant."""
+    """Return Radau's nodes, its stages' coefficients, and the matrix from stages to powers of its interpolant."""
     C = np.array([(4 - 6**0.5) / 10, (4 + 6**0.5) / 10, 1.0])
     powers = np.arange(3)
     A = np.linalg.solve(np.vander(C, increasing=True).T, (C[:, None] ** (powers + 1) / (powers + 1)).T).T
@@ -211,7 +211,7 @@ def _radau() -> tuple[Array, Array, Array]:
 def radau_steps(
     f: Field, t: float, y: AnyTensor, bound: float, settings: Settings, counts: Counts, dense: bool
 ) -> Iterator[tuple[float, AnyTensor, Segment | None]]:
-    """As `explicit_steps`, of SciPy's implicit method: its stages are the solution of an equation."""
+    """Do what `explicit_steps` does for SciPy's implicit method, whose stages are the solution of an equation."""
     C, A, P = _radau()
     solver, n = solver_of(f, t, y, bound, settings), y.shape[0]
     call, parameters = capture(f, _time(t, y), y.detach())

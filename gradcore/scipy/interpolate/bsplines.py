@@ -136,7 +136,7 @@ class BSpline:
 
 
 def _knots(x: AnyTensor, k: int, with_slopes: bool) -> AnyTensor:
-    """Knots for a spline through points: inner ones left out, unless derivatives are given at the ends."""
+    """Return the knots of a spline through points; leave out inner ones unless derivatives are given at the ends."""
     first, last = x[:1], x[-1:]
     if with_slopes:
         return F.cat([*[first] * k, x, *[last] * k])

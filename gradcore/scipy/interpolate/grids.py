@@ -65,7 +65,7 @@ class RegularGridInterpolator:
         self.grid, self.method, self.bounds_error, self.fill_value = tuple(grid), method, bounds_error, fill_value
 
     def __call__(self, xi: Any, method: str | None = None, *, nu: Any = None) -> AnyTensor:
-        """Values at points: of shape ``(..., number of dims)``, or a tuple of arrays that broadcast."""
+        """Return the values at points of shape ``(..., number of dims)``, or a tuple of arrays that broadcast."""
         method = self.method if method is None else method
         if nu is not None:
             raise TypeError("RegularGridInterpolator() of tensors: differentiate instead of nu")
@@ -199,7 +199,7 @@ class interp1d:
             raise NotImplementedError(f"{kind} is unsupported: Use fitpack routines for other types.")
 
     def __call__(self, x: Any) -> AnyTensor:
-        """Values at points of any shape."""
+        """Return the values at points of any shape."""
         points = like(x, self.x)
         below, above = points < self.x[0], points > self.x[-1]
         if self.bounds_error and bool(F.any(below | above)):

@@ -22,13 +22,13 @@ def increasing(x: AnyTensor) -> None:
 
 
 def intervals(x: AnyTensor, points: AnyTensor, first: int, last: int) -> AnyTensor:
-    """In which interval of `x` points lie, those outside in the nearest of `first` to `last`."""
+    """Return the interval of `x` in which each point lies, for those outside the nearest of `first` to `last`."""
     found = F.searchsorted(x.detach(), points.detach(), right=True) - 1
     return F.clamp(found, first, last)
 
 
 def per_sample(x: AnyTensor, ndim: int) -> AnyTensor:
-    """Numbers beside values of further dims."""
+    """Append dims of size one to `x`, so that it broadcasts beside values of `ndim` further dims."""
     return F.reshape(x, (*x.shape, *(1,) * ndim))
 
 

@@ -110,7 +110,7 @@ class RBFInterpolator:
         return F.where(same, F.full_like(found, at_zero), found)
 
     def __call__(self, x: Any) -> AnyTensor:
-        """Values at points, ``(m, dims)``."""
+        """Return the values at points of shape ``(m, dims)``."""
         points = like(x, self.y)
         if points.ndim != 2 or points.shape[1] != self.y.shape[1]:
             raise ValueError(f"Expected the second axis of `x` to have length {self.y.shape[1]}.")
@@ -152,7 +152,7 @@ class LinearNDInterpolator:
         self._triangles = scipy_module("spatial").Delaunay((numbers - self._center) / self._size)
 
     def __call__(self, *xi: Any) -> AnyTensor:
-        """Values at points: of shape ``(..., dims)``, or one argument for each dim."""
+        """Return the values at points of shape ``(..., dims)``, or one argument for each dim."""
         points = _stack_points(xi, self.points)
         flat = F.reshape(points, (-1, points.shape[-1]))
         where = np.asarray(flat.detach().host(), float)
@@ -186,7 +186,7 @@ class NearestNDInterpolator:
         self._tree = scipy_module("spatial").cKDTree((numbers - self._center) / self._size)
 
     def __call__(self, *xi: Any) -> AnyTensor:
-        """Values at points: of shape ``(..., dims)``, or one argument for each dim."""
+        """Return the values at points of shape ``(..., dims)``, or one argument for each dim."""
         points = _stack_points(xi, self.points)
         _, index = self._tree.query((np.asarray(points.detach().host(), float) - self._center) / self._size)
         return self.values[on_device(index, points)]

@@ -139,7 +139,7 @@ def eigh(
     overwrite_b: bool = False, type: int = 1, check_finite: bool = True, subset_by_index: Any = None,
     subset_by_value: Any = None, driver: Any = None,
 ) -> Any:  # fmt: skip
-    """Eigenvalues and vectors of a Hermitian matrix, or of a pair of them.
+    """Compute the eigenvalues and vectors of a Hermitian matrix, or of a pair of them.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def _subset(values: AnyTensor, by_index: Any, by_value: Any) -> slice:
 
 
 def eigvalsh(a: Any, b: Any = None, **settings: Any) -> AnyTensor:
-    """Eigenvalues of a Hermitian matrix, or of a pair of them; see `eigh`.
+    """Compute the eigenvalues of a Hermitian matrix, or of a pair of them; see `eigh`.
 
     Examples
     --------
@@ -204,7 +204,7 @@ def eig(
     a: Any, b: Any = None, left: bool = False, right: bool = True, overwrite_a: bool = False, overwrite_b: bool = False,
     check_finite: bool = True, homogeneous_eigvals: bool = False,
 ) -> Any:  # fmt: skip
-    """Eigenvalues of a square matrix, or of a pair with a regular `b`, and its left and right eigenvectors, complex.
+    """Compute complex eigenvalues and left and right eigenvectors of a square matrix, or of a pair with a regular `b`.
 
     Eigenvectors have the norm one; phases, of which there are many, must not matter to what is differentiated.
 
@@ -242,7 +242,7 @@ def _of_unit_length(columns: AnyTensor) -> AnyTensor:
 def eigvals(
     a: Any, b: Any = None, overwrite_a: bool = False, check_finite: bool = True, homogeneous_eigvals: bool = False
 ) -> AnyTensor:
-    """Eigenvalues of a square matrix, or of a pair with a regular `b`; see `eig`.
+    """Compute the eigenvalues of a square matrix, or of a pair with a regular `b`; see `eig`.
 
     Examples
     --------

@@ -125,7 +125,7 @@ def fractional_matrix_power(A: Any, t: Any) -> AnyTensor:
 
 
 def _of_rotation(A: Any) -> tuple[AnyTensor, AnyTensor]:
-    """Cosine and sine of matrices."""
+    """Return the cosine and the sine of matrices."""
     matrix = _square(A)
     turned = F.linalg_matrix_exp(1j * F.to(matrix, matrix.dtype.to_complex()))
     if not F.is_complex(matrix):
@@ -209,7 +209,7 @@ def tanhm(A: Any) -> AnyTensor:
 
 
 def funm(A: Any, func: Any, disp: bool = True) -> Any:
-    """Refused: of a function of numbers that is given by its values no derivative could be known."""
+    """Raise: the derivative of a function of numbers that is known by its values alone cannot be found."""
     raise TypeError(
         "funm() does not take tensors; use expm, logm, sqrtm, cosm ..., or for Hermitian matrices of which no two "
         "eigenvalues are equal the function of the eigenvalues: w, v = eigh(A); (v * f(w)) @ v.mH"

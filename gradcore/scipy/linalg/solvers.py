@@ -144,12 +144,12 @@ def solve_banded(
 
 
 def _adjoint_rows(rows: list[tuple[AnyTensor, int]]) -> AnyTensor:
-    """Diagonals of the conjugate transposed matrix: each moved by its distance from the main one."""
+    """Return the diagonals of the conjugate transposed matrix: each moved by its distance from the main one."""
     return F.stack([F.pad(F.conj(row), (k, -k)) for row, k in rows], -2)
 
 
 def _whole_band(ab: AnyTensor, lower: bool) -> tuple[AnyTensor, int]:
-    """All diagonals of a Hermitian matrix of which one half is stored, and how many are on a side."""
+    """Return all diagonals of a Hermitian matrix of which one half is stored, and their number on a side."""
     u = ab.shape[-2] - 1
     if not u:
         return ab, 0
@@ -244,7 +244,7 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, 
 
 
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[AnyTensor, AnyTensor]:
-    """LU factors in one matrix, and pivots counted from zero, for `lu_solve`.
+    """Compute the LU factors in one matrix, and pivots counted from zero, for `lu_solve`.
 
     Examples
     --------

@@ -80,7 +80,7 @@ def circulant(c: Any) -> AnyTensor:
 
 
 def block_diag(*arrs: Any) -> AnyTensor:
-    """Matrices along the diagonal of one; vectors are rows.
+    """Return a matrix with the given ones along its diagonal; vectors are rows.
 
     Examples
     --------

@@ -36,7 +36,7 @@ def extension(mode: str) -> str:
 
 
 def axes_of(axes: Any, ndim: int) -> tuple[int, ...]:
-    """Axes counted from the front; all for None."""
+    """Return the axes counted from the front; all for None."""
     if axes is None:
         return tuple(range(ndim))
     axes = (axes,) if np.isscalar(axes) else tuple(axes)
@@ -67,7 +67,7 @@ def check_origin(origin: int, size: int) -> None:
 def extend(
     x: AnyTensor, axes: Sequence[int], sizes: Sequence[int], modes: Sequence[str], cval: Any, origins: Sequence[int]
 ) -> AnyTensor:
-    """`x` with as many elements beyond its edges as windows of those sizes reach."""
+    """Extend `x` by as many elements beyond its edges as windows of the given sizes reach."""
     for axis, size, mode, origin in zip(axes, sizes, modes, origins, strict=True):
         before = size // 2 + origin
         after = size - 1 - before

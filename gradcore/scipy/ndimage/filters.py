@@ -70,7 +70,7 @@ def _reverse_weights(weights: Numbers) -> Numbers:
 
 
 def _of_array(origin: Any, axes: Sequence[int], ndim: int) -> list[int]:
-    """Origins in the order of the array's axes; those of all axes are given in that order."""
+    """Return the origins in the order of the array's axes; if all axes have one, they are in that order."""
     origins = sequence(origin, len(axes))
     return origins if len(axes) == ndim else [origins[axes.index(axis)] for axis in sorted(axes)]
 
@@ -121,7 +121,7 @@ def correlate(
     input: Any, weights: Numbers, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *,
     axes: Any = None,
 ) -> AnyTensor:  # fmt: skip
-    """Correlation with an array of weights, as `scipy.ndimage.correlate`; differentiated by the weights, too.
+    """Correlate with an array of weights, as `scipy.ndimage.correlate`; differentiated by the weights, too.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def convolve(
     input: Any, weights: Numbers, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *,
     axes: Any = None,
 ) -> AnyTensor:  # fmt: skip
-    """Convolution with an array of weights, as `scipy.ndimage.convolve`; differentiated by the weights, too.
+    """Convolve with an array of weights, as `scipy.ndimage.convolve`; differentiated by the weights, too.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def convolve(
 
 
 def _gaussian(sigma: Any, order: int, radius: int) -> Numbers:
-    """Weights of convolution; a tensor where `sigma` is one."""
+    """Return the weights of the convolution, as a tensor if `sigma` is one."""
     is_tensor = isinstance(sigma, Tensor)
     x: Any = np.arange(-radius, radius + 1, dtype=np.float64)
     x = like(x, F.to(sigma, F.as_tensor(x)._dtype)) if is_tensor else x
@@ -223,7 +223,7 @@ def gaussian_filter(
     input: Any, sigma: Any, order: Any = 0, output: Any = None, mode: Any = "reflect", cval: Any = 0.0,
     truncate: float = 4.0, *, radius: Any = None, axes: Any = None,
 ) -> AnyTensor:  # fmt: skip
-    """Gaussian filter, as `scipy.ndimage.gaussian_filter`; `sigma` may be a tensor with a gradient.
+    """Apply a Gaussian filter, as `scipy.ndimage.gaussian_filter`; `sigma` may be a tensor with a gradient.
 
     Examples
     --------
@@ -245,7 +245,7 @@ def gaussian_filter(
 def uniform_filter1d(
     input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0, origin: int = 0
 ) -> AnyTensor:
-    """Mean of a moving window along an axis, as `scipy.ndimage.uniform_filter1d`.
+    """Compute the mean of a moving window along an axis, as `scipy.ndimage.uniform_filter1d`.
 
     Examples
     --------
@@ -265,7 +265,7 @@ def uniform_filter(
     input: Any, size: Any = 3, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *,
     axes: Any = None,
 ) -> AnyTensor:  # fmt: skip
-    """Mean of a moving window, as `scipy.ndimage.uniform_filter`.
+    """Compute the mean of a moving window, as `scipy.ndimage.uniform_filter`.
 
     Examples
     --------
@@ -299,7 +299,7 @@ def _edges(input: Any, axis: int, output: Any, mode: Any, cval: Any, smoothing: 
 
 
 def sobel(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> AnyTensor:
-    """Sobel filter, as `scipy.ndimage.sobel`.
+    """Apply a Sobel filter, as `scipy.ndimage.sobel`.
 
     Examples
     --------
@@ -311,7 +311,7 @@ def sobel(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect",
 
 
 def prewitt(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> AnyTensor:
-    """Prewitt filter, as `scipy.ndimage.prewitt`.
+    """Apply a Prewitt filter, as `scipy.ndimage.prewitt`.
 
     Examples
     --------

@@ -38,14 +38,14 @@ def _check_order(order: int, least: int = 0) -> None:
 
 
 def _double(x: AnyTensor) -> AnyTensor:
-    """Numbers of at least double precision, in which SciPy computes."""
+    """Return `x` in at least double precision, in which SciPy computes."""
     return F.to(x, dtypes.complex128 if x._dtype.is_complex else dtypes.float64)
 
 
 def spline_filter1d(
     input: Any, order: int = 3, axis: int = -1, output: Any = np.float64, mode: str = "mirror"
 ) -> AnyTensor:
-    """Coefficients of the spline along an axis, as `scipy.ndimage.spline_filter1d`.
+    """Compute the coefficients of the spline along an axis, as `scipy.ndimage.spline_filter1d`.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def spline_filter1d(
 
 
 def spline_filter(input: Any, order: int = 3, output: Any = np.float64, mode: str = "mirror") -> AnyTensor:
-    """Coefficients of the spline along all axes, as `scipy.ndimage.spline_filter`.
+    """Compute the coefficients of the spline along all axes, as `scipy.ndimage.spline_filter`.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def map_coordinates(
 
 
 def _parameters(value: Any, x: Tensor) -> AnyTensor:
-    """Numbers of a transformation, in double precision beside `x`."""
+    """Return the numbers of a transformation in double precision, on the device of `x`."""
     if isinstance(value, (list, tuple)):
         value = tensor_of(value)
     return F.to(value, dtypes.float64) if isinstance(value, Tensor) else on_device(np.asarray(value, float), x)
@@ -264,7 +264,7 @@ def affine_transform(
 
 
 def _affine(matrix: AnyTensor, offsets: Sequence[Any], shape: Sequence[int], x: Tensor) -> AnyTensor:
-    """Coordinates of every index of a result of that shape."""
+    """Return the transformed coordinates of every index of a result of shape `shape`."""
     rows = []
     for d in range(matrix.shape[0]):
         total: Any = offsets[d]

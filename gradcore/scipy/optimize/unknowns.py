@@ -65,7 +65,7 @@ class Unknowns:
         self.start: Array = np.array(self.vector.host(), float)
 
     def tensor(self, values: Array) -> AnyTensor:
-        """Numbers of a solver as a vector on the unknowns' device."""
+        """Return a solver's numbers as a vector on the unknowns' device."""
         return F.to(F.as_tensor(np.asarray(values, float), device=self.vector.device), self.vector.dtype)
 
     def nest(self, x: AnyTensor) -> Any:

@@ -51,14 +51,14 @@ def _convolve(x: AnyTensor, y: AnyTensor, mode: str, dims: Sequence[int], by: st
 
 
 def _both(in1: Any, in2: Any) -> tuple[AnyTensor, AnyTensor, dtypes.dtype]:
-    """Numbers to compute with, and the dtype of the result."""
+    """Return the two inputs in the dtype to compute with, and the dtype of the result."""
     x, y = together(in1, in2)
     dtype = x._dtype
     return inexact(x), inexact(y), dtype
 
 
 def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> AnyTensor:
-    """Convolution of arrays of any number of dims, as `scipy.signal.convolve`.
+    """Convolve arrays of any number of dims, as `scipy.signal.convolve`.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def _reverse(x: AnyTensor) -> AnyTensor:
 
 
 def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> AnyTensor:
-    """Correlation of arrays of any number of dims, as `scipy.signal.correlate`; the second one is conjugated.
+    """Correlate arrays of any number of dims, as `scipy.signal.correlate`; the second one is conjugated.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> A
 
 
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> AnyTensor:
-    """Convolution by Fourier transforms, as `scipy.signal.fftconvolve`; so are its derivatives.
+    """Convolve by Fourier transforms, as `scipy.signal.fftconvolve`; so are its derivatives.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def _axes(x: Tensor, axes: Any) -> tuple[int, ...]:
 
 
 def oaconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> AnyTensor:
-    """As `scipy.signal.oaconvolve`, by Fourier transforms of the whole: the same as `fftconvolve`.
+    """Convolve as `scipy.signal.oaconvolve`, by Fourier transforms of the whole: the same as `fftconvolve`.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def oaconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> AnyT
 
 
 def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> AnyTensor:
-    """Convolution of matrices with a choice of what is beyond the first's edges, as `scipy.signal.convolve2d`.
+    """Convolve matrices, with a choice of what is beyond the first's edges, as `scipy.signal.convolve2d`.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", f
 
 
 def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> AnyTensor:
-    """Correlation of matrices, as `scipy.signal.correlate2d`; the second one is conjugated.
+    """Correlate matrices, as `scipy.signal.correlate2d`; the second one is conjugated.
 
     Examples
     --------

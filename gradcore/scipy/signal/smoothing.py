@@ -98,7 +98,7 @@ def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwr
 
 
 def _one_sided(n: int) -> Any:
-    """By what frequencies are multiplied so that the negative ones vanish."""
+    """Return the factors of the frequencies that make the negative ones vanish."""
     weights = np.zeros(n)
     weights[0] = 1
     weights[1 : (n + 1) // 2] = 2
@@ -167,7 +167,7 @@ def _kernel_sizes(size: Any, ndim: int) -> list[int]:
 
 
 def medfilt(volume: Any, kernel_size: Any = None) -> AnyTensor:
-    """Median filter with zeros beyond the edges, as `scipy.signal.medfilt`.
+    """Apply a median filter with zeros beyond the edges, as `scipy.signal.medfilt`.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def medfilt(volume: Any, kernel_size: Any = None) -> AnyTensor:
 
 
 def medfilt2d(input: Any, kernel_size: Any = 3) -> AnyTensor:
-    """Median filter of a matrix, as `scipy.signal.medfilt2d`.
+    """Apply a median filter to a matrix, as `scipy.signal.medfilt2d`.
 
     Examples
     --------
@@ -210,7 +210,7 @@ def order_filter(a: Any, domain: Any, rank: int) -> AnyTensor:
 
 
 def wiener(im: Any, mysize: Any = None, noise: Any = None) -> AnyTensor:
-    """Wiener's filter, as `scipy.signal.wiener`; the noise may be a tensor with a gradient.
+    """Apply Wiener's filter, as `scipy.signal.wiener`; the noise may be a tensor with a gradient.
 
     Examples
     --------

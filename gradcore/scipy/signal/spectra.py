@@ -38,7 +38,7 @@ class Segments(NamedTuple):
         return self.length - self.overlap
 
     def scale(self, scaling: str, fs: float) -> AnyTensor:
-        """By what the square of a spectrum is multiplied."""
+        """Return the factor by which the square of a spectrum is multiplied."""
         if scaling == "density":
             return 1 / (fs * F.sum(self.window * self.window))
         if scaling == "spectrum":
@@ -116,7 +116,7 @@ def csd(
     noverlap: int | None = None, nfft: int | None = None, detrend: Detrend = "constant", return_onesided: bool = True,
     scaling: str = "density", axis: int = -1, average: str = "mean",
 ) -> tuple[AnyTensor, AnyTensor]:  # fmt: skip
-    """Cross power spectrum by Welch's method, as `scipy.signal.csd`.
+    """Estimate the cross power spectrum by Welch's method, as `scipy.signal.csd`.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def welch(
     nfft: int | None = None, detrend: Detrend = "constant", return_onesided: bool = True, scaling: str = "density",
     axis: int = -1, average: str = "mean",
 ) -> tuple[AnyTensor, AnyTensor]:  # fmt: skip
-    """Power spectrum by Welch's method, as `scipy.signal.welch`.
+    """Estimate the power spectrum by Welch's method, as `scipy.signal.welch`.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def periodogram(
     x: Any, fs: float = 1.0, window: Any = "boxcar", nfft: int | None = None, detrend: Detrend = "constant",
     return_onesided: bool = True, scaling: str = "density", axis: int = -1,
 ) -> tuple[AnyTensor, AnyTensor]:  # fmt: skip
-    """Power spectrum of the whole signal, as `scipy.signal.periodogram`.
+    """Compute the power spectrum of the whole signal, as `scipy.signal.periodogram`.
 
     Examples
     --------
@@ -207,7 +207,7 @@ def coherence(
     x: Any, y: Any, fs: float = 1.0, window: Any = "hann_periodic", nperseg: int | None = None,
     noverlap: int | None = None, nfft: int | None = None, detrend: Detrend = "constant", axis: int = -1,
 ) -> tuple[AnyTensor, AnyTensor]:  # fmt: skip
-    """Magnitude squared coherence, as `scipy.signal.coherence`.
+    """Estimate the magnitude squared coherence, as `scipy.signal.coherence`.
 
     Examples
     --------
@@ -228,7 +228,7 @@ def _short_time(
     x: Any, fs: float, window: Any, nperseg: Any, noverlap: Any, nfft: Any, detrend: Detrend, onesided: bool,
     scaling: str, axis: int, boundary: Any, fill: bool, finish: Callable[[AnyTensor, Segments], AnyTensor],
 ) -> tuple[AnyTensor, AnyTensor, AnyTensor]:  # fmt: skip
-    """Frequencies, times, and what `finish` makes of the spectra of all segments."""
+    """Return frequencies, times, and what `finish` computes from the spectra of all segments."""
     if boundary not in _BOUNDARIES:
         raise ValueError(f"Unknown boundary option '{boundary}', must be one of: {list(_BOUNDARIES)}")
     x = floating(x)
@@ -254,7 +254,7 @@ def stft(
     nfft: int | None = None, detrend: Detrend = False, return_onesided: bool = True, boundary: str | None = "zeros",
     pad_with_zeros: bool = True, axis: int = -1, scaling: str = "spectrum",
 ) -> tuple[AnyTensor, AnyTensor, AnyTensor]:  # fmt: skip
-    """Short-time Fourier transform, as `scipy.signal.stft`.
+    """Compute the short-time Fourier transform, as `scipy.signal.stft`.
 
     Examples
     --------
@@ -277,7 +277,7 @@ def spectrogram(
     noverlap: int | None = None, nfft: int | None = None, detrend: Detrend = "constant", return_onesided: bool = True,
     scaling: str = "density", axis: int = -1, mode: str = "psd",
 ) -> tuple[AnyTensor, AnyTensor, AnyTensor]:  # fmt: skip
-    """Powers, magnitudes or phases of segments, as `scipy.signal.spectrogram`.
+    """Compute powers, magnitudes or phases of segments, as `scipy.signal.spectrogram`.
 
     Examples
     --------
@@ -314,7 +314,7 @@ def istft(
     nfft: int | None = None, input_onesided: bool = True, boundary: bool = True, time_axis: int = -1,
     freq_axis: int = -2, scaling: str = "spectrum",
 ) -> tuple[AnyTensor, AnyTensor]:  # fmt: skip
-    """Inverse short-time Fourier transform, as `scipy.signal.istft`.
+    """Compute the inverse short-time Fourier transform, as `scipy.signal.istft`.
 
     Examples
     --------

@@ -29,7 +29,7 @@ def minkowski_distance_p(x: Any, y: Any, p: float = 2.0) -> AnyTensor:
 
 
 def minkowski_distance(x: Any, y: Any, p: float = 2.0) -> AnyTensor:
-    """Distances of rows by the p-norm, as `scipy.spatial.minkowski_distance`.
+    """Compute the distances of rows by the p-norm, as `scipy.spatial.minkowski_distance`.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def minkowski_distance(x: Any, y: Any, p: float = 2.0) -> AnyTensor:
 
 
 def distance_matrix(x: Any, y: Any, p: float = 2.0, threshold: int = 1000000) -> AnyTensor:
-    """Distances of all pairs of rows, as `scipy.spatial.distance_matrix`.
+    """Compute the distances of all pairs of rows, as `scipy.spatial.distance_matrix`.
 
     Examples
     --------

@@ -157,7 +157,7 @@ def _of_vectors(metric: _Metric, u: Any, v: Any, w: Any = None, **settings: Any)
 
 
 def euclidean(u: Any, v: Any, w: Any = None) -> AnyTensor:
-    """As `scipy.spatial.distance.euclidean`.
+    """Compute the distance `scipy.spatial.distance.euclidean`.
 
     Examples
     --------
@@ -169,59 +169,59 @@ def euclidean(u: Any, v: Any, w: Any = None) -> AnyTensor:
 
 
 def sqeuclidean(u: Any, v: Any, w: Any = None) -> AnyTensor:
-    """As `scipy.spatial.distance.sqeuclidean`."""
+    """Compute the distance `scipy.spatial.distance.sqeuclidean`."""
     return _of_vectors(_sqeuclidean, u, v, w)
 
 
 def minkowski(u: Any, v: Any, p: float = 2, w: Any = None) -> AnyTensor:
-    """As `scipy.spatial.distance.minkowski`."""
+    """Compute the distance `scipy.spatial.distance.minkowski`."""
     return _of_vectors(_minkowski, u, v, w, p=p)
 
 
 def cityblock(u: Any, v: Any, w: Any = None) -> AnyTensor:
-    """As `scipy.spatial.distance.cityblock`."""
+    """Compute the distance `scipy.spatial.distance.cityblock`."""
     return _of_vectors(_cityblock, u, v, w)
 
 
 def chebyshev(u: Any, v: Any, w: Any = None) -> AnyTensor:
-    """As `scipy.spatial.distance.chebyshev`."""
+    """Compute the distance `scipy.spatial.distance.chebyshev`."""
     return _of_vectors(_chebyshev, u, v, w)
 
 
 def cosine(u: Any, v: Any, w: Any = None) -> AnyTensor:
-    """As `scipy.spatial.distance.cosine`."""
+    """Compute the distance `scipy.spatial.distance.cosine`."""
     return _of_vectors(_cosine, u, v, w)
 
 
 def correlation(u: Any, v: Any, w: Any = None, centered: bool = True) -> AnyTensor:
-    """As `scipy.spatial.distance.correlation`."""
+    """Compute the distance `scipy.spatial.distance.correlation`."""
     return _of_vectors(_correlation, u, v, w, centered=centered)
 
 
 def canberra(u: Any, v: Any, w: Any = None) -> AnyTensor:
-    """As `scipy.spatial.distance.canberra`."""
+    """Compute the distance `scipy.spatial.distance.canberra`."""
     return _of_vectors(_canberra, u, v, w)
 
 
 def braycurtis(u: Any, v: Any, w: Any = None) -> AnyTensor:
-    """As `scipy.spatial.distance.braycurtis`."""
+    """Compute the distance `scipy.spatial.distance.braycurtis`."""
     return _of_vectors(_braycurtis, u, v, w)
 
 
 def seuclidean(u: Any, v: Any, V: Any) -> AnyTensor:
-    """As `scipy.spatial.distance.seuclidean`, differentiated by the variances, too."""
+    """Compute the distance `scipy.spatial.distance.seuclidean`, differentiated by the variances, too."""
     u, v, V = _vectors(u, v, V)
     return _seuclidean(u, v, None, V)
 
 
 def mahalanobis(u: Any, v: Any, VI: Any) -> AnyTensor:
-    """As `scipy.spatial.distance.mahalanobis`, differentiated by the matrix, too."""
+    """Compute the distance `scipy.spatial.distance.mahalanobis`, differentiated by the matrix, too."""
     u, v, VI = _vectors(u, v, VI)
     return _mahalanobis(u, v, None, VI)
 
 
 def jensenshannon(p: Any, q: Any, base: float | None = None, *, axis: int = 0, keepdims: bool = False) -> AnyTensor:
-    """As `scipy.spatial.distance.jensenshannon`."""
+    """Compute the distance `scipy.spatial.distance.jensenshannon`."""
     p, q = (t / F.sum(t, axis, True) for t in map(inexact, together(p, q)))
     p, q = F.broadcast_tensors(p, q)
     found = _compare_distributions(F.movedim(p, axis, -1), F.movedim(q, axis, -1), base)
@@ -261,7 +261,7 @@ def _each(metric: Callable[..., Any], settings: dict[str, Any]) -> _Metric:
 
 
 def cdist(XA: Any, XB: Any, metric: Any = "euclidean", *, out: Any = None, **kwargs: Any) -> AnyTensor:
-    """Distances of every row of one matrix to every row of another, as `scipy.spatial.distance.cdist`.
+    """Compute the distances of every row of one matrix to every row of another, as `scipy.spatial.distance.cdist`.
 
     Examples
     --------
@@ -284,7 +284,7 @@ def cdist(XA: Any, XB: Any, metric: Any = "euclidean", *, out: Any = None, **kwa
 
 
 def pdist(X: Any, metric: Any = "euclidean", *, out: Any = None, **kwargs: Any) -> AnyTensor:
-    """Distances of all pairs of rows, in one row, as `scipy.spatial.distance.pdist`.
+    """Compute the distances of all pairs of rows, in one row, as `scipy.spatial.distance.pdist`.
 
     Examples
     --------
@@ -323,7 +323,7 @@ def num_obs_y(Y: Any) -> int:
 
 
 def squareform(X: Any, force: str = "no", checks: bool = True) -> AnyTensor:
-    """Distances in one row as a square matrix, and back, as `scipy.spatial.distance.squareform`.
+    """Convert distances in one row to a square matrix, and back, as `scipy.spatial.distance.squareform`.
 
     Examples
     --------

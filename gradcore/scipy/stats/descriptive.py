@@ -102,7 +102,7 @@ def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, 
 
 
 def zmap(scores: Any, compare: Any, axis: Any = 0, ddof: int = 0, nan_policy: str = "propagate") -> AnyTensor:
-    """Scores in standard deviations from the mean of others, as `scipy.stats.zmap`."""
+    """Return scores in standard deviations from the mean of others, as `scipy.stats.zmap`."""
     x, dims, n = _prepare(compare, axis, nan_policy)
     scores, x = (inexact(t) for t in together(scores, x))
     return (scores - F.mean(x, dims, True)) / _std(x, dims, n, ddof, True)
@@ -121,7 +121,7 @@ def zscore(a: Any, axis: Any = 0, ddof: int = 0, nan_policy: str = "propagate") 
 
 
 def gzscore(a: Any, *, axis: Any = 0, ddof: int = 0, nan_policy: str = "propagate") -> AnyTensor:
-    """`zscore` of logarithms, as `scipy.stats.gzscore`."""
+    """Return the `zscore` of logarithms, as `scipy.stats.gzscore`."""
     return zscore(F.log(floating(a)), axis, ddof, nan_policy)
 
 
@@ -185,7 +185,7 @@ def entropy(
     pk: Any, qk: Any = None, base: float | None = None, axis: Any = 0, *, nan_policy: str = "propagate",
     keepdims: bool = False,
 ) -> AnyTensor:  # fmt: skip
-    """Shannon's entropy, or the relative one, of what is normalized first, as `scipy.stats.entropy`.
+    """Normalize, and compute Shannon's entropy or the relative one, as `scipy.stats.entropy`.
 
     Examples
     --------
@@ -213,7 +213,7 @@ class PearsonRResult(NamedTuple):
 
 
 def pearsonr(x: Any, y: Any, *, alternative: str = "two-sided", method: Any = None, axis: Any = 0) -> PearsonRResult:
-    """Pearson's correlation, as `scipy.stats.pearsonr`, two-sided.
+    """Compute Pearson's correlation, as `scipy.stats.pearsonr`, two-sided.
 
     Examples
     --------
@@ -247,7 +247,7 @@ class DescribeResult(NamedTuple):
 
 
 def describe(a: Any, axis: Any = 0, ddof: int = 1, bias: bool = True, nan_policy: str = "propagate") -> DescribeResult:
-    """Extrema, mean, variance, skewness and kurtosis, as `scipy.stats.describe`."""
+    """Compute extrema, mean, variance, skewness and kurtosis, as `scipy.stats.describe`."""
     x, dims, n = _prepare(a, axis, nan_policy)
     if not x.numel():
         raise ValueError("The input must not be empty.")
