@@ -74,11 +74,11 @@ def _same_as(name: str) -> Callable[..., Any]:
 asanyarray, asarray_chkfinite = _same_as("asanyarray"), _same_as("asarray_chkfinite")
 
 
-def ascontiguousarray(a: ArrayLike, dtype: DTypeLike = None, *, like: Any = None) -> Tensor:
+def ascontiguousarray(a: ArrayLike, dtype: DTypeLike = None, *, like: ArrayLike | None = None) -> Tensor:
     return F.contiguous(F.atleast_1d(asarray(a, dtype)))
 
 
-def asfortranarray(a: ArrayLike, dtype: DTypeLike = None, *, like: Any = None) -> Tensor:
+def asfortranarray(a: ArrayLike, dtype: DTypeLike = None, *, like: ArrayLike | None = None) -> Tensor:
     x = F.atleast_1d(asarray(a, dtype))
     reverse = tuple(range(x.ndim))[::-1]
     return F.permute(F.contiguous(F.permute(x, reverse)), reverse)

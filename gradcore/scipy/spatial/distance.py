@@ -97,7 +97,7 @@ def _jensenshannon(u: Any, v: Any, w: Any, base: Any = None) -> AnyTensor:
     return _compare_distributions(p, q, base)
 
 
-def _compare_distributions(u: Any, v: Any, base: Any) -> AnyTensor:
+def _compare_distributions(u: AnyTensor, v: AnyTensor, base: float | None) -> AnyTensor:
     """Return the Jensen-Shannon distance of probabilities along the last dim, which sum to one."""
     middle = (u + v) / 2
     found = F.sum(F.special_of_two(u, middle, "rel_entr") + F.special_of_two(v, middle, "rel_entr"), _LAST) / 2
