@@ -1,4 +1,4 @@
-"""``torch.compile`` and what goes with it: a function's array calls, recorded once and run without Python between them.
+"""``torch.compile`` for gradcore: capture the array calls of a function once, then run them without the Python between.
 
 See :doc:`/compile`.
 
@@ -51,7 +51,7 @@ def compile(
     disable: bool = False,
     verify: int | None = None,
 ) -> Any:
-    """Return a function or module whose calls are recorded, and from then on run as programs of array calls.
+    """Return a compiled function or module: its array calls are captured once and then run as a program.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def compile(
 
 
 def _compile_module(module: Any, *settings: Any) -> Any:
-    """Return a module with the attributes of another one, parameters and buffers included, whose calls are compiled.
+    """Return a compiled module that shares the attributes of `module`, parameters and buffers included.
 
     Parameters
     ----------
@@ -147,33 +147,33 @@ def _class_of(cls: Any) -> Any:
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """Return the function itself, or a decorator that gives it back: compiled functions are cut where they call it."""
+    """Return the function itself, marked so that compiled functions have a graph break where they call it."""
     if fn is None:
         return disable
     left_out.add(getattr(getattr(fn, "forward", fn), "__code__", None))
     return fn
 
 
-def _unchanged(fn: _Function) -> _Function:
+def _return_function(fn: _Function) -> _Function:
     """Return the function itself."""
     return fn
 
 
-allow_in_graph = assume_constant_result = _unchanged
+allow_in_graph = assume_constant_result = _return_function
 
 
 def nested_compile_region(fn: Any = None, **settings: Any) -> Any:
     """Return the function itself, or a decorator that gives it back."""
-    return _unchanged if fn is None else fn
+    return _return_function if fn is None else fn
 
 
 def substitute_in_graph(original_fn: Any, **settings: Any) -> Callable[[_Function], _Function]:
-    """Return a decorator that gives back the function: `original_fn` is called where it is written."""
-    return _unchanged
+    """Return a decorator that returns the function unchanged: compiled functions call `original_fn` as written."""
+    return _return_function
 
 
 def is_compiling() -> bool:
-    """Whether a compiled function runs in this thread: the same in each of its calls, whether or not it is captured.
+    """Return whether a compiled function runs in this thread, in captured and all other calls alike.
 
     False within functions that are marked with `disable`, and under ``set_stance("force_eager")``.
     """
@@ -187,17 +187,17 @@ is_dynamo_compiling = is_exporting = is_compiling
 
 
 def list_backends(exclude_tags: Any = ()) -> list[str]:
-    """Return the names that `compile` takes as its backend; all are the same."""
+    """Return the names that `compile` accepts as its backend; all have the same effect."""
     return [*BACKENDS]
 
 
 def reset() -> None:
-    """Forget all programs: compiled functions are recorded anew."""
+    """Forget all programs: compiled functions are captured anew."""
     forget_programs()
 
 
 def explain(f: Callable[..., object], *extra_args: object, **extra_named: object) -> Any:
-    """Return a function that calls `f` until all of it that can be is compiled, and describes the outcome.
+    """Return a function that calls `f` until nothing more of it is compiled, and describes the outcome.
 
     `f` is called several times, and so are its effects; what is made of it is thrown away.
 
@@ -228,24 +228,24 @@ def explain(f: Callable[..., object], *extra_args: object, **extra_named: object
 
 
 def graph_break(msg: str = "") -> None:
-    """End the recording here: the compiled function is cut at the statement that calls this."""
+    """End the capture here: the compiled function is split at the statement that calls this function."""
     if current.recorder is not None:
         current.recorder.stop(msg or "graph_break() is called")
 
 
 def cudagraph_mark_step_begin() -> None:
-    """Nothing: CUDA graphs are recorded by `gradcore.cuda.graph`, where a program says so."""
+    """Do nothing: CUDA graphs are captured by `gradcore.cuda.graph`, where the caller says so."""
 
 
 def mark_dynamic(t: Any, index: Any, **bounds: Any) -> None:
-    """Nothing: sizes may change from call to call."""
+    """Do nothing: sizes may change from call to call."""
 
 
 maybe_mark_dynamic = mark_static = mark_dynamic
 
 
 class set_stance(contextlib.ContextDecorator):
-    """Choose what compiled functions do, from now on; as a context or a decorator, as long as that runs.
+    """Context manager, decorator or call that chooses what compiled functions do.
 
     Parameters
     ----------

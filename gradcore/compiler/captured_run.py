@@ -1,7 +1,7 @@
-"""A recorded run: the effects of a function on tensors, besides its calls on arrays.
+"""A captured run: the effects of a function on tensors, besides its calls on arrays.
 
-Gradients that are set, versions, host calls and results are noted as lines of Python, in their order. Host calls cut
-the calls on arrays into parts, each of which becomes a `Program`.
+Gradients that are set, versions, host calls and results become lines of Python, in their order. Host calls split the
+array calls into segments, each of which becomes a `Program`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import Variable, version_counter
 from gradcore.compiler.autograd.backward import RecordedBackward
 from gradcore.compiler.autograd.node import grad_of, ignore, tensors_in, unique
-from gradcore.compiler.autograd.optimizer_steps import PlannedStep, planned
+from gradcore.compiler.autograd.optimizer_steps import PlannedStep, plan_step
 from gradcore.compiler.capture.arrays import RecordedArray, give_plain_arrays
 from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.host_calls import HOST_CLASSES, runs_user_code
@@ -29,7 +29,7 @@ __all__ = ["RecordedRun"]
 
 
 class RecordedRun:
-    """The tensors that take part in a recording, and their state before it.
+    """The tensors of a captured run, and their state before it.
 
     Parameters
     ----------
@@ -60,24 +60,24 @@ class RecordedRun:
         self.steps: list[PlannedStep] = []
 
     def begin(self, caller: FrameType) -> None:
-        """Give the tensors arrays that are recorded."""
+        """Give the tensors stand-in arrays."""
         recorder, numbers = self.recorder, ReadNumbers(self.script, self.guards, caller)
         recorder.on_host_call, recorder.on_backward = self.host_call, self.backward.backward_runs
         recorder.on_item, recorder.on_number = numbers.item, numbers.given_number
         for i, (t, array) in enumerate(zip(self.tensors, self.arrays, strict=True)):
-            t._array = recorder.given(array)
+            t._array = recorder.add_input(array)
             self.script.arguments.setdefault(t._array.number, i)
         self.numbers = numbers
 
     def record_backward(self, result: Any) -> None:
-        """Record, after the function, the gradients of its results that have a history."""
+        """Capture the gradients of those results that have a history, after the function has run."""
         self.numbers.caller = None
         self.backward.record(result)
 
     # -- what the function does with tensors ------------------------------------------------------------------------
 
     def host_call(self, host: Any, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Make a host call, and note it with what comes before it."""
+        """Make a host call, and end the current segment with it."""
         foreign = runs_user_code(host)
         self._check_host_call(host, name, [*args, *named.values()], foreign)
         stopped = self.recorder.stopped is not None
@@ -87,16 +87,14 @@ class RecordedRun:
             part = self._changes()
             given = [self._argument(each, part) for each in args]
             given += [f"{key}={self._argument(each, part)}" for key, each in named.items()]
-            call = f"{self.script.bound(host)}.{name}({', '.join(given)})"
+            call = f"{self.script.bind(host)}.{name}({', '.join(given)})"
             mode = local.state.mode
             part.lines.append(call if mode == self.mode else f"with_mode(state, {mode}, lambda: {call})")
             mark = len(part.lines)
             self.script.effects.append(f"{type(host).__name__}.{name} is called")
         grads = [grad for grad in map(grad_of, self.tensors) if grad is not None]
         tensors = [*self.tensors, *grads, *(known[0] for known in self.named.values()), *tensors_in(args, ignore)]
-        result = self._made_by_host(
-            tensors, foreign or stopped, host, name, lambda: getattr(host, name)(*args, **named)
-        )
+        result = self._call_host(tensors, foreign or stopped, host, name, lambda: getattr(host, name)(*args, **named))
         if foreign:
             self.recorder.foreign = f"{type(host).__name__}.{name} runs functions of yours"
         if result is not None:
@@ -104,27 +102,27 @@ class RecordedRun:
         if not stopped:
             self._account_for_host_call()
             if name == "step" and not (args or named or foreign):
-                part.lines[mark - 1 :] = self._planned(host, part, part.lines[-1])
+                part.lines[mark - 1 :] = self._plan_step(host, part, part.lines[-1])
         return result
 
-    def _made_by_host(self, tensors: list[Any], every: bool, host: Any, name: str, call: Callable[[], Any]) -> Any:
-        """Make a host call as it is."""
+    def _call_host(self, tensors: list[Any], every: bool, host: Any, name: str, call: Callable[[], Any]) -> Any:
+        """Make a host call outside of the capture."""
         with self.recorder.off():
             return self._with_plain_arrays(tensors, every, call)
 
-    def _planned(self, optimizer: Any, part: Part, call: str) -> list[str]:
-        """Lines that take the step of an optimiser as a part of the program, if they can; else by its method."""
+    def _plan_step(self, optimizer: Any, part: Part, call: str) -> list[str]:
+        """Return lines that take an optimizer's step as a part of the program, or else call its method."""
         step = None
         with self.recorder.off():
             tensors = [*self.tensors, *[grad for grad in self.grads if grad is not None]]
             program = self.recorder.program
             step = self._with_plain_arrays(
-                tensors, False, lambda: planned(optimizer, self.recorder.cpp, program.backend, program.index)
+                tensors, False, lambda: plan_step(optimizer, self.recorder.cpp, program.backend, program.index)
             )
         if step is None:
             return [call]
         if isinstance(step, DeviceStep):
-            return self._inside(step, part) or [call]
+            return self._append_device_step(step, part) or [call]
         given, known = [], f"x{len(self.steps)}"
         place = 0
         for params, states in step.arrays():
@@ -139,25 +137,25 @@ class RecordedRun:
             given += [f"{known}[{place + 1 + i}]" for i in range(states)]
             place += 1 + states
         self.steps.append(step)
-        name = self.script.bound(step)
+        name = self.script.bind(step)
         return [
             f"{known} = {name}.prepare()", f"if {known} is None: {call}",
             f"else: {name}.run({', '.join(given)}); {name}.finish()",
         ]  # fmt: skip
 
-    def _inside(self, step: DeviceStep, part: Part) -> list[str] | None:
-        """Let a step on a device be the last call of a part; returns the lines after it, None if it cannot be."""
+    def _append_device_step(self, step: DeviceStep, part: Part) -> list[str] | None:
+        """Make the step the last call of a segment; return the lines after it, or None if that is impossible."""
         recorder, script, program = self.recorder, self.script, self.recorder.program
         (coming, *memory), step.values = step.values, []
         params = [script.known(p._array) for p in step.params]
         grads = [script.known(p._autograd.grad._array) for p in step.params]
         if None in (*params, *grads) or any(recorder.number_of(array) in script.arguments for array in memory):
             return None
-        states = [recorder.apart(a).number if (n := recorder.number_of(a)) is None else n for a in memory]
+        states = [recorder.add_later_input(a).number if (n := recorder.number_of(a)) is None else n for a in memory]
         number = recorder.new_value()
         program.types[number] = ArrayType(coming.values.shape, coming.values.dtype, coming.values.strides, number)
         script.steps.append(number)
-        name = script.bound(step)
+        name = script.bind(step)
         values = [[Value(n) for n in each if n is not None] for each in (params, grads, states)]
         args, out = (Value(number), values[1]), {"out": (values[0], values[2])}
         program.calls.append(Call("optimizer.step", step.take, args, out, None))
@@ -182,7 +180,7 @@ class RecordedRun:
 
     def _argument(self, value: Any, part: Part) -> str:
         if not isinstance(value, Variable):
-            return self.script.bound(value)
+            return self.script.bind(value)
         known = self.named.get(id(value))
         if known is None:
             made = self.script.wrap(value, part)
@@ -190,7 +188,7 @@ class RecordedRun:
         return str(known[1])
 
     def _with_plain_arrays(self, tensors: list[Any], every: bool, call: Callable[[], Any]) -> Any:
-        """Make a call while tensors have plain arrays."""
+        """Make a call while the tensors hold plain arrays."""
         before = [(t, t._array) for t in unique(tensors) if isinstance(t._array, RecordedArray)]
         for t, recorded in before:
             t._array = recorded.array
@@ -206,7 +204,7 @@ class RecordedRun:
                     self.script.refuse("the memory of a tensor is replaced")
 
     def _account_for_host_call(self) -> None:
-        """Take what tensors are now as what the host call leaves."""
+        """Take the present state of the tensors as the state after the host call."""
         self.grads = [grad_of(t) for t in self.tensors]
         for grad in self.grads:
             if grad is not None and not isinstance(grad._array, RecordedArray):
@@ -215,7 +213,7 @@ class RecordedRun:
             known[2] = version_counter(known[0]).version
 
     def _changes(self) -> Part:
-        """Return the part of the program up to here, and the changes of tensors since the last one."""
+        """Return a segment with the calls so far and the changes of tensors since the last one."""
         part = self.script.begin_part()
         after = [grad_of(t) for t in self.tensors]
         for i, (before, grad) in enumerate(zip(self.grads, after, strict=True)):
@@ -253,7 +251,7 @@ class RecordedRun:
     # -- the end of the recording -------------------------------------------------------------------------------------
 
     def end(self, result: Any) -> None:
-        """Give all tensors plain arrays, and find out what the function has done to them."""
+        """Give all tensors plain arrays back, and find out what the function has changed."""
         recorder = self.recorder
         if recorder.stopped is None:
             calls = recorder.program.calls
@@ -282,8 +280,8 @@ class RecordedRun:
         if recorder.release():
             self.script.refuse("the function keeps a tensor that it computes, beside what it returns")
 
-    def checked(self, check: Callable[[], Any]) -> Any:
-        """Return the outcome of the guards with the gradients that leaves had before."""
+    def check_guards(self, check: Callable[[], Any]) -> Any:
+        """Return the result of `check`, called while leaves have the gradients from before the run."""
         leaves = [(t, grad) for t, grad in zip(self.tensors, self.first_grads, strict=True) if t._autograd is not None]
         after = [t._autograd.grad for t, _ in leaves]
         for t, grad in leaves:

@@ -1,4 +1,4 @@
-"""Programs in words: each pass, groups of fused calls and why others are none, the memory plan, and the source."""
+"""The text of `explain`: each pass, fused kernels, calls that are not fused, the buffer plan, and the source."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gradcore.compiler.program.memory import memory_plan
-from gradcore.compiler.program.passes import optimized, stages
+from gradcore.compiler.program.passes import optimize, run_passes
 from gradcore.compiler.program.program import Program
-from gradcore.compiler.targets.cuda.groups import grouped
-from gradcore.compiler.targets.python.call_lists import listed
+from gradcore.compiler.targets.cuda.groups import fuse_on_cuda
+from gradcore.compiler.targets.python.call_lists import list_calls
 from gradcore.compiler.targets.python.emitter import source_of
-from gradcore.compiler.targets.python.numpy_calls import specialized
-from gradcore.compiler.targets.python.tiles import fused
+from gradcore.compiler.targets.python.numpy_calls import use_numpy
+from gradcore.compiler.targets.python.tiles import fuse_calls
 
-__all__ = ["Explanation", "GraphBreak", "explained", "final"]
-
-
-def final(program: Program) -> Program:
-    """The program that the writer of Python writes, groups included, but for lists of calls that the library makes."""
-    return _with_groups(optimized(program), [])
+__all__ = ["Explanation", "GraphBreak", "explain_program", "optimize_and_fuse"]
 
 
-def _with_groups(program: Program, refused: list[str]) -> Program:
-    return (fused if program.backend is None else grouped)(program, refused)
+def optimize_and_fuse(program: Program) -> Program:
+    """Return the program that the Python target emits, fused kernels included, call lists excepted."""
+    return _fuse(optimize(program), [])
+
+
+def _fuse(program: Program, refused: list[str]) -> Program:
+    return (fuse_calls if program.backend is None else fuse_on_cuda)(program, refused)
 
 
 class GraphBreak(NamedTuple):
@@ -46,7 +46,7 @@ class GraphBreak(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """The outcome of `gradcore.compiler.explain`, in the words of PyTorch.
+    """The result of `gradcore.compiler.explain`, with PyTorch's field names.
 
     Attributes
     ----------
@@ -70,8 +70,8 @@ class Explanation(NamedTuple):
         return "\n".join(lines)
 
 
-def explained(name: str, program: Program) -> Iterator[str]:
-    """Describe what becomes of a program, line by line.
+def explain_program(name: str, program: Program) -> Iterator[str]:
+    """Yield the description of a program and its passes, line by line.
 
     Parameters
     ----------
@@ -81,29 +81,29 @@ def explained(name: str, program: Program) -> Iterator[str]:
         As it was recorded.
     """
     yield f"{name}, as it is recorded ({len(program.calls)} calls):"
-    yield from _indented(repr(program))
-    for stage, after in stages(program):
+    yield from _indent(repr(program))
+    for stage, after in run_passes(program):
         yield from _changes(stage, program, after)
         program = after
     refused: list[str] = []
-    whole = _with_groups(program, refused)
+    whole = _fuse(program, refused)
     yield from _changes("fused", program, whole)
     if program.backend is None:
-        for stage, write in (("specialized", specialized), ("listed", listed)):
+        for stage, write in (("specialized", use_numpy), ("listed", list_calls)):
             before, whole = whole, write(whole)
             yield from _changes(stage, before, whole)
     groups: list[Any] = [call.function for call in whole.calls if call.name in ("fused", "listed")]
     for number, group in enumerate(groups):
-        yield f"group {number} of the {name} ({group.described}):"
+        yield f"group {number} of the {name} ({group.summary}):"
         yield from (f"  {each!r}" for each in group.calls)
     if refused:
         yield f"not fused in the {name}:"
         yield from (f"  {each}" for each in refused)
     if program.backend is None:
         yield f"memory of the {name}:"
-        yield from _indented(str(memory_plan(whole)))
+        yield from _indent(str(memory_plan(whole)))
     yield f"source of the {name}:"
-    yield from _indented(source_of(whole)[0])
+    yield from _indent(source_of(whole)[0])
 
 
 def _changes(stage: str, before: Program, after: Program) -> Iterator[str]:
@@ -120,5 +120,5 @@ def _lines(program: Program) -> list[str]:
     return [*repr(program).splitlines(), *([f"made arrays of scalars: {scalars}"] if scalars else [])]
 
 
-def _indented(text: str) -> Iterator[str]:
+def _indent(text: str) -> Iterator[str]:
     return (f"  {line}" for line in text.splitlines())

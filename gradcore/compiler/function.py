@@ -1,4 +1,4 @@
-"""Compiled functions: programs by their guards, and what happens where there is none."""
+"""Compiled functions: choose a specialization by its guards, and capture one where there is none."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from gradcore.compiler.capture.sizes import Symbols
 from gradcore.compiler.capture.sources import offset_of_return
 from gradcore.compiler.capture.split import cut
 from gradcore.compiler.capture.trusted import is_library
-from gradcore.compiler.capture.watch import Watch, handled, names_in, offset_after_which, suspend_callbacks
+from gradcore.compiler.capture.watch import Watch, find_handlers, names_in, offset_after_which, suspend_callbacks
 from gradcore.compiler.captured_run import RecordedRun
-from gradcore.compiler.explanation import Explanation, GraphBreak, explained
-from gradcore.compiler.program.storage import connected
+from gradcore.compiler.explanation import Explanation, GraphBreak, explain_program
+from gradcore.compiler.program.storage import find_cupy_backends
 from gradcore.compiler.specialization import Specialization, SpecializationWriter
 from gradcore.compiler.targets import cuda, native
 from gradcore.compiler.verification import Verifier
@@ -69,19 +69,19 @@ _stance = ["default"]
 
 
 def _describe_error(error: BaseException) -> str:
-    """Return why sizes could not become symbols."""
+    """Return the reason why sizes could not become symbolic."""
     known = isinstance(error, (Unguardable, RecursionError, symbolic_sizes.SizeEscapes))
     return str(error) if known else f"{type(error).__name__}: {error}"
 
 
 def _are_alike(shapes: dict[str, tuple[int, ...]], others: dict[str, tuple[int, ...]]) -> bool:
-    """Return whether two calls have the same tensors, with the same numbers of dims."""
+    """Return whether two calls have the same tensors with the same numbers of dims."""
     return shapes.keys() == others.keys() and all(len(shapes[name]) == len(others[name]) for name in shapes)
 
 
 @contextmanager
 def _compiling_nothing() -> Iterator[None]:
-    """Context in which all compiled functions run as they are."""
+    """Run all compiled functions eagerly within the context."""
     before = choose_stance("force_eager")
     try:
         yield
@@ -90,12 +90,12 @@ def _compiling_nothing() -> Iterator[None]:
 
 
 def _code_of(function: types.FunctionType) -> tuple[Any, ...]:
-    """Return a function with what may be replaced of it, and of which its parts are made."""
+    """Return a function, its code and its defaults: the attributes that can be replaced."""
     return function, function.__code__, function.__defaults__, function.__kwdefaults__
 
 
 def _call_module(module: Module, forward: Any, cut: Any, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Call a module whose `forward` is cut, as long as the call is that and nothing else."""
+    """Call a module whose `forward` is split, unless hooks or another `forward` have been set since."""
     if module._has_hooks() or getattr(module.forward, "__func__", module.forward) is not forward:
         return call(*args, **named)
     return cut(module, *args, **named) if hasattr(module.forward, "__func__") else cut(*args, **named)
@@ -108,14 +108,14 @@ def forget_programs() -> None:
 
 
 def choose_stance(stance: str) -> str:
-    """Choose what compiled functions do from now on; returns the choice before."""
+    """Set the stance of compiled functions, and return the previous one."""
     before, _stance[0] = _stance[0], stance
     _generation[0] = None if stance == "force_eager" else _forgotten[0]
     return before
 
 
 class CompiledFunction:
-    """A function of which the first calls are recorded, and later ones run as programs.
+    """A function whose first calls are captured, and whose later calls run as programs.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ class CompiledFunction:
             current.is_compiling = outside
 
     def eager(self, *args: object, **named: object) -> object:
-        """Call the function as it is, which sees itself being compiled as in the calls that were captured."""
+        """Call the function eagerly, with `is_compiling` True as in captured calls."""
         outside, current.is_compiling = current.is_compiling, True
         try:
             return self._function(*args, **named)
@@ -223,7 +223,7 @@ class CompiledFunction:
     def _without_program(self, args: _Args, named: _Named) -> object:
         state = local.state
         if state.mode & PROFILE and current.profiler is None:
-            return self._profiled(args, named)
+            return self._call_profiled(args, named)
         split = self._split
         if split is not None and not all(map(operator.is_, split, _code_of(split[0]))):
             self._begin()
@@ -240,7 +240,7 @@ class CompiledFunction:
                     f"Detected recompile when compile's stance is 'fail_on_recompile': {self._name()}{self._line()}"
                 )
             return self._instead(*args, **named)
-        if any(backend.is_capturing() for backend in connected()):  # a graph, in which nothing runs
+        if any(backend.is_capturing() for backend in find_cupy_backends()):  # a graph, in which nothing runs
             return self._function(*args, **named)
         if not recording_lock.acquire(blocking=False):  # another thread is recording
             return self._function(*args, **named)
@@ -254,7 +254,7 @@ class CompiledFunction:
             recording_lock.release()
 
     def _remember_refusal(self, args: _Args, named: _Named) -> None:
-        """Refuse the same call again without calling the function, but no other; all if they cannot be told apart."""
+        """Refuse only this call from now on, or all calls if its arguments cannot be guarded."""
         if self._left is None or not self._fullgraph:
             return
         with suppress(Unguardable, RecursionError):
@@ -265,7 +265,7 @@ class CompiledFunction:
             self._left = None
 
     def _next(self, args: _Args, named: _Named) -> Any:
-        """Make one more program, if there may be one."""
+        """Capture one more program, if the limit allows it."""
         if self._sought is not None:
             return self._seek(args, named)
         if len(self._specializations) >= self._most:
@@ -278,8 +278,8 @@ class CompiledFunction:
             return self._instead(*args, **named)
         return self._record(args, named) if self._executed else self._observe(args, named)
 
-    def _profiled(self, args: _Args, named: _Named) -> Any:
-        """Call within a range of the profiler: of a program it sees groups of fused calls, else operations."""
+    def _call_profiled(self, args: _Args, named: _Named) -> Any:
+        """Call within a profiler range, which shows fused kernels of programs, or operations of eager calls."""
         state = local.state
         current.profiler = state.profiler
         event = state.profiler.begin(f"compiled {self._name()}")
@@ -297,7 +297,7 @@ class CompiledFunction:
             current.profiler = None
 
     def _observe(self, args: _Args, named: _Named) -> Any:
-        """Run the function as it is, and see which code it is made of."""
+        """Run the function eagerly, and observe which code it runs."""
         watch = Watch(self._code(), with_host_calls=False)
         with watch.on():
             result = self._function(*args, **named)
@@ -305,28 +305,28 @@ class CompiledFunction:
         return result
 
     def _learn(self, watch: Watch) -> None:
-        """Take note of what ran."""
+        """Add what a `Watch` has observed to the state."""
         self._names |= names_in(watch.executed - self._executed)
         self._executed |= watch.executed
         self._facts |= watch.facts
         self._queries |= watch.queries
         if not watch.user_codes <= self._users:
             self._users |= watch.user_codes
-            self._handled = handled(self._users)
+            self._handled = find_handlers(self._users)
         self._computed_names |= watch.computed_names
         self._offset_of_backward = self._offset_of_backward or watch.offset_of_backward
         if watch.refused is not None:
             self._leave(watch.refused, watch.offset)
 
     def _knows(self, watch: Watch, guards: Guards) -> bool:
-        """Return whether what ran has run before, so that guards are complete."""
+        """Return whether all code that ran has run before, so that the guards are complete."""
         names = names_in(watch.executed)
         known = watch.user_codes <= self._users and watch.computed_names <= self._computed_names
         known = known and not (guards.skipped & names or guards.reads_grads < ("grad" in names))
         return known and watch.facts <= self._facts and watch.queries <= self._queries
 
     def _stop(self, why: str, offset: int | None) -> None:
-        """End the recordings for a reason that was found in one, at this instruction if that is known."""
+        """End all captures for a reason, at an instruction of the function if it is known."""
         function = self._source()
         if offset is None and why.startswith("a result") and function is not None:
             offset = offset_of_return(function.__code__)
@@ -336,7 +336,7 @@ class CompiledFunction:
             self._leave(why, offset)
 
     def _seek(self, args: _Args, named: _Named) -> Any:
-        """Run the function as it is, and find the statement after which it is no longer what the guards say it is."""
+        """Run the function eagerly, and find the statement after which the guards no longer hold."""
         why, self._sought = str(self._sought), None
         try:
             guards = self._guards(args, named, {})
@@ -363,7 +363,7 @@ class CompiledFunction:
         return result
 
     def _leave(self, why: str, offset: int | None = None) -> None:
-        """Have no more programs: cut the function at this instruction's statement if possible, else run it as it is."""
+        """Stop compiling: split the function at this instruction's statement if possible, else run it eagerly."""
         if self._left is None:
             self._left = why
             remedy = next((remedy for words, remedy in _REMEDIES.items() if words in why), None)
@@ -383,7 +383,7 @@ class CompiledFunction:
             warnings.warn(text, stacklevel=level)
 
     def _position(self, offset: int | None) -> tuple[str, int]:
-        """Return the file and line of an instruction of the function; of its beginning if there is none."""
+        """Return the file and line of an instruction, or of the function's beginning."""
         code = self._code()
         if code is None:
             return "", 0
@@ -391,16 +391,16 @@ class CompiledFunction:
         return code.co_filename, line or code.co_firstlineno
 
     def _cut_at(self, offset: int) -> bool:
-        """Cut the function at the statement of an instruction; return whether that was possible."""
+        """Split the function at the statement of an instruction; return whether that was possible."""
 
-        def compiled(function: Any) -> CompiledFunction:
+        def compile_part(function: Any) -> CompiledFunction:
             part = CompiledFunction(function, False, *self.settings[1:])
             part._is_part = True
             self._parts.append(part)
             return part
 
         function = self._source()
-        made = None if function is None or is_library(function.__globals__) else cut(function, offset, compiled)
+        made = None if function is None or is_library(function.__globals__) else cut(function, offset, compile_part)
         if function is None or made is None:
             return False
         self._split = _code_of(function)
@@ -412,7 +412,7 @@ class CompiledFunction:
         return True
 
     def _source(self) -> types.FunctionType | None:
-        """Return the function that users have written: of a module `forward`, of a method that of the class."""
+        """Return the user's function: `forward` of a module, or the function of a method."""
         shown = self._shown()
         function = getattr(shown, "forward", shown) if isinstance(shown, Module) else shown
         function = getattr(function, "__func__", function)
@@ -423,18 +423,18 @@ class CompiledFunction:
         return None if function is None else function.__code__
 
     def _name(self) -> str:
-        """Return the function's name, for messages; that of the class of a module."""
+        """Return the name of the function, or of the module's class, for messages."""
         shown = self._shown()
         return getattr(shown, "__qualname__", type(shown).__name__)
 
     def _shown(self) -> Any:
-        """Return the function as users know it: a module in the place of its method."""
+        """Return the function as users know it: the module rather than its method."""
         function: Any = self._function
         owner = getattr(function, "__self__", None)
         return owner if isinstance(owner, Module) and function.__func__ is Module._call_impl else function
 
     def _line(self) -> str:
-        """Return the place in which the function is written, for messages."""
+        """Return the file and line of the function, for messages."""
         shown = self._shown()
         function = getattr(shown, "forward", shown)
         code = getattr(inspect.unwrap(function), "__code__", None)
@@ -443,9 +443,9 @@ class CompiledFunction:
     # -- programs for many sizes ------------------------------------------------------------------------------------
 
     def _with_symbols(self, args: _Args, named: _Named) -> Any:
-        """Return the result, in a tuple, of a program for many sizes, else something else.
+        """Return the result of a program for many sizes, in a tuple, or a value that is no tuple if there is none.
 
-        Whatever goes wrong while symbols are tried means that there are none.
+        Any failure while symbolic sizes are tried means that there is none.
         """
         for entry in self._specializations:
             if entry.sizes is not None:
@@ -470,7 +470,7 @@ class CompiledFunction:
             return None
         try:
             with suspend_callbacks():
-                made = self._symbolic(args, named)
+                made = self._find_symbolic(args, named)
         except (Exception, symbolic_sizes.SizeEscapes) as error:
             self._static.append(_describe_error(error))
             return None
@@ -481,8 +481,8 @@ class CompiledFunction:
         self._specializations.append(made)
         return made.run(args, named)
 
-    def _symbolic(self, args: _Args, named: _Named) -> Specialization | None:
-        """The program for these arguments, and such of other sizes; None if there have not been enough of these."""
+    def _find_symbolic(self, args: _Args, named: _Named) -> Specialization | None:
+        """Return a program for many sizes, or None before sizes have changed often enough."""
         shapes = self._guards(args, named, {}).shapes
         known = [entry.guards.shapes for entry in self._specializations if _are_alike(entry.guards.shapes, shapes)]
         symbols, tries = symbolic_sizes.symbols_between(shapes, known)
@@ -497,7 +497,7 @@ class CompiledFunction:
             return self._symbolic_at(args, named, symbols, Symbols(tries[1]))
 
     def _symbolic_at(self, args: _Args, named: _Named, symbols: Any, values: Symbols) -> Specialization:
-        """Return the program for these arguments, recorded at these sizes of symbols."""
+        """Return a specialization captured with these symbols at these sizes."""
         guards = self._guards(args, named, symbols)
         if self._looks_at_types(guards):
             raise symbolic_sizes.SizeEscapes("the function looks at types, which sizes that are recorded do not have")
@@ -524,7 +524,7 @@ class CompiledFunction:
         return entry
 
     def _looks_at_types(self, guards: Guards) -> bool:
-        """Whether code other than gradcore's may call ``type``: it sees that sizes that are recorded are no ints."""
+        """Return whether user code may call ``type``, which shows that symbolic sizes are no ints."""
         return self._computed_names or any("type" in code.co_names for code in self._users) or guards.refers_to(type)
 
     def _guards(self, args: _Args, named: _Named, symbols: Any, varying: frozenset[int | str] = frozenset()) -> Guards:
@@ -545,19 +545,19 @@ class CompiledFunction:
         return guards
 
     def visible_state(self, args: _Args, named: _Named) -> list[str]:
-        """Return all that the function can see of Python's state, in words: by whatever names it reads attributes."""
+        """Return a description of all Python state that the function can see."""
         guards = self._new_guards(True)
         with suppress(Unguardable, RecursionError):
             self._visit_all(guards, args, named, {})
         return guards.texts
 
     def _record(self, args: _Args, named: _Named) -> Any:
-        """Make one more program of a call."""
+        """Capture one more program of a call."""
         with suspend_callbacks():
-            return self._recorded(args, named)
+            return self._capture(args, named)
 
     def _note_floats(self, args: _Args, named: _Named) -> None:
-        """Let float arguments vary that had another value before."""
+        """Mark float arguments as varying whose value differs from that of earlier calls."""
         function, code = self._source(), self._code()
         hooks = isinstance(self._function, Module) and self._function._has_hooks()
         known = isinstance(self._function, (Module, types.MethodType, types.FunctionType))
@@ -567,7 +567,7 @@ class CompiledFunction:
         changed = {key for key, value in floats.items() if self._floats.setdefault(key, value) != value}
         self._varying = (self._varying | changed) & floats.keys()
 
-    def _recorded(self, args: _Args, named: _Named) -> Any:
+    def _capture(self, args: _Args, named: _Named) -> Any:
         self._note_floats(args, named)
         try:
             guards = self._guards(args, named, {}, self._varying)
@@ -608,7 +608,7 @@ class CompiledFunction:
             where = f"{code.co_filename}:{code.co_firstlineno}"
             recorded.script.refuse(f"{code.co_name} ({where}) is called, and found in a way that cannot be checked")
         entry = SpecializationWriter(recorded).entry(self.eager) if recorder.stopped is None else None
-        failed = None if entry is None else recorded.checked(lambda: entry.run(args, named, True))
+        failed = None if entry is None else recorded.check_guards(lambda: entry.run(args, named, True))
         if recorder.stopped is None and type(failed) is int:
             recorder.stopped = f"the function changes what it depends on: {guards.texts[failed]}"
         if [*map(id, given)] != [*map(id, all_tensors_in([*args, named]))]:
@@ -628,44 +628,44 @@ class CompiledFunction:
     # -- for readers ----------------------------------------------------------------------------------------------
 
     def explain(self, *args: Any, **named: Any) -> str:
-        """Call the function until there is a program for these arguments, and describe it.
+        """Call the function until there is a program for these arguments, and return a description of it.
 
         Shown are the guards, each program before and after each pass, fused groups and why other calls are in none,
         the memory plan, the source, and what else the program does.
         """
         entry = self._specialize(args, named)
-        return self._cut_text() if entry is None else self._text(entry)
+        return self._describe_break() if entry is None else self._text(entry)
 
     def breaks(self) -> list[GraphBreak]:
-        """Return the statements of the function that cannot be captured, those of its parts included."""
+        """Return the graph breaks of the function and of its split functions."""
         own = [] if self._break is None else [self._break]
         return [*own, *(each for part in self._parts for each in part.breaks())]
 
     def count_programs(self) -> int:
-        """Return the number of programs, those of parts included."""
+        """Return the number of programs, those of split functions included."""
         return len(self._specializations) + sum(part.count_programs() for part in self._parts)
 
-    def _cut_text(self) -> str:
-        """What `explain` says of a function without a program for these arguments."""
+    def _describe_break(self) -> str:
+        """Return the text of `explain` for a function without a program for these arguments."""
         texts = [f"{'cut' if self._parts else 'no program'}: {self._left}"]
         for each in self._parts:
-            found = each._text(each._specializations[0]) if each._specializations else each._cut_text()
+            found = each._text(each._specializations[0]) if each._specializations else each._describe_break()
             texts.append(f"part {each._line().strip()}:\n" + indent(found, "  "))
         return "\n".join(texts)
 
     def _text(self, entry: Specialization) -> str:
-        """Return the description of a program for `explain`."""
+        """Return the text of `explain` for a specialization."""
         parts = ["guards:", *(f"  {each}" for each in entry.guards.texts)]
         for name, program, run in zip(entry.names, entry.programs, entry.functions, strict=True):
             writer, writes = ("C++", native) if program.backend is None else ("CUDA", cuda)
-            parts += [*explained(name, program), f"{writer} of the {name}:"]
-            parts += [f"  {line}" for line in writes.described(run)]
+            parts += [*explain_program(name, program), f"{writer} of the {name}:"]
+            parts += [f"  {line}" for line in writes.describe(run)]
         parts += [f"sizes are no symbols: {each}" for each in dict.fromkeys(self._static)]
         parts += ["effects:", *(f"  {each}" for each in entry.effects)] if entry.effects else []
         return "\n".join(parts)
 
     def _specialize(self, args: _Args, named: _Named) -> Specialization | None:
-        """Return the program for these arguments, after calls with them; None if there is none."""
+        """Call the function until there is a specialization for these arguments; return it, or None."""
         for _ in range(3):
             self(*args, **named)
             for entry in self._specializations:
@@ -675,7 +675,7 @@ class CompiledFunction:
 
 
 def explain_calls(function: Callable[..., object], /, *args: object, **named: object) -> Explanation:
-    """Call a function until nothing more of it is compiled, and describe the outcome."""
+    """Call a function until nothing more of it is compiled, and return an `Explanation`."""
     compiled = CompiledFunction(function, cpp="0", verify=0)
     unchanged, before = 0, None
     with warnings.catch_warnings():

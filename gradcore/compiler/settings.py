@@ -1,4 +1,4 @@
-"""The settings of `compile` that PyTorch has: which values there are."""
+"""Validation of the settings that `compile` shares with PyTorch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPTIONS = (
 
 
 def check_settings(dynamic: Any, backend: Any, mode: Any, options: Any, verify: Any = None) -> None:
-    """Raise PyTorch's errors for values that there are not.
+    """Raise PyTorch's errors for invalid settings.
 
     Raises
     ------
@@ -64,7 +64,7 @@ _GRAPHS = {
 
 
 def graphs_of(mode: str | None, options: dict[str, Any] | None) -> str:
-    """Whether programs on CUDA become graphs: ``'always'``, ``'never'``, or ``'equal'``, if they give the same bits."""
+    """Return when programs on CUDA become graphs: ``'always'``, ``'never'``, or ``'equal'`` (if bitwise equal)."""
     chosen = (options or {}).get("triton.cudagraphs")
     if chosen is not None:
         return "always" if chosen else "never"

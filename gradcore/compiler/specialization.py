@@ -1,4 +1,4 @@
-"""Entries of compiled functions: the source that does again what a recorded run did, of its script and its programs."""
+"""Specializations: the source that repeats a captured run, from its script and its programs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gradcore.autograd.variables import Variable, bump, version_counter
-from gradcore.compiler.autograd.node import Backward, connect, connect_one, freed, is_planned, with_history, wrapped
+from gradcore.compiler.autograd.node import Backward, as_freed, as_leaf, connect, connect_one, is_planned, with_history
 from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.numbers import RecordedFloat, RecordedInteger
 from gradcore.compiler.capture.script import Part
 from gradcore.compiler.capture.sizes import SymbolicNumber
 from gradcore.compiler.captured_run import RecordedRun
 from gradcore.compiler.program.effects import is_total
-from gradcore.compiler.program.passes import optimized
+from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.program.program import Program
 from gradcore.compiler.targets import cuda, native
 from gradcore.core.tracebacks import generated_file
@@ -56,7 +56,7 @@ class Specialization(NamedTuple):
 
 
 class LazyRun:
-    """The function of a backward program of the CPU, which is made when it is first needed.
+    """The run function of a CPU backward program, built on first use.
 
     Attributes
     ----------
@@ -71,11 +71,11 @@ class LazyRun:
     @functools.cached_property
     def run(self) -> Callable[..., Any]:
         """The function."""
-        return native.runnable(optimized(self.program), self.cpp)  # type: ignore[no-any-return]
+        return native.runnable(optimize(self.program), self.cpp)  # type: ignore[no-any-return]
 
 
 class SpecializationWriter:
-    """The writer of an entry.
+    """Emitter of a specialization.
 
     Parameters
     ----------
@@ -92,20 +92,20 @@ class SpecializationWriter:
         self.alone: list[Program] = []
 
     def entry(self, function: Any) -> Specialization:
-        """Return the program, and the function that runs it for what passes the guards."""
+        """Return the specialization: the guards, and the function that runs for calls that pass them."""
         last = self.script.parts[-1]
         backward, saved = self._split()
         half = self._connect(function, backward, saved, last) if self.backward.outs else None
         for t in self.backward.freed:
-            last.lines.append(f"{self._made(t)} = freed({self.script.wrap(t, last)})")
-        result = self._rebuilt(self.run.result, last)
+            last.lines.append(f"{self._name_result(t)} = freed({self.script.wrap(t, last)})")
+        result = self._rebuild(self.run.result, last)
         programs = self._programs()
         self._leave_out_gradients(programs, [result, *(line for part in self.script.parts for line in part.lines)])
         self._check_errors(programs)
         source = self._source(programs, result)
         self.script.scope |= {
-            **self.guards.scope, "bump": bump, "wrap": wrapped, "failed": function, "generator": default_generator,
-            "connect": connect, "connect_one": connect_one, "freed": freed, "with_mode": _with_mode, "undone": _undone,
+            **self.guards.scope, "bump": bump, "wrap": as_leaf, "failed": function, "generator": default_generator,
+            "connect": connect, "connect_one": connect_one, "freed": as_freed, "with_mode": _with_mode, "undone": _undo,
         }  # fmt: skip
         runs = [self.runnable(program) for program in programs]
         self.script.scope |= {f"program{i}": run for i, run in enumerate(runs)}
@@ -123,14 +123,14 @@ class SpecializationWriter:
         return Specialization(self.guards, self.script.scope["run"], shown, names, self.script.effects, runs, decides)
 
     def _connect(self, function: Any, program: Program, saved: list[int], last: Part) -> Backward:
-        """Let the last lines connect the results to a node with the backward program."""
-        bound, outs = self.script.bound, self.backward.outs
+        """Emit the lines that connect the results to a node with the backward program."""
+        bound, outs = self.script.bind, self.backward.outs
         numbers = [self.script.number(t._array) for t in outs]
         last.needed.update(n for n in (*numbers, *saved) if n is not None)
         repeatable = not self.script.effects and not self._reads_gradients(program)
         half = self._backward(function, program, saved, repeatable)
         names, kept = ([self.script.value(n) for n in each if n is not None] for each in (numbers, saved))
-        made = "".join(f"{self._made(t)}, " for t in outs)
+        made = "".join(f"{self._name_result(t)}, " for t in outs)
         tensors = "".join(f"t{i}, " for i in range(len(self.run.tensors)))
         arrays = tensors.replace("t", "a")
         call = f"({''.join(f'{name}, ' for name in kept)}), (({tensors}), ({arrays}), args, named, place)"
@@ -144,13 +144,13 @@ class SpecializationWriter:
         return half
 
     def _reads_gradients(self, backward: Program) -> bool:
-        """Return whether something is computed with the gradients that leaves had before."""
-        used = _used(self.recorder.program) | _used(backward)
+        """Return whether the program computes with the earlier gradients of leaves."""
+        used = _find_read_values(self.recorder.program) | _find_read_values(backward)
         gradients = [i for i, guard in enumerate(self.guards.tensors) if guard.lines.stop]
         return any(self.script.number(self.run.arrays[i]) in used for i in gradients)
 
     def _check_errors(self, programs: list[Program]) -> None:
-        """Refuse calls whose errors may be caught after something was changed: the function cannot be called again."""
+        """Refuse calls whose errors may be caught after a change, when the function cannot be called again."""
         changed = False
         for part, program in zip(self.script.parts, programs, strict=True):
             risky = [call for call in program.calls if any(call is each for each in self.recorder.caught)]
@@ -159,8 +159,8 @@ class SpecializationWriter:
             changed = changed or part.writes or part.is_final
 
     def runnable(self, program: Program) -> Any:
-        """Return the function that one of the writers makes of a program."""
-        program = optimized(program)
+        """Return the function that the target of a program makes of it."""
+        program = optimize(program)
         if program.backend is not None:
             given = {n for n, i in self.script.arguments.items() if self.guards.tensors[i].given}
             copied, steps = frozenset([*given, *self.backward.given]), frozenset(self.script.steps)
@@ -168,18 +168,18 @@ class SpecializationWriter:
         return native.runnable(program, self.recorder.cpp)
 
     def _programs(self) -> list[Program]:
-        """Return a program for each part, of what it reads, with the results that are needed after it."""
+        """Return one program for each segment, whose outputs are the values that are needed later."""
         whole, start = self.recorder.program, 0
         programs = []
         for part in self.script.parts:
-            program = _like(whole, whole.calls[start : part.end])
-            program.inputs = sorted(_used(program) - _made_in(program))
+            program = _copy_with_calls(whole, whole.calls[start : part.end])
+            program.inputs = sorted(_find_read_values(program) - _find_new_values(program))
             programs.append(program)
             start = part.end
         for i, program in enumerate(programs):
             later = {n for part in self.script.parts[i:] for n in part.needed}
             later |= {n for after in programs[i + 1 :] for n in after.inputs}
-            program.outputs = sorted(later & _made_in(program))
+            program.outputs = sorted(later & _find_new_values(program))
         return programs
 
     def _source(self, programs: list[Program], result: str) -> str:
@@ -203,17 +203,17 @@ class SpecializationWriter:
                     lines.append(" raise" if part.writes else " return (failed(*args, **named),)")
             lines += part.lines
             can_fail = can_fail and not (part.writes or part.is_final)
-        same = [f"if a{i} is not a{self.script.arguments[n]}: return 0" for i, n in self._given_twice()]
+        same = [f"if a{i} is not a{self.script.arguments[n]}: return 0" for i, n in self._find_duplicates()]
         same += [*self.script.checks, *self.size_checks()]
         head = ["def run(args, named, is_check=False):", *self.guards.checks(), "if is_check: return (None,)"]
         return "\n ".join([*head, *same, *lines, f"return ({result},)"])
 
     def size_checks(self) -> list[str]:
-        """Lines that return if the sizes are not known to be those of the program."""
+        """Return the lines that leave the specialization for sizes that it has not been checked for."""
         return []
 
     def _leave_out_gradients(self, programs: list[Program], lines: list[str]) -> None:
-        """Leave gradients unchecked that are reset before anything reads them."""
+        """Do not guard gradients that are reset before anything reads them."""
         if self.run.reads_grads:
             return
         text = "\n".join(lines)
@@ -223,24 +223,24 @@ class SpecializationWriter:
             if guard.lines.stop and numbers[i] not in used and not re.search(rf"\b[ta]{i}\b", text):
                 self.guards.leave_out(i)
 
-    def _given_twice(self) -> list[tuple[int, int]]:
-        """Return the tensors whose arrays are those of others, and the numbers of these."""
+    def _find_duplicates(self) -> list[tuple[int, int]]:
+        """Return pairs of tensor numbers whose arrays are the same."""
         numbers = [self.script.number(array) for array in self.run.arrays]
         return [(i, n) for i, n in enumerate(numbers) if n is not None and self.script.arguments[n] != i]
 
     def _split(self) -> tuple[Program, list[int]]:
-        """Cut the program where backward begins; returns that part and the values that it needs of the first."""
+        """Split the program where backward begins; return the backward part and the values that it needs."""
         whole = self.recorder.program
-        backward = _like(whole, whole.calls[self.backward.mark :])
+        backward = _copy_with_calls(whole, whole.calls[self.backward.mark :])
         del whole.calls[self.backward.mark :]
         backward.outputs = [n for n in self.backward.gradients if n is not None]
-        known = {*self.script.arguments, *whole.symbols, *_made_in(whole)}
-        used = {*_used(backward), *backward.outputs}
+        known = {*self.script.arguments, *whole.symbols, *_find_new_values(whole)}
+        used = {*_find_read_values(backward), *backward.outputs}
         for calls, given, gradients in self.backward.alone:
-            program = _like(whole, calls)
+            program = _copy_with_calls(whole, calls)
             program.inputs, program.outputs = [given], [n for n in gradients if n is not None]
             self.alone.append(program)
-            used |= {*_used(program), *program.outputs}
+            used |= {*_find_read_values(program), *program.outputs}
         saved = sorted(known.intersection(used))
         backward.inputs = [*saved, *self.backward.given]
         for program in self.alone:
@@ -250,7 +250,7 @@ class SpecializationWriter:
     def _backward(self, function: Any, program: Program, saved: list[int], repeatable: bool) -> Backward:
         is_shared = self.recorder.memories_of(saved)
 
-        def watched(tensors: list[Any]) -> tuple[int, ...]:
+        def positions_of(tensors: list[Any]) -> tuple[int, ...]:
             return tuple(i for i, t in enumerate(tensors) if is_shared(t._array))
 
         found = tuple(n is not None for n in self.backward.gradients)
@@ -259,7 +259,7 @@ class SpecializationWriter:
             not set(each.outputs) & set(each.inputs) and len(set(each.outputs)) == len(each.outputs)
             for each in (program, *self.alone)
         )
-        seen = watched(self.run.tensors), watched(self.backward.outs)
+        seen = positions_of(self.run.tensors), positions_of(self.backward.outs)
         inputs, reached = tuple(self.backward.inputs), tuple(self.backward.reached)
         counted = [version_counter(t).version for t in self.backward.outs]
         versions = tuple((i, version) for i, version in enumerate(counted) if version)
@@ -268,11 +268,11 @@ class SpecializationWriter:
         alone = tuple(LazyRun(each, self.recorder.cpp, gradients) for each, (*_, gradients) in pairs)
         return Backward(function, with_history, run, inputs, found, reached, *seen, *called, fresh, versions, alone)
 
-    def _made(self, t: Any) -> str:
+    def _name_result(self, t: Any) -> str:
         """Return the name of a result in the source."""
         return str(self.run.named.setdefault(id(t), [t, f"r{len(self.run.named)}", 0])[1])
 
-    def _rebuilt(self, value: Any, part: Part) -> str:
+    def _rebuild(self, value: Any, part: Part) -> str:
         """Return the expression of a result."""
         kind = type(value)
         if kind in (RecordedFloat, RecordedInteger, SymbolicNumber):
@@ -281,12 +281,12 @@ class SpecializationWriter:
             known = self.run.named.get(id(value))
             if known is not None:
                 return str(known[1])
-            made = self._made(value)
+            made = self._name_result(value)
             part.lines.append(f"{made} = {self.script.wrap(value, part)}")
             part.lines.extend([f"bump({made})"] * version_counter(value).version)
             return made
         if kind is tuple:
-            return f"({''.join(f'{self._rebuilt(each, part)}, ' for each in value)})"
+            return f"({''.join(f'{self._rebuild(each, part)}, ' for each in value)})"
         if kind in (list, dict):
             given = self.guards.containers.get(id(value))
             if given is not None:
@@ -295,19 +295,19 @@ class SpecializationWriter:
                 self.script.refuse(f"a {kind.__name__} is returned twice")
             self.rebuilt.append(value)
         if kind is list:
-            return f"[{', '.join(self._rebuilt(each, part) for each in value)}]"
+            return f"[{', '.join(self._rebuild(each, part) for each in value)}]"
         if kind is dict:
-            items = (f"{self.script.bound(key)}: {self._rebuilt(each, part)}" for key, each in value.items())
+            items = (f"{self.script.bind(key)}: {self._rebuild(each, part)}" for key, each in value.items())
             return f"{{{', '.join(items)}}}"
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return f"{self.script.bound(kind)}({', '.join(self._rebuilt(each, part) for each in value)})"
+            return f"{self.script.bind(kind)}({', '.join(self._rebuild(each, part) for each in value)})"
         if value is not None and self.recorder.foreign is not None:
             self.script.refuse(f"{self.recorder.foreign}, after which a number is returned")
-        return self.script.bound(value)
+        return self.script.bind(value)
 
 
-def _like(program: Program, calls: list[Any]) -> Program:
-    """Some calls of a program as one of their own."""
+def _copy_with_calls(program: Program, calls: list[Any]) -> Program:
+    """Return a program with some calls of another one."""
     part = Program()
     part.literals, part.scalars, part.types = program.literals, program.scalars, program.types
     part.backend, part.index, part.symbols = program.backend, program.index, program.symbols
@@ -315,22 +315,22 @@ def _like(program: Program, calls: list[Any]) -> Program:
     return part
 
 
-def _used(program: Program) -> set[int]:
+def _find_read_values(program: Program) -> set[int]:
     return {n for call in program.calls for n in call.read}
 
 
-def _made_in(program: Program) -> set[int]:
-    """Return the values that are results of a program's calls, and no others' before."""
+def _find_new_values(program: Program) -> set[int]:
+    """Return the values that a program's calls define, without those that it reads first."""
     made: set[int] = set()
     read: set[int] = set()
     for call in program.calls:
         read.update(n for n in call.read if n not in made)
-        made.update(n for n in call.made if n not in read)
+        made.update(n for n in call.outputs if n not in read)
     return made
 
 
 def _with_mode(state: Any, mode: int, call: Callable[[], Any]) -> None:
-    """Make a call with gradients recorded, or not."""
+    """Make a call with grad mode on or off."""
     before, state.mode = state.mode, mode
     try:
         call()
@@ -338,8 +338,8 @@ def _with_mode(state: Any, mode: int, call: Callable[[], Any]) -> None:
         state.mode = before
 
 
-def _undone(place: Any, number: int) -> int:
-    """Take back the random numbers that were drawn since then; returns the number of the guard that failed."""
+def _undo(place: Any, number: int) -> int:
+    """Rewind the random number generator to `place`; return the number of the guard that failed."""
     if place is not None:
         default_generator._state.assign(place)
     return number

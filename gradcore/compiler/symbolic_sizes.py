@@ -1,9 +1,9 @@
-"""Programs for many sizes: a function is recorded once more, with symbols in the place of sizes that have changed.
+"""Programs for many sizes: a function is captured once more, with symbols in the place of changing sizes.
 
-That recording computes with copies, at several sizes at once, and changes nothing. It finds the shape of each result as
-an expression, and calls have expressions in the place of numbers. So the program is that of other sizes too, as long as
-conditions on them that were asked for are true, and results have the shapes that are expected. Both is checked before
-the program runs with sizes for the first time; where it is not so, the call is recorded as every other one.
+This capture computes with copies, at several sizes at once, and changes nothing. It derives the shape of each result
+as an expression, and calls get expressions in the place of numbers. The program is valid for other sizes if the
+conditions on them hold and results have the expected shapes. Both are checked before the program runs with sizes for
+the first time; if a check fails, the call is captured as usual.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from gradcore.compiler.capture.sizes import (
     SizeEscapes,
     SymbolicNumber,
     Symbols,
-    expressed,
+    express,
     number_at,
 )  # fmt: skip
 from gradcore.compiler.capture.substitutes import plain_draw
 from gradcore.compiler.captured_run import RecordedRun
 from gradcore.compiler.program.effects import Effects
-from gradcore.compiler.program.passes import optimized
+from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.program.program import Call, Expression, Literal, Program, Value, map_leaves
 from gradcore.compiler.specialization import Specialization, SpecializationWriter
 from gradcore.compiler.targets.python import emitter
@@ -61,7 +61,7 @@ _OF_LAYOUTS = {"xp.shape": "shape", "xp.size": "size"}
 
 
 class Layout:
-    """The shape and the strides of a value, as expressions.
+    """The shape and strides of a value, as expressions.
 
     Parameters
     ----------
@@ -90,19 +90,19 @@ class Layout:
         products = [
             math.prod(self.shape[i:j]) for i in range(len(self.shape)) for j in range(i + 1, len(self.shape) + 1)
         ]
-        found = tuple(expressed(each, products) for each in zip(*(a.strides for a in self.arrays), strict=True))
+        found = tuple(express(each, products) for each in zip(*(a.strides for a in self.arrays), strict=True))
         if any(type(each) is type(None) for each in found):
             current.recorder.stop("strides follow no rule")
         self.known_strides = found
         return found
 
-    def expected(self) -> Expected:
-        """What arrays at other sizes are to be like."""
+    def expect(self) -> Expected:
+        """Return what an array with this layout must be like at other sizes."""
         return Expected(_text(self.shape), _text(self.known_strides), self.kind or _kind(self.arrays[0], ()))
 
 
 class Expected(NamedTuple):
-    """What a value is to be like at other sizes.
+    """The expected properties of a value at other sizes.
 
     Attributes
     ----------
@@ -122,16 +122,16 @@ def _text(numbers: tuple[Any, ...]) -> str:
 
 
 def _kind(array: Any, given: Iterable[Any]) -> tuple[object, ...]:
-    """Return what matters of a call's result beside its sizes: its dtype and order, and whether arguments share it.
+    """Return the size-independent properties of a call's result: dtype, order, and which arguments share it.
 
-    Whether it owns its memory does not matter: kernels for large arrays may allocate it otherwise than those for small.
+    Whether it owns its memory does not matter: kernels for large and small arrays may allocate it differently.
     """
     is_view = any(isinstance(each, np.ndarray) and np.may_share_memory(array, each) for each in given)
     return array.dtype, array.flags.c_contiguous, array.flags.f_contiguous, array.flags.writeable, is_view
 
 
 class SymbolicRecorder(Recorder):
-    """The recording of a run in which sizes are symbols: each call is made at several sizes.
+    """Recorder that makes each call at several sizes, to derive symbolic sizes.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ class SymbolicRecorder(Recorder):
             self.program.symbols[number] = name
 
     def stop(self, why: str) -> None:
-        """End the recording at once: its results are nobody's."""
+        """End the capture at once: its results are discarded."""
         if self.stopped is None:
             self.stopped = f"{why} ({user_line()})"
             raise SizeEscapes(why)
@@ -173,7 +173,7 @@ class SymbolicRecorder(Recorder):
         return found
 
     def know(self, recorded: RecordedArray, arrays: tuple[Any, ...], shape: tuple[Any, ...]) -> None:
-        """Take note of what a value is at each of the sizes."""
+        """Store the arrays of a value at each of the sizes."""
         self.layouts[recorded.number] = recorded.sized = Layout(arrays, shape)
 
     def literal(self, array: Any) -> RecordedArray:
@@ -184,7 +184,7 @@ class SymbolicRecorder(Recorder):
     def ones(self, t: Any) -> RecordedArray:
         layout = t._array.sized
         arrays = tuple(np.ones(a.shape, a.dtype) for a in layout.arrays)
-        found = self.apart(arrays[0])
+        found = self.add_later_input(arrays[0])
         self.know(found, arrays, layout.shape)
         return found
 
@@ -229,14 +229,14 @@ class SymbolicRecorder(Recorder):
             if functions:
                 sys.setprofile(None)
         if name in OF_METADATA or name == "backend.shares_memory":
-            return self._asked(name, function, args, named, results, arrays)
+            return self._query(name, function, args, named, results, arrays)
         self._check_sizes(name, arrays)
         outcome = self._note(name, function, args, named, results[0], bool(arrays), on_cpu)
         self._know_all(name, outcome, results, leaves)
         return outcome
 
-    def _asked(self, name: str, function: Any, args: Any, named: Any, results: list[Any], arrays: list[Any]) -> Any:
-        """What a function says of arrays, which is to be the same for all sizes."""
+    def _query(self, name: str, function: Any, args: Any, named: Any, results: list[Any], arrays: list[Any]) -> Any:
+        """Return the answer of a function about arrays, which must be the same at all sizes."""
         if any(each != results[0] for each in results):
             self.stop(f"{name} gives something else for other sizes")
         if name == "backend.shares_memory":
@@ -246,7 +246,7 @@ class SymbolicRecorder(Recorder):
         return results[0]
 
     def _check(self, leaf: Any, name: str) -> None:
-        """Stop for arguments that hide arrays or sizes, before they are written to."""
+        """Stop for arguments that hide arrays or sizes, before a call writes to them."""
         if isinstance(leaf, np.ndarray) and not self._is_constant(leaf):
             self.stop(f"a tensor is used that is found in a way that cannot be checked, by {name}")
         if isinstance(leaf, functools.partial):
@@ -262,7 +262,7 @@ class SymbolicRecorder(Recorder):
             self.stop("a function with a size inside is given to a kernel")
 
     def _know_all(self, name: str, outcome: Any, results: list[Any], given: list[Any]) -> None:
-        """Find the shapes of the results, from those of the arguments."""
+        """Derive the shapes of the results from those of the arguments."""
         recorded, *arrays = ([*_leaves(each)] for each in (outcome, *results))
         if len({len(each) for each in (recorded, *arrays)}) > 1:
             self.stop(f"{name} has another number of results for other sizes")
@@ -285,7 +285,7 @@ class SymbolicRecorder(Recorder):
             kinds = [_kind(array, (each[i] for each in arguments)) for i, array in enumerate(found)]
             if len({(array.ndim, kind) for array, kind in zip(found, kinds, strict=True)}) > 1:
                 self.stop(f"{name} gives other kinds of arrays for other sizes")
-            shape = tuple(expressed(sizes, known) for sizes in zip(*(array.shape for array in found), strict=True))
+            shape = tuple(express(sizes, known) for sizes in zip(*(array.shape for array in found), strict=True))
             if any(type(n) is not int and type(n) is not SymbolicNumber for n in shape):
                 self.stop(f"the sizes of what {name} gives follow no rule")
             self.know(each, tuple(found), shape)
@@ -299,7 +299,7 @@ class SymbolicRecorder(Recorder):
 
 
 def _at(value: Any, position: int) -> Any:
-    """Return an argument at one of the sizes."""
+    """Return an argument at the sizes numbered `position`."""
 
     def plain(leaf: Any) -> Any:
         if type(leaf) is RecordedArray:
@@ -316,7 +316,7 @@ def _leaves(value: Any) -> list[Any]:
 
 
 class SymbolicRun(RecordedRun):
-    """A recorded run in which sizes are symbols; it computes with copies.
+    """A captured run with symbolic sizes, which computes with copies.
 
     Parameters
     ----------
@@ -338,8 +338,8 @@ class SymbolicRun(RecordedRun):
             symbols = guards.symbols.get(guard.name, {})
             sizes = {dim: self.symbols.values[symbol] for dim, symbol in symbols.items()}
             if id(array) not in copies:
-                first = _copied(array)
-                others = (_copied(first, sizes, i) if sizes else first for i in range(1, RECORDED))
+                first = _copy_at_sizes(array)
+                others = (_copy_at_sizes(first, sizes, i) if sizes else first for i in range(1, RECORDED))
                 copies[id(array)] = first, *others
             self.copies.append(copies[id(array)])
         self.arrays = [each[0] for each in self.copies]
@@ -353,25 +353,25 @@ class SymbolicRun(RecordedRun):
             self.recorder.know(t._array, arrays, tuple(shape))
 
     def restore(self) -> None:
-        """Leave all tensors as they were."""
+        """Restore all tensors to their state before the run."""
         for t, array, grad, version in zip(self.tensors, self.originals, self.first_grads, self.versions, strict=True):
             t._array = array
             version_counter(t).version = version
             if t._autograd is not None:
                 t._autograd.grad = grad
 
-    def _made_by_host(self, tensors: list[Any], every: bool, host: Any, name: str, call: Callable[[], Any]) -> Any:
-        """Leave out what changes values alone: parameters and states are to stay what they are."""
+    def _call_host(self, tensors: list[Any], every: bool, host: Any, name: str, call: Callable[[], Any]) -> Any:
+        """Skip host calls that change values alone: parameters and states stay as they are."""
         if runs_user_code(host) or name not in _HOST_CALLS:
             self.recorder.stop(f"{name} of {type(host).__name__} is called")
-        return super()._made_by_host(tensors, every, host, name, call) if name == "zero_grad" else None
+        return super()._call_host(tensors, every, host, name, call) if name == "zero_grad" else None
 
-    def _planned(self, optimizer: Any, part: Any, call: str) -> list[str]:
+    def _plan_step(self, optimizer: Any, part: Any, call: str) -> list[str]:
         return [call]
 
 
 class SymbolicSpecializationWriter(SpecializationWriter):
-    """The writer of an entry for many sizes."""
+    """Emitter of a specialization for many sizes."""
 
     run: SymbolicRun
 
@@ -400,7 +400,7 @@ class SymbolicSpecializationWriter(SpecializationWriter):
         ]  # fmt: skip
 
     def _finder(self) -> Callable[..., Any]:
-        """Return the function that gives the sizes and the arrays of a call, or the number of the guard that fails."""
+        """Return the function that gives the sizes and arrays of a call, or the number of the failed guard."""
         arrays = ", ".join(f"{n}: a{i}" for n, i in self.sizes.inputs.items())
         text = "\n ".join(["def find(args, named):", *self.guards.checks(), f"return {self.key}, {{{arrays}}}"])
         scope = {**self.guards.scope}
@@ -408,13 +408,13 @@ class SymbolicSpecializationWriter(SpecializationWriter):
         return scope["find"]  # type: ignore[no-any-return]
 
     def runnable(self, program: Program) -> Any:
-        run = emitter.function_of(optimized(program))
+        run = emitter.function_of(optimize(program))
         run.state = f"sizes are symbols; sizes of {FREQUENT} calls have a program of their own"
         return run
 
 
 class Sizes:
-    """The sizes that a program is right for.
+    """The sizes for which a program is valid.
 
     Parameters
     ----------
@@ -438,8 +438,8 @@ class Sizes:
         self.remaining: dict[Any, int] = {}
         self.refused: set[Any] = set()
         self.find: Any = None
-        made = {n for call in calls for n in call.made}
-        self.expected = {n: layout.expected() for n, layout in recorder.layouts.items() if n in made}
+        made = {n for call in calls for n in call.outputs}
+        self.expected = {n: layout.expect() for n, layout in recorder.layouts.items() if n in made}
         self.upstream = {
             n: (_text(recorder.layouts[n].shape), recorder.program.types[n].dtype) for n in run.backward.given
         }
@@ -450,7 +450,7 @@ class Sizes:
         self.writes_to_given = Effects(recorder.program).writes_to_given
 
     def frequent(self, args: Any, named: Any) -> bool:
-        """Return whether there have been many calls with these sizes: they are told once, and admitted for good."""
+        """Return whether these sizes have come so often that they get a program of their own; True once for each."""
         found = self.find(args, named)
         if type(found) is int or self.remaining.get(found[0], 1):
             return False
@@ -458,7 +458,7 @@ class Sizes:
         return True
 
     def admits(self, args: Any, named: Any) -> bool:
-        """Return whether the program is right for a call with sizes that are new to it; if so, they are admitted."""
+        """Check a program for sizes that are new to it; admit them and return True if it is valid."""
         found = self.find(args, named)
         if type(found) is int or found[0] in self.refused:
             return False
@@ -476,10 +476,10 @@ class Sizes:
         return is_right
 
     def _is_right(self, sizes: dict[str, int], arrays: dict[int, Any]) -> bool:
-        """Return whether conditions are true at some sizes, and all calls, of copies, give what is expected."""
+        """Return whether the conditions hold at some sizes, and all calls, made on copies, give what is expected."""
         if any(bool(eval(each, {}, sizes)) is not outcome for each, outcome in self.conditions.items()):
             return False
-        values = {n: _copied(array) if self.writes_to_given else array for n, array in arrays.items()}
+        values = {n: _copy_at_sizes(array) if self.writes_to_given else array for n, array in arrays.items()}
         values |= {n: np.ones(eval(shape, {}, sizes), dtype) for n, (shape, dtype) in self.upstream.items()}
 
         def plain(leaf: Any) -> Any:
@@ -491,7 +491,7 @@ class Sizes:
 
         for call in self.calls:
             if call.name == "random.draw":
-                values.update(zip(call.made, (0, 0), strict=True))
+                values.update(zip(call.outputs, (0, 0), strict=True))
                 continue
             with np.errstate(all="ignore"):
                 result = call.function(*map_leaves(plain, call.args), **map_leaves(plain, call.named))
@@ -516,8 +516,8 @@ class Sizes:
         return all(answer == each.results for answer, each in zip(answers, self.asked, strict=True))
 
 
-def _copied(array: Any, sizes: dict[int, tuple[int, ...]] | None = None, position: int = 0) -> Any:
-    """Return a copy that lies alike in memory; with other sizes of some dims, its elements repeat."""
+def _copy_at_sizes(array: Any, sizes: dict[int, tuple[int, ...]] | None = None, position: int = 0) -> Any:
+    """Return a copy with the same memory layout; with other sizes of some dims, the elements repeat."""
     if type(array) is not np.ndarray:
         raise SizeEscapes("programs of CUDA tensors are for one size each")
     if any(step < 0 for step in array.strides):
@@ -541,10 +541,10 @@ def _copied(array: Any, sizes: dict[int, tuple[int, ...]] | None = None, positio
 def symbols_between(
     shapes: dict[str, tuple[int, ...]], known: list[dict[str, tuple[int, ...]]]
 ) -> tuple[dict[str, dict[int, str]], list[dict[str, tuple[int, ...]]]]:
-    """The dims that have other sizes than in calls before, as symbols; and sizes of these, for each recording to try.
+    """Return symbols for the dims whose sizes have changed, and the sizes to capture with.
 
-    Dims with the same sizes in all calls are one symbol. Beside the sizes of the call there are others near to them,
-    which are those of no other dim.
+    Dims with the same sizes in all calls are one symbol. Besides the sizes of the call, there are others near them
+    that no other dim has.
     """
     names: dict[tuple[int, ...], str] = {}
     found: dict[str, dict[int, str]] = {}

@@ -1,8 +1,8 @@
-"""Verification: every n-th call of a program is made eagerly first, on the same state, and both outcomes are compared.
+"""Verification: every n-th call of a program is first made eagerly, on the same state, and the results are compared.
 
-The eager call works on the caller's own tensors and objects, so that aliases stay aliases. What it may change is saved
-before and restored after it: tensors, the default generator, optimizers, schedulers and gradient scalers. The call of
-the program follows and is the one whose effects stay.
+The eager call works on the caller's own tensors and objects, so that aliases stay aliases. The state that it may
+change is saved before and restored after it: tensors, the default generator, optimizers, schedulers and gradient
+scalers. The program runs afterwards, and its effects stay.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ _eager_lock = process_lock()
 
 
 class VerificationError(RuntimeError):
-    """A compiled function has another outcome than its eager execution."""
+    """Raised when the results of a compiled function differ from those of its eager execution."""
 
 
 class Uncopyable(Exception):
-    """An object has state that cannot be saved and restored."""
+    """Raised when the state of an object cannot be saved and restored."""
 
 
 class Leaf(NamedTuple):
-    """A tensor or number of an outcome, copied.
+    """A copied tensor or number of a result.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Leaf(NamedTuple):
 
 
 class Snapshot:
-    """The state that a call may change, to be restored.
+    """The saved state that a call may change.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Snapshot:
                 waiting += self._save(each)
 
     def restore(self) -> None:
-        """Give everything back the state that it had."""
+        """Restore the saved state."""
         default_generator._state.assign(self.generator)
         for function, args in self.steps:
             function(*args)
@@ -158,7 +158,7 @@ def _assign(array: Array, saved: Array) -> None:
 
 
 def leaves_of(value: object, path: str, known: dict[int, str]) -> Iterator[tuple[str, Leaf]]:
-    """Yield the tensors and numbers in an outcome by their paths; `known` are the names of objects from outside."""
+    """Yield the tensors and numbers in a result by path; `known` names the objects from outside."""
     same = known.get(id(value))
     if same is not None:
         yield path, Leaf(f"is {same}", 0.0, None)
@@ -183,7 +183,7 @@ def leaf_of_tensor(t: AnyTensor) -> Leaf:
 
 
 def gradients_in(result: object, names: dict[str, AnyTensor]) -> Iterator[tuple[str, Leaf]]:
-    """Yield the gradients of a result for fixed gradients that arrive, by the names of the tensors."""
+    """Yield the gradients of a result for fixed upstream gradients, by the names of the tensors."""
     outs = [t for t in with_history(result) if not any(t is other for other in names.values())]
     inputs = {name: t for name, t in names.items() if t.requires_grad}
     if not (outs and inputs):
@@ -196,7 +196,7 @@ def gradients_in(result: object, names: dict[str, AnyTensor]) -> Iterator[tuple[
 
 
 def _sum_gradients(outs: list[AnyTensor], inputs: list[AnyTensor]) -> Sequence[AnyTensor]:
-    """Return the gradients of results, without those of which the function has freed the graph itself."""
+    """Return the gradients of results, except those whose graph the function has freed itself."""
     try:
         return gradients_of(outs, inputs, [*map(_arriving, outs)], retain_graph=True, allow_unused=True)
     except RuntimeError as error:
@@ -208,7 +208,7 @@ def _sum_gradients(outs: list[AnyTensor], inputs: list[AnyTensor]) -> Sequence[A
 
 
 def _arriving(t: AnyTensor) -> AnyTensor:
-    """Return a gradient for a result, whose elements differ."""
+    """Return an upstream gradient for a result, with distinct elements."""
     backend = t._device.backend
     with backend.use_index(t._device.index):
         values = np.cos(np.arange(t.numel())).reshape(t.shape).astype(t._dtype.numpy)
@@ -216,11 +216,12 @@ def _arriving(t: AnyTensor) -> AnyTensor:
 
 
 def find_differences(eager: dict[str, Leaf], compiled: dict[str, Leaf]) -> Iterator[str]:
-    """Yield what differs between two outcomes, in words.
+    """Yield descriptions of the differences between two results.
 
-    Gradients that are zero but for rounding are common, so all gradients are compared in the largest of them, and so is
-    each state of an optimizer. A parameter has no exact value where its gradient is so small: `Adam` divides by it. A
-    result may be such a gradient too, if all of its elements are tiny beside the largest of the other results.
+    Gradients that are zero but for rounding are common, so all gradients are compared relative to the largest of
+    them, and so is each state of an optimizer. A parameter has no exact value where its gradient is that small:
+    `Adam` divides by it. A result may be such a gradient too, if all of its elements are tiny beside the largest of
+    the other results.
     """
     scales: dict[str, float] = {}
     for path, leaf in eager.items():
@@ -241,7 +242,7 @@ def find_differences(eager: dict[str, Leaf], compiled: dict[str, Leaf]) -> Itera
 
 
 def _kind(path: str) -> str:
-    """Return what leaves have in common that are compared in the largest of them all."""
+    """Return the group of a leaf: leaves of one group are compared relative to the largest of them."""
     if path.startswith("the gradient of ") or path.endswith(".grad"):
         return "gradients"
     return re.sub(r"\['state'\]\[\d+\]", "", path)
@@ -283,7 +284,7 @@ def _compare(eager: Leaf, compiled: Leaf, allowed: float, compared: Array) -> It
 
 
 class Verifier:
-    """The verification of a compiled function.
+    """Verification of the programs of a compiled function.
 
     Parameters
     ----------
@@ -299,7 +300,7 @@ class Verifier:
         self.calls = 0
 
     def wrap_entry(self, entry: Specialization, state: list[str]) -> Specialization:
-        """Return an entry of which some calls are verified.
+        """Return a specialization of which every n-th call is verified.
 
         Parameters
         ----------
@@ -322,7 +323,7 @@ class Verifier:
         return entry._replace(run=run)
 
     def _verify(self, entry: Specialization, state: list[str], args: _Args, named: _Named) -> Any:
-        """Call the function eagerly, restore what that has changed, call the program, and compare."""
+        """Call the function eagerly, restore the state, call the program, and compare."""
         hosts, names = entry.guards.hosts, entry.guards.tensors_by_name(args, named)
         try:
             if any(map(runs_user_code, hosts)):
@@ -363,7 +364,7 @@ class Verifier:
     def _outcome(
         self, result: object, names: dict[str, AnyTensor], hosts: list[Any], known: dict[int, str]
     ) -> dict[str, Leaf]:
-        """Return the leaves of a result, of its gradients, and of the state that a call has left."""
+        """Return the leaves of a result, its gradients, and the state after a call."""
         out = dict(leaves_of(result, RESULT, known))
         out |= gradients_in(result, names)
         for name, t in names.items():
@@ -379,7 +380,7 @@ class Verifier:
         return out
 
     def _describe(self, found: list[str], state: list[str], args: _Args, named: _Named, watch: Watch) -> str:
-        """Return the message of an error."""
+        """Return the error message."""
         compiled = self.compiled
         lines = [f"compile(verify={self.every}): a program of {compiled._name()}{compiled._line()} differs from eager "
                  "execution, whose outcome is right:", *found[:_MOST_NAMED]]  # fmt: skip
@@ -395,7 +396,7 @@ class Verifier:
 
 
 def _containers_in(value: object, name: str) -> dict[int, str]:
-    """Return the names of lists and dicts among the arguments: whether one of them is returned is compared."""
+    """Return the names of lists and dicts among the arguments, by id."""
     if not isinstance(value, (dict, list, tuple)):
         return {}
     found = {} if isinstance(value, tuple) else {id(value): name}  # the caller holds them

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from gradcore.compiler.explanation import final
+from gradcore.compiler.explanation import optimize_and_fuse
 from gradcore.compiler.program.program import ArrayType, Call, Program, values_in
 from gradcore.viz.description import Description, Vertex, shape_text
 from gradcore.viz.memory import bytes_text
@@ -55,7 +55,7 @@ def program(compiled: Any, *args: Any, max_nodes: int = 150, engine: str | None 
     if entry is None:
         raise RuntimeError(f"there is no program for these arguments: {compiled._left}")
     drawing = _Drawing(max_nodes)
-    parts = [final(each) for each in entry.programs]
+    parts = [optimize_and_fuse(each) for each in entry.programs]
     for name, part in zip(entry.names, parts, strict=True):
         drawing.add(part, "" if len(parts) == 1 else f"{name}: ")
     return Picture(drawing.description(parts), engine)

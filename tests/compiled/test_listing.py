@@ -14,9 +14,9 @@ from gradcore.backends.compiled.ufuncs import CallList
 from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.backends.registry import CPU
 from gradcore.compiler.function import CompiledFunction
-from gradcore.compiler.program.passes import optimized, takes_scalars, with_small_kernels
+from gradcore.compiler.program.passes import optimize, takes_scalars, use_small_kernels
 from gradcore.compiler.program.program import ArrayType, Call, Program, Value
-from gradcore.compiler.targets.python.call_lists import listed
+from gradcore.compiler.targets.python.call_lists import list_calls
 from tests.compiler.test_passes import program_of, run
 
 SHAPES: list[tuple[int, ...]] = [(), (1,), (7,), (5, 13)]
@@ -63,8 +63,8 @@ def drawn(seed: int, dtype: Any) -> tuple[Callable[..., Any], list[gc.Tensor]]:
 @pytest.mark.parametrize("seed", range(24))
 def test_lists_give_what_their_calls_give(seed: int) -> None:
     function, given = drawn(seed, ["f4", "f8"][seed // 4 % 2])
-    program = optimized(program_of(function, *given))
-    whole = listed(program)
+    program = optimize(program_of(function, *given))
+    whole = list_calls(program)
     assert [call.name for call in whole.calls].count("listed") == 1
     assert len(whole.calls) < len(program.calls) / 4
     arrays = [t.numpy() for t in given]
@@ -91,7 +91,7 @@ def lists(function: Callable[..., Any], *args: gc.Tensor) -> int:
         found = compiled(*[t.clone() for t in args])
         for a, b in zip(expected, found, strict=True) if type(expected) is tuple else [(expected, found)]:
             assert gc.equal(a, b)
-    return [call.name for call in listed(optimized(compiled._specializations[0].programs[0])).calls].count("listed")
+    return [call.name for call in list_calls(optimize(compiled._specializations[0].programs[0])).calls].count("listed")
 
 
 x, y = gc.linspace(0.5, 1.0, 9), gc.tensor(0.75)
@@ -181,7 +181,7 @@ def test_kernels_on_small_arrays_are_functions_of_numpy(kernels: str, compiled: 
             args = tuple(map(Value, range(getattr(np, own).nin if isinstance(getattr(np, own), np.ufunc) else 1)))
             call = Call(f"kernels.{name}", CPU.kernels[name], args, {}, Value(2))
             program.calls = [call]
-            (found,) = with_small_kernels(program).calls
+            (found,) = use_small_kernels(program).calls
             if size > 1:
                 assert found is call
             elif takes_scalars(found):

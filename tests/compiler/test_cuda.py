@@ -12,8 +12,8 @@ from gradcore import nn
 from gradcore.backends import registry
 from gradcore.backends.portable import separable
 from gradcore.compiler.function import CompiledFunction
-from gradcore.compiler.program.passes import optimized
-from gradcore.compiler.targets.cuda.groups import grouped
+from gradcore.compiler.program.passes import optimize
+from gradcore.compiler.targets.cuda.groups import fuse_on_cuda
 from tests.compiler.test_programs import equal
 from tests.compiler.test_steps import Net
 from tests.on_device.test_launches import launches
@@ -119,7 +119,7 @@ def test_copies_of_gradients_come_together() -> None:
             found.append([p.grad for p in layers.parameters()])
         assert equal(*found)
         assert len({grad.untyped_storage().data_ptr() for grad in found[0]}) == 6
-    calls = grouped(optimized(compiled._specializations[-1].programs[0])).calls
+    calls = fuse_on_cuda(optimize(compiled._specializations[-1].programs[0])).calls
     assert [[each.name for each in call.function.calls] for call in calls if call.name == "fused"][-1] == [
         "method.copy"
     ] * 6

@@ -14,8 +14,8 @@ import gradcore as gc
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.registry import CPU
 from gradcore.compiler.function import CompiledFunction
-from gradcore.compiler.program.passes import optimized
-from gradcore.compiler.targets.python.tiles import FusedKernel, fused
+from gradcore.compiler.program.passes import optimize
+from gradcore.compiler.targets.python.tiles import FusedKernel, fuse_calls
 
 pytestmark = pytest.mark.skipif(
     CPU.backend.__class__ is not NumpyBackend, reason="the compiled library has loops of its own"
@@ -44,7 +44,7 @@ def groups_of(function: Callable[..., Any], *args: gc.Tensor) -> tuple[list[Fuse
         pairs = zip(expected, found, strict=True) if isinstance(expected, tuple) else [(expected, found)]
         assert all(a.numpy().tobytes() == b.numpy().tobytes() for a, b in pairs)
     refused: list[str] = []
-    program = fused(optimized(compiled._specializations[0].programs[0]), refused)
+    program = fuse_calls(optimize(compiled._specializations[0].programs[0]), refused)
     return [call.function for call in program.calls if call.name == "fused"], refused
 
 

@@ -14,8 +14,8 @@ from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.registry import CPU
 from gradcore.compiler.function import CompiledFunction
 from gradcore.compiler.program.memory import Buffers, MemoryPlan, memory_plan
-from gradcore.compiler.program.passes import optimized
-from gradcore.compiler.targets.python.tiles import fused
+from gradcore.compiler.program.passes import optimize
+from gradcore.compiler.targets.python.tiles import fuse_calls
 
 N = 50_000
 of_numpy = pytest.mark.skipif(CPU.backend.__class__ is not NumpyBackend, reason="functions of the compiled library")
@@ -31,7 +31,7 @@ def program_of(call: Any, *args: gc.Tensor) -> tuple[CompiledFunction, MemoryPla
     compiled = CompiledFunction(call, fullgraph=True)
     for _ in range(3):
         compiled(*args)
-    return compiled, memory_plan(fused(optimized(compiled._specializations[0].programs[0])))
+    return compiled, memory_plan(fuse_calls(optimize(compiled._specializations[0].programs[0])))
 
 
 def arguments() -> tuple[gc.Tensor, gc.Tensor]:
@@ -112,7 +112,7 @@ def test_threads_have_buffers_of_their_own() -> None:
 
 
 def test_calls_within_calls_have_sets_of_their_own() -> None:
-    known = memory_plan(fused(optimized(program_of(function, *arguments())[0]._specializations[0].programs[0])))
+    known = memory_plan(fuse_calls(optimize(program_of(function, *arguments())[0]._specializations[0].programs[0])))
     buffers = Buffers(known)
     first, second = buffers.take(), buffers.take()
     assert not any(np.may_share_memory(a, b) for a in first for b in second)

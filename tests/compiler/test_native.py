@@ -137,7 +137,7 @@ def check(function: Any, *arguments: Any, calls: int = 4) -> CompiledFunction:
 
 
 def states(compiled: CompiledFunction) -> list[str]:
-    return [native.described(run)[0] for entry in compiled._specializations for run in entry.functions]
+    return [native.describe(run)[0] for entry in compiled._specializations for run in entry.functions]
 
 
 # -- operations ------------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_gradients_of_a_model_and_its_loss() -> None:
 
     compiled = check(step, gc.randn(7, 6, dtype=gc.float64), gc.randint(0, 4, (7,)))
     (entry,) = compiled._specializations
-    assert native.described(entry.functions[0])[1:] == []
+    assert native.describe(entry.functions[0])[1:] == []
 
 
 @pytest.mark.slow
@@ -276,7 +276,7 @@ def test_large_rows(threads: int) -> None:
         compiled = check(function, gc.randn(130, 300, requires_grad=True), gc.randn(300, requires_grad=True))
     finally:
         gc.set_num_threads(before)
-    assert native.described(compiled._specializations[0].functions[0])[1:] == []
+    assert native.describe(compiled._specializations[0].functions[0])[1:] == []
 
 
 def test_rows_without_numbers() -> None:
@@ -299,7 +299,7 @@ def test_attention(causal: bool) -> None:
     q, k, v = (gc.randn(2, 3, n, 8, requires_grad=True) for n in (7, 9, 9))
     mask = () if causal else (gc.randn(7, 9),)
     compiled = check(function, q, k, v, *mask)
-    assert not [line for line in native.described(compiled._specializations[0].functions[0]) if "attention" in line]
+    assert not [line for line in native.describe(compiled._specializations[0].functions[0]) if "attention" in line]
     heads = gc.randn(2, 7, 3, 8, requires_grad=True)
     check(lambda t: function(t.transpose(1, 2), *(t.transpose(1, 2),) * 2)[0] * 2, heads)
 
@@ -314,7 +314,7 @@ def test_pooling(settings: Any) -> None:
     x[0, 0, 2, 3] = x[0, 0, 2, 4] = float("nan")
     x[0, 1] = 1.5
     compiled = check(function, x.requires_grad_())
-    assert not [line for line in native.described(compiled._specializations[0].functions[0]) if "pool" in line]
+    assert not [line for line in native.describe(compiled._specializations[0].functions[0]) if "pool" in line]
 
 
 def test_tables_and_their_gradients() -> None:
@@ -363,7 +363,7 @@ def test_convolutions(settings: dict[str, Any]) -> None:
         return out.detach(), *gc.autograd.grad((out * out).sum(), [x, w, b])
 
     compiled = check(function, gc.randn(2, 4, 13, 12, requires_grad=True))
-    by_python = [line for line in native.described(compiled._specializations[0].functions[0]) if "conv" in line]
+    by_python = [line for line in native.describe(compiled._specializations[0].functions[0]) if "conv" in line]
     assert not by_python or settings.get("stride") or not kernels.is_used()
 
 
@@ -616,9 +616,9 @@ def test_the_library_of_a_plan_lies_beside_it(libraries: Path, tmp_path: Path) -
     foreign.write_bytes((libraries / "programs" / library).read_bytes())
     for other in (str(foreign), f"../programs/{library}", f"{library}\0", library.upper(), "", 7, None, b"x"):
         write_whole(plan, marshal.dumps((other, *rest)))
-        assert plans.kept(whole, name) is None
+        assert plans.find_plan(whole, name) is None
     write_whole(plan, marshal.dumps((library, *rest)))
-    assert plans.kept(whole, name) is not None
+    assert plans.find_plan(whole, name) is not None
 
 
 def test_switched_off() -> None:

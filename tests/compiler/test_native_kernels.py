@@ -10,7 +10,7 @@ import pytest
 import gradcore as gc
 from gradcore import functional, nn
 from gradcore.compiler.function import CompiledFunction
-from gradcore.compiler.program.passes import optimized
+from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.targets import native
 from gradcore.compiler.targets.native import indexing, segments
 from gradcore.compiler.targets.native.rows import ROW_OPERATIONS
@@ -23,7 +23,7 @@ F = nn.functional
 
 
 def by_python(compiled: CompiledFunction) -> list[str]:
-    lines = [line for entry in compiled._specializations for run in entry.functions for line in native.described(run)]
+    lines = [line for entry in compiled._specializations for run in entry.functions for line in native.describe(run)]
     return [line for line in lines if line.startswith("by Python")]
 
 
@@ -160,7 +160,7 @@ def test_indices_that_only_a_part_sees_are_narrow() -> None:
     compiled = CompiledFunction(step, fullgraph=True, cpp="0")
     for _ in range(3):
         compiled(gc.randn(2, 3, 8, 6).requires_grad_())
-    program = NativeProgram(optimized(compiled._specializations[0].programs[0]), blas=True)
+    program = NativeProgram(optimize(compiled._specializations[0].programs[0]), blas=True)
     assert {program.owner(memory).dtype for memory in program.private} == {np.dtype(np.float32), np.dtype(np.int32)}
     found = check(lambda x: F.max_pool2d(x * 2, 2, return_indices=True), gc.randn(2, 3, 8, 6))(gc.randn(2, 3, 8, 6))
     assert found[1].dtype is gc.int64
@@ -284,7 +284,7 @@ def test_results_that_are_written_to_an_array_are_native() -> None:
     compiled = check(lambda x: gc.autograd.functional.hessian(function, x), gc.randn(7, dtype=gc.float64))
     program = compiled._specializations[0].programs[0]
     assert any("out" in call.named for call in program.calls)
-    assert NativeProgram(optimized(program), blas=True).refused == []
+    assert NativeProgram(optimize(program), blas=True).refused == []
 
 
 def test_a_write_stays_behind_an_index_that_may_be_out_of_bounds() -> None:
@@ -323,7 +323,7 @@ def test_arguments_that_share_memory() -> None:
             outcomes.append((found.numpy().tobytes(), array.tobytes()))
         assert outcomes[0] == outcomes[1]
     assert len(compiled._specializations) == 1
-    program = NativeProgram(optimized(compiled._specializations[0].programs[0]), blas=True)
+    program = NativeProgram(optimize(compiled._specializations[0].programs[0]), blas=True)
     assert len(program.loops) == 1
 
 

@@ -14,7 +14,7 @@ from gradcore.compiler.capture.arrays import RecordedArray
 from gradcore.compiler.capture.recorder import Recorder
 from gradcore.compiler.function import CompiledFunction
 from gradcore.compiler.program import passes
-from gradcore.compiler.program.effects import written
+from gradcore.compiler.program.effects import written_values
 from gradcore.compiler.program.program import Call, Program, Value, map_leaves
 from tests.compiler.test_operations import CHOSEN, compare
 
@@ -56,7 +56,7 @@ def shortened(function: Callable[..., Any], *args: gc.Tensor) -> list[str]:
     """The names of the calls after all passes but fusion, each of which keeps the bits."""
     program = program_of(function, *args)
     expected = run(program, [t.numpy().copy() for t in args])
-    for name, found in passes.stages(program):
+    for name, found in passes.run_passes(program):
         outputs = run(found, [t.numpy().copy() for t in args])
         assert [a.tobytes() for a in map(np.asarray, outputs)] == [a.tobytes() for a in map(np.asarray, expected)], name
         program = found
@@ -154,7 +154,7 @@ def test_scalars_are_not_made_arrays_where_nobody_minds() -> None:
         return x.sum() * 2 + x.mean() / 3
 
     program = program_of(function, x)
-    assert len(passes.optimized(program).scalars) < len(program.scalars)
+    assert len(passes.optimize(program).scalars) < len(program.scalars)
 
 
 @pytest.mark.parametrize("of", range(12))
@@ -175,7 +175,7 @@ def test_calls_write_to_nothing_but_what_is_declared(of: int, monkeypatch: pytes
         shown = Call(name, function, map_leaves(numbered, args), map_leaves(numbered, named), None)
         before = [array.tobytes() for array in arrays]
         result = plain(self, name, function, args, named, on_cpu)
-        declared = written(shown)
+        declared = written_values(shown)
         for i, array in enumerate(arrays):
             if array.tobytes() != before[i] and declared is not None and i not in declared:
                 wrong.append(f"{name} writes to its argument {i}")
@@ -201,7 +201,7 @@ def test_what_is_written_is_known_by_names() -> None:
         ("kernels.fill_number_", (v, 1)): None,
         ("outside", (v,)): None,
     }
-    found = {(name, args): written(Call(name, print, args, {}, None)) for name, args in known}
+    found = {(name, args): written_values(Call(name, print, args, {}, None)) for name, args in known}
     assert found == known
 
 

@@ -561,7 +561,7 @@ def test_an_interrupt_leaves_plain_arrays(monkeypatch: pytest.MonkeyPatch) -> No
     for when in range(2):
         compiled = CompiledFunction(lambda x: x * w)
         compiled(gc.ones(2))
-        plain, calls = Recorder.given, iter(range(9))
+        plain, calls = Recorder.add_input, iter(range(9))
 
         def interrupted(self: Any, array: Any, plain: Any = plain, calls: Any = calls, when: int = when) -> Any:
             if next(calls) == when:
@@ -569,7 +569,7 @@ def test_an_interrupt_leaves_plain_arrays(monkeypatch: pytest.MonkeyPatch) -> No
             return plain(self, array)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Recorder, "given", interrupted)
+            patch.setattr(Recorder, "add_input", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 compiled(gc.ones(2))
         assert type(w._array).__name__ == "ndarray"

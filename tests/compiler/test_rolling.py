@@ -9,9 +9,9 @@ import pytest
 
 import gradcore as gc
 from gradcore.compiler.function import CompiledFunction
-from gradcore.compiler.program.passes import optimized
+from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.targets import native
-from gradcore.compiler.targets.native.rolling import Invocation, Repeat, rolled
+from gradcore.compiler.targets.native.rolling import Invocation, Repeat, roll_repeats
 from gradcore.compiler.targets.native.segment_source import PartSource
 from gradcore.compiler.targets.native.segments import NativeProgram, source_of
 from gradcore.compiler.targets.native.steps import View
@@ -38,7 +38,7 @@ def calls(text: str) -> list[Invocation]:
     ],
 )
 def test_which_calls_repeat(text: str, expected: list[str]) -> None:
-    found = rolled(calls(text), lambda memory: True)
+    found = roll_repeats(calls(text), lambda memory: True)
     assert [*map(str, found)] == expected
     flat = [
         each for item in found for each in ([c for t in item.turns for c in t] if isinstance(item, Repeat) else [item])
@@ -47,7 +47,7 @@ def test_which_calls_repeat(text: str, expected: list[str]) -> None:
 
 
 def test_what_is_given_and_what_is_private_is_not_one_loop() -> None:
-    found = rolled(calls("aaaaaaaaaa"), lambda memory: memory > 1)
+    found = roll_repeats(calls("aaaaaaaaaa"), lambda memory: memory > 1)
     assert [*map(str, found)] == ["a({0})", "a({0})", "8 times 1 calls"]
 
 
@@ -142,7 +142,7 @@ def programs_of(function: Any, *arguments: Any) -> list[Any]:
     compiled = CompiledFunction(function, fullgraph=True, cpp="0")
     for _ in range(3):
         compiled(*arguments)
-    return [NativeProgram(optimized(program), blas=True) for program in compiled._specializations[0].programs]
+    return [NativeProgram(optimize(program), blas=True) for program in compiled._specializations[0].programs]
 
 
 def test_the_source_does_not_grow_with_the_steps() -> None:
@@ -170,7 +170,7 @@ def test_loops_compute_what_the_calls_do(case: str) -> None:
     compiled = CompiledFunction(function, fullgraph=True)
     for _ in range(4):
         assert close(arrays_of(compiled(*arguments)), arrays_of(function(*arguments)))
-    described = [line for run in compiled._specializations[0].functions for line in native.described(run)]
+    described = [line for run in compiled._specializations[0].functions for line in native.describe(run)]
     assert any("times" in line for line in described)
     assert "in a loop: " in compiled.explain(*arguments)
 

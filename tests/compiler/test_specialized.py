@@ -12,9 +12,9 @@ import gradcore as gc
 from gradcore.backends.numpy.matmul import NumpyProducts
 from gradcore.backends.registry import CPU
 from gradcore.compiler.function import CompiledFunction
-from gradcore.compiler.program.passes import optimized
+from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.program.program import ArrayType, Call, Program, Value
-from gradcore.compiler.targets.python.numpy_calls import specialized
+from gradcore.compiler.targets.python.numpy_calls import use_numpy
 
 pytestmark = pytest.mark.skipif(
     type(CPU.backend).matmul is not NumpyProducts.matmul, reason="the CPU has kernels of another backend"
@@ -34,7 +34,7 @@ def names(function: Callable[..., Any], *args: gc.Tensor) -> list[str]:
         if run is function:
             expected = found
         assert [t.numpy().tobytes() for t in found] == [t.numpy().tobytes() for t in expected]
-    programs = [specialized(optimized(program)) for program in compiled._specializations[0].programs]
+    programs = [use_numpy(optimize(program)) for program in compiled._specializations[0].programs]
     return [call.name.partition(".")[2] for program in programs for call in program.calls]
 
 
@@ -103,7 +103,7 @@ def test_what_kernels_treat_otherwise_stays(args: Any) -> None:
     compiled = CompiledFunction(gc.matmul, fullgraph=True, cpp="0")
     for _ in range(3):
         assert gc.equal(compiled(*args), gc.matmul(*args))
-    program = specialized(optimized(compiled._specializations[0].programs[0]))
+    program = use_numpy(optimize(compiled._specializations[0].programs[0]))
     assert all(call.name != "method.dot" for call in program.calls)
 
 
@@ -141,7 +141,7 @@ def test_arguments_that_lie_in_each_others_memory_may_lie_elsewhere_in_the_next_
         Call("xp.broadcast_to", np.broadcast_to, (Value(1), (2, 4)), {}, Value(2)),
         Call("kernels.exp", np.exp, (Value(2),), {}, Value(3)),
     ]
-    first = specialized(program).calls[0]
+    first = use_numpy(program).calls[0]
     assert first.name == ("xp.broadcast_to", "xp.ndarray")[memory]
 
 
@@ -152,6 +152,6 @@ def test_narrow_rows_that_are_repeated_are_taken_by_columns(width: int, dtype: A
     compiled = CompiledFunction(lambda x, y: ((x - y).exp(), y / x, (x * 2)[:3] - y), fullgraph=True, cpp="0")
     for _ in range(3):
         assert all(map(gc.equal, compiled(x, y), ((x - y).exp(), y / x, (x * 2)[:3] - y)))
-    program = specialized(optimized(compiled._specializations[0].programs[0]))
+    program = use_numpy(optimize(compiled._specializations[0].programs[0]))
     found = sum(type(call.function).__name__ == "_ByColumns" for call in program.calls)
     assert found == (2 if 60 * 60 * width > 2048 and width <= 8 else 0)

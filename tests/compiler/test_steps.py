@@ -623,8 +623,8 @@ def test_each_value_of_a_formula_has_a_number(by_formulas: list[PlannedStep]) ->
     own.step()
     program = PlannedStep(own, "background").program.native
     assert program is not None
-    made = [n for call in program.calls for n in call.made if n not in program.inputs]
-    written = {n for call in program.calls if call.name.startswith("operator.i") for n in call.made}
+    made = [n for call in program.calls for n in call.outputs if n not in program.inputs]
+    written = {n for call in program.calls if call.name.startswith("operator.i") for n in call.outputs}
     assert len(set(made)) == len([n for n in made if n not in written]) + len(written & {*made})
     assert program.types.keys() >= {*made, *program.inputs}
 

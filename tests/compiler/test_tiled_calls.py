@@ -10,10 +10,10 @@ import pytest
 import gradcore as gc
 from gradcore.compiler.function import CompiledFunction
 from gradcore.compiler.program.memory import peak_of
-from gradcore.compiler.program.passes import optimized
+from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.program.program import Program
 from gradcore.compiler.targets.python import tiles
-from gradcore.compiler.targets.python.tiles import TiledCalls, fused
+from gradcore.compiler.targets.python.tiles import TiledCalls, fuse_calls
 
 #: No multiple of the tiles' size.
 N = 3 * tiles._TILE + 7
@@ -47,8 +47,8 @@ def compiled_as_eager(function: Callable[..., Any], *args: gc.Tensor) -> tuple[P
         assert all(
             a.detach().numpy().tobytes() == b.detach().numpy().tobytes() for a, b in zip(expected, found, strict=True)
         )
-    program = optimized(compiled._specializations[0].programs[0])
-    return program, fused(program)
+    program = optimize(compiled._specializations[0].programs[0])
+    return program, fuse_calls(program)
 
 
 def groups_in(program: Program) -> list[TiledCalls]:
@@ -67,7 +67,7 @@ def test_a_chain_is_one_group(dtype: Any, threads: int) -> None:
         gc.set_num_threads(before)
     (group,) = groups_in(program)
     assert len(group.outputs) == 2
-    assert "calls on each tile" in group.described
+    assert "calls on each tile" in group.summary
 
 
 def test_saved_values_are_tiles_where_the_loss_waits_for_the_gradient() -> None:

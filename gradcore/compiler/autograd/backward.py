@@ -1,4 +1,4 @@
-"""The backward of a recorded run: the gradients of its results, and the ends of it, where arguments have a history."""
+"""The backward program of a captured run: it computes the gradients of the run's results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from gradcore.autograd.gradients import grad as gradients_of
 from gradcore.autograd.node import FREED
 from gradcore.autograd.views import gradient_edge
-from gradcore.compiler.autograd.node import with_history, without_history, wrapped
+from gradcore.compiler.autograd.node import as_leaf, with_history, without_history
 from gradcore.compiler.capture.arrays import RecordedArray
 from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.recorder import Unrecordable
@@ -19,7 +19,7 @@ __all__ = ["RecordedBackward"]
 
 
 class RecordedBackward:
-    """The gradients of a recorded run.
+    """The capture of the backward of a run.
 
     Parameters
     ----------
@@ -62,14 +62,14 @@ class RecordedBackward:
         self.is_over = False
 
     def backward_runs(self, task: Any) -> None:
-        """Stop where a backward call may lead into the history of an argument: in the next call, it is another one."""
+        """Stop the capture if a backward call may reach an argument's history, which differs in each call."""
         histories = {edge[0]: i for i, (edge, *_) in self.histories.items()}
         if not histories or self.is_over:
             return
         edges: list[Any] = [gradient_edge(self.tensors[i]) for i in self._found_inputs()]
         outside = {*histories, *(edge[0] for edge in edges)}
         wanted = {*task.captures}
-        for node in _reached([root[0] for root in task.roots], histories):
+        for node in _find_reachable([root[0] for root in task.roots], histories):
             if (
                 not wanted
                 or task.accumulate
@@ -82,11 +82,11 @@ class RecordedBackward:
                 self.guards.require(f"t{i}._edge[0]._hooks is None", f"{self.guards.tensors[i].name} has no hooks")
 
     def _found_inputs(self) -> list[int]:
-        """Return the tensors that gradients go to: leaves, and arguments with a history."""
+        """Return the numbers of the tensors that receive gradients: leaves, and arguments with a history."""
         return [i for i, t in enumerate(self.tensors) if i in self.histories or _accumulates(t)]
 
     def record(self, result: Any) -> None:
-        """Record, after the function, the gradients of its results that have a history."""
+        """Capture the gradients of those results that have a history, after the function has run."""
         self.is_over = True
         given = {id(t) for t in self.tensors}
         outs = [t for t in with_history(result, self.script.refuse) if id(t) not in given]
@@ -111,7 +111,7 @@ class RecordedBackward:
                 self.script.refuse("the graph of a result is freed in part")
 
     def _record_alone(self, outs: list[Any]) -> None:
-        """Record the gradients of each result by itself, as a loss is differentiated that is returned with others."""
+        """Capture the gradients of each result alone, for a backward from a loss returned with other results."""
         calls, whole = self.recorder.program.calls, (self.outs, self.given, self.reached, self.gradients)
         if not 1 < len(self.outs) <= _MOST_ALONE or not self.recorder.records_alone:
             return
@@ -123,9 +123,9 @@ class RecordedBackward:
         self.outs, self.given, self.reached, self.gradients = whole
 
     def _record_gradients(self, outs: list[Any]) -> bool:
-        """Record the gradients of some results; returns whether their graph is there."""
+        """Capture the gradients of some results; return False if their graph has been freed."""
         given = [self.recorder.ones(t) for t in outs]
-        grads = [wrapped(array, t._dtype, t._device) for array, t in zip(given, outs, strict=True)]
+        grads = [as_leaf(array, t._dtype, t._device) for array, t in zip(given, outs, strict=True)]
         inputs = [self.tensors[i] for i in self.inputs]
         try:
             found = gradients_of(outs, inputs, grads, retain_graph=True, allow_unused=True)
@@ -144,7 +144,7 @@ class RecordedBackward:
         self.outs, self.given = outs, [array.number for array in given]
         ends = [gradient_edge(t) for t in inputs]
         nodes = {edge[0] for edge in ends if edge is not None}
-        found_from = [_reached([t._edge[0]], nodes) for t in outs]
+        found_from = [_find_reachable([t._edge[0]], nodes) for t in outs]
         self.reached = [frozenset(i for i, e in enumerate(ends) if e is not None and e[0] in f) for f in found_from]
         self.gradients = [None if g is None else g._array.number for g in found]
         return True
@@ -159,14 +159,14 @@ def _accumulates(t: Any) -> bool:
 
 
 def _state_of_history(t: Any) -> tuple[Any, ...]:
-    """Return the edge of a tensor, whether its gradient is retained, and the hooks of its node."""
+    """Return the gradient edge of a tensor, whether it retains its gradient, and the hooks of its node."""
     hooks = t._edge and t._edge[0]._hooks
     tables = hooks and [[*hooks.pre], [*hooks.post], [*hooks.retain], [[*each] for each in hooks.tensor.values()]]
     return t._edge, t._autograd is not None and t._autograd.retains_grad, tables
 
 
-def _reached(roots: list[Any], ends: Collection[Any]) -> list[Any]:
-    """Return the nodes among `ends` that a graph leads to."""
+def _find_reachable(roots: list[Any], ends: Collection[Any]) -> list[Any]:
+    """Return those nodes of `ends` that can be reached from `roots` in the autograd graph."""
     waiting, seen = [*roots], {*roots}
     while waiting:
         node = waiting.pop()

@@ -1,4 +1,4 @@
-"""The node of a program whose results have a history: its backward is a program as well."""
+"""The autograd node of a compiled function, whose backward is a program as well."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from gradcore.core.typing import Array
 from gradcore.random.generator import repeat_draws
 from gradcore.tensor import Tensor
 
-__all__ = ["Backward", "CompiledFunctionBackward", "ReplayedCall", "all_tensors_in", "connect",
-           "connect_one", "freed", "grad_of", "ignore", "is_planned", "tensors_in", "unique",
-           "with_history", "without_history", "wrapped"]  # fmt: skip
+__all__ = ["Backward", "CompiledFunctionBackward", "ReplayedCall", "all_tensors_in", "as_freed", "as_leaf",
+           "connect", "connect_one", "grad_of", "ignore", "is_planned", "tensors_in", "unique",
+           "with_history", "without_history"]  # fmt: skip
 
 
 class Backward(NamedTuple):
-    """The second half of a program.
+    """The backward of a specialization: the backward program, and what it needs from the forward.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ ReplayedCall = tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], dict[str
 
 
 class CompiledFunctionBackward(Node):
-    """A compiled function in the graph."""
+    """Backward node of a compiled function."""
 
     half: Backward
     #: None once it has been freed, as arguments and results are.
@@ -116,7 +116,7 @@ class CompiledFunctionBackward(Node):
                 each.check(self)
 
     def delegate(self, grads: Sequence[Array]) -> tuple[Node, Array] | None:
-        """Return the node that the engine runs in its loop if only one result has a gradient, and that gradient."""
+        """Return a node that the engine's loop can run for the only result with a gradient, and the gradient."""
         half = self.half
         i = _arrived_alone(half, grads) if half.fresh and len(half.inputs) <= _MOST_EDGES else None
         if i is None or self.saved is None or not isinstance(grads[i], (np.ndarray, np.generic)):
@@ -136,9 +136,9 @@ class CompiledFunctionBackward(Node):
         arrived = _arrived_alone(half, given) if missing else None
         if arrived is not None:
             run, found = half.alone[arrived].run, half.alone[arrived].found
-            arrays = iter(local.state.run(run, *self.saved, _dense(given[arrived], self._output_metas[arrived])))
+            arrays = iter(local.state.run(run, *self.saved, _to_array(given[arrived], self._output_metas[arrived])))
             return [next(arrays) if exists else None for exists in found]
-        dense = [_dense(g, t) for g, t in zip(given, self._output_metas, strict=True)]
+        dense = [_to_array(g, t) for g, t in zip(given, self._output_metas, strict=True)]
         arrays = iter(local.state.run(half.run, *self.saved, *dense))
         found = [next(arrays) if exists else None for exists in half.found]
         if missing:
@@ -161,7 +161,10 @@ class _FreshBackward(CompiledFunctionBackward):
 
 
 class _PlannedBackward(_FreshBackward):
-    """One with one result, which the engine runs in its loop: the gradient of each edge is asked for by itself."""
+    """Backward node of a compiled function with a single result.
+
+    The engine's loop asks for the gradient of one edge at a time, so the first request computes all of them.
+    """
 
     metas = None
     #: The gradients of all edges, and the backward call that they were computed in.
@@ -173,7 +176,7 @@ class _PlannedBackward(_FreshBackward):
 
 
 class _AloneBackward(_PlannedBackward):
-    """Backward node of a single result of a compiled function with several, for one backward call."""
+    """Backward node used for one backward call that starts from a single one of several results."""
 
     origin: CompiledFunctionBackward
 
@@ -186,7 +189,7 @@ class _AloneBackward(_PlannedBackward):
 
 
 def _arrived_alone(half: Backward, grads: Sequence[Array]) -> int | None:
-    """Return the number of the only result that has a gradient, if it has a backward program of its own."""
+    """Return the index of the only result with a gradient, if it has a backward program of its own, or None."""
     found = [i for i, g in enumerate(grads) if g is not None] if half.alone else []
     return found[0] if len(found) == 1 else None
 
@@ -199,7 +202,7 @@ def _gradient_of(i: int) -> Callable[[Any, Any, Any], Any]:
             backend = node._device.backend
             if not isinstance(grad, (np.generic, backend.array_type)):  # batches of gradients
                 return task.grad_inputs(node, grad, task.buffer.arithmetic(node._device), None)[i]
-            arrays = half.run(*node.saved, _dense(grad, node._output_metas[0]))
+            arrays = half.run(*node.saved, _to_array(grad, node._output_metas[0]))
             if len(arrays) < len(half.found):
                 given = iter(arrays)
                 arrays = [next(given) if exists else None for exists in half.found]
@@ -217,12 +220,12 @@ for _values in ("arrays", "fused"):
 
 
 def is_planned(half: Backward) -> bool:
-    """Return whether `connect_one` makes the result of a function with this backward, if that is one."""
+    """Return whether `connect_one` can be used for a function that has a single result and this backward."""
     return half.fresh and len(half.inputs) <= _MOST_EDGES and not (half.watched_results or half.versions)
 
 
 def connect_one(half: Backward, array: Any, dtype: Any, device: Any, saved: Any, call: ReplayedCall) -> Any:
-    """Return the tensor of a program's only result, connected to its inputs."""
+    """Return the only result of a program as a tensor whose node is connected to the inputs."""
     tensors, node = call[0], new_node(_PlannedBackward)
     edges = tuple([gradient_edge(tensors[i]) for i in half.inputs])
     node._device, node._edges, node._seq, node._hooks = device, edges, tick(), None
@@ -235,7 +238,7 @@ def connect_one(half: Backward, array: Any, dtype: Any, device: Any, saved: Any,
 
 
 def connect(half: Backward, device: Any, results: Any, saved: Any, call: ReplayedCall) -> list[Any]:
-    """Return the tensors of a program's results, which are on one device, connected to its inputs."""
+    """Return the results of a program, all on one device, as tensors whose node is connected to the inputs."""
     inputs = [call[0][i] for i in half.inputs]
     node: Any = (_FreshBackward if half.fresh else CompiledFunctionBackward).make(
         device, tuple(map(gradient_edge, inputs))
@@ -251,7 +254,7 @@ def connect(half: Backward, device: Any, results: Any, saved: Any, call: Replaye
 
 @contextmanager
 def without_history(tensors: Sequence[Any]) -> Iterator[None]:
-    """Context in which backward ends at the nodes of tensors, whose hooks are not called.
+    """Make backward end at the nodes of `tensors` within the context, without calling their hooks.
 
     Gradients of leaves that these have been computed from are then those of a function alone.
     """
@@ -266,8 +269,8 @@ def without_history(tensors: Sequence[Any]) -> Iterator[None]:
             node._edges, node._hooks = edges, hooks
 
 
-def _dense(grad: Any, meta: TensorMeta) -> Any:
-    """A gradient as an array in row-major order: it may be a number that kernels take by value, or be missing."""
+def _to_array(grad: Any, meta: TensorMeta) -> Any:
+    """Return a gradient as a C-contiguous array: it may be a Python number, or None for zeros."""
     backend = meta.device.backend
     if grad is None:
         with backend.use_index(meta.device.index):
@@ -279,8 +282,8 @@ def _dense(grad: Any, meta: TensorMeta) -> Any:
     return backend.xp.asarray(grad, order="C")
 
 
-def freed(t: Any) -> Any:
-    """Return a result whose graph the function has freed itself, as it has called backward."""
+def as_freed(t: Any) -> Any:
+    """Return the result with a node that says that the function has freed its graph, by calling backward itself."""
     node: Any = CompiledFunctionBackward.make(t._device, ())
     node._n_outputs, node._metas, node.saved = 1, [TensorMeta.of(t)], None
     t._edge = (node, 0)
@@ -297,7 +300,7 @@ def _has_nan(array: Any) -> bool:
 
 
 def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
-    """Return the gradients by calling the function once more, as it is: so they have a history."""
+    """Return gradients that have a history themselves, by calling the function once more eagerly."""
     assert node.call is not None
     half, (tensors, arrays, args, named, place) = node.half, node.call
     inputs = [tensors[i] for i in half.inputs]
@@ -331,8 +334,8 @@ new_node: Any = object.__new__
 CompiledFunctionBackward.__module__ = "builtins"  # nodes print as <CompiledFunctionBackward object at 0x...>
 
 
-def wrapped(array: Any, dtype: Any, device: Any = CPU) -> Any:
-    """Return a tensor without history."""
+def as_leaf(array: Any, dtype: Any, device: Any = CPU) -> Any:
+    """Return an array as a tensor without history."""
     t = new(Tensor)
     t._array, t._device, t._dtype = array, device, dtype
     t._edge = t._autograd = t._vc = None
@@ -344,11 +347,11 @@ def grad_of(t: Any) -> Any:
 
 
 def ignore(why: str) -> None:
-    """Nothing: what is refused has been seen before."""
+    """Do nothing: used where unsupported values have been refused before."""
 
 
 def with_history(result: Any, refuse: Callable[[str], None] = ignore) -> list[Any]:
-    """Return the tensors in a result that have a history, each once."""
+    """Return the distinct tensors in a result that have a history."""
     return [t for t in unique(tensors_in(result, refuse)) if t._edge is not None]
 
 
@@ -365,7 +368,7 @@ def all_tensors_in(value: Any) -> list[Any]:
 
 
 def tensors_in(value: Any, refuse: Callable[[str], None]) -> list[Any]:
-    """Return the tensors in a result; what cannot be made again is refused."""
+    """Return the tensors in a result; call `refuse` for values that a program cannot return."""
     if isinstance(value, Variable):
         return [value]
     if type(value) in (tuple, list) or (isinstance(value, tuple) and hasattr(value, "_fields")):

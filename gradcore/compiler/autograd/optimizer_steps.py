@@ -1,8 +1,8 @@
-"""Steps of optimisers as parts of programs: the formula on arrays, with hyperparameters that each call computes.
+"""Optimizer steps within programs: the update formula on arrays, with hyperparameters computed by each call.
 
-The host computes the hyperparameters, as they follow from the options and from how many steps were taken, and looks
-whether the step is the one that was recorded; if not, the optimiser takes it. Python's program calls the kernel that
-the optimiser would call; the native one has the formula in loops of its own.
+The host computes the hyperparameters from the options and the count of steps. It then checks that the step is the
+captured one; if not, the optimizer's own `step` runs. The Python target calls the same kernel as the optimizer; the
+native target emits the formula as loops of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gradcore.compiler.capture.arrays import current
 from gradcore.compiler.capture.recorder import Recorder
 from gradcore.compiler.capture.substitutes import RecordingBackend
 from gradcore.compiler.capture.trusted import is_library, namespace_of
-from gradcore.compiler.program.passes import optimized
+from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.program.program import Call, Program, Value, map_leaves
 from gradcore.compiler.program.storage import address_of
 from gradcore.compiler.targets import native
@@ -29,7 +29,7 @@ from gradcore.optim.elementwise import ElementwiseOptimizer
 from gradcore.profiler.recording import is_profiling
 from gradcore.tensor.arrays import note_writes, with_grad
 
-__all__ = ["PlannedStep", "planned"]
+__all__ = ["PlannedStep", "plan_step"]
 
 
 #: Hyperparameters, and what follows from them, of one formula at most.
@@ -37,7 +37,7 @@ _MOST_NUMBERS = 64
 
 
 class TracedBatch:
-    """The step of one batch of parameters.
+    """The captured update of one batch of parameters.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ class TracedBatch:
         recorder.start_at(program)
         try:
             self._numbers = np.zeros(_MOST_NUMBERS, self.dtype)  # kept, so that no other batch has that memory
-            numbers = recorder.given(self._numbers)
-            given = [[recorder.given(np.zeros_like(p)) for p in params] for _ in range(2)]
-            flat = [recorder.given(np.ones_like(s)) for s in states]
+            numbers = recorder.add_input(self._numbers)
+            given = [[recorder.add_input(np.zeros_like(p)) for p in params] for _ in range(2)]
+            flat = [recorder.add_input(np.ones_like(s)) for s in states]
             for p, g, a, b in zip(*given, batch.batch.offsets, batch.batch.offsets[1:], strict=False):
                 scalars, guards = symbolic(settings)
                 self.guards = self.guards or guards  # which are the same for all parameters
@@ -87,7 +87,7 @@ class TracedBatch:
         self._name_scalars(program, numbers)
 
     def _name_scalars(self, program: Program, numbers: Any) -> None:
-        """Replace scalars of the formula by elements of the array of numbers."""
+        """Replace the scalars of the formula by elements of the array of hyperparameters."""
         known: dict[Any, Value] = {}
         whole = program.types[numbers.number]
         calls = []
@@ -114,7 +114,7 @@ class TracedBatch:
         program.types[numbers.number] = whole._replace(shape=(len(known),))
 
     def settings(self, optimizer: Any, batch: Any, options: dict[str, Any]) -> tuple[Any, Any] | None:
-        """The scalar state and the hyperparameters of the coming step; None if the formula would do something else."""
+        """Return the scalar state and hyperparameters of the next step, or None if its formula is another one."""
         scalars, settings = batch.advance(optimizer.hyperparameters, options)
         if [*map(type, settings.values())] != self.types:
             return None
@@ -124,7 +124,7 @@ class TracedBatch:
 
 
 class PlannedStep:
-    """The step of an optimiser with elementwise formulas.
+    """The step of an optimizer with elementwise formulas, as a part of a program.
 
     Parameters
     ----------
@@ -166,13 +166,13 @@ class PlannedStep:
             self.batches.append([TracedBatch(optimizer, batch, options, grads, formulas) for batch in plan.batches])
         self.program.inputs, self.program.types = [*formulas.inputs], {**formulas.types}
         self.program.calls = [Call("optimizer.step", self._take, (), {}, None)]
-        self.program.native = optimized(formulas)
+        self.program.native = optimize(formulas)
         self.run = native.runnable(self.program, cpp)
         self._pending: list[Any] = []
         self._written: list[Any] = []
 
     def arrays(self) -> list[tuple[list[Any], int]]:
-        """Return the parameters of each batch, and how many states they have."""
+        """Return, for each batch, its parameters and its number of states."""
         return [
             ([params[i] for i in traced.batch.indices], len(traced.batch.batch.states))
             for params, batches in zip(self.params, self.batches, strict=True)
@@ -180,7 +180,7 @@ class PlannedStep:
         ]
 
     def prepare(self) -> list[Any] | None:
-        """The numbers and the states of each batch, after they were moved on; None if the optimiser has to step."""
+        """Advance the step count; return hyperparameters and states by batch, or None to use the optimizer's `step`."""
         optimizer, found, written = self.optimizer, list[Any](), list[Any]()
         own, groups = vars(optimizer), optimizer.param_groups
         if is_profiling() or len(groups) != len(self.params) or "grad_scale" in own or "found_inf" in own:
@@ -211,13 +211,13 @@ class PlannedStep:
         return values
 
     def _take(self) -> None:
-        """Take the step by the kernel of the backend."""
+        """Take the step by calling the backend's kernel."""
         formula = type(self.optimizer).formula
         for batch, _, _, _, settings in self._pending:
             CPU.kernels["optimizer_step"](formula, batch.batch, settings, None)
 
     def finish(self) -> None:
-        """Take note of what was written to."""
+        """Note that the step was taken: count the writes, and mark the optimizer as called."""
         note_writes(self._written)
         self.optimizer._opt_called = True
         for batch, *_ in self._pending:
@@ -226,7 +226,7 @@ class PlannedStep:
 
 
 def _move(program: Program, addresses: dict[int, int]) -> None:
-    """Set the addresses of input arrays, and of views into them, to those of the arrays of this call."""
+    """Set the addresses of input arrays, and of views into them, to those of the arrays passed in this call."""
     types = program.types
     moved = {n: address - types[n].address for n, address in addresses.items()}
     for n, known in types.items():
@@ -234,7 +234,7 @@ def _move(program: Program, addresses: dict[int, int]) -> None:
 
 
 def _are_alike(batch: Any, other: Any) -> bool:
-    """Return whether two batches have parameters and states in the same order."""
+    """Return whether two batches have parameters and states of the same kind in the same order."""
     if batch is other:
         return True
     return batch.indices == other.indices and [s.shape for s in batch.batch.states] == [
@@ -242,11 +242,11 @@ def _are_alike(batch: Any, other: Any) -> bool:
     ]
 
 
-def planned(optimizer: Any, cpp: str | None, backend: Any = None, index: int | None = None) -> Any:
-    """Return the step of an optimiser as a part of a program, or on a device as a call of one.
+def plan_step(optimizer: Any, cpp: str | None, backend: Any = None, index: int | None = None) -> Any:
+    """Return the optimizer's step as a `PlannedStep` (CPU) or `DeviceStep` (CUDA), or None if it is called as it is.
 
-    None for those whose steps are no formulas of the library, and where nothing becomes C++: for Python, the step as it
-    is is as fast.
+    It is None for steps that are no formulas of the library, and where no C++ is built: for the Python target, the
+    optimizer's own step is as fast.
     """
     cls = type(optimizer)
     if not isinstance(optimizer, ElementwiseOptimizer) or not is_library(namespace_of(cls)):

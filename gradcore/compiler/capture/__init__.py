@@ -1,1 +1,1 @@
-"""Capture: a function runs once, and its array calls and the state that it reads are noted."""
+"""Capture: run a function once, and note its array calls and the state that it reads."""

@@ -1,4 +1,4 @@
-"""Arrays that tell a recorder what is done with them."""
+"""Stand-in arrays that report each operation on them to the recorder."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _OF_SIZES = frozenset(["nbytes", "shape", "size", "strides"])
 
 
 class RecordedArray(ArrayStandIn):
-    """An array in the place of which a program has a numbered value.
+    """Stand-in for an array: a numbered value of the program.
 
     It computes as the array inside, and has each call recorded. Whoever reads its elements ends the recording.
 
@@ -116,7 +116,7 @@ class RecordedArray(ArrayStandIn):
 
     @property
     def base(self) -> Any:
-        """None for what owns its memory; else something that cannot be computed with."""
+        """None if the array owns its memory, else an object that supports no arithmetic."""
         return None if self.array.base is None else NotImplemented
 
     def __getitem__(self, index: Any) -> Any:
@@ -132,7 +132,7 @@ class RecordedArray(ArrayStandIn):
         return self.array.__reduce__()
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
-        """Record an operator whose first operand is an array of NumPy; other functions of NumPy read the elements."""
+        """Capture an operator whose first operand is a NumPy array; other NumPy functions end the capture."""
         if method == "__call__" and not named and ufunc in BY_UFUNC and len(inputs) > 1:
             return _call(f"operator.{BY_UFUNC[ufunc].name}", BY_UFUNC[ufunc].function, *inputs)
         _read(f"NumPy's {ufunc.__name__} is called on its array")
@@ -141,7 +141,7 @@ class RecordedArray(ArrayStandIn):
         return getattr(ufunc, method)(*map(_inside, inputs), **named)
 
     def __array_function__(self, function: Any, types: Any, args: Any, named: Any) -> Any:
-        """Call a function of NumPy that is none of the recorded ones: it reads the elements."""
+        """End the capture for NumPy functions that are not captured: they read the elements."""
         _read(f"NumPy's {function.__name__} is called on its array")
         return function(*map_leaves(_inside, args), **map_leaves(_inside, named))
 
@@ -159,13 +159,13 @@ def _has_mask(index: Any) -> bool:
 
 
 def _read(why: str) -> None:
-    """End the recording, as elements are read."""
+    """End the capture, as elements are read."""
     if current.recorder is not None:
         current.recorder.stop(why)
 
 
 def _call(name: str, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Return a call in the recording of this thread; where there is none (any more), the call itself."""
+    """Return a method that captures the call, or makes the plain call if no recorder is active in this thread."""
     recorder = current.recorder
     if function is operator.methodcaller:
         own = name.removeprefix("method.")
@@ -198,7 +198,7 @@ def _make_attributes() -> None:
 
 
 def _takes_over(other: Any) -> bool:
-    """Return whether the other operand's own operator runs: arrays in batches have theirs."""
+    """Return whether the other operand handles the operator itself, as arrays in `vmap` batches do."""
     return other.__class__ is not RecordedArray and getattr(other, "__array_ufunc__", 0) is None
 
 
@@ -206,7 +206,7 @@ _make_attributes()
 
 
 class RecordedInt(int):
-    """A number that a generator of random numbers gave: each run of the program has its own.
+    """An integer drawn from a random number generator, which each run of the program draws anew.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ RecordedInt.__hash__ = int.__hash__  # type: ignore[method-assign]
 
 
 def give_holders_plain_arrays(arrays: Sequence[RecordedArray]) -> None:
-    """Replace recorded arrays by plain ones in all tensors that hold them."""
+    """Replace stand-in arrays by the plain ones in all tensors that hold them."""
     for holder in gc.get_referrers(*arrays):
         if isinstance(holder, (Variable, SavedTensor)) and isinstance(holder._array, RecordedArray):
             holder._array = holder._array.array
@@ -249,14 +249,14 @@ def _plain(leaf: Any) -> Any:
 
 
 def plain_batch(batch: Batch) -> Batch:
-    """Return a batch of parameters that take their steps together, as plain arrays."""
+    """Return a batch of parameters with plain arrays in the place of stand-ins."""
     for name, value in vars(batch).items():
         setattr(batch, name, map_leaves(_plain, value))
     return batch
 
 
 def give_plain_arrays(nodes: list[Any], ends: list[Any]) -> None:
-    """Replace recorded arrays by plain ones in what nodes, and those between them and `ends`, have saved."""
+    """Replace stand-in arrays by plain ones in the saved values of `nodes` and of all nodes before `ends`."""
     seen: set[int] = set(map(id, ends))
     waiting: list[Any] = list(nodes)
     while waiting:

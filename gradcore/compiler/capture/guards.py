@@ -1,8 +1,8 @@
-"""Guards: what a recorded program takes for granted, and the function that checks it.
+"""Guards: the conditions under which a program is valid, and the function that checks them.
 
 The state that a function can see is found from the code that it runs: global names, closures, defaults, attributes of
-objects and modules, elements of lists and dicts, from there on. All that is mutable and found so is guarded, by value
-or by identity; tensors by what matters of them. Modules of the standard library and of installed packages are constant.
+objects and modules, elements of lists and dicts, and everything reachable from these. All that is mutable is guarded
+by value or by identity; tensors by the properties that the program depends on.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from gradcore.backends.registry import CPU
 from gradcore.compiler.capture import trusted
 from gradcore.compiler.capture.host_calls import HOST_CLASSES, can_be_observed
 from gradcore.compiler.capture.watch import FACTS, is_pure, names_in
-from gradcore.compiler.program.storage import connected
+from gradcore.compiler.program.storage import find_cupy_backends
 from gradcore.core import config, dtypes
 from gradcore.core.determinism import get_deterministic_debug_mode as deterministic
 from gradcore.core.device import device, get_default_device
@@ -87,15 +87,15 @@ _FLAGS = 0x100 | 0x400
 
 
 class Unguardable(Exception):
-    """A function depends on something that cannot be checked."""
+    """Raised when a function depends on state that cannot be checked."""
 
 
 class HasHistory(Unguardable):
-    """An argument has a history, which the function may differentiate through."""
+    """Raised when an argument has a history that the function may differentiate through."""
 
 
 class TensorGuard(NamedTuple):
-    """A tensor on which a program depends.
+    """A tensor that a program depends on, and the lines that check it.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class TensorGuard(NamedTuple):
 
 
 def _compares_identity(code: types.CodeType) -> bool:
-    """Return whether code may compare two objects by ``is``, beside with None, a bool or ``...``."""
+    """Return whether code may compare objects by ``is``, other than with None, a bool or ``...``."""
     found = [each for each in dis.get_instructions(code) if each.opname != "CACHE"]
     if not {"is_", "is_not"}.isdisjoint(code.co_names):
         return True
@@ -126,17 +126,17 @@ def _compares_identity(code: types.CodeType) -> bool:
 
 
 class _Plain:
-    """An object without anything but attributes."""
+    """Class of objects that have only attributes, for comparison."""
 
 
 def _has_state_in_c(kind: type) -> bool:
-    """Return whether objects of a class have more than attributes in a dict and in slots, which nothing can check."""
+    """Return whether instances of a class have state outside of ``__dict__`` and slots, which no guard can check."""
     most = _Plain.__basicsize__ + object.__basicsize__ // 2 * len(_slots_of(kind))
     return kind.__basicsize__ > most or bool(kind.__itemsize__)
 
 
 def _slots_of(kind: type) -> list[str]:
-    """Return the names of a class's slots, as attributes."""
+    """Return the names of the attributes that a class stores in slots."""
     found = []
     for cls in kind.__mro__:
         slots = vars(cls).get("__slots__", ())
@@ -150,7 +150,7 @@ _MISSING = object()
 
 
 def _read_slot(slot: types.MemberDescriptorType, owner: object) -> object:
-    """Return what is in a slot of an object."""
+    """Return the value in a slot of an object."""
     try:
         return slot.__get__(owner)
     except AttributeError:
@@ -158,19 +158,19 @@ def _read_slot(slot: types.MemberDescriptorType, owner: object) -> object:
 
 
 def _cached_objects(function: object) -> dict[int, object]:
-    """Return the arguments and results in the cache of a function of ``functools.lru_cache``, by their ids."""
+    """Return the arguments and results in the cache of a `functools.lru_cache` function, by their ids."""
     found = gc.get_referents(function)
     tables = (each.values() for each in found if type(each) is dict)
     return {id(each): each for each in itertools.chain(found, *tables)}
 
 
 def _is_constant_class(cls: type) -> bool:
-    """Return whether nobody sets attributes of a class: it is that of trusted code, or cannot be changed."""
+    """Return whether the attributes of a class never change: its code is trusted, or it is immutable."""
     return trusted.is_library_class(cls) or not cls.__flags__ & _HEAP_TYPE
 
 
 def same(a: Any, b: Any) -> bool:
-    """Return whether two constants are the same: of one type, and equal with their signs; nan is the same as nan."""
+    """Return whether two constants have the same type and value; signs of zeros count, and nan equals nan."""
     if a is b:
         return True
     if type(a) is not type(b):
@@ -179,13 +179,13 @@ def same(a: Any, b: Any) -> bool:
 
 
 def _choices(backend: Any) -> tuple[Any, ...]:
-    """Return the settings by which kernels of a device are chosen."""
+    """Return the settings that decide which kernels a device backend uses."""
     precision, attention = config.get_float32_matmul_precision(), switches.cuda.flash_sdp_enabled()
     return backend.current_index(), precision, attention, bool(backend.supports_fusion), config.index_checks()
 
 
 class Guards:
-    """The guards of a call, written as the lines of a function.
+    """The guards of a call, generated as the lines of a checking function.
 
     Parameters
     ----------
@@ -257,14 +257,14 @@ class Guards:
         #: Names of attributes that were not read, since they do not occur in the code.
         self.skipped: set[str] = set()
         self._seen: dict[Any, Any] = {}
-        self._array_types = (np.ndarray, *(backend.array_type for backend in connected()))
+        self._array_types = (np.ndarray, *(backend.array_type for backend in find_cupy_backends()))
         self._slots = 0
         self._sees_abstract = False
 
     # -- lines ----------------------------------------------------------------------------------------------------
 
     def require(self, condition: str, text: str, passing: bool = False) -> None:
-        """Check a condition; a passing one may fail after the call."""
+        """Add a condition; a `passing` one is checked before the call only, as it may be false afterwards."""
         if len(self.lines) > MOST:
             raise Unguardable(f"the function depends on more than {MOST} values")
         if passing:
@@ -273,13 +273,13 @@ class Guards:
         self.texts.append(text)
 
     def bind(self, value: Any) -> str:
-        """Return a name for a constant."""
+        """Return a name for a constant in the generated source."""
         name = f"k{len(self.scope)}"
         self.scope[name] = value
         return name
 
     def refers_to(self, value: Any) -> bool:
-        """Return whether an object is one of the constants."""
+        """Return whether an object is one of the bound constants."""
         return any(each is value for each in self.scope.values())
 
     def _variable(self, expression: str) -> str:
@@ -290,7 +290,7 @@ class Guards:
     # -- what programs depend on ------------------------------------------------------------------------------------
 
     def modes(self) -> None:
-        """Guard the modes of the thread and of the process."""
+        """Guard the modes of the thread and of the process, such as grad mode and the default dtype."""
         self.lines.append("state = local.state")
         self.require(f"state.mode == {local.state.mode}", "grad mode, or what intercepts operations, has changed", True)
         self.require("not state.batches and not state.transforms and state.task is None", "inside a transform", True)
@@ -311,7 +311,7 @@ class Guards:
             if not isinstance(value, (*_PLAIN, *_UNIQUE)):
                 raise Unguardable(f"{query.__name__}() gives a {type(value).__name__}, which cannot be checked")
             self.require(f"same({self.bind(query)}(), {self.bind(value)})", f"{query.__name__}() is {value!r}")
-        for backend in connected():
+        for backend in find_cupy_backends():
             made = self.bind(functools.partial(_choices, backend))
             self.require(f"{made}() == {_choices(backend)}", "the current device, TensorFloat32, fusion, attention")
 
@@ -329,7 +329,7 @@ class Guards:
             self.require("not named", "arguments by name")
 
     def visit(self, value: Any, expression: str, text: str, given: bool = False) -> None:
-        """Guard a value that is found by an expression, and all that is found from there."""
+        """Guard the value of an expression, and everything reachable from it."""
         kind = type(value)
         if isinstance(value, Variable):
             return self._tensor(value, expression, text, given)
@@ -389,7 +389,7 @@ class Guards:
         self._of_subclass(value, o, text)
 
     def _container(self, value: Any, expression: str, text: str, given: bool) -> str | None:
-        """Return a variable for a container, or None if it has been found before: then it has to be the same one."""
+        """Return a variable for a container, or None if it has been visited: then guard that it is the same object."""
         known = self.containers.get(id(value))
         if known is not None and type(value) is not tuple:
             self.require(f"({expression}) is {known[1]}", f"{text} is found twice")
@@ -400,7 +400,7 @@ class Guards:
         return o
 
     def _identity(self, value: Any, expression: str, text: str, given: bool) -> None:
-        """Guard which values that a function compares by ``is`` are the same object."""
+        """Guard which values are the same object, where the function compares by ``is``."""
         if not self._sees_identity or type(value) is bool:
             return
         if not given:
@@ -415,7 +415,7 @@ class Guards:
         known.append((value, expression, not given))
 
     def _of_subclass(self, value: Any, o: str, text: str) -> None:
-        """Guard what a container of a class of the user's has beside its elements."""
+        """Guard the attributes of an instance of a user's container subclass."""
         kind = type(value)
         if not trusted.is_library_class(kind):
             self._object(kind, self.bind(kind), f"type of {text}")
@@ -423,7 +423,7 @@ class Guards:
                 self._attributes(vars(value), o, text)
 
     def _unique(self, value: Any, name: str, text: str) -> None:
-        """Guard the object that a builtin method is one of, and the attributes of a member of an enumeration."""
+        """Guard the object to which a builtin method is bound, and the attributes of an enumeration member."""
         self._registry(value)
         if isinstance(value, types.BuiltinFunctionType):
             owner = value.__self__
@@ -495,7 +495,7 @@ class Guards:
             self._instance(value, name, text)
 
     def function(self, value: types.FunctionType, name: str, text: str) -> None:
-        """Guard what a function of the user's refers to: closure, defaults, globals."""
+        """Guard the closure, defaults and globals of a user's function."""
         if trusted.is_library(value.__globals__) or trusted.is_generated(value.__code__):
             self._given_to_library(value, name, text)
             return
@@ -517,7 +517,7 @@ class Guards:
         self.globals_of(value.__code__, value.__globals__)
 
     def _given_to_library(self, value: types.FunctionType, name: str, text: str) -> None:
-        """Guard the functions, modules and tensors that a library's function has been made of, as those of `func`.
+        """Guard the functions, modules and tensors that a library function wraps, as those of `gradcore.func` do.
 
         Of its attributes, those are guarded that the user's code reads.
         """
@@ -530,7 +530,7 @@ class Guards:
                 self.visit(found, at, f"{value.__code__.co_freevars[i]} of {text}")
 
     def globals_of(self, code: types.CodeType, namespace: dict[str, Any]) -> None:
-        """Guard the global names that code, and the code in it, refers to."""
+        """Guard the global names that `code`, and code nested in it, refers to."""
         key = (id(code), id(namespace))
         if key in self._seen:
             return
@@ -554,7 +554,7 @@ class Guards:
                 self.globals_of(constant, namespace)
 
     def _imports(self, code: types.CodeType, namespace: dict[str, Any]) -> None:
-        """Guard the modules that code imports while it runs."""
+        """Guard the modules that `code` imports while it runs."""
         found = [*dis.get_instructions(code)]
         for before, each in zip(found, found[2:], strict=False):
             if each.opname != "IMPORT_NAME":
@@ -568,7 +568,7 @@ class Guards:
                 self.visit(sys.modules[one], f"modules.get({one!r})", one)
 
     def _refuse_calls(self, value: object, text: str) -> None:
-        """Refuse functions and classes written in C that may not depend on their arguments alone: C may call them."""
+        """Refuse C functions and classes whose result may depend on more than their arguments."""
         if isinstance(value, type):
             is_known = trusted.is_library_class(value)
         else:
@@ -579,7 +579,7 @@ class Guards:
             raise Unguardable(f"{text} may give other values in each call")
 
     def _refuse_of_numpy(self, module: types.ModuleType, names: Iterable[str]) -> None:
-        """Refuse what code looks up in a module of NumPy, if it is not known to depend on its arguments alone."""
+        """Refuse functions looked up in a NumPy module that may depend on more than their arguments."""
         for name in {*names} & vars(module).keys():
             value = vars(module)[name]
             if isinstance(value, types.ModuleType):
@@ -605,7 +605,7 @@ class Guards:
             self.visit(vars(value)[each], f"{name}.__dict__.get({each!r})", f"{text}.{each}")
 
     def _names_of_library(self, module: types.ModuleType, scope: str, names: Iterable[str], text: str) -> None:
-        """Guard what the user's code reads of a module that is trusted: functions may be replaced, and values added."""
+        """Guard what user code reads of a trusted module: functions may be replaced, and values added."""
         plain = (*_PLAIN, list, dict, set, types.ModuleType)
         values = {each: vars(module)[each] for each in sorted(names)}
         for each, value in values.items():
@@ -619,7 +619,7 @@ class Guards:
             self.require(f"{self.bind(read)}({scope}) == {expected}", f"names in {text}")
 
     def _registry(self, *values: object) -> None:
-        """Guard the classes that are registered with abstract ones, if one of some objects is an abstract class."""
+        """Guard the registries of abstract base classes, where such a class is among the guarded objects."""
         if not self._sees_abstract and any(isinstance(typing.get_origin(v) or v, abc.ABCMeta) for v in values):
             self._sees_abstract = True
             token = self.bind(abc.get_cache_token())  # another one after each registration
@@ -674,7 +674,7 @@ class Guards:
                 self.skipped.add(each)
 
     def _attributes(self, own: dict[str, Any], name: str, text: str, owner: Any = None) -> None:
-        """Guard the attributes that an object itself has; of an owner, those too that its class has for them all."""
+        """Guard the attributes of an object; for an `owner`, also those that its class defines for all instances."""
         if not own:
             return self.require(f"not {name}.__dict__", f"{text} has no attributes")
         o = self._variable(f"{name}.__dict__")
@@ -703,7 +703,7 @@ class Guards:
         return None
 
     def _host(self, value: Any, name: str, text: str) -> None:
-        """Guard what recorded methods of a host object read: parameters, the factor of losses."""
+        """Guard what captured methods of an optimizer, scheduler or scaler read, such as its parameters."""
         if not can_be_observed(type(value)):
             raise Unguardable(f"{text} is of a class that looks up or sets attributes in its own way")
         self.hosts.append(value)
@@ -796,7 +796,7 @@ class Guards:
         return None
 
     def _facts(self, t: Any, o: str, text: str) -> None:
-        """Guard what the function reads of a tensor beside its elements and its type."""
+        """Guard what the function reads of a tensor besides its elements and type."""
         meta = t._autograd
         if None in self.facts and (t._edge is not None or (meta is not None and (meta.base is not None or meta.hooks))):
             raise Unguardable(f"{text} is a view, or has a history or hooks, which the function looks at")
@@ -813,7 +813,7 @@ class Guards:
         symbols = self.symbols.get(text)
         shape, strides = f"{a}.shape == {array.shape}", f"{a}.strides == {array.strides}"
         if symbols:
-            shape, strides = self._symbolic(a, array, symbols, text), f"{a}.flags.c_contiguous"
+            shape, strides = self._match_symbols(a, array, symbols, text), f"{a}.flags.c_contiguous"
         kind = f"{o}._dtype is {self.bind(t._dtype)} and {o}._device is {'CPU' if on_cpu else self.bind(t._device)}"
         layout = f"{shape} and {strides} and type({a}) is {'ndarray' if on_cpu else self.bind(type(array))}"
         if on_cpu:
@@ -828,8 +828,8 @@ class Guards:
             described = f"{text}: shape [{sizes}] of sizes from 2, contiguous, {t._dtype.name}"
         self.require(conditions, described)
 
-    def _symbolic(self, a: str, array: Any, symbols: dict[int, str], text: str) -> str:
-        """Return the condition that a shape has symbols in some dims; each is the first such dim's size."""
+    def _match_symbols(self, a: str, array: Any, symbols: dict[int, str], text: str) -> str:
+        """Return the condition that dims of a shape are symbolic sizes, each defined by its first dim."""
         if not array.flags.c_contiguous:
             raise Unguardable(f"{text} has sizes that change, and is not contiguous")
         first = {symbol: dim for dim, symbol in reversed(symbols.items())}
@@ -838,7 +838,7 @@ class Guards:
         return f"{least}{a}.shape == ({''.join(f'{symbols.get(i, n)}, ' for i, n in enumerate(array.shape))})"
 
     def leave_out(self, number: int) -> None:
-        """Do not check a gradient, of which the program reads nothing."""
+        """Do not check a gradient that the program does not read."""
         lines = self.tensors[number].lines
         name = self.lines[lines][0].partition(" ")[0] if lines.stop else ""
         others = [*self.lines[: lines.start], *self.lines[lines.stop :]]
@@ -846,7 +846,7 @@ class Guards:
             self.lines[lines] = ["" for _ in self.lines[lines]]
 
     def forget(self) -> None:
-        """Keep nothing of the call that the guards were made for."""
+        """Drop all references to the call that the guards were made for."""
         self._seen.clear()
         self.containers.clear()
         self.tensors = [guard._replace(tensor=None) for guard in self.tensors]
@@ -854,13 +854,13 @@ class Guards:
     # -- the function ---------------------------------------------------------------------------------------------
 
     def checks(self) -> list[str]:
-        """Lines that name each tensor ``t0`` and its array ``a0``, or return the number of the guard that failed."""
+        """Return the lines that name each tensor ``t0`` and its array ``a0``, or return the failed guard's number."""
         # Something has been deleted that an earlier guard does not see.
         end = "except (AttributeError, LookupError, TypeError, ValueError): return 0"
         return ["try:", *(f" {line}" for line in self.lines if line), end]
 
     def changed_since(self, args: Any, named: Any, tensors: tuple[Any, ...], arrays: tuple[Any, ...]) -> str | None:
-        """What has changed since a call, made with these tensors on these arrays, in words; None if nothing has."""
+        """Return a description of the state that has changed since a call with `tensors` and `arrays`, or None."""
         if any(t._array is not array for t, array in zip(tensors, arrays, strict=True)):
             return "the memory of a tensor"
         failed, found = self._evaluate(args, named)
@@ -870,13 +870,13 @@ class Guards:
         return None if all(map(operator.is_, found, before)) else "a tensor among the arguments"
 
     def tensors_by_name(self, args: object, named: object) -> dict[str, AnyTensor]:
-        """Return the tensors of a call, for which the guards hold, by their names; gradients are left out."""
+        """Return the tensors of a call that passes the guards, by name, without gradients."""
         names = [guard.name for guard in self.tensors if not guard.lines.stop]
         unique = [name if names.index(name) == i else f"{name} ({i})" for i, name in enumerate(names)]
         return dict(zip(unique, self._evaluate(args, named)[1], strict=True))
 
     def _evaluate(self, args: object, named: object) -> tuple[int | None, tuple[AnyTensor, ...]]:
-        """Return the number of the guard that fails, but for passing ones, and the tensors of a call."""
+        """Return the number of the failed guard, `passing` ones excepted, and the tensors of a call."""
         if self._still is None:
             lines = [f" {line}" for i, line in enumerate(self.lines) if line and i not in self.passing]
             own = "".join(f"t{i}, " for i, guard in enumerate(self.tensors) if not guard.lines.stop)
@@ -889,11 +889,11 @@ class Guards:
         return found
 
     def source(self) -> str:
-        """``(args, named) -> None``, or the number of the guard that failed."""
+        """Return the source of the guard function: ``(args, named) -> None`` or the number of the guard that failed."""
         return "\n ".join(["def check(args, named):", *self.checks()])
 
     def function_of(self) -> Callable[..., Any]:
-        """Return the function of `source`."""
+        """Return the compiled guard function."""
         text = self.source()
         exec(compile(text, generated_file(__name__, text), "exec"), self.scope)
         check: Callable[..., Any] = self.scope["check"]

@@ -1,7 +1,7 @@
-"""Host calls: methods of optimisers, schedulers and gradient scalers that a program calls between its parts.
+"""Host calls: methods of optimizers, schedulers and gradient scalers that a program calls between its segments.
 
-While a function is recorded, looking up these methods gives ones that hand calls to the recorder. Whatever else the
-function reads of such objects ends the recording, as a program does not see how it changes.
+During the capture, looking up these methods returns ones that hand the call to the recorder. Any other attribute read
+of such an object ends the capture, as a program would not see it change.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _names(table: dict[Any, tuple[str, ...]], cls: type) -> tuple[str, ...]:
 
 
 def recorded_methods(cls: type) -> tuple[str, ...]:
-    """Return the methods of a class of host objects that are recorded as other functions are."""
+    """Return the names of the methods of a host class that are captured like other functions."""
     base = next(base for base in HOST_CLASSES if issubclass(cls, base))
     return tuple(name for name in _names(_RECORDED, cls) if getattr(cls, name) is getattr(base, name))
 
@@ -43,20 +43,20 @@ _OBSERVING = ("__getattribute__", "__setattr__", "__delattr__")
 
 
 def can_be_observed(cls: type) -> bool:
-    """Return whether the recorder sees what is done with host objects of a class: it has no such methods itself."""
+    """Return whether the recorder can observe objects of a class: the class does not override attribute access."""
     classes = [each for each in cls.__mro__ if each not in (object, *HOST_CLASSES)]
     return not any(name in vars(each) for each in classes for name in _OBSERVING)
 
 
 @functools.cache
 def _methods(cls: Any) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the methods of a class that are host calls, and those that are recorded."""
+    """Return two sets of method names of a class: host calls, and captured methods."""
     recorded = frozenset(recorded_methods(cls))
     return frozenset((*_names(_CALLED, cls), *_names(_RECORDED, cls))) - recorded, recorded
 
 
 def observe(hosts: Sequence[Any]) -> None:
-    """Report to the recorder what is done with host objects, whose class stays what it is.
+    """Report attribute access on `hosts` to the recorder, without changing their class.
 
     For the time of a recording their base class has methods that look attributes up. Those do nothing else in other
     threads, and for other objects.
@@ -95,7 +95,7 @@ def observe(hosts: Sequence[Any]) -> None:
 
 
 def end_observation() -> None:
-    """Take the methods of `observe` away."""
+    """Remove the methods that `observe` has added."""
     for base in HOST_CLASSES:
         for name in _OBSERVING:
             if name in vars(base):
@@ -103,14 +103,14 @@ def end_observation() -> None:
 
 
 def looked_up(function: Any) -> Any:
-    """Return a function; of a bound method of a host object, one that looks the method up in each call."""
+    """Return the function; for a bound method of a host object, a function that looks it up in each call."""
     if isinstance(function, types.MethodType) and isinstance(function.__self__, HOST_CLASSES):
         return lambda *args, **named: getattr(function.__self__, function.__name__)(*args, **named)
     return function
 
 
 def runs_user_code(host: Any) -> bool:
-    """Whether a host call may run functions of the user's: of a class of theirs, hooks, or a scheduler's lambdas."""
+    """Return whether a host call may run user code: of an own class, a hook, or a scheduler's lambda."""
     tables: list[Any] = [optimizer._global_pre_hooks, optimizer._global_post_hooks]
     waiting, seen = [host], set[int]()
     while waiting:

@@ -1,6 +1,6 @@
-"""Local names of a function: which ones statements read, and which they bind.
+"""Local names: which names statements of a function read and bind.
 
-The analysis errs on one side: a name counts as bound only if it is on every way through the statements.
+The analysis is conservative: a name counts as bound only if it is bound on every path through the statements.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _CONSUMERS = frozenset(["all", "any", "dict", "frozenset", "list", "max", "min",
 
 
 class Unclear(Exception):
-    """A function does something with its names that is not followed."""
+    """Raised when local names cannot be tracked, for example because of `exec` or `locals()`."""
 
 
 class LocalNames(ast.NodeVisitor):
-    """The local names that statements use, in the order in which they run.
+    """Visitor that collects the local names read and bound by statements, in execution order.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class LocalNames(ast.NodeVisitor):
         self.unbound: set[str] = set()
 
     def block(self, statements: Sequence[ast.AST]) -> None:
-        """Follow statements, one after the other."""
+        """Visit statements in order."""
         for each in statements:
             self.visit(each)
 
@@ -151,7 +151,7 @@ class LocalNames(ast.NodeVisitor):
     # -- scopes of their own ------------------------------------------------------------------------------------------
 
     def _of_scope(self, node: Any) -> None:
-        """Add the function's own names that the code inside reads, as if it ran at once."""
+        """Add the function's names that a nested scope reads, as if that scope ran at once."""
         self._read(_read_in(node))
         for each in ast.walk(node):
             if isinstance(each, ast.NamedExpr) and isinstance(node, _COMPREHENSIONS):
@@ -164,7 +164,7 @@ class LocalNames(ast.NodeVisitor):
 
 
 def _read_in(node: Any) -> set[str]:
-    """Names that are read in a nested scope and not surely its own."""
+    """Return the names that a nested scope reads and does not surely define itself."""
     read = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
     if isinstance(node, _COMPREHENSIONS):
         outermost = {each.id for each in ast.walk(node.generators[0].iter) if isinstance(each, ast.Name)}
@@ -187,7 +187,7 @@ def parameters_of(tree: Any) -> list[str]:
 
 
 def names_bound_in(node: Any) -> set[str]:
-    """Return the names that a function's own code binds, those of ``global`` and ``nonlocal`` excepted."""
+    """Return the names that a function's own code binds, except ``global`` and ``nonlocal`` ones."""
     bound, declared = set(parameters_of(node)), set()
     waiting = [*node.body]
     while waiting:
@@ -210,7 +210,7 @@ def names_bound_in(node: Any) -> set[str]:
 
 
 def captured_names(tree: Any) -> set[str]:
-    """Names that are read by functions which the function makes, and which may run at any later time."""
+    """Return the names read by nested functions, which may run at any later time."""
     nodes: list[Any] = [*ast.walk(tree)]
     consumed = {id(node.args[0]) for node in nodes if _is_consumed_at_once(node)}
     later = (*SCOPES, ast.ClassDef, ast.GeneratorExp)
@@ -219,6 +219,6 @@ def captured_names(tree: Any) -> set[str]:
 
 
 def _is_consumed_at_once(node: Any) -> bool:
-    """Return whether a node is a call that reads its only argument, a generator expression, to its end."""
+    """Return whether `node` is a call whose only argument is a generator expression, read to its end."""
     is_call = isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp)
     return is_call and isinstance(node.func, ast.Name) and node.func.id in _CONSUMERS

@@ -1,10 +1,10 @@
-"""Numbers that a program computes: elements of tensors that a function reads, and what follows from them.
+"""Numbers that a program computes: elements that a function reads from tensors, and arithmetic with them.
 
-``loss.item()`` is another number in each call. Where it is only returned, compared, or computed with together with
-numbers and tensors, the program does that too: the function is given a `RecordedNumber`, a float or an integer that
-notes these. A comparison decides how the program goes on: there is one program for each outcome. A float
-that becomes an operand of a tensor is given to the next part of the program. That a number is used in no other way is
-read from the function's source, as functions that are written in C see nothing but the float.
+``loss.item()`` is a different number in each call. If it is only returned, compared, or combined with numbers and
+tensors, the program does the same: the function receives a `RecordedNumber`, a float or integer that notes these
+operations. A comparison is a decision: there is one program for each outcome. A float that becomes an operand of a
+tensor is passed to the next segment of the program. The function's source tells that the number is used in no other
+way, as functions written in C see only the float.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NESTED = (*SCOPES, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.G
 
 
 class RecordedFloat(float):
-    """A float that each run of a program computes anew.
+    """Float that each run of a program computes anew.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class RecordedFloat(float):
 
 
 class RecordedInteger(int):
-    """An integer that each run of a program computes anew; see `RecordedFloat`."""
+    """Integer that each run of a program computes anew; see `RecordedFloat`."""
 
     expression: str
     run: Any
@@ -70,7 +70,7 @@ _PLAIN: dict[type, type] = {kind: plain for plain, kind in _KINDS.items()}
 
 
 def recorded_number(value: float, expression: str, run: Any) -> Any:
-    """Return a number as a recorded one; one of another type as it is."""
+    """Return an int or float as a recorded number; values of other types as they are."""
     kind = _KINDS.get(type(value))
     if kind is None:
         return value
@@ -80,7 +80,7 @@ def recorded_number(value: float, expression: str, run: Any) -> Any:
 
 
 def plain_numbers(value: Any) -> Any:
-    """Return a result with plain numbers in the places of recorded ones."""
+    """Return a result with its recorded numbers replaced by plain ones."""
     kind = type(value)
     if kind in _PLAIN:
         return _PLAIN[kind](value)
@@ -101,7 +101,7 @@ def _make_operator(operator: Operator, form: Form) -> Method | None:
             return NotImplemented  # the tensor's own operator takes the number
         pair = (other, self) if form == "right" else (self, other)
         value = function(*map(plain_numbers, pair))
-        return self.run.computed(value, symbol, *pair)
+        return self.run.compute(value, symbol, *pair)
 
     return None if form == "in place" else compute
 
@@ -109,8 +109,8 @@ def _make_operator(operator: Operator, form: Form) -> Method | None:
 for _kind, _plain in _PLAIN.items():
     define_operators(_kind, _make_operator, _OPERATORS)
     _class: Any = _kind
-    _class.__neg__ = lambda self: self.run.computed(-plain_numbers(self), "-", self)
-    _class.__bool__ = lambda self: self.run.computed(bool(plain_numbers(self)), "!=", self, 0)
+    _class.__neg__ = lambda self: self.run.compute(-plain_numbers(self), "-", self)
+    _class.__bool__ = lambda self: self.run.compute(bool(plain_numbers(self)), "!=", self, 0)
     _class.__hash__ = _plain.__hash__
 
 
@@ -118,7 +118,7 @@ for _kind, _plain in _PLAIN.items():
 
 
 def is_followed(frame: types.FrameType, is_last: bool) -> bool:
-    """Return whether the call of ``item()`` that a frame makes is used in ways that recorded numbers follow.
+    """Return whether the caller of ``item()`` uses the number only in ways that recorded numbers track.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def is_followed(frame: types.FrameType, is_last: bool) -> bool:
 def float_arguments(
     code: types.CodeType, args: Sequence[object], named: dict[str, object], bound: int
 ) -> dict[int | str, float]:
-    """Return the arguments that are floats and are used in ways that recorded numbers follow.
+    """Return the float arguments that the function uses only in ways that recorded numbers track.
 
     Parameters
     ----------
@@ -170,21 +170,21 @@ def _position(node: Any) -> tuple[Any, ...]:
 
 
 def _is_number(node: Any) -> bool:
-    """Return whether a node is a number that is written out."""
+    """Return whether a node is a numeric literal."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         node = node.operand
     return isinstance(node, ast.Constant) and type(node.value) in (int, float)
 
 
 def _binds(node: Any, name: str) -> bool:
-    """Return whether a node may give a name another value: by itself, or by code of its own."""
+    """Return whether a node may rebind a name, by itself or in a nested scope."""
     if isinstance(node, ast.Name):
         return node.id == name and not isinstance(node.ctx, ast.Load)
     return isinstance(node, (*_NESTED, ast.Import, ast.ImportFrom, ast.ExceptHandler, ast.MatchAs, ast.MatchStar))
 
 
 class _Uses:
-    """The uses of values in a function.
+    """Analysis of how a function uses certain values.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ class _Uses:
         self.tensors: set[str] = set()
 
     def allows(self, node: Any) -> bool:
-        """Whether a value is only returned, compared, assigned to names of which that is true, or computed with."""
+        """Return whether a value is only returned, compared, computed with, or bound to names of which that is true."""
         parent = self.parents[node]
         if isinstance(parent, ast.Return) or (isinstance(parent, ast.Lambda) and node is parent.body):
             return self.is_last
@@ -228,7 +228,7 @@ class _Uses:
         return isinstance(parent, ast.Expr)
 
     def _is_tensor(self, node: ast.AST) -> bool:
-        """Return whether a node is certainly a tensor: arithmetic with one, or an elementwise method of one."""
+        """Return whether a node is certainly a tensor: arithmetic or an elementwise method on a tensor."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
             sides = [(node.left, node.right), (node.right, node.left)]
             return any(
@@ -245,7 +245,7 @@ class _Uses:
         return _is_number(node) or (isinstance(node, ast.Name) and node.id in self.seen)
 
     def _is_name_of_tensor(self, name: str) -> bool:
-        """Return whether a name has tensors alone as its values: the one that is given, and what is assigned to it."""
+        """Return whether a local name only ever holds tensors."""
         if name in self.tensors:
             return True
         given = self.tree.args
@@ -270,7 +270,7 @@ class _Uses:
         return name in self.tensors
 
     def _is_returned(self, node: Any) -> bool:
-        """Return whether a container that is written out is part of what is returned."""
+        """Return whether a list, tuple or dict display is part of the returned value."""
         parent = self.parents[node]
         if isinstance(parent, _CONTAINERS):
             return node not in getattr(parent, "keys", ()) and self._is_returned(parent)

@@ -1,10 +1,9 @@
-"""Recording: a function runs once, and every call on raw arrays is noted.
+"""Capture: run a function once, and note every call on raw arrays.
 
-While a recorder is on, the tables of kernels and the backends of the CPU and of CUDA are replaced by ones that note
-each call of this thread and then make it; tensors hold `RecordedArray` in the place of their arrays. So the function
-computes what it always does, and nothing that it does with elements of arrays goes unseen: what is no call on arrays (a
-number that becomes Python's, a mask that selects) ends the recording, and the function goes on as if there had been
-none.
+While a recorder is active, the kernel tables and backends of the CPU and CUDA are replaced by ones that note each
+call of this thread and then make it; tensors hold `RecordedArray` instead of their arrays. So the function computes
+what it always does, and no use of array elements goes unseen. An operation that is not a call on arrays (a number
+that becomes Python's, a mask that selects) ends the capture, and the function goes on as if there had been none.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from gradcore.compiler.capture.sources import running_offset
 from gradcore.compiler.capture.substitutes import Substitutes, plain_draw
 from gradcore.compiler.program.effects import is_pure
 from gradcore.compiler.program.program import ArrayType, Call, Literal, Program, Value, map_leaves
-from gradcore.compiler.program.storage import address_of, connected, owner_of, share_memory
+from gradcore.compiler.program.storage import address_of, find_cupy_backends, owner_of, share_memory
 from gradcore.core import dtypes
 from gradcore.core.device import device
 from gradcore.core.locks import process_lock
@@ -78,18 +77,18 @@ _NUMBERS: dict[Any, Any] = {RecordedInt: int, SymbolicScalar: float, RecordedFlo
 
 
 class _Numbers:
-    """Numbers of objects, as long as these live."""
+    """Weak mapping from objects to numbers."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[Callable[[], object], int]] = {}
 
     def get(self, value: object) -> int | None:
-        """Return the number of an object; None if it has none."""
+        """Return the number of an object, or None."""
         found = self._found.get(id(value))
         return None if found is None or found[0]() is not value else found[1]
 
     def put(self, value: object, number: int) -> None:
-        """Give an object its number; what cannot be referred to weakly is kept."""
+        """Store the number of an object; keep objects alive that do not support weak references."""
         try:
             self._found[id(value)] = weakref.ref(value), number
         except TypeError:
@@ -97,7 +96,7 @@ class _Numbers:
 
 
 class Recorder:
-    """The recording of one run of a function.
+    """The capture of one run of a function.
 
     Parameters
     ----------
@@ -134,8 +133,9 @@ class Recorder:
         self.on_backward: Any = None
         #: Reads the only element of an array: ``(array) -> number``.
         self.on_item: Any = None
-        #: Where code of the user's may catch errors, see `compiler.capture.watch.handled`; the calls made there.
+        #: Where user code may catch errors (see `gradcore.compiler.capture.watch.find_handlers`).
         self.handled: dict[types.CodeType, list[tuple[int, int]]] = {}
+        #: The calls made there.
         self.caught: list[Call] = []
         #: Gives a number that was computed to the next part of the program: ``(number) -> number of its value``.
         self.on_number: Any = None
@@ -150,19 +150,19 @@ class Recorder:
         self._inputs: dict[int, Array] = {}
         self._number = 0
         #: Backends beside the CPU's, the classes of all arrays, and each backend's current device.
-        self._cpu, self._others = CPU.backend, connected()
+        self._cpu, self._others = CPU.backend, find_cupy_backends()
         self.array_types: Any = (np.ndarray, *(each.array_type for each in self._others))
         self._indices: dict[Any, int] = {each: each.current_index() for each in self._others}
 
     @property
     def records_alone(self) -> bool:
-        """Whether each of several results has a backward of its own: on the CPU, where programs need no memory."""
+        """Whether each of a few results gets its own backward program: on the CPU, where programs hold no memory."""
         return self.program.backend is None
 
     # -- what is recorded -----------------------------------------------------------------------------------------
 
     def stop(self, why: str) -> None:
-        """End the recording: the function runs on as it is."""
+        """End the capture for a reason; the function runs on as it is."""
         if self.stopped is None:
             where = user_line()
             self.stopped, self.offset = f"{why} ({where})", running_offset(self.code)
@@ -173,8 +173,8 @@ class Recorder:
                     "fullgraph out."
                 )
 
-    def given(self, array: Array) -> RecordedArray:
-        """Return an array that the program is given; one that is given twice is one value."""
+    def add_input(self, array: Array) -> RecordedArray:
+        """Return the stand-in of an array that is an input of the program; the same array is one value."""
         found = self._find(array)
         if found is None:
             found = self._new(array)
@@ -183,43 +183,43 @@ class Recorder:
         return found
 
     def start_at(self, program: Program) -> None:
-        """Go on with a program that has values already."""
+        """Set the number of the next value to the first one that is unused in a program."""
         self._number = 1 + max(program.types, default=-1)
 
     def literal(self, array: Any) -> RecordedArray:
-        """Return an array that was made of numbers of Python: each run of the program has its own copy."""
+        """Return the stand-in of an array made of Python numbers; each run of the program gets a copy."""
         self.program.literals.append(array.copy("K"))
         out = self._new(array)
         args = (Literal(len(self.program.literals) - 1), "K")
-        copied = np.ndarray.copy if isinstance(array, np.ndarray) else _copied
+        copied = np.ndarray.copy if isinstance(array, np.ndarray) else _copy_array
         self.program.calls.append(Call("copy", copied, args, {}, Value(out.number)))
         return out
 
-    def taken(self, array: Array) -> RecordedArray:
-        """Return an array of the program's, or its copy of one that was made apart."""
+    def adopt(self, array: Array) -> RecordedArray:
+        """Return the stand-in of an array: of the program's value, or of a copy as a literal for other arrays."""
         known = self._find(array)
         return self.literal(array) if known is None else known
 
-    def apart(self, array: Any) -> RecordedArray:
-        """Return an array that a later part of the program is given."""
+    def add_later_input(self, array: Any) -> RecordedArray:
+        """Return the stand-in of an array that is an input of a later segment."""
         return self._new(array)
 
     def ones(self, t: Any) -> RecordedArray:
-        """Return the upstream gradient of a tensor, which a later part of the program is given."""
+        """Return the stand-in of a tensor's upstream gradient, an input of a later segment."""
         backend = next(each for each in (self._cpu, *self._others) if each.type == t._device.type)
         with backend.use_index(t._device.index):
-            return self.apart(backend.xp.ones(t.shape, t._dtype.numpy))
+            return self.add_later_input(backend.xp.ones(t.shape, t._dtype.numpy))
 
     def backend_of(self, array: Any) -> Any:
-        """Return the backend that an array is computed with; None for the CPU's."""
+        """Return the device backend of an array; None for the CPU."""
         return next((each for each in self._others if isinstance(array, each.array_type)), None)
 
     def records(self, where: Any) -> bool:
-        """Return whether calls on a device are noted: not in batches, nor on other devices than CUDA's."""
+        """Return whether calls on a device are captured: only CUDA's, and not within `vmap` batches."""
         return where is CPU or (type(where) is device and any(where.type == each.type for each in self._others))
 
     def memories_of(self, numbers: Sequence[int]) -> Callable[[Array], bool]:
-        """Return a function that says whether an array has memory of some values."""
+        """Return a predicate: whether an array shares memory with one of the numbered values."""
         types, inputs = self.program.types, [self._inputs[n] for n in numbers if n in self._inputs]
         memories = {types[n].memory for n in numbers if n in types}
 
@@ -231,11 +231,11 @@ class Recorder:
         return is_shared
 
     def number_of(self, array: Array) -> int | None:
-        """Return the number of the value that an array is in this run."""
+        """Return the number of the value that an array is in this run, or None."""
         return self._numbers.get(array)
 
     def _find(self, array: Array) -> RecordedArray | None:
-        """Return what stands for an array, if it is a value of the program."""
+        """Return the stand-in of an array, or None if it is no value of the program."""
         number = self._numbers.get(array)
         if number is None:
             return None
@@ -247,11 +247,11 @@ class Recorder:
         return found
 
     def host_call(self, host: Any, name: str, *args: Any, **named: Any) -> Any:
-        """Call a method of an optimiser, a scheduler or a scaler as it is, between two parts of the program."""
+        """Call a method of an optimizer, scheduler or scaler as it is, between two segments of the program."""
         return self.on_host_call(host, name, args, named)
 
     def within(self, host: Any, name: str, args: Any, named: Any) -> Any:
-        """Record a method of a host object."""
+        """Capture a method of a host object."""
         self.within_library += 1
         try:
             return getattr(host, name)(*args, **named)
@@ -277,7 +277,7 @@ class Recorder:
         return out
 
     def as_tensor(self, value: Any, like: Any) -> Any:
-        """A number that the program computes as the tensor without dims that it is where `like` is computed with it."""
+        """Return a captured number as the tensor without dims that it stands for in arithmetic with `like`."""
         dtype = like._dtype if like._dtype.is_floating_point or like._dtype.is_complex else dtypes.get_default_dtype()
         if value.__class__ is RecordedInteger or like._device is not CPU or dtype.is_reduced:
             self.stop(
@@ -288,14 +288,17 @@ class Recorder:
         return wrap(self.call("backend.scalar", self._cpu.scalar, (value, dtype.numpy), {}), CPU, dtype)
 
     def new_value(self) -> int:
-        """Return the number of a value that is none yet."""
+        """Return the next unused value number."""
         self._number += 1
         return self._number - 1
 
     def call(
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], on_cpu: bool = True
     ) -> Any:
-        """Make a call, and note it: the profile of this thread sees the call only if a function is given to it."""
+        """Make a call and capture it.
+
+        The profiler of this thread does not see the call, unless it is given the function.
+        """
         watch = sys.getprofile()
         sys.setprofile(None)
         try:
@@ -360,7 +363,7 @@ class Recorder:
         return self._note(name, function, args, named, result, bool(arrays), on_cpu)
 
     def _check_sizes(self, name: str, arrays: list[RecordedArray]) -> None:
-        """Stop for functions whose results have sizes that depend on values."""
+        """End the capture for functions whose result sizes depend on values."""
         kind, _, last = name.partition(".")
         if last in (_SIZED_BY_VALUES if kind == "xp" else Backend.synchronizing):
             self.stop(f"{last} has a result whose size depends on values")
@@ -368,7 +371,7 @@ class Recorder:
             self.stop("a mask selects elements, so that sizes depend on values")
 
     def _check_sharing(self, arrays: list[RecordedArray]) -> None:
-        """Stop where it is a matter of the arguments whether arrays share memory: in another call, others may."""
+        """End the capture where arguments may share memory in this call, and not in another one."""
         inputs = [self._inputs[n] for n in self.program.inputs]
         found = [[a for a in inputs if share_memory(a, each.array)] for each in arrays]
         if (
@@ -384,7 +387,7 @@ class Recorder:
         scalars: list[int] = []
         fresh: list[int] = []
 
-        def recorded(leaf: Any) -> Any:
+        def record_leaf(leaf: Any) -> Any:
             if isinstance(leaf, np.generic) and (on_cpu or reads):
                 leaf = np.asarray(leaf)
                 scalars.append(self._number)
@@ -399,7 +402,7 @@ class Recorder:
                 self.stop(f"{name} returns {type(leaf).__name__}, which is no array")
             return leaf
 
-        outcome = recorded(result) if result.__class__ is np.ndarray else map_leaves(recorded, result)
+        outcome = record_leaf(result) if result.__class__ is np.ndarray else map_leaves(record_leaf, result)
         if (reads or fresh) and self.stopped is None:
             numbers = _number_of(outcome) if outcome.__class__ is RecordedArray else map_leaves(_number_of, outcome)
             self._calling = name
@@ -415,7 +418,7 @@ class Recorder:
         return outcome
 
     def _is_handled(self) -> bool:
-        """Return whether the user's code may catch an error of the call that is made now."""
+        """Return whether user code may catch an error of the current call."""
         frame: Any = sys._getframe()
         while frame is not None:
             ranges = self.handled.get(frame.f_code, ())
@@ -425,7 +428,7 @@ class Recorder:
         return False
 
     def _shown(self, argument: Any) -> Any:
-        """Return an argument of a call as it stands in the program."""
+        """Return an argument of a call with values in the place of stand-ins."""
         if argument.__class__ is RecordedArray:
             return Value(argument.number)
         return argument if argument.__class__ in _PLAIN else map_leaves(self._argument, argument)
@@ -449,16 +452,16 @@ class Recorder:
         return leaf
 
     def _is_constant(self, array: Any) -> bool:
-        """Return whether an array is one of the library's, of a number of Python."""
+        """Return whether an array is a cached constant of the library, made from a Python number."""
         return id(array) in self._constants or any(array is t._array for t in list(operands._constants.values()))
 
     def constant(self, array: Any) -> Any:
-        """Note an array that the library keeps for good."""
+        """Capture an array that the library caches permanently."""
         self._constants[id(array)] = array
         return array
 
     def draw(self, state: PhiloxState, words: int, backend: Any = None) -> tuple[int, int]:
-        """Draw from a generator; each run of the program draws anew, for a backend if one is given."""
+        """Draw from a generator; each run of the program draws anew."""
         key, counter = plain_draw(state, words)
         if self._depth:
             self.stop("a kernel draws random numbers")
@@ -469,7 +472,7 @@ class Recorder:
         return self._drawn(key, counter, words, backend)
 
     def _drawn(self, key: int, counter: int, words: Any, backend: Any) -> tuple[int, int]:
-        """Note that the default generator is drawn from."""
+        """Capture a draw from the default generator."""
         self.draws_default = True
         found = RecordedInt(key, self.new_value()), RecordedInt(counter, self.new_value())
         numbers = tuple(Value(each.number) for each in found)
@@ -481,28 +484,28 @@ class Recorder:
 
     @contextmanager
     def on(self, hosts: Sequence[Any] = ()) -> Iterator[None]:
-        """Context in which this thread is recorded, and what it does with host objects."""
+        """Capture the calls of this thread, and access to host objects, within the context."""
         with recording_lock:
             self._substitutes = Substitutes(self, (self._cpu, *self._others), hosts)
             with self._substitutes.on():
                 yield
 
     def restore(self) -> None:
-        """Let everything run as it is, also where an interrupt has ended the context of `on`."""
+        """Restore all replaced parts, also if an interrupt has ended the context of `on`."""
         if self._substitutes is not None:
             self._substitutes.restore()
 
     def off(self) -> AbstractContextManager[None]:
-        """Context, within that of `on`, in which everything runs as it is."""
+        """Suspend the capture within the context of `on`."""
         assert self._substitutes is not None
         return self._substitutes.off()
 
     def give_all_plain_arrays(self) -> None:
-        """Give every tensor its plain array."""
+        """Give every tensor its plain array back."""
         give_holders_plain_arrays([*self._known.values()])
 
     def release(self) -> bool:
-        """Give every tensor that is left its plain array; returns whether there were others than those returned."""
+        """Give remaining tensors their plain arrays; return whether any besides the results still held stand-ins."""
         references = [weakref.ref(known) for known in self._known.values()]
         self._known.clear()
         for _ in range(2):
@@ -519,12 +522,12 @@ def _number_of(leaf: Any) -> Value | None:
 
 
 def _on_index(backend: Any, index: int, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Make a call while another device than that of the rest of the program is current."""
+    """Call a function with another CUDA device current."""
     with backend.use_index(index):
         return function(*args, **named)
 
 
-def _copied(array: Any, order: str) -> Any:
+def _copy_array(array: Any, order: str) -> Any:
     return array.copy(order)
 
 
@@ -533,5 +536,5 @@ def _draw_default(words: int) -> tuple[int, int]:
 
 
 def _draw_on(backend: Any, words: int) -> tuple[Any, int]:
-    """Draw for a device: while a graph is captured, that is memory of the device and a position in the graph."""
+    """Draw for a device: during the capture of a graph, as device memory and a position in the graph."""
     return backend.random_place(default_generator._state, words)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""The script of a recorded run: lines of Python between the calls on arrays, and the names in them."""
+"""The script of a captured run: lines of Python between the calls on arrays, and the names in them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Part", "ReadNumbers", "Script"]
 
 @dataclass
 class Part:
-    """A part of the program: the calls before `end`, and the lines after them, which need values of these numbers.
+    """A segment of the script: the calls before `end`, and the lines that run after them.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Part:
 
 
 class Script:
-    """The parts of a program, and what the names in their lines refer to.
+    """The segments of a program, and the objects that their lines refer to by name.
 
     Parameters
     ----------
@@ -65,53 +65,53 @@ class Script:
         self.checks: list[str] = []
 
     def begin_part(self) -> Part:
-        """Return the part of the calls since the last one."""
+        """Return a new segment with the calls since the last one."""
         part = Part(len(self.recorder.program.calls), [], set())
         self.parts.append(part)
         return part
 
     def is_pure(self) -> bool:
-        """Return whether nothing was done so far that a second run would do again."""
+        """Return whether nothing was done so far that a second run would repeat."""
         return not any(part.is_final for part in self.parts) and not Effects(self.recorder.program).writes_to_given
 
     def wrap(self, t: Any, part: Part) -> str:
-        """Return the expression of a tensor without history, which a part needs the array of."""
+        """Return the expression of a tensor without history around an array that the segment computes."""
         number = self.number(t._array)
         if number is None:
             return "None"
         part.needed.add(number)
-        device = "" if t._device is CPU else f", {self.bound(t._device)}"
-        return f"wrap({self.value(number)}, {self.bound(t._dtype)}{device})"
+        device = "" if t._device is CPU else f", {self.bind(t._device)}"
+        return f"wrap({self.value(number)}, {self.bind(t._dtype)}{device})"
 
     def number(self, array: Any) -> int | None:
-        """Return the number of the value that an array is."""
+        """Return the value number of an array, or end the capture if it has none."""
         number = self.known(array)
         if number is None:
             self.refuse("a tensor is used that is found in a way that cannot be checked")
         return number
 
     def known(self, array: Any) -> int | None:
-        """Return the number of the value that an array is; None if it is none."""
+        """Return the value number of an array, or None."""
         return array.number if isinstance(array, RecordedArray) else self.recorder.number_of(array)
 
     def value(self, number: int) -> str:
         """Return the name of a value in the source."""
         return f"a{self.arguments[number]}" if number in self.arguments else self.recorder.program.name_of(number)
 
-    def bound(self, value: Any) -> str:
+    def bind(self, value: Any) -> str:
         """Return the name of an object in the source."""
         name = f"c{len(self.scope)}"
         self.scope[name] = value
         return name
 
     def refuse(self, why: str) -> None:
-        """Have no program, for this reason."""
+        """Reject the capture for a reason."""
         if self.recorder.stopped is None:
             self.recorder.stopped = why
 
 
 class ReadNumbers:
-    """The numbers that a recorded run reads.
+    """The numbers that a captured run reads from tensors.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class ReadNumbers:
         self.numbers: dict[str, int] = {}
 
     def item(self, array: RecordedArray) -> Any:
-        """Return the only element of an array: a recorded number, or one that decides which program it is."""
+        """Return the only element of an array: as a recorded number, or a plain one that restricts the program."""
         recorder, plain = self.recorder, self.recorder.backend_of(array.array)
         value = array.array.item() if plain is None else plain.item(array.array)
         if recorder.stopped is not None:
@@ -150,7 +150,7 @@ class ReadNumbers:
     def take_arguments(
         self, args: Sequence[object], named: dict[str, object], varying: Collection[int | str]
     ) -> tuple[list[object], dict[str, object]]:
-        """Return arguments and named ones with recorded numbers for the floats that may be others in each call."""
+        """Return the arguments with recorded numbers in the place of floats that vary between calls."""
 
         def take(value: object, owner: str, key: int | str) -> object:
             if key not in varying:
@@ -164,12 +164,12 @@ class ReadNumbers:
         }
 
     def _item(self, array: RecordedArray) -> str:
-        """Return the expression of an array's only element."""
+        """Return the expression that reads the only element of an array."""
         name, backend = self.script.value(array.number), self.recorder.backend_of(array.array)
-        return f"{name}.item()" if backend is None else f"{self.script.bound(backend.item)}({name})"
+        return f"{name}.item()" if backend is None else f"{self.script.bind(backend.item)}({name})"
 
     def _is_followed(self) -> bool:
-        """Return whether the user's function uses the number in ways that recorded numbers see."""
+        """Return whether the user's function uses the number only in ways that recorded numbers track."""
         watch, frame = sys.getprofile(), sys._getframe()
         sys.setprofile(None)
         try:
@@ -178,12 +178,12 @@ class ReadNumbers:
                     return False
                 frame = frame.f_back
             own = frame.f_back
-            return own is not None and own is user_frame() and is_followed(own, _called_by(own) is self.caller)
+            return own is not None and own is user_frame() and is_followed(own, _receiving_frame(own) is self.caller)
         finally:
             sys.setprofile(watch)
 
     def _cut(self, line: str, *numbers: int) -> None:
-        """End a part of the program with a line that needs some values, and changes nothing."""
+        """End the segment with a line that needs some values and changes nothing."""
         self.script.parts.append(
             Part(len(self.recorder.program.calls), [line], {*numbers}, not self.script.is_pure(), False)
         )
@@ -195,10 +195,10 @@ class ReadNumbers:
             return
         number = len(self.guards.texts)
         self.guards.texts.append(f"the value {value!r} of what is read in {user_line()}")
-        self._cut(f"if {expression} != {self.script.bound(value)}: return undone(place, {number})", *numbers)
+        self._cut(f"if {expression} != {self.script.bind(value)}: return undone(place, {number})", *numbers)
 
-    def computed(self, value: Any, symbol: str, *operands: Any) -> Any:
-        """Return the outcome of an operator with recorded numbers."""
+    def compute(self, value: Any, symbol: str, *operands: Any) -> Any:
+        """Return the result of an operator on recorded numbers."""
         if self.recorder.stopped is not None or current.recorder is not self.recorder:
             return value
         if any(type(plain_numbers(each)) not in (bool, int, float) for each in operands):
@@ -208,7 +208,7 @@ class ReadNumbers:
         if plain_numbers(divisor) is not divisor or type(value) not in (bool, int, float):
             self.recorder.stop("numbers are divided by an element of a tensor")
             return value
-        names = [getattr(each, "expression", None) or self.script.bound(each) for each in operands]
+        names = [getattr(each, "expression", None) or self.script.bind(each) for each in operands]
         expression = f"({f' {symbol} '.join(names)})" if len(names) == 2 else f"({symbol}{names[0]})"
         if type(value) is not bool:
             return recorded_number(value, expression, self)
@@ -216,7 +216,7 @@ class ReadNumbers:
         return value
 
     def given_number(self, value: RecordedFloat) -> int:
-        """Return the number of the value that a computed float is for the calls on arrays after it."""
+        """Return the value number of a computed float for the array calls that follow."""
         number = self.numbers.get(value.expression)
         if number is None:
             number = self.numbers[value.expression] = self.recorder.new_value()
@@ -224,8 +224,8 @@ class ReadNumbers:
         return number
 
 
-def _called_by(frame: FrameType) -> FrameType | None:
-    """The frame that gets what another one returns: that which has called a module without hooks, for its `forward`."""
+def _receiving_frame(frame: FrameType) -> FrameType | None:
+    """Return the frame that receives the result of `frame`, skipping calls of modules without hooks."""
     above = frame.f_back
     if above is not None and above.f_code is _Call.run.__code__ and not above.f_locals["self"].module._forward_hooks:
         above = above.f_back

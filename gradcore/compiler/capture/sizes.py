@@ -1,8 +1,9 @@
-"""Sizes that programs compute: numbers that follow from the sizes of arguments, as expressions of symbols.
+"""Symbolic sizes: numbers that follow from the sizes of arguments, as expressions of symbols.
 
-While a function is recorded for many sizes, a size that may change is a `SymbolicNumber`. It computes as the number
-does, at several sizes at once, and notes how; comparisons become conditions. It is no int, so nothing reads the number
-unseen: what asks for it (``range(n)``, ``[0] * n``, ``int(n)``, a key of a dict) ends the recording.
+When a function is captured for many sizes, a size that may change is a `SymbolicNumber`. It computes like the number,
+at several sizes at once, and builds an expression; comparisons become conditions of the program. It is not an int, so
+no code reads the number unnoticed: where an int is needed (``range(n)``, ``[0] * n``, ``int(n)``, a dict key), the
+capture ends.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from gradcore.compiler.program.program import Expression
 from gradcore.core.operators import Form, Method, Operator, define_operators, names_of, symbols_of
 from gradcore.core.tracebacks import is_own
 
-__all__ = ["RECORDED", "ConstantsWithSizes", "SizeEscapes", "SymbolicNumber", "Symbols", "expressed", "number_at"]
+__all__ = ["RECORDED", "ConstantsWithSizes", "SizeEscapes", "SymbolicNumber", "Symbols", "express", "number_at"]
 
 _COMPARISONS = frozenset(symbols_of("comparison").values())
 #: What asks for the number itself.
@@ -32,11 +33,11 @@ RECORDED = 3
 
 
 class SizeEscapes(BaseException):
-    """A size is used in a way that no expression follows; not an error that functions catch."""
+    """Raised when a size is used in a way that no expression describes; functions do not catch it."""
 
 
 class Symbols:
-    """The symbols of a recording, and the conditions that it takes for granted.
+    """The symbols of a capture, and the conditions on them.
 
     Parameters
     ----------
@@ -61,22 +62,22 @@ class Symbols:
         self.conditions: dict[str, bool] = {}
 
     def symbol(self, name: str) -> SymbolicNumber:
-        """Return the number that a symbol is."""
+        """Return the number of a symbol."""
         return SymbolicNumber(self, self.values[name], name)
 
     def is_followed(self) -> bool:
-        """Return whether this recording is going on, and no kernel is running."""
+        """Return whether this capture is active, and no kernel is running."""
         recorder = current.recorder
         return getattr(recorder, "symbols", None) is self and recorder.stopped is None and not recorder._depth
 
     def escape(self, why: str) -> None:
-        """End the recording, if it is going on."""
+        """End the capture, if it is active."""
         recorder = current.recorder
         if getattr(recorder, "symbols", None) is self and recorder.stopped is None:
             recorder.stop(why)
 
     def decide(self, expression: str, values: tuple[Any, ...]) -> bool:
-        """Note what a comparison gives: the same at all sizes that are recorded."""
+        """Add the outcome of a comparison as a condition; it must be the same at all captured sizes."""
         outcomes = [*map(bool, values)]
         if len({*(outcomes[:RECORDED] if _is_library_that_asks() else outcomes)}) > 1:
             self.decided = True
@@ -93,7 +94,7 @@ def _is_library_that_asks() -> bool:
 
 
 class SymbolicNumber:
-    """A number that follows from sizes: an int, or a float where one is divided by another.
+    """A number that follows from sizes: an int, or a float after a true division.
 
     Parameters
     ----------
@@ -152,13 +153,13 @@ class SymbolicNumber:
         return self // other, self % other
 
     def __neg__(self) -> Any:
-        return _computed(operator.sub, "-", 0, self)
+        return _compute(operator.sub, "-", 0, self)
 
     def __pos__(self) -> Any:
         return self
 
     def __abs__(self) -> Any:
-        return self if _computed(operator.ge, ">=", self, 0) else -self
+        return self if _compute(operator.ge, ">=", self, 0) else -self
 
 
 def _symbols_of(*operands: Any) -> Symbols:
@@ -169,17 +170,17 @@ def _values_of(operand: Any, count: int) -> tuple[Any, ...]:
     return operand.values if type(operand) is SymbolicNumber else (operand,) * count
 
 
-def _written(operand: Any) -> str:
+def _expression_of(operand: Any) -> str:
     return operand.expression if type(operand) is SymbolicNumber else repr(operand)
 
 
 def number_at(leaf: Any, position: int) -> Any:
-    """Return a number at one of the sizes that are recorded; anything else as it is."""
+    """Return the value of a number at the captured sizes numbered `position`; other objects as they are."""
     return leaf.values[position] if type(leaf) is SymbolicNumber else leaf
 
 
-def _computed(function: Callable[..., Any], symbol: str, a: Any, b: Any) -> Any:
-    """Return the outcome of an operator."""
+def _compute(function: Callable[..., Any], symbol: str, a: Any, b: Any) -> Any:
+    """Return the result of an operator on symbolic numbers."""
     other = b if type(a) is SymbolicNumber else a
     if isinstance(other, (Variable, RecordedArray)):
         return NotImplemented
@@ -194,14 +195,14 @@ def _computed(function: Callable[..., Any], symbol: str, a: Any, b: Any) -> Any:
     if symbol == "*" and type(other) is int and other == 1:
         return a if other is b else b
     count = len(_values_of(a if type(a) is SymbolicNumber else b, 1))
-    expression = f"({_written(a)} {symbol} {_written(b)})"
+    expression = f"({_expression_of(a)} {symbol} {_expression_of(b)})"
     try:
         values = tuple(map(function, _values_of(a, count), _values_of(b, count)))
     except ArithmeticError:
         symbols.escape("a size is divided by zero")
         raise
     if symbol in _COMPARISONS:
-        if _written(a) == _written(b):
+        if _expression_of(a) == _expression_of(b):
             return symbol in ("<=", ">=", "==")
         return symbols.decide(expression, values)
     if any(type(each) not in (int, float) or type(each) is not type(values[0]) for each in values):
@@ -214,8 +215,8 @@ def _make_operator(operator: Operator, form: Form) -> Method | None:
     if form == "in place":
         return None
     if form == "right":
-        return lambda self, other: _computed(function, symbol, other, self)
-    return lambda self, other: _computed(function, symbol, self, other)
+        return lambda self, other: _compute(function, symbol, other, self)
+    return lambda self, other: _compute(function, symbol, self, other)
 
 
 def _make_conversion(name: str) -> Method:
@@ -234,7 +235,7 @@ for _name in _CONVERSIONS:
 
 
 class ConstantsWithSizes(dict[Any, Any]):
-    """The constants that the library keeps of numbers, while there are numbers that are no keys."""
+    """Cache of constants by number that lets symbolic numbers, which are no keys, pass."""
 
     def get(self, key: Any, default: Any = None) -> Any:
         return default if type(key[0]) is SymbolicNumber else super().get(key, default)
@@ -247,8 +248,8 @@ class ConstantsWithSizes(dict[Any, Any]):
 # -- expressions of what is found --------------------------------------------------------------------------------
 
 
-def expressed(values: tuple[int, ...], known: Iterable[Any]) -> Any:
-    """A number that has these values: a known one, or one that is affine in it, a quotient, or a multiple of a product.
+def express(values: tuple[int, ...], known: Iterable[Any]) -> Any:
+    """Return a number with these values: a known one, an affine function, a quotient or a multiple of a product.
 
     Returns
     -------

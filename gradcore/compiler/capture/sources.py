@@ -1,4 +1,4 @@
-"""The source of functions: their syntax trees, and the statements that their instructions belong to."""
+"""Function sources: syntax trees, and the statement that each instruction belongs to."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _made: WeakKeyDictionary[types.CodeType, Any] = WeakKeyDictionary()
 
 
 def keep_tree(code: types.CodeType, tree: Any) -> None:
-    """Have `tree_of` give the tree that code was made of."""
+    """Store the syntax tree of generated code for `tree_of`."""
     _made[code] = tree
 
 
 def tree_of(code: types.CodeType) -> Any:
-    """Return the syntax tree of a function; None if its source is not there, or is another one by now."""
+    """Return the syntax tree of a function, or None if its source is missing or has changed."""
     return _made[code] if code in _made else _read(code)
 
 
@@ -47,14 +47,14 @@ def _read(code: types.CodeType) -> Any:
 
 
 def _is_alone(tree: Any, node: Any) -> bool:
-    """Return whether no other function of that name begins on the same line."""
+    """Return whether no other function of the same name begins on the line."""
     name, line = getattr(node, "name", "<lambda>"), node.lineno
     alike = [n for n in ast.walk(tree) if isinstance(n, SCOPES) and n.lineno == line]
     return len([n for n in alike if getattr(n, "name", "<lambda>") == name]) == 1
 
 
 def codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Yield the functions, at any depth, that code makes."""
+    """Yield the code objects nested in `code`, at any depth."""
     for each in code.co_consts:
         if isinstance(each, types.CodeType):
             yield each
@@ -62,7 +62,7 @@ def codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def running_offset(code: types.CodeType | None) -> int | None:
-    """Return the offset of the instruction that runs in a function's outermost call, or None if it does not run."""
+    """Return the offset of the current instruction in a function's outermost call, or None if it is not running."""
     frame: types.FrameType | None = sys._getframe(1)
     offset = None
     while frame is not None:
@@ -90,7 +90,7 @@ def statements_of(code: types.CodeType, tree: Any) -> Sequence[Any]:
 
 
 def offset_of_return(code: types.CodeType) -> int | None:
-    """Return the offset of a function's last statement, if that is ``return`` and not its only one."""
+    """Return the offset of a function's last statement, if that is a ``return`` with others before it."""
     tree = tree_of(code)
     body = getattr(tree, "body", None)
     if not isinstance(body, list) or len(body) < 2 or not isinstance(body[-1], ast.Return):
@@ -112,7 +112,7 @@ def _span(node: Any) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def _innermost(spans: Any, line: int, end_line: int, column: int | None, end_column: int | None) -> Any:
-    """Return the statement with the smallest span around a position."""
+    """Return the smallest statement whose span contains a position."""
     if column is None or end_column is None:
         around = [(start[0], end[0], node) for (start, end), node in spans if start[0] <= line <= end[0]]
         ends = [node for start, end, node in around if not any(start <= s and e <= end for s, e, n in around

@@ -1,8 +1,8 @@
-"""Functions that are cut at a statement which no program can have.
+"""Graph breaks: split a function at a statement that cannot be captured.
 
-The statement stays in a function that runs as it is. What stands before and after it, in the same block and in the
-blocks around it, becomes functions of their own, which are compiled by themselves: they are given the local names that
-they read, and return those that are read later.
+The statement stays in a function that runs eagerly. The statements before and after it, in its block and in the
+enclosing blocks, become functions that are compiled separately: each takes the local names that it reads and returns
+those that are read later.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WORK = (ast.Call, ast.BinOp, ast.AugAssign)
 
 
 def cut(function: Any, offset: int, compiled: Callable[[Any], Any]) -> Callable[..., Any] | None:
-    """Return the function with what stands before and after a statement compiled.
+    """Return a copy of a function in which the statements before and after one statement are compiled.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def cut(function: Any, offset: int, compiled: Callable[[Any], Any]) -> Callable[
 
 
 def _function(tree: Any, function: Any, parts: dict[str, Any]) -> types.FunctionType:
-    """Return a function of a tree that has the globals and the cells of another one, and parts by their names."""
+    """Return a function built from a syntax tree, with the globals and cells of another function."""
     code = function.__code__
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
     cells.update((name, types.CellType(part)) for name, part in parts.items())
@@ -111,12 +111,12 @@ class _Cutter:
         self.after_errors: frozenset[str] = frozenset()
 
     def _check(self) -> None:
-        """Raise `Unclear` for what would be something else in parts of the function."""
+        """Raise `Unclear` for constructs that would mean something else in a separate function."""
         words = {each.id for each in self.names}
         words |= {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
         if not _INSPECTING.isdisjoint(words) or any(w.startswith("__") and not w.endswith("__") for w in words):
             raise Unclear("local names are looked at, or names belong to a class")
-        stores = [(name, node) for node in ast.walk(self.tree) for name in _bound_by(node)]
+        stores = [(name, node) for node in ast.walk(self.tree) for name in _find_bound_names(node)]
         loops = [{*map(id, ast.walk(node))} for node in ast.walk(self.tree) if isinstance(node, _LOOPS)]
         for name in self.captured:
             bound = [node for each, node in stores if each == name]
@@ -127,7 +127,7 @@ class _Cutter:
                 raise Unclear("names are declared in a block, or in a function inside")
 
     def keeps_names(self) -> Any:
-        """A statement that does nothing, by which all names are local that were, wherever they are bound by now."""
+        """Return a statement without effect that makes all local names local again, wherever they are bound now."""
         names: list[Any] = [ast.Name(name, ast.Store()) for name in sorted(self.local - self.parameters)]
         bind = ast.Assign(names, ast.Constant(None)) if names else ast.Pass()
         return ast.fix_missing_locations(ast.copy_location(ast.If(ast.Constant(False), [bind], []), self.tree.body[-1]))
@@ -135,7 +135,7 @@ class _Cutter:
     # -- blocks -----------------------------------------------------------------------------------------------------
 
     def suite(self, body: Sequence[Any], bound: set[str], later: frozenset[str]) -> list[Any]:
-        """Return the statements of a block, with calls of parts in the place of all that can be in one.
+        """Return the statements of a block, with runs that can be separate functions replaced by calls of them.
 
         Parameters
         ----------
@@ -172,14 +172,14 @@ class _Cutter:
         return out
 
     def _reads(self, statements: Sequence[Any]) -> frozenset[str]:
-        """Return the local names that statements, or functions inside, may read."""
+        """Return the local names that statements, or functions in them, may read."""
         nodes = [node for each in statements for node in ast.walk(each)]
         found = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
         targets = [node.target for node in nodes if isinstance(node, ast.AugAssign)]
         return self.local & found.union(node.id for node in targets if isinstance(node, ast.Name))
 
     def _within(self, statement: Any, bound: set[str], later: frozenset[str]) -> Any:
-        """Return a statement that stays, with its blocks cut in turn."""
+        """Return a statement that stays, with its inner blocks split."""
         if not isinstance(statement, (ast.If, ast.With, *_LOOPS)):
             return statement
         outside = self.after_errors
@@ -200,7 +200,7 @@ class _Cutter:
         return ast.copy_location(type(statement)(**fields), statement)
 
     def _lets_errors_pass(self, item: Any) -> bool:
-        """Return whether an item of a ``with`` statement is a call of a global function or class of gradcore's."""
+        """Return whether an item of ``with`` is a call of a global function or class of gradcore."""
         node, path = getattr(item.context_expr, "func", None), []
         while isinstance(node, ast.Attribute):
             path.append(node.attr)
@@ -213,7 +213,7 @@ class _Cutter:
         return str(getattr(value, "__module__", "")).partition(".")[0] == "gradcore"
 
     def _movable(self, statement: Any) -> bool:
-        """Return whether a statement can be in a function of its own."""
+        """Return whether a statement can move to a separate function."""
         if isinstance(statement, _LEFT):
             return False
         if isinstance(statement, ast.Return):
@@ -223,7 +223,7 @@ class _Cutter:
     # -- parts ------------------------------------------------------------------------------------------------------
 
     def part(self, run: Sequence[Any], before: set[str], later: frozenset[str]) -> list[Any]:
-        """Return statements that do what others do: a call of the part that is made of them, or they themselves.
+        """Return statements equivalent to a run: a call of a compiled function, or the run itself.
 
         Parameters
         ----------
@@ -267,7 +267,7 @@ class _Cutter:
 
 
 def _after(statement: Any, last: Any) -> Any:
-    """Return a statement whose position is the empty one behind another statement, where none of the source's is."""
+    """Set a statement's position to the empty one after another statement, which no source has; return it."""
     nodes: list[Any] = [*ast.walk(statement)]
     for node in nodes:
         node.lineno = node.end_lineno = last.end_lineno
@@ -276,14 +276,14 @@ def _after(statement: Any, last: Any) -> Any:
 
 
 def _binds_at_its_end(statement: Any) -> bool:
-    """Return whether a statement only binds names, after all else that it does."""
+    """Return whether a statement binds names only after all else that it does."""
     walrus = any(isinstance(node, ast.NamedExpr) for node in ast.walk(statement))
     is_plain = isinstance(statement, ast.Assign) and all(isinstance(node, ast.Name) for node in statement.targets)
     return is_plain and not walrus
 
 
-def _bound_by(node: Any) -> list[str]:
-    """Return the names that a node by itself binds."""
+def _find_bound_names(node: Any) -> list[str]:
+    """Return the names that a node itself binds."""
     if isinstance(node, ast.Name):
         return [] if isinstance(node.ctx, ast.Load) else [node.id]
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)):
@@ -292,12 +292,12 @@ def _bound_by(node: Any) -> list[str]:
 
 
 def _is_special(statement: Any) -> bool:
-    """Return whether a statement has another meaning in another function."""
+    """Return whether a statement would mean something else in another function."""
     return any(isinstance(n, ast.Name) and n.id in ("super", "__class__") for n in ast.walk(statement))
 
 
 def _leaves(statement: Any, in_loop: bool) -> bool:
-    """Return whether a statement may leave the block that it is in: by ``return``, or the loop around it."""
+    """Return whether a statement may leave its block, by ``return`` or by leaving the loop."""
     if isinstance(statement, ast.Return) or (isinstance(statement, (ast.Break, ast.Continue)) and not in_loop):
         return True
     if isinstance(statement, (*_LEFT, ast.Match)) and not isinstance(statement, ast.Pass):

@@ -1,7 +1,7 @@
-"""What takes the place of the library's parts while a function is recorded.
+"""Substitutes for the library's parts that report to the recorder during a capture.
 
-Backends and the tables of kernels of their devices are replaced by ones that note each call and then make it; so are
-methods of generators' states, the run of backward, and the operators of tensors that take computed numbers.
+Backends and the kernel tables of their devices are replaced by ones that capture each call and then make it. So are
+the methods of generator states, the run of backward, and the tensor operators that take recorded numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["RecordingBackend", "Substitutes", "plain_draw"]
 
 
 class Substitutes:
-    """What takes the place of backends, and of the library's parts that a recorder sees, during a recording.
+    """The substitutes of backends and library functions during one capture.
 
     Parameters
     ----------
@@ -46,22 +46,22 @@ class Substitutes:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Context in which this thread is recorded."""
+        """Capture the calls of this thread within the context."""
         try:
             self._begin()
             for name in _STATE_METHODS:
-                setattr(PhiloxState, name, _watched(name))
-            GraphTask.run = _seen_run  # type: ignore[assignment,method-assign]
+                setattr(PhiloxState, name, _watch_state_method(name))
+            GraphTask.run = _report_run  # type: ignore[assignment,method-assign]
             for name, operator in _OPERATORS.items():
-                setattr(Tensor, name, _taking_numbers(operator))
-            checkpoint._without_reentrance = _without_checkpoint  # type: ignore[assignment]
+                setattr(Tensor, name, _accept_numbers(operator))
+            checkpoint._without_reentrance = _call_without_checkpoint  # type: ignore[assignment]
             observe(self.hosts)
             yield
         finally:
             self.restore()
 
     def restore(self) -> None:
-        """Take everything back, also where an interrupt has ended the context of `on`."""
+        """Restore all originals, also if an interrupt has ended the context of `on`."""
         for name, method in _STATE_METHODS.items():
             setattr(PhiloxState, name, method)
         GraphTask.run = _run  # type: ignore[method-assign]
@@ -73,7 +73,7 @@ class Substitutes:
 
     @contextmanager
     def off(self) -> Iterator[None]:
-        """Context, within that of `on`, in which everything runs as it is."""
+        """Suspend the capture within the context of `on`."""
         watch = sys.getprofile()
         sys.setprofile(None)
         self._end()
@@ -103,21 +103,21 @@ _OPERATORS = {
 }
 
 
-def _taking_numbers(operator: Callable[..., Any]) -> Callable[..., Any]:
-    def taking_numbers(self: Any, other: Any) -> Any:
+def _accept_numbers(operator: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapper(self: Any, other: Any) -> Any:
         if other.__class__ in (RecordedFloat, RecordedInteger):
             recorder = current.recorder
             other = plain_numbers(other) if recorder is None else recorder.as_tensor(other, self)
         return operator(self, other)
 
-    return taking_numbers
+    return wrapper
 
 
 _run = GraphTask.run
 
 
-def _seen_run(task: GraphTask) -> None:
-    """`GraphTask.run`, seen by the recorder."""
+def _report_run(task: GraphTask) -> None:
+    """Run `GraphTask.run` and report it to the recorder."""
     if current.recorder is not None:
         current.recorder.on_backward(task)
     _run(task)
@@ -126,10 +126,10 @@ def _seen_run(task: GraphTask) -> None:
 _with_checkpoint = checkpoint._without_reentrance
 
 
-def _without_checkpoint(
+def _call_without_checkpoint(
     function: Callable[..., object], args: tuple[object, ...], named: dict[str, object], *how: Any
 ) -> object:
-    """Call a function that is checkpointed: what backward needs of it is kept by the program, as of all other calls."""
+    """Call a checkpointed function directly: the program keeps what its backward needs."""
     recorder = current.recorder
     context_fn, _, debug, _, preserve_rng_state = how
     if recorder is None:
@@ -145,7 +145,7 @@ plain_draw = PhiloxState.draw
 _STATE_METHODS = {name: getattr(PhiloxState, name) for name in ("assign", "draw", "place")}
 
 
-def _watched(name: str) -> Callable[..., Any]:
+def _watch_state_method(name: str) -> Callable[..., Any]:
     plain = _STATE_METHODS[name]
 
     def method(state: PhiloxState, *args: Any) -> Any:
@@ -164,7 +164,7 @@ def _watched(name: str) -> Callable[..., Any]:
 
 
 class _Recorded:
-    """A function of a backend or of its array library, noted as it is called, and with it its attributes."""
+    """A function of a backend or array library whose calls and attributes are captured."""
 
     __slots__ = ("function", "name", "on_cpu")
 
@@ -180,11 +180,11 @@ class _Recorded:
     def __getattr__(self, name: str) -> Any:
         if name == "nout":  # such kernels write to ``out=``, and these are computed apart
             raise AttributeError(name)
-        return _recorded(f"{self.name}.{name}", getattr(self.function, name), self.on_cpu)
+        return _record_calls_of(f"{self.name}.{name}", getattr(self.function, name), self.on_cpu)
 
 
 class _Namespace:
-    """A module of the array library with functions that are noted."""
+    """A module of the array library whose functions are captured."""
 
     def __init__(self, name: str, module: Any, on_cpu: bool) -> None:
         self._name, self._module, self._on_cpu = name, module, on_cpu
@@ -193,17 +193,17 @@ class _Namespace:
         value = getattr(self._module, name)
         if type(value) is type(self._module):
             return _Namespace(f"{self._name}.{name}", value, self._on_cpu)
-        return _recorded(f"{self._name}.{name}", value, self._on_cpu)
+        return _record_calls_of(f"{self._name}.{name}", value, self._on_cpu)
 
 
-def _recorded(name: str, value: Any, on_cpu: bool) -> Any:
+def _record_calls_of(name: str, value: Any, on_cpu: bool) -> Any:
     if isinstance(value, types.ModuleType):
         return _Namespace(name, value, on_cpu)
     return value if isinstance(value, type) or not callable(value) else _Recorded(name, value, on_cpu)
 
 
 class RecordingBackend:
-    """A backend whose functions are noted."""
+    """A backend whose functions are captured."""
 
     def __init__(self, backend: Any) -> None:
         self._backend, self.type, self._on_cpu = backend, backend.type, backend.array_type is np.ndarray
@@ -215,30 +215,30 @@ class RecordingBackend:
         return self._backend.array_type if current.recorder is None else RecordedArray
 
     def __getattr__(self, name: str) -> Any:
-        return _recorded(f"backend.{name}", getattr(self._backend, name), self._on_cpu)
+        return _record_calls_of(f"backend.{name}", getattr(self._backend, name), self._on_cpu)
 
     def half_kernel(self, name: str) -> None:
-        """None: conversions are noted, as they become a part of the loops around them."""
+        """Return None: conversions are captured, as they are fused into the loops around them."""
 
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, RecordedArray) or bool(self._backend.is_tensor(value))
 
     def asarray(self, value: Any) -> Any:
-        """Return the array itself; of what was made apart, the program has a copy."""
-        return self._taken(value, "asarray")
+        """Return a stand-in array unchanged; other arrays become literals of the program."""
+        return self._take_array(value, "asarray")
 
     def from_host(self, array: Any) -> Any:
-        """Return a copy of an array of the host, which the program makes anew if it is one of its values."""
-        return self._taken(array, "from_host")
+        """Return a copy of a host array, captured if the array is a value of the program."""
+        return self._take_array(array, "from_host")
 
-    def _taken(self, value: Any, name: str) -> Any:
+    def _take_array(self, value: Any, name: str) -> Any:
         recorder, plain = current.recorder, getattr(self._backend, name)
         if recorder is None:
             return plain(value)
         if isinstance(value, RecordedArray):
             own = isinstance(value.array, self._backend.array_type)
             return value if own else recorder.call(f"backend.{name}", plain, (value,), {}, self._on_cpu)
-        return recorder.taken(plain(value))
+        return recorder.adopt(plain(value))
 
     def to_host(self, array: Any) -> Any:
         if not isinstance(array, RecordedArray):
@@ -248,7 +248,7 @@ class RecordingBackend:
         return self._backend.to_host(array.array)
 
     def item(self, array: Any) -> Any:
-        """Return the only element of an array: the function may go on by its value."""
+        """Return the only element of an array, on which the function may branch."""
         if not isinstance(array, RecordedArray):
             return self._backend.item(array)
         recorder = current.recorder
@@ -271,7 +271,7 @@ class RecordingBackend:
         return self._backend.use_index(index)
 
     def random_words(self, n: int, key: Any, counter: Any) -> Any:
-        """All words at once, where plain backends make them in parts."""
+        """Return all words at once, where plain backends generate them in chunks."""
         return _Recorded("random.words", self._words, self._on_cpu)(n, key, counter)
 
     def _words(self, n: int, key: Any, counter: Any) -> Any:
@@ -289,7 +289,7 @@ def _resolver(kernels: Any, on_cpu: bool) -> Callable[[str], Any]:
 
 
 class _Substitute:
-    """What takes the place of a backend, and of the tables of its devices, during a recording.
+    """The substitute of one backend and of the kernel tables of its devices.
 
     Parameters
     ----------

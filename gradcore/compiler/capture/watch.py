@@ -1,4 +1,4 @@
-"""Which code a function runs, and whether it does something that a program of array calls would leave out."""
+"""The code that a function runs, and whether it has effects that a program of array calls would lose."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from gradcore.cuda import graphs, streams
 from gradcore.tensor import Tensor
 from gradcore.tensor.layouts import rows_with_sparse_gradient
 
-__all__ = ["FACTS", "Watch", "handled", "is_pure", "left_out", "names_in", "offset_after_which", "suspend_callbacks"]
+__all__ = ["FACTS", "Watch", "find_handlers", "is_pure", "left_out", "names_in", "offset_after_which",
+           "suspend_callbacks"]  # fmt: skip
 
 #: Code that is not to be part of a program: sparse gradients are no arrays.
 left_out: set[Any] = {rows_with_sparse_gradient.__code__}
@@ -75,7 +76,7 @@ _QUERIES = ("current_", "default_", "get_", "initial_", "is_")
 
 
 def names_in(codes: Iterable[types.CodeType]) -> frozenset[str]:
-    """Return the names of attributes that code may read: those in it, and its strings of one line."""
+    """Return the attribute names that code may read: its names, and its one-line strings."""
     found: set[str] = set()
     for code in codes:
         found.update(code.co_names)
@@ -87,7 +88,7 @@ def names_in(codes: Iterable[types.CodeType]) -> frozenset[str]:
 
 
 def is_pure(function: Any, is_trusted: bool) -> bool:
-    """Return whether what a function written in C gives depends on its arguments alone.
+    """Return whether the result of a C function depends on its arguments alone.
 
     Parameters
     ----------
@@ -124,12 +125,12 @@ _LOOKING_UP = {
 
 
 def _matches_positions(code: types.CodeType) -> bool:
-    """Return whether code has a pattern ``Class(x)``, for which Python reads attributes by ``__match_args__``."""
+    """Return whether code has a pattern ``Class(x)``, which reads attributes named by ``__match_args__``."""
     return any(each.opname == "MATCH_CLASS" and each.arg for each in dis.get_instructions(code))
 
 
-def handled(codes: Collection[types.CodeType]) -> dict[types.CodeType, list[tuple[int, int]]]:
-    """By code, the offsets between which the errors of instructions may be caught."""
+def find_handlers(codes: Collection[types.CodeType]) -> dict[types.CodeType, list[tuple[int, int]]]:
+    """Return, for each code object, the offset ranges in which exceptions may be caught."""
     suppressing = any(code.co_name == "__exit__" for code in codes)
     found: dict[types.CodeType, list[tuple[int, int]]] = {}
     for code in codes:
@@ -147,7 +148,7 @@ def handled(codes: Collection[types.CodeType]) -> dict[types.CodeType, list[tupl
 
 @contextmanager
 def offset_after_which(code: types.CodeType | None, is_so: Callable[[], bool]) -> Iterator[list[int]]:
-    """Context that finds the statement of a function after which something is so, in the outermost call of it.
+    """Yield a list that receives the offset of the first statement after which `is_so()` is true.
 
     Yields
     ------
@@ -187,7 +188,7 @@ def offset_after_which(code: types.CodeType | None, is_so: Callable[[], bool]) -
 
 @contextmanager
 def suspend_callbacks() -> Iterator[None]:
-    """Context without garbage collection and `cProfile`.
+    """Suspend garbage collection and `cProfile` within the context.
 
     So nobody's callbacks run, and what is recorded is not searched. `cProfile` cannot be set by ``sys.setprofile``.
     """
@@ -200,7 +201,7 @@ def suspend_callbacks() -> Iterator[None]:
 
 
 class Watch:
-    """What ran while this was on.
+    """Observer of the code that runs in a thread.
 
     Parameters
     ----------
@@ -245,7 +246,7 @@ class Watch:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Context in which this thread is watched."""
+        """Observe this thread within the context."""
         with suspend_callbacks():
             before = sys.getprofile()
             sys.setprofile(self._sees())
@@ -255,7 +256,7 @@ class Watch:
                 sys.setprofile(before)
 
     def _sees(self) -> Callable[[types.FrameType, str, Any], None]:
-        """Return the function that is called for each event of this thread."""
+        """Return the profile function that is called for each event of this thread."""
         seen, unseen = self._seen, (None, "")
         opaque: types.FrameType | None = None
         #: Frames of the user's within opaque ones, and these.
@@ -286,7 +287,7 @@ class Watch:
                 if opaque is None:
                     kind = seen.get(id(frame.f_code), unseen)[1]
                     if kind in ("user", "foreign"):
-                        self._called(arg, frame)
+                        self._note_c_call(arg, frame)
                     elif kind in ("pure", "numpy") and not (
                         is_pure(arg, True) or self._within_own(frame) or self._is_importing(frame)
                     ):
@@ -300,7 +301,7 @@ class Watch:
         return event
 
     def _kind_of(self, frame: types.FrameType) -> str:
-        """Return what code is that runs for the first time.
+        """Return the kind of code that runs for the first time.
 
         It is skipped, foreign (trusted where gradcore has called it), the user's, pure, a library's, one of `FACTS`,
         or a query of a setting.
@@ -336,7 +337,7 @@ class Watch:
         return kind
 
     def _kind_of_user(self, frame: types.FrameType) -> str:
-        """Note code of the user's, or of a module that is not trusted."""
+        """Note code of the user, or of a module that is not trusted."""
         code, namespace = frame.f_code, frame.f_globals
         if code in _LOOKING_UP:
             self._refuse(f"{_LOOKING_UP[code]} is called", frame)
@@ -351,7 +352,7 @@ class Watch:
         return "user"
 
     def _is_trusted_within(self, frame: types.FrameType) -> bool:
-        """Return whether code that runs within foreign code, or a backend's package, is not the user's."""
+        """Return whether code called by foreign code, or of a backend's package, is trusted."""
         namespace = frame.f_globals
         name = str(namespace.get("__name__", ""))
         if not name or name.startswith(self._backends) or trusted.is_generated(frame.f_code):
@@ -359,11 +360,11 @@ class Watch:
         return trusted.is_library(namespace) or trusted.is_foreign(namespace)
 
     def _within_library(self, frame: types.FrameType) -> bool:
-        """Return whether trusted code, not the user's, has called."""
+        """Return whether trusted code is the caller."""
         return frame.f_back is not None and trusted.is_library(frame.f_back.f_globals)
 
     def _within_own(self, frame: types.FrameType) -> bool:
-        """Return whether gradcore has called, perhaps by way of functions of trusted modules."""
+        """Return whether gradcore is the caller, directly or through trusted modules."""
         back = frame.f_back
         while (
             back is not None
@@ -374,12 +375,12 @@ class Watch:
         return back is not None and is_own(back)
 
     def _is_pure_of_numpy(self, frame: types.FrameType) -> bool:
-        """Return whether code of NumPy is trusted: a trusted module calls it, or it is in the list, or of a method."""
+        """Return whether NumPy code is trusted: called by a trusted module, listed as pure, or a method."""
         name = frame.f_code.co_qualname.partition(".")[0]
         return name[0] == "_" or name in (trusted.PURE_FUNCTIONS["numpy"] or ()) or self._within_library(frame)
 
     def _is_importing(self, frame: types.FrameType | None) -> bool:
-        """Return whether a module is being imported, which is done once, whoever needs it first."""
+        """Return whether a module is being imported."""
         while frame is not None and frame.f_code not in _IMPORTING:
             frame = None if frame.f_code is self.code else frame.f_back
         return frame is not None
@@ -391,7 +392,7 @@ class Watch:
         else:
             self._refuse(f"{frame.f_code.co_name} is called", frame)
 
-    def _called(self, function: Any, frame: types.FrameType) -> None:
+    def _note_c_call(self, function: Any, frame: types.FrameType) -> None:
         owner, name = getattr(function, "__self__", None), function.__name__
         by_format = name in ("format", "format_map") and isinstance(owner, str) and ("." in owner or "[" in owner)
         self.computed_names |= (isinstance(owner, types.ModuleType) and name in _BY_NAME) or by_format

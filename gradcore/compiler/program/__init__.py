@@ -1,1 +1,1 @@
-"""The captured program, and passes over it that no target needs to know of."""
+"""The captured program, and passes that are independent of the target."""

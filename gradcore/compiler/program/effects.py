@@ -1,4 +1,4 @@
-"""Effects of calls: the values that they write to, and whether they can be left out, moved or merged."""
+"""Effects of calls: which values they write to, and whether they can be removed, moved or merged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gradcore.compiler.program.program import Call, Program, values_in
 from gradcore.ops.declare.table import OPS
 from gradcore.ops.products import collectives
 
-__all__ = ["Effects", "is_pure", "is_total", "written"]
+__all__ = ["Effects", "is_pure", "is_total", "written_values"]
 
 #: Methods of arrays, and functions of NumPy, that write to their first argument.
 _WRITERS = {
@@ -41,17 +41,17 @@ _TOTAL = {
 }  # fmt: skip
 
 
-def written(call: Call) -> list[int] | None:
-    """Return the values that a call writes to; None if that is not known."""
+def written_values(call: Call) -> list[int] | None:
+    """Return the numbers of the values that `call` modifies in place, or None if unknown."""
     known = vars(call)
     try:
         return known["written"]  # type: ignore[no-any-return]
     except KeyError:
-        found = known["written"] = _written(call)
+        found = known["written"] = _find_written(call)
         return found
 
 
-def _written(call: Call) -> list[int] | None:
+def _find_written(call: Call) -> list[int] | None:
     kind, _, name = call.name.partition(".")
     if "out" in call.named:
         return list(values_in(call.named["out"]))
@@ -69,12 +69,12 @@ def _written(call: Call) -> list[int] | None:
 
 
 def is_pure(call: Call) -> bool:
-    """Return whether a call with the same arguments has the same results, and does nothing else."""
-    return written(call) == [] and call.name != "random.draw"
+    """Return whether a call returns equal results for equal arguments, and has no other effect."""
+    return written_values(call) == [] and call.name != "random.draw"
 
 
 def is_total(call: Call, program: Program) -> bool:
-    """Return whether a call raises no error, whatever the values: it may be left out if nobody sees what it does."""
+    """Return whether a call never raises, whatever the values, so that it can be removed if its results are unused."""
     kind, _, name = call.name.partition(".")
     if call.name == "copy":
         return True
@@ -96,7 +96,7 @@ def _is_in_place(name: str) -> bool:
 
 @functools.cache
 def _is_own(name: str) -> bool:
-    """Return whether a kernel is gradcore's: those of other packages may do anything."""
+    """Return whether a kernel is defined by gradcore: kernels of other packages may have any effect."""
     op = OPS.get(name)
     if op is not None:
         module = op.declaration.__module__
@@ -105,7 +105,7 @@ def _is_own(name: str) -> bool:
 
 
 def _method(name: str) -> Any:
-    """Return the backends' method of a name: NumPy's, else CuPy's, which takes time to be imported."""
+    """Return the backend method of this name: NumPy's, or else CuPy's, whose import takes time."""
     if hasattr(NumpyBackend, name):
         return getattr(NumpyBackend, name)
     from gradcore.backends.cupy.backend import CupyBackend
@@ -119,7 +119,7 @@ def _is_ufunc(name: str) -> bool:
 
 @functools.cache
 def _targets(name: str) -> tuple[int, ...]:
-    """Return the positions of arguments that a kernel writes to, by the names of its parameters."""
+    """Return the positions of the arguments that a kernel writes to, by its parameter names."""
     if name in OPS:
         return ()
     if hasattr(Lists, name) or (hasattr(Optimizers, name) and not hasattr(object, name)):
@@ -130,7 +130,7 @@ def _targets(name: str) -> tuple[int, ...]:
 
 
 class _Memories(dict[int, int]):
-    """The numbers of values' memory: that of those that are no arrays, or of an input, is no other one's."""
+    """Mapping from value numbers to memory numbers; inputs share one memory."""
 
     given: set[int]
 
@@ -139,7 +139,7 @@ class _Memories(dict[int, int]):
 
 
 class Effects:
-    """The memory that the calls of a program write to.
+    """Alias analysis: the memory that each call of a program reads and writes.
 
     The memory of all inputs counts as one, as one may be a view of another.
 
@@ -160,7 +160,7 @@ class Effects:
         self.writes: list[frozenset[int]] = []
         self._positions: dict[int, list[int]] = {}
         for position, call in enumerate(program.calls):
-            found = written(call)
+            found = written_values(call)
             if found is None:  # whatever it is given, or can be reached from outside
                 found = [*call.read, *program.inputs[:1]]
             writes = frozenset(map(self.memory, found)) if found else _NOTHING
@@ -172,11 +172,11 @@ class Effects:
         self.writes_to_given = -1 in self.written
 
     def written_inputs(self) -> set[int]:
-        """The inputs whose memory the program writes to, as far as these do not share it in this recorded run."""
+        """Return the inputs whose memory the program writes to, by the aliasing of the captured run."""
         inputs, types = self.program.inputs, self.program.types
         found: set[int] = set()
         for call in self.program.calls:
-            numbers = written(call)
+            numbers = written_values(call)
             if numbers is None:
                 return {*inputs}
             found |= {types[n].memory for n in numbers if n in types}
@@ -187,11 +187,11 @@ class Effects:
         return self.memory(number) not in self.written
 
     def reads(self, call: Call) -> frozenset[int]:
-        """Return the memory of a call's arguments."""
+        """Return the memory numbers of a call's arguments."""
         return frozenset(map(self.memory, call.read))
 
     def changes(self, memory: frozenset[int], start: int, stop: int) -> bool:
-        """Return whether one of the calls from `start` to before `stop` writes to this memory."""
+        """Return whether a call from position `start` up to `stop` (excluded) writes to this memory."""
         if self.written.isdisjoint(memory):
             return False
         for positions in (self._positions[m] for m in memory & self.written):
@@ -201,6 +201,6 @@ class Effects:
         return False
 
     def is_private(self, number: int) -> bool:
-        """Whether a value is seen by nobody else, and only read: another one with the same elements may replace it."""
+        """Return whether a value is only read, and never returned: an equal value may replace it."""
         memory = self.memory(number)
         return memory != -1 and memory not in self.escaping and memory not in self.written

@@ -1,7 +1,8 @@
-"""The memory of a program's large intermediate values: buffers that are allocated once, and used for several of them.
+"""Buffer plan: reuse buffers for a program's large intermediate values.
 
-A value has a buffer from the call that computes it to the last one that reads it, or a view of it. What a program
-returns never has one. Each run takes a set of buffers for itself, so threads and calls within calls have their own.
+A value occupies a buffer from the call that computes it to the last call that reads it or a view of it. Outputs of
+the program are never in buffers. Each run takes its own set of buffers, so threads and nested calls do not share
+them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MOST_SETS = 2
 
 
 class MemoryPlan(NamedTuple):
-    """The buffers of the values of a program.
+    """The buffer plan of a program.
 
     Attributes
     ----------
@@ -59,18 +60,18 @@ NO_PLAN = MemoryPlan([], {}, {}, {})
 
 
 def memory_plan(program: Program) -> MemoryPlan:
-    """Find buffers for the large values of a program that nobody else sees."""
+    """Return the buffer plan of a program's large private values."""
     large = {n for n, known in program.types.items() if known.nbytes >= _LARGE}
     if program.symbols or not large:
         return NO_PLAN
     effects = Effects(program)
     last: dict[int, int] = {}
     for position, call in enumerate(program.calls):
-        for n in (*call.read, *call.made):
+        for n in (*call.read, *call.outputs):
             last[effects.memory(n)] = position
     plan = MemoryPlan([], {}, {}, {})
     for position, call in enumerate(program.calls):
-        if large.isdisjoint(call.made):
+        if large.isdisjoint(call.outputs):
             continue
         for n in _destinations(call, program):
             known = program.types[n]
@@ -91,14 +92,14 @@ def memory_plan(program: Program) -> MemoryPlan:
 
 
 def peak_of(program: Program) -> int:
-    """The most bytes that large values have at a time, from the call that makes each to the last that needs it."""
+    """Return the peak bytes of large live values over a run of the program."""
     effects, types = Effects(program), program.types
-    last = {effects.memory(n): i for i, call in enumerate(program.calls) for n in (*call.read, *call.made)}
+    last = {effects.memory(n): i for i, call in enumerate(program.calls) for n in (*call.read, *call.outputs)}
     over: dict[int, list[int]] = {}
     alive = peak = 0
     known: set[int] = set()
     for position, call in enumerate(program.calls):
-        new = {n for n in call.made if n in types and effects.memory(n) == n and types[n].nbytes >= _LARGE} - known
+        new = {n for n in call.outputs if n in types and effects.memory(n) == n and types[n].nbytes >= _LARGE} - known
         known |= new
         for n in new - effects.escaping:
             over.setdefault(last[n], []).append(types[n].nbytes)
@@ -109,9 +110,9 @@ def peak_of(program: Program) -> int:
 
 
 def _destinations(call: Call, program: Program) -> list[int]:
-    """Return the results that a call can write into arrays that it is given."""
+    """Return the result numbers that a call can write into arrays passed as ``out``."""
     if call.name == "fused":
-        return list(call.made)
+        return list(call.outputs)
     if type(call.results) is not Value or ufunc_of(call) is None or call.results.number not in program.types:
         return []
     return [call.results.number] if _is_contiguous(program.types[call.results.number]) else []
@@ -127,7 +128,7 @@ def _is_contiguous(known: ArrayType) -> bool:
 
 
 def ufunc_of(call: Call) -> Any:
-    """Return the function of a call that takes an array to write to as its last argument; None if there is none."""
+    """Return the function of a call that accepts an ``out`` array as its last argument, or None."""
     kind, _, name = call.name.partition(".")
     function = _OPERATORS.get(name) if kind == "operator" else call.function
     inputs, outputs = getattr(function, "nin", 1), getattr(function, "nout", 0)
@@ -140,7 +141,7 @@ _OPERATORS = {name: OPERATORS[name].ufunc for name in ("add", "sub", "mul", "tru
 
 
 def _is_free(buffer: int, position: int, plan: MemoryPlan, call: Call, known: ArrayType) -> bool:
-    """Whether a buffer can be written to by a call: its values are over, or the call reads one element for element."""
+    """Return whether a call may write to a buffer: its value is dead, or the call reads it elementwise."""
     for n, chosen in plan.chosen.items():
         _, end = plan.lifetimes[n]
         if chosen == buffer and end >= position:
@@ -151,7 +152,7 @@ def _is_free(buffer: int, position: int, plan: MemoryPlan, call: Call, known: Ar
 
 
 class Buffers:
-    """Sets of arrays for the values of a plan.
+    """Pool of sets of arrays for a buffer plan.
 
     Parameters
     ----------
@@ -163,7 +164,7 @@ class Buffers:
         self._free: list[tuple[Any, ...]] = []
 
     def take(self) -> tuple[Any, ...]:
-        """Return a set that nobody else has, one array for each value."""
+        """Return a set of arrays that no other run uses."""
         try:
             return self._free.pop()
         except IndexError:
@@ -172,6 +173,6 @@ class Buffers:
             return tuple([np.ndarray(types[n].shape, types[n].dtype, buffers[i]) for n, i in self.plan.chosen.items()])
 
     def give(self, arrays: tuple[Any, ...]) -> None:
-        """Give back a set."""
+        """Return a set of arrays to the pool."""
         if len(self._free) < _MOST_SETS:
             self._free.append(arrays)

@@ -1,7 +1,7 @@
-"""Passes: what makes a recorded program shorter, each a function of a program that returns another.
+"""Passes: rewrites of a captured program, each a function from program to program.
 
-Results stay what they are, bit for bit. A value may take the place of another one only where nobody can tell them
-apart: where neither is written to, and the one that goes is not returned.
+Results stay bitwise equal. A value may replace another only where no difference can be observed: neither is written
+to, and the replaced one is not an output.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import numpy as np
 from gradcore.backends.base import SMALL, Backend
 from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.backends.registry import CPU
-from gradcore.compiler.program.effects import Effects, is_pure, is_total, written
-from gradcore.compiler.program.program import Call, Literal, Program, Value, map_leaves, substituted
+from gradcore.compiler.program.effects import Effects, is_pure, is_total, written_values
+from gradcore.compiler.program.program import Call, Literal, Program, Value, map_leaves, substitute
 from gradcore.core.operators import OPERATORS
 
-__all__ = ["PASSES", "optimized", "stages", "takes_scalars"]
+__all__ = ["PASSES", "optimize", "run_passes", "takes_scalars"]
 
 #: Arrays of at most so many bytes are computed once and for all.
 _FOLDED = 1 << 14
 
 
-def optimized(program: Program) -> Program:
+def optimize(program: Program) -> Program:
     """Return the program after all passes."""
-    return [program, *(after for _, after in stages(program))][-1]
+    return [program, *(after for _, after in run_passes(program))][-1]
 
 
-def stages(program: Program) -> Iterator[tuple[str, Program]]:
-    """Yield the program after each pass, by the pass's name."""
+def run_passes(program: Program) -> Iterator[tuple[str, Program]]:
+    """Run the passes in order, and yield the name of each and the program after it."""
     for name, run in PASSES.items():
         if (program.backend is None or run not in _OF_NUMPY) and not (program.symbols and run in _OF_ONE_SIZE):
             program = run(program)
@@ -41,12 +41,12 @@ def stages(program: Program) -> Iterator[tuple[str, Program]]:
 # -- functions of small arrays ----------------------------------------------------------------------------------------
 
 
-def with_small_kernels(program: Program) -> Program:
-    """With the kernels of small arrays, which are NumPy's own functions, where no array is larger."""
-    return program.copy([_small(call, program) for call in program.calls])
+def use_small_kernels(program: Program) -> Program:
+    """Replace kernels by NumPy's functions in calls where all arrays are small."""
+    return program.copy([_use_small_kernel(call, program) for call in program.calls])
 
 
-def _small(call: Call, program: Program) -> Call:
+def _use_small_kernel(call: Call, program: Program) -> Call:
     kind, _, name = call.name.partition(".")
     if kind not in ("kernels", "backend") or call.named or not (name in Backend.elementwise or name in RENAMED):
         return call
@@ -59,8 +59,8 @@ def _small(call: Call, program: Program) -> Call:
 # -- in-place arithmetic on what the program has made itself --------------------------------------------------------
 
 
-def without_writes(program: Program) -> Program:
-    """``v += w`` as a new value, where nobody else sees the memory of `v`."""
+def remove_writes(program: Program) -> Program:
+    """Replace in-place arithmetic such as ``v += w`` by a new value, where the memory of `v` is private."""
     effects, found = Effects(program), program.copy()
     sharing: dict[int, int] = {}
     for n in program.types:
@@ -69,8 +69,8 @@ def without_writes(program: Program) -> Program:
     for call in program.calls:
         function, number = _IN_PLACE.get(call.name), call.results.number if type(call.results) is Value else -1
         memory = effects.memory(number)
-        call = substituted(call, names)
-        if function is not None and memory != -1 and sharing[memory] == 1 and _keeps_type(call, program, number):
+        call = substitute(call, names)
+        if function is not None and memory != -1 and sharing[memory] == 1 and _has_same_type(call, program, number):
             names[number] = found.new_value(program.types[number])
             found.calls.append(Call(call.name.replace(".i", "."), function, call.args, {}, names[number]))
         else:
@@ -84,8 +84,8 @@ _IN_PLACE: dict[str, Callable[..., Any]] = {
 }
 
 
-def _keeps_type(call: Call, program: Program, number: int) -> bool:
-    """Return whether the arithmetic gives what the array was: neither converted, nor repeated, nor in another order."""
+def _has_same_type(call: Call, program: Program, number: int) -> bool:
+    """Return whether arithmetic keeps the dtype, shape and strides of an argument."""
     target, other = program.types[number], program.type_of(call.args[1])
     if program.backend is not None and not target.shape:
         return False  # NumPy would give a scalar, if the array is its own
@@ -103,12 +103,15 @@ _COPIES = {
 }  # fmt: skip
 
 
-def without_copies(program: Program) -> Program:
-    """Without calls that give what they are given, or a copy that nobody can tell apart."""
+def remove_copies(program: Program) -> Program:
+    """Remove calls whose result can be replaced by their argument.
+
+    A copy can go if neither it nor its source is written to later.
+    """
     effects, found = Effects(program), program.copy()
     names: dict[int, Any] = {}
     for call in program.calls:
-        call = substituted(call, names)
+        call = substitute(call, names)
         if not is_pure(call) or type(call.results) is not Value:
             found.calls.append(call)
             continue
@@ -116,7 +119,7 @@ def without_copies(program: Program) -> Program:
         if number in call.read:
             continue
         same = _same_elements(call, program)
-        if same is not None and _may_replace(same, number, effects):
+        if same is not None and _can_replace(same, number, effects):
             names[number] = same
         else:
             found.calls.append(call)
@@ -124,7 +127,7 @@ def without_copies(program: Program) -> Program:
 
 
 def _same_elements(call: Call, program: Program) -> Any:
-    """Return the argument that the result of a pure call is equal to, in its type too; None if there is none."""
+    """Return the argument of a pure call that its result is equal to, type included, or None."""
     _, _, name = call.name.rpartition(".")
     wanted = program.types[call.results.number]
     for each in call.read:
@@ -146,7 +149,7 @@ def _same_elements(call: Call, program: Program) -> Any:
 
 
 def _is_one(leaf: Any, program: Program) -> bool:
-    """Return whether an argument is 1, or an array of ones."""
+    """Return whether an argument is 1 or an array of ones."""
     if type(leaf) is Literal:
         array = program.literals[leaf.number]
         return _span(array) <= _FOLDED and bool((_distinct(array) == 1).all())
@@ -154,18 +157,18 @@ def _is_one(leaf: Any, program: Program) -> bool:
 
 
 def _span(array: Any) -> int:
-    """Return the bytes from the first to the last element of an array, or of its type."""
+    """Return the bytes from the first to the last element of an array or array type."""
     steps = zip(array.shape, array.strides, strict=True)
     return sum((n - 1) * abs(step) for n, step in steps if n) + array.dtype.itemsize  # type: ignore[no-any-return]
 
 
 def _distinct(array: Any) -> Any:
-    """Return the elements of an array without its repetitions."""
+    """Return the distinct elements of a broadcast array, without the repeats of stride 0."""
     return array[tuple(slice(None) if step else slice(0, 1) for step in array.strides)]
 
 
-def _may_replace(leaf: Any, number: int, effects: Effects) -> bool:
-    """Return whether nobody can tell an argument from a value with the same elements, in the value's place."""
+def _can_replace(leaf: Any, number: int, effects: Effects) -> bool:
+    """Return whether an argument can replace the value `number`, which has the same elements."""
     if type(leaf) is not Value:
         return effects.is_private(number)
     types, outputs = effects.program.types, effects.program.outputs
@@ -177,8 +180,8 @@ def _may_replace(leaf: Any, number: int, effects: Effects) -> bool:
 # -- constants -----------------------------------------------------------------------------------------------------
 
 
-def folded(program: Program) -> Program:
-    """With literals for what follows from literals, where it is small: also for what is made in steps, by writing."""
+def fold_constants(program: Program) -> Program:
+    """Compute small results that follow from literals once, also those that are filled by several writes."""
     effects = Effects(program)
     constant = _constant_calls(program, effects)
     if not constant or (program.backend is not None and program.index is None):
@@ -214,12 +217,12 @@ def folded(program: Program) -> Program:
             for n in call.read:
                 if n in known and n not in names:
                     names[n] = found.new_literal(known[n])
-            found.calls.append(substituted(call, names))
+            found.calls.append(substitute(call, names))
     return found
 
 
 def _constant_calls(program: Program, effects: Effects) -> set[int]:
-    """The positions of calls that do the same in each run, on memory that nobody sees before they are through."""
+    """Return the positions of calls that do the same in each run, on memory not observed before they end."""
     spoilt = {-1, *effects.escaping}
     while True:
         constant, last_write = set(), dict[int, int]()
@@ -227,7 +230,7 @@ def _constant_calls(program: Program, effects: Effects) -> set[int]:
         for position, call in enumerate(program.calls):
             if not made.issuperset(call.read) or not _is_repeatable(call):
                 continue
-            results, writes = call.made, effects.writes[position]
+            results, writes = call.outputs, effects.writes[position]
             memory = writes.union(map(effects.memory, results))
             small = all(n in program.types and _span(program.types[n]) <= _FOLDED for n in results)
             if small and memory.isdisjoint(spoilt):
@@ -247,23 +250,23 @@ def _constant_calls(program: Program, effects: Effects) -> set[int]:
 
 
 def _is_repeatable(call: Call) -> bool:
-    """Return whether a call does what it does by its arguments alone."""
-    return written(call) is not None and not call.name.startswith("random") and not call.name.endswith(".empty")
+    """Return whether the effect of a call depends on its arguments alone."""
+    return written_values(call) is not None and not call.name.startswith("random") and not call.name.endswith(".empty")
 
 
 # -- algebra -----------------------------------------------------------------------------------------------------------
 
 
-def simplified(program: Program) -> Program:
-    """With calls of simpler functions that give the same bits."""
-    found = program.copy([_simpler(call, program) for call in program.calls])
+def simplify_calls(program: Program) -> Program:
+    """Replace calls by simpler functions with bitwise equal results."""
+    found = program.copy([_simplify_call(call, program) for call in program.calls])
     for before, after in zip(program.calls, found.calls, strict=True):
         if before is not after and not program.types[after.results.number].shape:
             found.scalars.add(after.results.number)
     return found
 
 
-def _simpler(call: Call, program: Program) -> Call:
+def _simplify_call(call: Call, program: Program) -> Call:
     rule = _SIMPLER.get(call.name.rpartition(".")[2]) if call.name.startswith(("kernels.", "backend.")) else None
     if rule is None or call.named or type(call.results) is not Value:
         return call
@@ -284,7 +287,7 @@ def _power(x: Any, base: Any, exponent: Any) -> Any:
     return ("kernels.square", np.square, (base,)) if exponent else ("xp.ones", np.ones, (x.shape, x.dtype))
 
 
-def _scaled(name: str, function: Any, reflected: bool = False) -> Any:
+def _make_scaled_rule(name: str, function: Any, reflected: bool = False) -> Any:
     def rule(x: Any, a: Any, b: Any, factor: Any = 1) -> Any:
         is_one = type(factor) in (int, float) and factor == 1
         return (name, function, (b, a) if reflected else (a, b)) if is_one else None
@@ -296,9 +299,9 @@ def _scaled(name: str, function: Any, reflected: bool = False) -> Any:
 #: arguments of another call; None where there is none.
 _SIMPLER: dict[str, Callable[..., Any]] = {
     "pow": _power,
-    "add_scaled": _scaled("kernels.add", np.add),
-    "sub_scaled": _scaled("kernels.sub", np.subtract),
-    "rsub": _scaled("kernels.sub", np.subtract, reflected=True),
+    "add_scaled": _make_scaled_rule("kernels.add", np.add),
+    "sub_scaled": _make_scaled_rule("kernels.sub", np.subtract),
+    "rsub": _make_scaled_rule("kernels.sub", np.subtract, reflected=True),
     "slice_of": lambda x, a, dim, start, stop, step=1: (
         ("operator.getitem", operator.getitem, (a, (*[slice(None)] * dim, slice(start, stop, step))))
         if dim >= 0 and all(each is None or type(each) is int for each in (start, stop, step))
@@ -310,18 +313,18 @@ _SIMPLER: dict[str, Callable[..., Any]] = {
 # -- common subexpressions, dead code ---------------------------------------------------------------------------------
 
 
-def without_repeats(program: Program) -> Program:
-    """With one call for all that are alike, where no write lies between them."""
+def merge_equal_calls(program: Program) -> Program:
+    """Merge equal calls without a write to their arguments between them (common subexpressions)."""
     effects, found = Effects(program), program.copy()
     names: dict[int, Any] = {}
     first: dict[Any, tuple[int, Call]] = {}
     for position, call in enumerate(program.calls):
-        call = substituted(call, names)
+        call = substitute(call, names)
         if is_pure(call):
             key = call.name, id(call.function), _key(call.args, program), _key(call.named, program)
             start, known = first.setdefault(key, (position, call))
             if known is not call and _is_repeat(known, call, start, position, effects):
-                pairs = zip(call.made, known.made, strict=True)
+                pairs = zip(call.outputs, known.outputs, strict=True)
                 names.update((n, Value(other)) for n, other in pairs)
                 continue
             first[key] = position, call
@@ -332,12 +335,12 @@ def without_repeats(program: Program) -> Program:
 def _is_repeat(known: Call, call: Call, start: int, stop: int, effects: Effects) -> bool:
     if effects.changes(effects.reads(call), start, stop):
         return False
-    pairs = zip(call.made, known.made, strict=True)
-    return all(_may_replace(Value(other), n, effects) for n, other in pairs)
+    pairs = zip(call.outputs, known.outputs, strict=True)
+    return all(_can_replace(Value(other), n, effects) for n, other in pairs)
 
 
 def _key(value: Any, program: Program) -> Any:
-    """Return a key that is equal for equal arguments only."""
+    """Return a hashable key that is equal for equal arguments only."""
     kind = type(value)
     if kind is Literal:
         array = program.literals[value.number]
@@ -353,12 +356,12 @@ def _key(value: Any, program: Program) -> Any:
     return (kind, repr(value)) if kind in (bool, int, float, complex, str, type(None)) else (kind, id(value))
 
 
-def without_dead_calls(program: Program) -> Program:
-    """Without calls that raise no errors, and whose results, or what they write, nobody reads."""
+def remove_dead_calls(program: Program) -> Program:
+    """Remove calls that never raise and whose results and writes nobody reads."""
     effects, kept = Effects(program), list[Call]()
     needed, memory = {*program.outputs}, {-1, *effects.escaping}
     for position, call in reversed([*enumerate(program.calls)]):
-        used = any(n in needed for n in call.made)
+        used = any(n in needed for n in call.outputs)
         writes = effects.writes[position]
         if used or not is_total(call, program) or not writes.isdisjoint(memory):
             needed.update(call.read)
@@ -370,8 +373,8 @@ def without_dead_calls(program: Program) -> Program:
 # -- scalars -----------------------------------------------------------------------------------------------------------
 
 
-def with_scalars(program: Program) -> Program:
-    """With results without dims as the scalars that NumPy gives, where they are only computed with."""
+def use_scalars(program: Program) -> Program:
+    """Keep results without dims as NumPy scalars, where they are only computed with."""
     effects, found = Effects(program), program.copy(program.calls)
     minding = {*program.outputs}
     for call in program.calls:
@@ -384,7 +387,7 @@ def with_scalars(program: Program) -> Program:
 
 
 def takes_scalars(call: Call) -> bool:
-    """Return whether a call gives the same bits for NumPy's scalars as for arrays without dims."""
+    """Return whether a call gives bitwise equal results for NumPy scalars and arrays without dims."""
     kind, _, name = call.name.partition(".")
     if kind == "operator":
         return name in ("add", "sub", "mul", "truediv", "neg", "lt", "le", "gt", "ge", "eq", "ne")
@@ -392,13 +395,13 @@ def takes_scalars(call: Call) -> bool:
 
 
 PASSES: dict[str, Callable[[Program], Program]] = {
-    "with small kernels": with_small_kernels, "without writes": without_writes, "without copies": without_copies,
-    "simplified": simplified, "folded": folded, "without copies of what is folded": without_copies,
-    "folded again": folded, "without repeats": without_repeats, "without dead calls": without_dead_calls,
-    "with scalars": with_scalars,
+    "with small kernels": use_small_kernels, "without writes": remove_writes, "without copies": remove_copies,
+    "simplified": simplify_calls, "folded": fold_constants, "without copies of what is folded": remove_copies,
+    "folded again": fold_constants, "without repeats": merge_equal_calls, "without dead calls": remove_dead_calls,
+    "with scalars": use_scalars,
 }  # fmt: skip
 
 #: Passes that compare sizes.
-_OF_ONE_SIZE = frozenset([with_small_kernels, without_writes, without_copies, simplified])
+_OF_ONE_SIZE = frozenset([use_small_kernels, remove_writes, remove_copies, simplify_calls])
 #: Passes that call functions of NumPy.
-_OF_NUMPY = frozenset([with_small_kernels, simplified, with_scalars])
+_OF_NUMPY = frozenset([use_small_kernels, simplify_calls, use_scalars])

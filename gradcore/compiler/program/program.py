@@ -1,4 +1,4 @@
-"""A recorded program: a flat list of calls on numbered values."""
+"""The captured program: a flat list of calls on numbered values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcore.core.size import contiguous_strides
 
-__all__ = ["ArrayType", "Call", "Expression", "Literal", "Program", "Value", "map_leaves", "substituted", "values_in"]
+__all__ = ["ArrayType", "Call", "Expression", "Literal", "Program", "Value", "map_leaves", "substitute", "values_in"]
 
 
 class Value(NamedTuple):
@@ -72,7 +72,7 @@ class Literal(NamedTuple):
 
 
 class Expression(NamedTuple):
-    """A number that follows from sizes, as an argument.
+    """An argument that follows from symbolic sizes.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Expression(NamedTuple):
 
 
 class _Kept:
-    """A property that is computed once, without the lock of ``functools.cached_property`` before Python 3.12."""
+    """Cached property without the lock that `functools.cached_property` takes before Python 3.12."""
 
     def __init__(self, function: Callable[[Any], tuple[int, ...]]) -> None:
         self.function, self.__doc__ = function, function.__doc__
@@ -127,7 +127,7 @@ class Call(_Call):
 
     @_Kept
     def read(self) -> tuple[int, ...]:
-        """Return the numbers of the values among its arguments."""
+        """Return the numbers of the values among the arguments."""
         found: list[int] = []
         _collect(self.args, tuple, found)
         if self.named:
@@ -135,8 +135,8 @@ class Call(_Call):
         return tuple(found)
 
     @_Kept
-    def made(self) -> tuple[int, ...]:
-        """Return the numbers of the values among its results."""
+    def outputs(self) -> tuple[int, ...]:
+        """Return the numbers of the values among the results."""
         results = self.results
         return (results.number,) if type(results) is Value else tuple(values_in(results))
 
@@ -148,11 +148,11 @@ class Call(_Call):
     def __repr__(self) -> str:
         settings = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.named.items())]
         call = f"{self.name}({', '.join(settings)})"
-        return call if not self.made else f"{self.results!r} = {call}"
+        return call if not self.outputs else f"{self.results!r} = {call}"
 
 
 class Program:
-    """Calls in order, and which values they begin and end with.
+    """Captured calls in order, with the values that are inputs and outputs.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class Program:
         self.symbols: dict[int, str] = {}
 
     def copy(self, calls: list[Call] | None = None) -> Program:
-        """Return a program with the same values, and these calls."""
+        """Return a program with the same values and other calls."""
         other = Program()
         other.inputs, other.outputs, other.calls = [*self.inputs], [*self.outputs], [] if calls is None else calls
         other.literals, other.scalars, other.types = [*self.literals], {*self.scalars}, {**self.types}
@@ -199,7 +199,7 @@ class Program:
         return other
 
     def new_value(self, type: ArrayType) -> Value:
-        """Return a value that is none yet, with memory of its own; NumPy gives it as a scalar if it has no dims."""
+        """Return a new value with memory of its own; one without dims is a NumPy scalar."""
         number = self._first_free()
         self._free = number + 1
         self.types[number] = type._replace(memory=number)
@@ -208,18 +208,18 @@ class Program:
         return Value(number)
 
     def _first_free(self) -> int:
-        """Return the number from which on there are no values."""
+        """Return the first unused value number."""
         if self._free is not None:
             return self._free
-        return 1 + max([*self.types, *(n for call in self.calls for n in call.made)], default=-1)
+        return 1 + max([*self.types, *(n for call in self.calls for n in call.outputs)], default=-1)
 
     def new_literal(self, array: Any) -> Literal:
-        """Return an array as a part of the program."""
+        """Add an array as a literal, and return it."""
         self.literals.append(array)
         return Literal(len(self.literals) - 1)
 
     def type_of(self, leaf: Any) -> ArrayType | None:
-        """Return the type of an argument; None if it is no array."""
+        """Return the type of an argument, or None if it is no array."""
         if type(leaf) is Value:
             return self.types.get(leaf.number)
         if type(leaf) is Literal:
@@ -237,7 +237,7 @@ class Program:
 
 
 def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
-    """`value` with the function's result in the place of everything that is no tuple, list, dict or slice."""
+    """Return `value` with `function` applied to everything that is no tuple, list, dict or slice."""
     kind = type(value)
     if kind is Value or kind is Expression or kind in _PLAIN:
         return function(value)
@@ -252,8 +252,8 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     return function(value)
 
 
-def substituted(call: Call, values: dict[int, Any]) -> Call:
-    """Return the call with other arguments in the place of these values."""
+def substitute(call: Call, values: dict[int, Any]) -> Call:
+    """Return the call with some values replaced in its arguments."""
     if not values:
         return call
 

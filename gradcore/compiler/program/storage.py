@@ -1,4 +1,4 @@
-"""The memory of raw arrays, of NumPy or of a device's library: whose it is, where it begins, whether two share some."""
+"""The memory of raw arrays, on the CPU or a device: its owner, its bounds, and whether two arrays overlap."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 from gradcore.backends import registry
 
-__all__ = ["address_of", "bounds", "connected", "owner_of", "share_memory"]
+__all__ = ["address_of", "bounds", "find_cupy_backends", "owner_of", "share_memory"]
 
 
-def connected() -> list[Any]:
-    """Return the backends in use that compute with CuPy, or on arrays with its interface, as subclasses may."""
+def find_cupy_backends() -> list[Any]:
+    """Return the backends in use that compute with CuPy or a library with its interface."""
     cupy = sys.modules.get("gradcore.backends.cupy.backend")
     return [] if cupy is None else [each for each in registry.in_use() if isinstance(each, cupy.CupyBackend)]
 
@@ -24,7 +24,7 @@ def address_of(array: Any) -> int:
 
 
 def owner_of(array: Any) -> Any:
-    """Return the object whose memory an array is, or is a part of."""
+    """Return the object that owns the memory of an array."""
     if not isinstance(array, np.ndarray):
         return array.data.mem
     while getattr(array, "base", None) is not None:
@@ -41,7 +41,7 @@ def share_memory(a: Any, b: Any) -> bool:
 
 
 def bounds(array: Any) -> tuple[int, int]:
-    """Return the addresses of the first byte of an array and of the first behind it."""
+    """Return the address of the first byte of an array, and of the byte after the last."""
     steps = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
     start = address_of(array)
     return start + sum(min(s, 0) for s in steps), start + sum(max(s, 0) for s in steps) + array.dtype.itemsize

@@ -1,1 +1,1 @@
-"""Targets: what a program becomes, in Python, C++ or CUDA."""
+"""Targets: functions made of programs, in Python, C++ or CUDA."""

@@ -1,6 +1,6 @@
-"""The writer of CUDA: a program as calls of CuPy, with generated kernels for elementwise groups, in one CUDA graph."""
+"""The CUDA target: a program as calls of CuPy and fused kernels, in one CUDA graph."""
 
-from gradcore.compiler.targets.cuda.graphs import described, runnable
+from gradcore.compiler.targets.cuda.graphs import describe, runnable
 from gradcore.compiler.targets.cuda.steps import DeviceStep
 
-__all__ = ["DeviceStep", "described", "runnable"]
+__all__ = ["DeviceStep", "describe", "runnable"]

@@ -1,9 +1,9 @@
-"""CUDA graphs of programs, captured once for the memory that they read and write, then launched.
+"""CUDA graphs of programs: captured once for given memory, then launched.
 
-Arguments are copied into memory of the graph; parameters, buffers and all that the program writes to are read and
-written where they are: if they move, there is another graph. What moves often, and is only read, is copied then.
-Results lie in the memory of a graph, which is launched again only when they are gone: until then another instance of it
-is. Results that are kept for long are copied instead.
+Arguments are copied into memory of the graph. Parameters, buffers and everything that the program writes to are used
+in place; if they move, another graph is captured. Inputs that move often and are only read are copied from then on.
+Results lie in memory of the graph, so it is not launched again while they are in use: another instance is. Results
+that are held for long are copied instead.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from gradcore.backends.streams import in_order
 from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.program import Program
 from gradcore.compiler.program.storage import bounds, share_memory
-from gradcore.compiler.targets.cuda.groups import grouped
+from gradcore.compiler.targets.cuda.groups import fuse_on_cuda
 from gradcore.compiler.targets.python import emitter
 from gradcore.cuda.graphs import CUDAGraph, graph
 
-__all__ = ["GraphedProgram", "described", "runnable"]
+__all__ = ["GraphedProgram", "describe", "runnable"]
 
 #: Calls before the capture: kernels are compiled, and chosen, by then.
 _FIRST_CALLS = 2
@@ -41,7 +41,7 @@ def runnable(
     copied: frozenset[int] = frozenset(),
     steps: frozenset[int] = frozenset(),
 ) -> Any:
-    """Return the function of a program on CUDA.
+    """Return the function that runs a program on CUDA.
 
     Parameters
     ----------
@@ -56,13 +56,13 @@ def runnable(
     return GraphedProgram(program, graphs or "equal", copied, steps)
 
 
-def described(run: GraphedProgram) -> list[str]:
-    """What became of a program: kernels, and graphs or why there is none."""
+def describe(run: GraphedProgram) -> list[str]:
+    """Return lines about a program's kernels, and its graphs or the reason why there are none."""
     return [f"{run.groups} generated kernels of groups, {run.calls} calls in all", f"CUDA graph: {run.state}"]
 
 
 class GraphedProgram:
-    """A program as a function without loops, until it is captured, and where it cannot be; then as CUDA graphs.
+    """A program that runs call by call at first, and as CUDA graphs once it is captured.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class GraphedProgram:
     """
 
     def __init__(self, program: Program, graphs: str, copied: frozenset[int], steps: frozenset[int]) -> None:
-        whole = grouped(program)
+        whole = fuse_on_cuda(program)
         self.backend, self._program, self._graphs = program.backend, program, graphs
         self.calls, self.groups = len(whole.calls), sum(call.name == "fused" for call in whole.calls)
         self._run = emitter.function_of(whole)
@@ -131,11 +131,11 @@ class GraphedProgram:
             return instance.launch(arrays, self._kept, stream)
 
     def _reads_what_it_writes(self, arrays: tuple[Any, ...]) -> bool:
-        """Return whether an argument that would be copied shares memory with what the program writes to."""
+        """Return whether an argument that would be copied overlaps memory that the program writes to."""
         return any(share_memory(arrays[i], arrays[j]) for i in self._written for j in self._copied)
 
     def _wait(self, stream: Any) -> None:
-        """Make the current stream wait for the launches before, if those were in another one."""
+        """Make the current stream wait for earlier launches in another stream."""
         if self._stream is not None and self._stream != stream:
             index: Any = self._program.index
             in_order(self.backend, (index, self._stream), (index, stream))
@@ -144,12 +144,12 @@ class GraphedProgram:
     # -- instances ------------------------------------------------------------------------------------------------
 
     def _instance_for(self, arrays: tuple[Any, ...]) -> _Instance | None:
-        """Return a graph for arrays, whose results are gone; None if there is none."""
+        """Return a graph for these arrays whose earlier results are no longer in use, or None."""
         steps = self._steps
         if any(type(a) is not self.backend.array_type for i, a in enumerate(arrays) if i not in steps):
             return self._give_up("it reads arrays of the CPU")
         key = self._key(arrays)
-        if key not in self._instances and self._copies_more(arrays):
+        if key not in self._instances and self._copy_moving_inputs(arrays):
             if self._reads_what_it_writes(arrays):
                 return None
             key = self._key(arrays)
@@ -164,15 +164,15 @@ class GraphedProgram:
         if len(found) >= _MOST_INSTANCES:
             oldest = found.pop(0)
             self._kept |= oldest.in_use()
-        return self._captured(arrays, found)
+        return self._capture(arrays, found)
 
     def _key(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What is part of a captured graph: addresses, and kernels of steps."""
+        """Return the key of a captured graph: addresses of arrays, and kernels of optimizer steps."""
         copied, steps = self._copied, self._steps
         return tuple([a.key if i in steps else a.data.ptr for i, a in enumerate(arrays) if i not in copied])
 
-    def _copies_more(self, arrays: tuple[Any, ...]) -> bool:
-        """Let inputs that move often be copied from now on; returns whether there are some."""
+    def _copy_moving_inputs(self, arrays: tuple[Any, ...]) -> bool:
+        """Copy inputs that move often from now on; return whether there are any."""
         for i, array in enumerate(arrays):
             if not any(i in each for each in (self._steps, self._written, self._copied, self._returned)):
                 self._addresses.setdefault(i, set()).add(array.data.ptr)
@@ -184,7 +184,7 @@ class GraphedProgram:
             self._instances.clear()
         return bool(found)
 
-    def _captured(self, arrays: tuple[Any, ...], found: list[_Instance]) -> _Instance | None:
+    def _capture(self, arrays: tuple[Any, ...], found: list[_Instance]) -> _Instance | None:
         if self._captures >= _MOST_CAPTURES:
             return self._give_up(f"what it reads or writes was elsewhere {self._captures} times")
         self._captures += 1
@@ -205,20 +205,20 @@ class GraphedProgram:
 
 
 def _is_dense(array: Any) -> bool:
-    """Return whether the bytes between the ends of an array are few enough to be copied."""
+    """Return whether an array has few enough bytes between its elements to be copied whole."""
     start, stop = bounds(array)
     return stop - start <= _MOST_GAPS * array.nbytes or not array.size
 
 
-def _like(backend: Any, array: Any) -> tuple[Any, Any, int]:
-    """An array with the strides of another one, its memory from end to end, and the bytes before its first element."""
+def _allocate_like(backend: Any, array: Any) -> tuple[Any, Any, int]:
+    """Return a new array with the strides of another, its whole memory, and the bytes before its first element."""
     start, stop = bounds(array)
     memory, before = backend.xp.empty(stop - start, "u1"), array.data.ptr - start
     return backend.xp.ndarray(array.shape, array.dtype, memory.data + before, array.strides), memory, before
 
 
 class _Result:
-    """Holds the memory of a result: when nobody holds this, the result is gone."""
+    """Owner of a result's memory: when it is collected, the result is no longer in use."""
 
     __slots__ = ("__weakref__", "array")
 
@@ -227,7 +227,7 @@ class _Result:
 
 
 class _Instance:
-    """A captured program, with memory for what is copied into it and for its results.
+    """A captured graph, with memory for copied inputs and for results.
 
     Its pool is its own: what another instance computes on the way must not lie where this one's results are.
     """
@@ -244,7 +244,7 @@ class _Instance:
             if not _is_dense(arrays[i]):
                 raise RuntimeError("an argument has gaps in memory")
             if arrays[i].size:
-                inputs[i], memory, before = _like(backend, arrays[i])
+                inputs[i], memory, before = _allocate_like(backend, arrays[i])
                 self.copies.append((i, memory, before))
         self.graph = CUDAGraph()
         with graph(self.graph):
@@ -254,15 +254,15 @@ class _Instance:
         self.results: list[Any] = [None] * len(self.outputs)
 
     def is_free(self) -> bool:
-        """Return whether all results of the last launch are gone."""
+        """Return whether no result of the last launch is in use."""
         return not any(result is not None and result() is not None for result in self.results)
 
     def in_use(self) -> set[int]:
-        """Return the results of the last launch that are not gone."""
+        """Return the positions of the results of the last launch that are in use."""
         return {i for i, result in enumerate(self.results) if result is not None and result() is not None}
 
     def launch(self, arrays: tuple[Any, ...], kept: set[int], stream: Any) -> list[Any]:
-        """Copy arguments, launch the graph, and return its results; those to be kept are copies."""
+        """Copy arguments, launch the graph, and return its results, those in `kept` as copies."""
         for i, memory, before in self.copies:
             memory.data.copy_from_device_async(arrays[i].data - before, memory.nbytes, stream)
         for i, numbers in self.steps:

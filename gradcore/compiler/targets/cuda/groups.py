@@ -1,6 +1,6 @@
 """Fusion on CUDA: elementwise calls of one shape, forward and backward, become one generated kernel.
 
-Calls change their order for that, as far as none comes before what it depends on.
+Calls are reordered for this within the limits of their dependencies.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gradcore.backends.codegen.trace import compute_dtype, trace
 from gradcore.backends.cupy.fusion import CudaFusion
 from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
 from gradcore.compiler.capture.arrays import current
-from gradcore.compiler.program.effects import Effects, is_pure, written
+from gradcore.compiler.program.effects import Effects, is_pure, written_values
 from gradcore.compiler.program.program import Call, Literal, Program, Value, map_leaves, values_in
 from gradcore.core import dtypes
 from gradcore.core.operators import OPERATORS
 
-__all__ = ["FusedLaunch", "grouped"]
+__all__ = ["FusedLaunch", "fuse_on_cuda"]
 
 _HALVES = tuple(known.numpy for known in (dtypes.float16, dtypes.bfloat16))
 _DTYPES = np.dtype("f4"), np.dtype("f8"), np.dtype(bool), *_HALVES
@@ -42,7 +42,7 @@ _MOST_ARRAYS, _MOST_CALLS, _MOST_COPIED = 48, 200, 1 << 16
 
 
 class _Collector:
-    """What takes the place of `gradcore.backends.codegen.launch.Fusion`: formulas give expressions of the group."""
+    """Substitute for `gradcore.backends.codegen.launch.Fusion` whose formulas give expressions of a fused kernel."""
 
     def __init__(self, F: CudaTracer) -> None:
         self.F = F
@@ -65,7 +65,7 @@ class _Collector:
 
 
 class _Formulas(CudaFusion):
-    """The methods of the backend that run formulas, on expressions of a group."""
+    """The backend's methods that run formulas, applied to expressions of a fused kernel."""
 
     array_type = Expr
 
@@ -78,7 +78,7 @@ class _Formulas(CudaFusion):
 
 
 class FusedLaunch:
-    """A group of elementwise calls as one kernel.
+    """A group of elementwise calls as one generated kernel.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class FusedLaunch:
                 return ScalarParameter(leaf) if type(leaf) is float else leaf
 
             for call in calls:
-                found = _called(call, F, formulas, plain)
+                found = _trace_call(call, F, formulas, plain)
                 several = type(call.results) in (list, tuple)
                 pairs = zip(call.results, found, strict=True) if several else [(call.results, found)]
                 for result, expr in pairs:
@@ -133,8 +133,8 @@ class FusedLaunch:
         self._launch = backend.fusion.launcher(self.kernel)
 
     @property
-    def described(self) -> str:
-        """What it takes, in words."""
+    def summary(self) -> str:
+        """Description of the size, for `explain`."""
         return f"one kernel of {len(self.kernel.computed)} steps"
 
     def __repr__(self) -> str:
@@ -150,7 +150,7 @@ class FusedLaunch:
 
 
 def _rounds_once(call: Call, operands: list[Any]) -> bool:
-    """Return whether a call on 16-bit floats computes in float32, and rounds the result alone."""
+    """Return whether a call on 16-bit floats computes in float32 and rounds only the result."""
     kind, _, name = call.name.partition(".")
     if name == "astype":
         return bool(operands[0].dtype != "f8")
@@ -158,7 +158,7 @@ def _rounds_once(call: Call, operands: list[Any]) -> bool:
     return name in _STORED or (alone and len(operands) == len(call.args) and not call.named)
 
 
-def _called(call: Call, F: Any, formulas: _Formulas, plain: Any) -> Any:
+def _trace_call(call: Call, F: Any, formulas: _Formulas, plain: Any) -> Any:
     """Return the expressions of a call's results."""
     kind, _, name = call.name.partition(".")
     args, named = map_leaves(plain, call.args), map_leaves(plain, call.named)
@@ -173,8 +173,8 @@ def _called(call: Call, F: Any, formulas: _Formulas, plain: Any) -> Any:
     return (getattr(operator, name) if kind == "operator" else getattr(F, name))(*args, **named)
 
 
-def grouped(program: Program, refused: list[str] | None = None) -> Program:
-    """With groups of elementwise calls as one kernel each.
+def fuse_on_cuda(program: Program, refused: list[str] | None = None) -> Program:
+    """Fuse groups of elementwise calls into one kernel each.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def grouped(program: Program, refused: list[str] | None = None) -> Program:
 
 
 class _Grouping:
-    """The order of a program's calls in which elementwise ones come together.
+    """Fusion pass: the order of a program's calls in which elementwise calls of one shape are adjacent.
 
     Of the calls that may come next, those that are not elementwise come first. Then a group takes all of one shape, and
     those that they make possible, and so on; what reads the group comes after it.
@@ -204,7 +204,7 @@ class _Grouping:
         for call in program.calls:
             self.shapes.append(self._shape(call))
             if self.shapes[-1] is None:
-                self.alone.update(call.made)
+                self.alone.update(call.outputs)
         self.before = _order(program)
         self.uses: dict[int, int] = dict.fromkeys(program.outputs, 1)
         for call in program.calls:
@@ -229,7 +229,7 @@ class _Grouping:
         return self.found
 
     def _group(self, waiting: list[int], done: set[int]) -> list[int]:
-        """Return the first elementwise call that may come next, and all of its shape that may come with it."""
+        """Return the first elementwise call that is ready, and all calls of its shape that can join it."""
         shape, group, leaves = None, list[int](), set[Any]()
         copies = [i for i in waiting if self.program.calls[i].name == "method.copy"]
         for i in [*(i for i in waiting if i not in copies), *copies]:  # so that many copies come together
@@ -243,7 +243,7 @@ class _Grouping:
         return group
 
     def _shape(self, call: Call) -> tuple[int, ...] | None:
-        """Return the shape of an elementwise call's results; None for other calls."""
+        """Return the shape of an elementwise call's results, or None for other calls."""
         kind, _, name = call.name.partition(".")
         known = name in _FUSED or name in _FORMULAS or name == "astype" or self._is_single_copy(call)
         known = known or (
@@ -260,7 +260,7 @@ class _Grouping:
         return results[0].shape  # type: ignore[no-any-return]
 
     def _is_single_copy(self, call: Call) -> bool:
-        """Whether a call is the only copy of a small array that no group computes, as of gradients in one array."""
+        """Return whether a call only copies a small array that no group computes."""
         if call.name != "method.copy" or len(call.args) != 1 or call.named or len(call.read) != 1:
             return False
         (n,) = call.read
@@ -293,7 +293,7 @@ class _Grouping:
         return None if fits else "its operands have other shapes"
 
     def _add(self, calls: list[Call]) -> None:
-        """Add a group to the program: as one kernel, if it is one."""
+        """Add a group to the program, as one kernel if it can be fused."""
         made, keys = dict[int, None](), dict[tuple[Any, int], None]()
         inside: dict[int, int] = {}
         for call in calls:
@@ -315,7 +315,7 @@ class _Grouping:
         self.found.calls.append(Call("fused", function, tuple(inputs), {}, [*map(Value, outputs)]))
 
     def _in_order(self, inputs: list[Any], result: Any) -> list[Any]:
-        """Return the operands, those first by whose order in memory kernels write their results."""
+        """Return the operands, starting with those whose memory order the kernel's results follow."""
         types: list[Any] = [self.program.type_of(leaf) for leaf in inputs]
         whole = [t.shape == result.shape and all(t.strides) for t in types]
         dense = [w and t.is_dense for w, t in zip(whole, types, strict=True)]
@@ -325,7 +325,7 @@ class _Grouping:
 
 
 def _order(program: Program) -> list[set[int]]:
-    """For each call the calls that it has to come after: those that make or write what it reads, and the like."""
+    """Return, for each call, the positions of the calls that must come before it."""
     effects = Effects(program)
     made: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
@@ -341,7 +341,7 @@ def _order(program: Program) -> list[set[int]]:
         before |= {made[n] for n in values_in(call.results) if n in made}
         if barrier is not None:
             before.add(barrier)
-        if written(call) is None or call.name.startswith("random"):  # numbers are drawn in their order
+        if written_values(call) is None or call.name.startswith("random"):  # numbers are drawn in their order
             before.update(range(i))
             barrier = i
         for m in reads:
@@ -354,12 +354,12 @@ def _order(program: Program) -> list[set[int]]:
 
 
 def arguments_of(call: Call) -> list[int]:
-    """Return the values that a call is given."""
+    """Return the numbers of the values among a call's arguments."""
     return [*values_in(call.args), *values_in(call.named)]
 
 
 def leaves_of(call: Call) -> list[tuple[Any, int]]:
-    """Return the arrays that a call is given, by class and number: as tuples, values and literals can be equal."""
+    """Return the array arguments of a call as (class, number) pairs: a `Value` and a `Literal` can be equal tuples."""
     found: list[tuple[Any, int]] = []
 
     def note(leaf: Any) -> None:

@@ -1,8 +1,8 @@
-"""Steps of optimisers as calls of programs on CUDA, so that a graph has the whole training step in it.
+"""Optimizer steps as calls of programs on CUDA, so that one graph holds the whole training step.
 
-The host computes hyperparameters, as it does for eager steps, and chooses the kernels by them. A captured kernel reads
-their values from memory of the graph, which they are copied into before each launch. Where the device counts the steps,
-options are constants of a graph instead: other options need another one.
+The host computes the hyperparameters, as for eager steps, and chooses the kernels by them. A captured kernel reads
+their values from memory of the graph, to which they are copied before each launch. Where the device counts the steps,
+options are constants of a graph: other options need another graph.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_OPTIONS = 4
 
 
 class StepInput:
-    """A coming step as an input of a program.
+    """The next optimizer step, as an input of a program.
 
     Parameters
     ----------
@@ -45,14 +45,14 @@ class StepInput:
         self.values = np.concatenate([each.values for each in batches])
 
     def within(self, memory: Any) -> StepInput:
-        """Return the same step for a graph, whose kernels read numbers from its memory."""
+        """Return the same step for a graph, whose kernels read the hyperparameters from `memory`."""
         other = StepInput(self.batches)
         other.memory = memory
         return other
 
 
 class _BatchStep:
-    """The coming step of one batch of parameters.
+    """The next step of one batch of parameters.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class _BatchStep:
         self.key, self.values = backend.captured_step(formula, batch.batch, self.settings)
 
     def take(self, optimizer: Any, grads: list[Any], numbers: Any) -> None:
-        """Update the parameters; `numbers` are those of a graph, None outside of it."""
+        """Update the parameters; `numbers` is the graph's hyperparameter memory, None outside of a graph."""
         batch, own = self.batch, self.batch.batch
         kernels, formula = batch.state.device.kernels, type(optimizer).formula
         own.grads = [grads[i] for i in self.grads]
@@ -96,7 +96,7 @@ _LEFT_OUT: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class DeviceStep:
-    """The step of an optimiser with elementwise formulas as one call of a program.
+    """The step of an optimizer with elementwise formulas, as one call of a program.
 
     Parameters
     ----------
@@ -135,14 +135,14 @@ class DeviceStep:
             raise NotImplementedError("parameters of another device")
         if any(not g.flags.c_contiguous for _, grads in found for g in grads):
             raise NotImplementedError("gradients with gaps in memory")
-        self.values = self._prepared()
+        self.values = self._prepare_inputs()
         batches = self.values[0].batches
         if not batches or any(each.key is None for each in batches):
             raise NotImplementedError("a step without a kernel")
         self._states = len(self.values) - 1
 
     def fits(self) -> bool:
-        """Return whether the optimiser's coming steps may be this one."""
+        """Return whether the next step of the optimizer can be this call."""
         optimizer, own = self.optimizer, vars(self.optimizer)
         if len(self._options) > _MOST_OPTIONS:
             _LEFT_OUT.add(optimizer)
@@ -152,15 +152,15 @@ class DeviceStep:
         return len(groups) == len(self._params) and not any(group["differentiable"] for group in groups)
 
     def prepare(self) -> list[Any]:
-        """Return the coming step, and the memory of states; Nones where the optimiser has to take it."""
+        """Return the next step and its state arrays, or a list of None if the optimizer must take it itself."""
         self.begun = False
-        values = self._prepared()
+        values = self._prepare_inputs()
         if len(values) != 1 + self._states or any(each.key is None for each in values[0].batches):
             values = [None] * (1 + self._states)
         self._coming = values[0]
         return values
 
-    def _prepared(self) -> list[Any]:
+    def _prepare_inputs(self) -> list[Any]:
         batches, memory, first = list[Any](), list[Any](), 0
         self._written = []
         for group, params in zip(self.optimizer.param_groups, self._params, strict=True):
@@ -177,7 +177,7 @@ class DeviceStep:
         return [StepInput(batches), *memory]
 
     def take(self, coming: StepInput | None, grads: list[Any], *, out: Any) -> None:
-        """Take the step: the call of programs, which write to `out`."""
+        """Take the step: the function that programs call, which writes to `out`."""
         self.begun = coming is None or coming.memory is None
         if coming is None:
             first = 0
@@ -193,7 +193,7 @@ class DeviceStep:
             start = stop
 
     def finish(self) -> None:
-        """Take note of the step that was taken."""
+        """Count the writes of the step, as the optimizer would."""
         self.optimizer._opt_called = True
         if self._coming is not None:
             for each in self._coming.batches:
@@ -204,7 +204,7 @@ class DeviceStep:
 
 
 def _constants(options: dict[str, Any]) -> Iterator[Any]:
-    """Yield the values that a captured step takes of a group's options."""
+    """Yield the option values that become constants of a captured step."""
     for name, option in options.items():
         if name not in ("params", "param_names"):
             parts = option if isinstance(option, tuple) else (option,)

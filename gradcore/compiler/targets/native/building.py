@@ -1,4 +1,4 @@
-"""Building native parts: compiled once, kept in the user's folder, and loaded from there by later processes."""
+"""Build native segments: compiled once, cached in the user's folder, and loaded from there by later processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gradcore.backends.numpy.openblas import NUMPY
 from gradcore.backends.registry import CPU
 from gradcore.compiler.targets.native.files import find_library, is_whole_library, write_library
 
-__all__ = ["has_blas", "has_libraries", "has_vector_functions", "library_of", "loaded", "made_with"]
+__all__ = ["describe_build", "has_blas", "has_libraries", "has_vector_functions", "library_of", "load_functions"]
 
 #: Compilation takes less time with them than with those of the library, whose loops it does not gain.
 _OPTIONS = ("-O2", "-ftree-vectorize", "-fwrapv", "-fvisibility=hidden", "-shared")
@@ -37,7 +37,7 @@ _MOST_LIBRARIES = 500
 
 
 class _Tools(ctypes.Structure):
-    """``gradcore::Tools``."""
+    """The C++ struct ``gradcore::Tools``."""
 
     _fields_ = (
         ("items", ctypes.c_int64), ("share", ctypes.c_void_p), ("multiply_f", ctypes.c_void_p),
@@ -48,13 +48,13 @@ class _Tools(ctypes.Structure):
 
 @functools.cache
 def has_blas() -> bool:
-    """Return whether NumPy brings a BLAS with functions of CBLAS."""
+    """Return whether NumPy's BLAS exports CBLAS functions."""
     return all(NUMPY.function(name) is not None for name in ("sgemm", "dgemm"))
 
 
 @functools.cache
 def _compiler() -> tuple[str, str]:
-    """Return the compiler, and what it says of its version."""
+    """Return the compiler command and its version text."""
     path = find_compiler()
     said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
     return path, said
@@ -62,7 +62,7 @@ def _compiler() -> tuple[str, str]:
 
 @functools.cache
 def has_vector_functions() -> bool:
-    """Return whether loops call the C library's functions of vectors: ``GRADCORE_VECTORS`` of ``program.h``."""
+    """Return whether loops call vector functions of the C library (``GRADCORE_VECTORS`` in ``program.h``)."""
     library, version = platform.libc_ver()
     try:
         by_gcc = "Free Software Foundation" in _compiler()[1]
@@ -73,7 +73,7 @@ def has_vector_functions() -> bool:
 
 
 def _name(source: str) -> str:
-    """Return what the name of a source's library begins with: by what it is made of, for what CPU and compiler."""
+    """Return the stem of a library's name: a digest of source, compiler and CPU."""
     path, version = _compiler()
     parts = [
         source,
@@ -87,21 +87,21 @@ def _name(source: str) -> str:
     return f"program-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}"
 
 
-def made_with() -> str:
-    """What libraries are made with, beside their source: without a call of the compiler, which takes a while."""
+def describe_build() -> str:
+    """Return what libraries depend on besides their source, without the slow call of the compiler."""
     path = find_compiler()
     known, vectors = os.stat(path), os.confstr("CS_GNU_LIBC_VERSION") if hasattr(os, "confstr") else ""
     return repr((path, known.st_size, known.st_mtime_ns, vectors, compute_digest(), _OPTIONS, NATIVE, sys.prefix))
 
 
 def has_libraries() -> bool:
-    """Return whether there are libraries of programs."""
+    """Return whether the cache contains libraries of programs."""
     folder = cache_folder()
     return folder is not None and os.path.isdir(os.path.join(folder, "programs"))
 
 
 def library_of(source: str, build: bool = True) -> Path | None:
-    """Return the library of a source; None if it is not there and is not to be built.
+    """Return the library of a source, or None if it does not exist and `build` is False.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def _compile(source: str, folder: Path) -> bytes:
 
 
 def _forget_old(folder: Path) -> None:
-    """Delete the libraries that were used longest ago, if there are many."""
+    """Delete the least recently used libraries if there are many."""
     with suppress(OSError):
         found = sorted(folder.glob("program-*.so"), key=lambda path: path.stat().st_mtime, reverse=True)
         plans = sorted(folder.glob("plan-*"), key=lambda path: path.stat().st_mtime, reverse=True)
@@ -170,7 +170,7 @@ def _forget_old(folder: Path) -> None:
 
 @functools.cache
 def _tools() -> _Tools:
-    """Return the data and functions that the process gives to its libraries."""
+    """Return the functions and data that the process passes to its libraries."""
     library = getattr(CPU.backend, "library", None)
 
     def address(name: str) -> int:
@@ -182,8 +182,8 @@ def _tools() -> _Tools:
     return _Tools(tuple.__basicsize__, address("gradcore_share"), sgemm, dgemm, long, *convolution)
 
 
-def loaded(path: Path, first: int, parts: Sequence[tuple[bool, bool]]) -> list[Callable[..., Any]]:
-    """Return the functions of a library's parts from the first one on, which take a tuple of arrays.
+def load_functions(path: Path, first: int, parts: Sequence[tuple[bool, bool]]) -> list[Callable[..., Any]]:
+    """Load a library; return the functions of its segments from `first` on, which take a tuple of arrays.
 
     Parameters
     ----------

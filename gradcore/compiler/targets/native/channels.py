@@ -1,4 +1,4 @@
-"""Lowering of the normalization of channels, and of groups of them: loops and reductions."""
+"""Lowering of batch norm and group norm: loops and reductions."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ Dims = tuple[int, ...]
 
 
 class Channels:
-    """Steps of calls that normalize images channel by channel."""
+    """Lowering rules for normalization by channels."""
 
     _view: Any
-    _checked: Any
-    _reduced: Any
+    _check_loop: Any
+    _reduce_dims: Any
     temporary_view: Any
 
     # -- values -------------------------------------------------------------------------------------------------------
 
     def _lower_native_batch_norm(self, call: Call, results: list[View]) -> list[Step]:
         x, weight, bias, eps = call.args
-        return self._normalized(self._view(x), results, weight, bias, eps)
+        return self._normalize(self._view(x), results, weight, bias, eps)
 
     def _lower_native_group_norm(self, call: Call, results: list[View]) -> list[Step]:
         x, weight, bias, groups, eps = call.args
         a, out = (_split(each, groups) for each in (self._view(x), results[0]))
-        return self._normalized(a, [out, *results[1:]], weight, bias, eps, groups)
+        return self._normalize(a, [out, *results[1:]], weight, bias, eps, groups)
 
-    def _normalized(
+    def _normalize(
         self, x: View, results: list[View], weight: Any, bias: Any, eps: float, groups: int | None = None
     ) -> list[Step]:
-        """Elements less their mean over some dims, over the root of the variance."""
+        """Return the steps that normalize `x` over all but the channel dims: mean, variance, and the scaled result."""
         out, mean, var = results
         _check([x, *results])
         dims = tuple(d for d in range(len(x.shape)) if d > 1 or (d == 0 and groups is None))
-        center, root, squares = _kept(mean, dims), self._like(var), self._like(x)
+        center, root, squares = _keep_dims(mean, dims), self._like(var), self._like(x)
         given = [self._parameter(each, x, groups) for each in (weight, bias) if each is not None]
 
-        def normalized(F: Any, a: Any, m: Any, r: Any, *rest: Any) -> Any:
+        def normalize(F: Any, a: Any, m: Any, r: Any, *rest: Any) -> Any:
             value = (a - m) * (r if weight is None else r * rest[0])
             return value if bias is None else value + rest[-1]
 
         return [
-            *self._reduced("mean", mean, x, dims),
+            *self._reduce_dims("mean", mean, x, dims),
             self._loop_of(squares, lambda F, a, m: (a - m) * (a - m), x, center),
-            *self._reduced("mean", var, squares, dims),
+            *self._reduce_dims("mean", var, squares, dims),
             self._inverse_root(root, var, eps),
-            self._loop_of(out, normalized, x, center, _kept(root, dims), *given),
+            self._loop_of(out, normalize, x, center, _keep_dims(root, dims), *given),
         ]
 
     def _lower_batch_norm_given(self, call: Call, results: list[View]) -> list[Step]:
@@ -61,11 +61,11 @@ class Channels:
         given = [self._parameter(each, a) for each in (mean, root, weight, bias) if each is not None]
         _check([a, out, *given])
 
-        def normalized(F: Any, a: Any, m: Any, r: Any, *rest: Any) -> Any:
+        def normalize(F: Any, a: Any, m: Any, r: Any, *rest: Any) -> Any:
             scale = r if weight is None else r * rest[0]
             return a * scale + (-m * scale if bias is None else rest[-1] - m * scale)
 
-        return [self._inverse_root(root, self._view(var), eps), self._loop_of(out, normalized, a, *given)]
+        return [self._inverse_root(root, self._view(var), eps), self._loop_of(out, normalize, a, *given)]
 
     # -- gradients ----------------------------------------------------------------------------------------------------
 
@@ -103,16 +103,16 @@ class Channels:
             raise Unsupported("the shape of a statistic")
         product, total, scale, to_roots, products, totals = (self.temporary_view(channels, a.dtype) for _ in range(6))
         root, slope, shift = (self._like(center) for _ in range(3))
-        of_group, whole = _kept(root, (2,)), (2, *points)
+        of_group, whole = _keep_dims(root, (2,)), (2, *points)
         steps = [
-            *self._sums(g, a, _kept(center, whole), product, total, points),
+            *self._sums(g, a, _keep_dims(center, whole), product, total, points),
             self._inverse_root(root, variance, eps),
         ]
         if to_weight is not None:
             steps.append(self._loop_of(to_roots, _times, product, of_group))
-            steps += self._reduced("sum", to_weight.reshaped(channels[1:]), to_roots, (0,))
+            steps += self._reduce_dims("sum", to_weight.reshape(channels[1:]), to_roots, (0,))
         if to_bias is not None:
-            steps += self._reduced("sum", to_bias.reshaped(channels[1:]), total, (0,))
+            steps += self._reduce_dims("sum", to_bias.reshape(channels[1:]), total, (0,))
         if to_x is None:
             return steps
         factors = [] if weight is None else [self._parameter(weight, total, groups)]
@@ -121,53 +121,53 @@ class Channels:
             self._loop_of(scale, _times, of_group, *factors),
             self._loop_of(products, _times, product, *factors),
             self._loop_of(totals, _times, total, *factors),
-            *self._reduced("sum", slope, products, (2,)),
-            *self._reduced("sum", shift, totals, (2,)),
+            *self._reduce_dims("sum", slope, products, (2,)),
+            *self._reduce_dims("sum", shift, totals, (2,)),
             self._loop_of(slope, lambda F, s, r: s * (r * r * r / -2) * (2 / count), slope, root),
             self._loop_of(shift, lambda F, s, r: s * -r / count, shift, root),
             self._plane(
                 _split(to_x, groups),
                 g,
                 a,
-                _kept(scale, points),
-                *(_kept(each, whole) for each in (center, slope, shift)),
+                _keep_dims(scale, points),
+                *(_keep_dims(each, whole) for each in (center, slope, shift)),
             ),
         ]
 
     def _sums(self, grad: View, x: View, mean: View, product: View, total: View, dims: Dims) -> list[Step]:
-        """Return the sums of `grad` over dims, and of its product with `x` less its mean."""
+        """Return the steps that sum `grad`, and `grad * (x - mean)`, over dims."""
         products = self._like(x)
         return [
             self._loop_of(products, lambda F, g, a, m: g * (a - m), grad, x, mean),
-            *self._reduced("sum", product, products, dims),
-            *self._reduced("sum", total, grad, dims),
+            *self._reduce_dims("sum", product, products, dims),
+            *self._reduce_dims("sum", total, grad, dims),
         ]
 
     def _plane(self, out: View, grad: View, x: View, *lines: View) -> Step:
-        """``grad * scale + ((x - mean) * slope + shift)``."""
+        """Return the loop ``out = grad * scale + ((x - mean) * slope + shift)``."""
         return self._loop_of(out, lambda F, g, a, s, m, b, c: g * s + ((a - m) * b + c), grad, x, *lines)
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
     def _like(self, x: View) -> View:
-        """Return a memory for as many elements."""
+        """Return a temporary view with the shape of `x`."""
         return self.temporary_view(x.shape, x.dtype)  # type: ignore[no-any-return]
 
     def _loop_of(self, out: View, formula: Callable[..., Any], *reads: View) -> Step:
-        return self._checked(Loop([out], [*reads], lambda F, *given: [formula(F, *given)]))  # type: ignore[no-any-return]
+        return self._check_loop(Loop([out], [*reads], lambda F, *given: [formula(F, *given)]))  # type: ignore[no-any-return]
 
     def _inverse_root(self, out: View, var: View, eps: float) -> Step:
         return self._loop_of(out, lambda F, v: 1 / F.xp.sqrt(v + eps), var)
 
     def _parameter(self, given: Any, x: View, groups: int | None = None) -> View:
-        """Numbers for each channel, of images or of images in groups of channels."""
+        """Return a parameter by channel as a view that broadcasts to images, or to images in channel groups."""
         vector = given if isinstance(given, View) else self._view(given)
         _check([vector])
         if groups is not None:
-            return _kept(vector.reshaped(x.shape[1:3]), (0, *range(3, len(x.shape))))
+            return _keep_dims(vector.reshape(x.shape[1:3]), (0, *range(3, len(x.shape))))
         if vector.shape != x.shape[1:2]:
             raise Unsupported("the shape of a parameter")
-        return _kept(vector, (0, *range(2, len(x.shape))))
+        return _keep_dims(vector, (0, *range(2, len(x.shape))))
 
 
 def _times(F: Any, x: Any, *factors: Any) -> Any:
@@ -175,7 +175,7 @@ def _times(F: Any, x: Any, *factors: Any) -> Any:
 
 
 def _gradients(call: Call, results: list[View]) -> tuple[tuple[Any, ...], float, int, list[Any]]:
-    """The arrays, eps and groups of a backward, and where its results are; None for those that are not wanted."""
+    """Return the arrays, eps and groups of a backward call, and its result views, None for gradients not needed."""
     args = tuple(call.args[0]) if len(call.args) == 1 else call.args
     grad, grad_mean, grad_var, *arrays, eps, needs, groups = args if len(args) == 10 else (*args, 0)
     if grad is None or grad_mean is not None or grad_var is not None or len(results) != sum(map(bool, needs)):
@@ -192,8 +192,8 @@ def _check(views: list[View]) -> None:
         raise Unsupported("the strides")
 
 
-def _kept(x: View, dims: Dims) -> View:
-    """Return the view with dims of size 1 in these positions."""
+def _keep_dims(x: View, dims: Dims) -> View:
+    """Return the view with dims of size 1 inserted at these positions."""
     shape, strides = iter(x.shape), iter(x.strides)
     count = range(len(x.shape) + len(dims))
     return x._replace(
@@ -203,7 +203,7 @@ def _kept(x: View, dims: Dims) -> View:
 
 
 def _split(x: View, groups: int) -> View:
-    """Return the view of images with their channels in groups."""
+    """Return the view of images with the channel dim split into groups."""
     batch, channels, *points = x.shape
     first, step, *rest = x.strides
     each = channels // groups

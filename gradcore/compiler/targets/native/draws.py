@@ -1,4 +1,4 @@
-"""Lowering of random numbers: Python reserves words of the generator, and native parts make numbers of them."""
+"""Lowering of random numbers: Python reserves a range of the generator, and native segments compute the numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradcore.backends.random import philox
 from gradcore.compiler.program.program import ArrayType, Call, Program, Value
 from gradcore.compiler.targets.native.steps import Kernel, Step, Unsupported, View
 
-__all__ = ["RESERVING", "Draws", "with_positions"]
+__all__ = ["RESERVING", "Draws", "use_positions"]
 
 #: The name of calls that reserve words, and give the key and the counter as an array.
 RESERVING = "random.position"
@@ -23,7 +23,7 @@ _U64 = np.dtype(np.uint64)
 
 
 class Draws:
-    """Steps of calls that make random numbers."""
+    """Lowering rules for random numbers."""
 
     _view: Any
 
@@ -44,7 +44,7 @@ class Draws:
 
 
 def _number(value: Any) -> str:
-    """Return a number of C++."""
+    """Return a C++ literal."""
     return f"{C_TYPES[np.dtype(type(value)).name]}({float(value).hex()})"
 
 
@@ -90,9 +90,9 @@ _FORMULAS: dict[Any, Callable[..., str]] = {
 # -- positions ---------------------------------------------------------------------------------------------------------
 
 
-def with_positions(program: Program) -> Program:
-    """With positions of the generator as arrays, where native parts can make all numbers that are drawn there."""
-    draws = {call.made: call for call in program.calls if call.name == "random.draw" and len(call.made) == 2}
+def use_positions(program: Program) -> Program:
+    """Replace draws by reserved generator positions, if native segments can compute all numbers drawn there."""
+    draws = {call.outputs: call for call in program.calls if call.name == "random.draw" and len(call.outputs) == 2}
     users: dict[int, list[Call]] = {}
     for call in program.calls if draws else ():
         for n in call.read:
@@ -100,10 +100,10 @@ def with_positions(program: Program) -> Program:
     out = program.copy()
     positions: dict[int, Value] = {}
     for call in program.calls:
-        reading = [user for n in call.made for user in users.get(n, [])] if call.made in draws else []
-        seen = bool({*call.made} & {*program.outputs})
-        if reading and not seen and all(_is_native(user, *call.made) for user in reading):
-            position = positions[call.made[0]] = out.new_value(ArrayType((6,), _U64, (8,), -1))
+        reading = [user for n in call.outputs for user in users.get(n, [])] if call.outputs in draws else []
+        seen = bool({*call.outputs} & {*program.outputs})
+        if reading and not seen and all(_is_native(user, *call.outputs) for user in reading):
+            position = positions[call.outputs[0]] = out.new_value(ArrayType((6,), _U64, (8,), -1))
             out.calls.append(Call(RESERVING, _position, (call.function, *call.args), {}, position))
             continue
         if call.name == "backend.random_numbers" and type(call.args[3]) is Value and call.args[3].number in positions:
@@ -115,20 +115,20 @@ def with_positions(program: Program) -> Program:
 
 
 def _is_native(call: Call, key: int, counter: int) -> bool:
-    """Return whether a call makes numbers, at a position, for which there is a formula."""
+    """Return whether a call computes numbers at a generator position by a formula that has a C++ form."""
     if call.name != "backend.random_numbers" or call.named or call.args[3:5] != (Value(key), Value(counter)):
         return False
     return call.args[0] in _FORMULAS and all(type(each) in (int, float) for each in call.args[5:])
 
 
 def _position(draw: Callable[[int], tuple[int, int]], words: int) -> Any:
-    """Reserve words: the key and the counter, the lowest bits first."""
+    """Reserve words of the generator; return its key and counter, the lowest bits first."""
     key, counter = draw(words)
     return np.frombuffer(key.to_bytes(16, "little") + counter.to_bytes(32, "little"), "<u8").astype(_U64, copy=False)
 
 
 def _numbers(make: Callable[..., Any], distribution: Any, n: int, dtype: Any, position: Any, *parameters: Any) -> Any:
-    """Return the numbers at a position."""
+    """Return the random numbers at a generator position."""
     data = position.astype("<u8").tobytes()
     key, counter = int.from_bytes(data[:16], "little"), int.from_bytes(data[16:], "little")
     return make(distribution, n, dtype, key, counter, *parameters)

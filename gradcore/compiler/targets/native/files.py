@@ -1,7 +1,7 @@
-"""Files of the cache, of which a damaged one is noticed: each is stored with the digest of its content.
+"""Cache files with digests, so that damaged files are noticed.
 
-A crash or a full disk can leave a file with a part of its content, and `dlopen` and `marshal` end the process on such
-files. So neither sees a file whose content does not have the digest that it was written with.
+A crash or a full disk can truncate a file, and `dlopen` and `marshal` can crash the process on such files. So neither
+is given a file whose content does not match its digest.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _LIBRARY = re.compile(r"program-[0-9a-f]{32}-[0-9a-f]{64}\.so")
 
 
 def write_whole(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Write a file that begins with the digest of its content, so that it is there as a whole or not at all."""
+    """Write a file that begins with the digest of its content, atomically."""
     _write(path, hashlib.sha256(content).digest() + content, mode)
 
 
 def read_whole(path: Path) -> bytes | None:
-    """Return the content of a file that `write_whole` has written, or None if it is damaged or no plain file."""
+    """Return the content of a file written by `write_whole`, or None if it is damaged or no regular file."""
     if not path.is_file():
         return None
     data = path.read_bytes()
@@ -33,14 +33,14 @@ def read_whole(path: Path) -> bytes | None:
 
 
 def write_library(folder: Path, stem: str, content: bytes) -> Path:
-    """Write a library whose name is a stem and the digest of its content, and return its path."""
+    """Write a library under a name of stem and digest, and return its path."""
     path = folder / f"{stem}-{hashlib.sha256(content).hexdigest()}.so"
     _write(path, content, 0o755)
     return path
 
 
 def find_library(folder: Path, stem: str) -> Path | None:
-    """Return the library with a stem, or None if there is none; delete those that are damaged."""
+    """Return the library of a stem, or None; delete damaged ones."""
     for path in sorted(folder.glob(f"{stem}-*.so")):
         if is_whole_library(path):
             return path
@@ -50,12 +50,12 @@ def find_library(folder: Path, stem: str) -> Path | None:
 
 
 def is_library_name(name: object) -> bool:
-    """Return whether something is the plain name of a library, without a folder."""
+    """Return whether a string is a library's file name without a folder."""
     return isinstance(name, str) and _LIBRARY.fullmatch(name) is not None
 
 
 def is_whole_library(path: Path) -> bool:
-    """Return whether a library has the content that its name says."""
+    """Return whether the content of a library matches the digest in its name."""
     if not is_library_name(path.name) or not path.is_file():
         return False
     return path.stem.rpartition("-")[2] == hashlib.sha256(path.read_bytes()).hexdigest()

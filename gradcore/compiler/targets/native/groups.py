@@ -1,4 +1,4 @@
-"""Grouping: loops and reductions over one shape that follow each other, as far as memory allows, are one loop."""
+"""Fusion of loops: adjacent loops and reductions over one shape become one loop, as far as aliasing allows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradcore.backends.codegen.trace import compute_dtype
 from gradcore.backends.registry import CPU
 from gradcore.compiler.targets.native.steps import Loop, Reduction, Step, View, clashes, overlap
 
-__all__ = ["DIALECT", "Group", "TracedGroup", "grouped", "stored", "trace_group", "tracer"]
+__all__ = ["DIALECT", "Group", "TracedGroup", "group_steps", "store_as", "trace_group", "tracer"]
 
 #: Functions of the C library: where they are for one element at a time, NumPy's are as fast above so many elements.
 _LIBRARY = {
@@ -32,7 +32,7 @@ _MOST, _FUNCTION = 240, 8
 
 
 class _Tracer(emit_cpp.CppTracer):
-    """The namespace for native parts of programs."""
+    """The namespace in which formulas are traced for native segments."""
 
     target = "native programs"
 
@@ -44,19 +44,19 @@ class _Tracer(emit_cpp.CppTracer):
         return DIALECT.supports(expr)
 
     def check(self, exprs: Sequence[Expr]) -> None:
-        """Raise `NotFusible` where there is no C++ for something."""
+        """Raise `NotFusible` for expressions without a C++ form."""
         for expr in self.graph._known.values():
             if expr.operands and not self.supports(expr):
                 raise NotFusible(f"there is no {expr.function}")
 
 
 def tracer() -> _Tracer:
-    """Return a namespace for formulas, with a graph of its own."""
+    """Return a namespace for formulas, with a new expression graph."""
     return _Tracer(CPU.backend.bodies)
 
 
-def stored(F: Any, expr: Expr, dtype: np.dtype[Any]) -> Expr:
-    """Return the expression as it is after it was stored in a dtype."""
+def store_as(F: Any, expr: Expr, dtype: np.dtype[Any]) -> Expr:
+    """Return the expression rounded to the dtype that it is stored in."""
     if compute_dtype(dtype) == dtype:
         return F.graph.cast(expr, dtype)  # type: ignore[no-any-return]
     if expr.dtype not in (np.dtype(bool), np.dtype(np.float32)):
@@ -65,14 +65,14 @@ def stored(F: Any, expr: Expr, dtype: np.dtype[Any]) -> Expr:
 
 
 class Group:
-    """Loops and reductions of one shape.
+    """Loops and reductions over one shape, to be fused.
 
     Parameters
     ----------
     step : Loop or Reduction
         The first one.
     relation : int
-        See `_related`.
+        See `_relate_steps`.
     """
 
     def __init__(self, step: Loop | Reduction, relation: int = 0) -> None:
@@ -90,7 +90,7 @@ class Group:
         return [w for step in self.steps for w in step.writes]
 
     def takes(self, step: Step, relation: int, given: frozenset[int]) -> bool:
-        """Return whether a step can be one of the group: element by element, in the order of the steps."""
+        """Return whether a step can join the group, element by element, after the steps in it."""
         if not isinstance(step, (Loop, Reduction)) or step.shape != self.shape or len(self.steps) >= _MOST:
             return False
         if isinstance(step, Reduction) and self.dims not in (None, step.dims):
@@ -109,8 +109,8 @@ class Group:
             self.dims = step.dims
 
 
-def _related(steps: list[Step]) -> list[int]:
-    """A number for each step: equal for loops over one shape that have arrays in common, with each other or others."""
+def _relate_steps(steps: list[Step]) -> list[int]:
+    """Return a number for each step: equal for loops over one shape that share arrays, directly or through others."""
     above = [*range(len(steps))]
     users: dict[Any, int] = {}
 
@@ -128,20 +128,20 @@ def _related(steps: list[Step]) -> list[int]:
 
 
 def _differ(a: View, b: View, given: frozenset[int]) -> bool:
-    """Return whether two views may have elements in common that are not each other's."""
+    """Return whether two views may overlap without being equal."""
     if a.memory != b.memory:
         return a.memory in given and b.memory in given
     return overlap(a, b) and a != b
 
 
-def grouped(steps: list[Step], given: frozenset[int], made: Collection[int]) -> list[Any]:
-    """Groups and kernels in an order in which they can run.
+def group_steps(steps: list[Step], given: frozenset[int], made: Collection[int]) -> list[Any]:
+    """Return groups and kernels in a valid order of execution.
 
     Memories that are `given` may share elements. Before a step that may fail, only memories are written that are
     `made` by the steps.
     """
     out: list[Any] = []
-    for step, relation in zip(steps, _related(steps), strict=True):
+    for step, relation in zip(steps, _relate_steps(steps), strict=True):
         chosen = None
         if isinstance(step, (Loop, Reduction)):
             for each in reversed(out[-24:]):
@@ -158,7 +158,7 @@ def grouped(steps: list[Step], given: frozenset[int], made: Collection[int]) -> 
 
 
 class TracedGroup(NamedTuple):
-    """A group as expressions.
+    """A group as expressions of one kernel.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ class TracedGroup(NamedTuple):
 
 
 def trace_group(group: Group, kept: Any, constants: dict[int, Any]) -> TracedGroup:
-    """Trace the formulas of a group; `kept` says of what memories elements are needed later."""
+    """Trace the formulas of a group; `kept` tells which memories are read later and must be stored."""
     F = tracer()
     inputs: list[View] = []
     known: dict[View, Expr] = {}
@@ -201,7 +201,7 @@ def trace_group(group: Group, kept: Any, constants: dict[int, Any]) -> TracedGro
             reductions.append((step, exprs[0]))
             continue
         for view, expr in zip(step.writes, step.formula(F, *exprs), strict=True):
-            known[view] = stores[view] = stored(F, expr, view.dtype)
+            known[view] = stores[view] = store_as(F, expr, view.dtype)
     stores = {v: e for v, e in stores.items() if kept(v.memory)}
     outputs = [(e, v.dtype) for v, e in stores.items()] + [(e, e.dtype) for _, e in reductions]
     named = [Input(v.dtype, name=f"x{i}", position=i) for i, v in enumerate(inputs)]
@@ -211,6 +211,6 @@ def trace_group(group: Group, kept: Any, constants: dict[int, Any]) -> TracedGro
 
 
 def is_slow(traced: TracedGroup) -> bool:
-    """Whether NumPy's functions, which use all lanes, would be faster than those of the C library, which do not."""
+    """Return whether NumPy's vectorized functions would be faster than the scalar functions of the C library."""
     size = int(np.prod(traced.shape, dtype=np.int64))
     return size > _SLOW_ABOVE and any(e.function in _LIBRARY for e in traced.kernel.computed)

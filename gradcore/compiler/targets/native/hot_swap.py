@@ -1,4 +1,4 @@
-"""Swapping: the Python function of a program gets the code that calls its native parts, when they are built."""
+"""Hot swap: the Python function of a program is replaced by code that calls native segments once they are built."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any
 from gradcore.backends.compiled.building import BuildError
 from gradcore.compiler.program.program import Call, Program
 from gradcore.compiler.targets.native import building, plans
-from gradcore.compiler.targets.native.draws import with_positions
+from gradcore.compiler.targets.native.draws import use_positions
 from gradcore.compiler.targets.native.segments import NativeProgram, name_of_plan, source_of
 from gradcore.compiler.targets.python import emitter
 from gradcore.core import config
 
-__all__ = ["described", "runnable", "swap"]
+__all__ = ["describe", "runnable", "swap"]
 
 #: Calls after which a program is worth a compiler's time.
 _HOT = 32
 
 
 def runnable(program: Program, cpp: str | None = None) -> Any:
-    """Return the function of a program: Python's, whose code becomes that of native parts.
+    """Return the function of a program: the Python target's at first, the native target's when it is built.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def runnable(program: Program, cpp: str | None = None) -> Any:
     """
     cpp = config.COMPILE_CPP if cpp is None else cpp
     if cpp in ("background", "wait") and building.has_libraries():
-        run = _kept(program)
+        run = _load_earlier(program)
         if run is not None:
             return run
     if cpp == "background":
@@ -47,8 +47,8 @@ def runnable(program: Program, cpp: str | None = None) -> Any:
     return run
 
 
-def described(run: Any) -> list[str]:
-    """What became of a program's native parts, which calls are loops, and which calls Python makes, and why."""
+def describe(run: Any) -> list[str]:
+    """Return lines about a program's native segments, its loops, and the calls that remain Python's and why."""
     native = getattr(run, "native", None)
     loops, refused = getattr(native, "rolled", []), getattr(native, "refused", [])
     return [run.state, *(f"in a loop: {each}" for each in loops), *(f"by Python: {each}" for each in refused)]
@@ -58,7 +58,7 @@ def described(run: Any) -> list[str]:
 
 
 class _Background:
-    """A thread that takes jobs one by one, started with the first of them."""
+    """A worker thread that runs jobs in order, started with the first job."""
 
     def __init__(self) -> None:
         self.forget()
@@ -66,7 +66,7 @@ class _Background:
             os.register_at_fork(after_in_child=self.forget)
 
     def forget(self) -> None:
-        """Begin anew: the child of a fork has no other threads."""
+        """Reset in a forked child, which has no other threads."""
         self.jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.thread: threading.Thread | None = None
         self.lock = threading.Lock()
@@ -88,7 +88,7 @@ _background = _Background()
 
 
 def _in_background(program: Program) -> Any:
-    """Return the function, which counts its calls; a library that is there already is loaded at once."""
+    """Return a function that counts its calls until the program is built; load a library that exists at once."""
     calls = itertools.count(1)
 
     def count() -> None:
@@ -105,10 +105,10 @@ def _in_background(program: Program) -> Any:
     return run
 
 
-def _kept(program: Program) -> Any:
-    """Return the function that calls a library which an earlier process has built; None if there is none."""
-    whole = _given(program)
-    found = plans.kept(whole, name_of_plan(whole))
+def _load_earlier(program: Program) -> Any:
+    """Return the function that calls a library built by an earlier process, or None."""
+    whole = _prepare_program(program)
+    found = plans.find_plan(whole, name_of_plan(whole))
     if found is None:
         return None
     plan, path = found
@@ -120,33 +120,33 @@ def _kept(program: Program) -> Any:
     return run
 
 
-def _given(program: Program) -> Program:
-    """What native parts are made of."""
-    return with_positions(program.native or program)
+def _prepare_program(program: Program) -> Program:
+    """Return the program that is lowered to native segments."""
+    return use_positions(program.native or program)
 
 
 def swap(pairs: list[tuple[Any, Program]], build: bool = True) -> None:
-    """Build programs as one library, or load what is built, and let their functions call it."""
+    """Build programs as one library, or load an existing one, and let their functions call it."""
     found: list[tuple[Any, NativeProgram]] = []
     try:
         for run, program in pairs:
             if getattr(run, "native", None) is None:
-                native = NativeProgram(_given(program), building.has_blas())
+                native = NativeProgram(_prepare_program(program), building.has_blas())
                 if native.parts and not (program.native and native.refused):
                     found.append((run, native))
                 else:
-                    _replace(run, emitter.function_of(program), native, "there is nothing for it")
+                    _replace_code(run, emitter.function_of(program), native, "there is nothing for it")
         path = building.library_of(source_of([native for _, native in found]), build) if found else None
         if path is None:
             return
         first = 0
         for run, native in found:
             plan = native.plan()
-            _replace(run, plan.function(path, first), plan, plan.state)
+            _replace_code(run, plan.function(path, first), plan, plan.state)
             first += len(plan.parts)
         if len(pairs) == 1:
-            given = _given(pairs[0][1])
-            plans.keep(plan, given, name_of_plan(given), path)
+            given = _prepare_program(pairs[0][1])
+            plans.store_plan(plan, given, name_of_plan(given), path)
     except (BuildError, OSError) as error:
         _give_up(pairs, str(error))
     except Exception as error:  # nobody who calls the function should see it
@@ -156,11 +156,11 @@ def swap(pairs: list[tuple[Any, Program]], build: bool = True) -> None:
 def _give_up(pairs: list[tuple[Any, Program]], why: str) -> None:
     for run, program in pairs:
         if getattr(run, "native", None) is None:
-            _replace(run, emitter.function_of(program), program, why)
+            _replace_code(run, emitter.function_of(program), program, why)
 
 
-def _replace(run: Any, other: Any, native: Any, state: str) -> None:
-    """Let a function do what another one does, from its next call on; calls that are running go on as they were."""
+def _replace_code(run: Any, other: Any, native: Any, state: str) -> None:
+    """Replace a function's code, from its next call on; calls in progress continue as they were."""
     names = {name: f"native_{name}" for name in other.__globals__ if name not in ("__builtins__", "program")}
     run.__globals__.update({names.get(name, name): value for name, value in other.__globals__.items()})
     run.__globals__["program"] = run

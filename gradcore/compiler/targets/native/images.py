@@ -1,4 +1,4 @@
-"""Lowering of convolutions, by the compiled library's kernels, and of pooling."""
+"""Lowering of convolutions, by kernels of the compiled library, and of pooling."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _DEFAULTS: tuple[Any, ...] = (None, (1,), (0,), (1,), False, (0,), 1)
 
 
 class Images:
-    """Steps of calls on batches of images."""
+    """Lowering rules for convolutions and pooling."""
 
     _view: Any
-    _checked: Any
+    _check_loop: Any
 
     # -- convolution --------------------------------------------------------------------------------------------------
 
@@ -33,32 +33,32 @@ class Images:
         stride, padding, dilation, transposed, _, groups = rest
         if transposed or call.named:
             raise Unsupported("a transposed convolution")
-        return self._convolved(results[0], x, weight, bias, ConvSettings(stride, padding, dilation, groups))
+        return self._convolve(results[0], x, weight, bias, ConvSettings(stride, padding, dilation, groups))
 
     def _lower_conv(self, call: Call, results: list[View]) -> list[Step]:
         x, weight, *settings = call.args
-        return self._convolved(results[0], x, weight, None, _packed(ConvSettings, settings))
+        return self._convolve(results[0], x, weight, None, _pack_settings(ConvSettings, settings))
 
     def _lower_conv_output(self, call: Call, results: list[View]) -> list[Step]:
         x, weight, _, *settings = call.args
-        return self._convolved(results[0], x, weight, None, _packed(ConvSettings, settings))
+        return self._convolve(results[0], x, weight, None, _pack_settings(ConvSettings, settings))
 
-    def _convolved(self, out: View, x: Any, weight: Any, bias: Any, settings: ConvSettings) -> list[Step]:
-        kernel = self._correlated(out, self._view(x), self._view(weight), settings)
+    def _convolve(self, out: View, x: Any, weight: Any, bias: Any, settings: ConvSettings) -> list[Step]:
+        kernel = self._correlate(out, self._view(x), self._view(weight), settings)
         if bias is None:
             return [kernel]
         b, dims = self._view(bias), len(out.shape) - 2
         column = b._replace(shape=(*b.shape, *(1,) * dims), strides=(*b.strides, *(0,) * dims))
-        return [kernel, self._checked(Loop([out], [out, column], lambda F, y, z: [y + z]))]
+        return [kernel, self._check_loop(Loop([out], [out, column], lambda F, y, z: [y + z]))]
 
-    def _correlated(self, out: View, x: View, weight: View, settings: ConvSettings) -> Step:
+    def _correlate(self, out: View, x: View, weight: View, settings: ConvSettings) -> Step:
         geometry = _geometry([out, x, weight], x, weight.shape, out, settings)
         text = f"correlate<{C_TYPES[out.dtype.name]}>({{0}}, {{1}}, {{2}}, {geometry}, {_table(_steps(out))}, threads)"
         return Kernel(text, [out], [x, weight], lasting=True)
 
     def _lower_conv_input(self, call: Call, results: list[View]) -> list[Step]:
         grad, weight, _, *rest = call.args
-        settings, out = _packed(ConvSettings, rest), results[0]
+        settings, out = _pack_settings(ConvSettings, rest), results[0]
         if any(s != 1 for s in settings.stride):
             raise Unsupported("the stride")
         g, w, groups = self._view(grad), self._view(weight), settings.groups
@@ -74,7 +74,7 @@ class Images:
     def _lower_conv_weight(self, call: Call, results: list[View]) -> list[Step]:
         x, grad, _, *settings = call.args
         out, a, g = results[0], self._view(x), self._view(grad)
-        geometry = _geometry([out, a, g], a, out.shape, g, _packed(ConvSettings, settings))
+        geometry = _geometry([out, a, g], a, out.shape, g, _pack_settings(ConvSettings, settings))
         text = f"sum_windows<{C_TYPES[out.dtype.name]}>({{0}}, {{1}}, {{2}}, {geometry}, threads)"
         return [Kernel(text, [out], [a, g], lasting=True)]
 
@@ -82,7 +82,7 @@ class Images:
 
     def _lower_max_pool(self, call: Call, results: list[View]) -> list[Step]:
         out, index = results
-        x, window = self._view(call.args[0]), _packed(MaxPool, call.args[1:])
+        x, window = self._view(call.args[0]), _pack_settings(MaxPool, call.args[1:])
         _check([out, index, x], x)
         if len(window.kernel) > 2:
             raise Unsupported("three dims")
@@ -106,8 +106,8 @@ class Images:
         return [Kernel(text, [out], [a, i], fallible=True, lasting=a.size >= 1 << 15, narrow=prod(size) < 1 << 31)]
 
 
-def _packed(kind: Any, settings: Sequence[Any]) -> Any:
-    """Settings that are given as one object, or one by one."""
+def _pack_settings(kind: Any, settings: Sequence[Any]) -> Any:
+    """Return settings as one object, whether they are given as such or one by one."""
     return settings[0] if len(settings) == 1 else kind(*settings)
 
 
@@ -117,7 +117,7 @@ def _check(views: list[View], x: View) -> None:
 
 
 def _geometry(views: list[View], x: View, weight: tuple[int, ...], positions: View, settings: ConvSettings) -> str:
-    """The table of a convolution that reads `x`, with outputs at `positions`, if the library has a kernel for it."""
+    """Return the C++ table of a convolution that reads `x` and writes `positions`; raise if there is no kernel."""
     _check(views, x)
     if getattr(CPU.backend, "library", None) is None or any(v.dtype != x.dtype for v in views):
         raise Unsupported("there is no kernel")
@@ -132,6 +132,6 @@ def _table(numbers: Sequence[int]) -> str:
 
 
 def _steps(out: View) -> tuple[int, ...]:
-    """Return the elements from image to image, from output to output, and along three dims."""
+    """Return the strides of an output in elements: by image, by channel, and along three dims."""
     steps = [s // out.dtype.itemsize for s in contiguous_strides(out.shape, out.dtype.itemsize)]
     return (*steps[:2], *(0,) * (5 - len(steps)), *steps[2:])

@@ -1,4 +1,4 @@
-"""Lowering of reading and writing by tensors of indices, and of the places of extrema."""
+"""Lowering of indexing by tensors, and of argmax and argmin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LARGE = 1 << 15
 
 
 class _Indexed(NamedTuple):
-    """Elements of an array at indices.
+    """The elements of an array at tensors of indices.
 
     Attributes
     ----------
@@ -46,11 +46,11 @@ class _Indexed(NamedTuple):
 
 
 class Places:
-    """Steps of calls on tensors of indices."""
+    """Lowering rules for tensors of indices."""
 
     _view: Any
-    _moved: Any
-    _filled: Any
+    _convert: Any
+    _fill: Any
     _write: Any
     temporary_view: Any
 
@@ -63,13 +63,13 @@ class Places:
     def _lower_index_backward(self, call: Call, results: list[View]) -> list[Step]:
         grad, _, indices = call.args
         (out,) = results
-        return [*self._filled(out, 0), _kernel("add", self._view(grad), self._by_tuple(out, indices))]
+        return [*self._fill(out, 0), _kernel("add", self._view(grad), self._by_tuple(out, indices))]
 
     def _lower_index_write(self, call: Call, results: list[View]) -> list[Step]:
         x, values, indices, accumulate = (*call.args, False)[:4]
         (out,) = results
         kind = "add" if accumulate else "put"
-        return [self._moved(out, self._view(x)), _kernel(kind, self._view(values), self._by_tuple(out, indices))]
+        return [self._convert(out, self._view(x)), _kernel(kind, self._view(values), self._by_tuple(out, indices))]
 
     def _lower_index_into(self, call: Call, results: list[View]) -> list[Step]:
         out, values, indices, accumulate = (*call.args, False)[:4]
@@ -77,7 +77,7 @@ class Places:
         return [_kernel(kind, self._view(values), self._by_tuple(self._view(out), indices))]
 
     def _put(self, out: View, index: tuple[Any, ...], value: Any) -> list[Step]:
-        """Write a number, or an array, to tensors of indices along the first dims."""
+        """Return the steps that write a number or an array at tensors of indices along the first dims."""
         if any(type(each) not in (Value, Literal) for each in index):
             raise Unsupported("the index")
         at = self._by_tuple(out, index)
@@ -130,19 +130,19 @@ class Places:
     def _lower_gather_backward(self, call: Call, results: list[View]) -> list[Step]:
         grad, _, dim, index = call.args
         (out,) = results
-        return [*self._filled(out, 0), _kernel("add", self._view(grad), self._each(out, dim, index))]
+        return [*self._fill(out, 0), _kernel("add", self._view(grad), self._each(out, dim, index))]
 
     def _lower_place(self, call: Call, results: list[View]) -> list[Step]:
         x, _, dim, index = call.args
         (out,) = results
-        return [*self._filled(out, 0), _kernel("put", self._view(x), self._each(out, dim, index))]
+        return [*self._fill(out, 0), _kernel("put", self._view(x), self._each(out, dim, index))]
 
     def _lower_scatter_src(self, call: Call, results: list[View]) -> list[Step]:
         x, src, dim, index = call.args
         (out,) = results
         places = self._each(out, dim, index)
-        values = self._view(src).indexed(tuple(slice(n) for n in places.shape))
-        return [self._moved(out, self._view(x)), _kernel("put", values, places)]
+        values = self._view(src).select(tuple(slice(n) for n in places.shape))
+        return [self._convert(out, self._view(x)), _kernel("put", values, places)]
 
     def _each(self, x: View, dim: int, index: Any) -> _Indexed:
         i = self._view(index)
@@ -176,7 +176,7 @@ class Places:
             raise Unsupported("the strides")
         if not a.is_contiguous:
             copy = self.temporary_view(a.shape, a.dtype)
-            steps, a = [self._moved(copy, a)], copy
+            steps, a = [self._convert(copy, a)], copy
         shape = a.shape if dim is not None else (a.size,)
         dim = 0 if dim is None else dim % len(shape)
         sizes = f"{prod(shape[:dim])}, {shape[dim]}, {prod(shape[dim + 1 :])}"
@@ -188,7 +188,7 @@ class Places:
 
 
 def _kernel(kind: str, values: View, at: _Indexed) -> Step:
-    """Return the kernel that takes elements to `values`, puts them to where they belong, or adds them there."""
+    """Return the kernel that gathers elements into `values`, or scatters or adds `values` to them."""
     x = at.x
     values = values if kind == "take" else values.broadcast(at.shape)
     if kind == "add" and x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
@@ -203,7 +203,7 @@ def _kernel(kind: str, values: View, at: _Indexed) -> Step:
     rows = [(values.strides, size), (at.strides, size), *((i.strides, integer) for i in at.indices)]
     if any(s % unit for strides, unit in [*rows, (x.strides, size)] for s in strides):
         raise Unsupported("the strides")
-    shape, steps = _merged(at.shape, [tuple(s // unit for s in strides) for strides, unit in rows])
+    shape, steps = _merge_dims(at.shape, [tuple(s // unit for s in strides) for strides, unit in rows])
     tables = [shape, *steps[:2], *[tuple(row) for row in steps[2:]]]
     tables += [tuple(x.shape[d] for d in at.dims), tuple(x.strides[d] // size for d in at.dims)]
     numbers = [f"{{{{{', '.join(map(str, each))}}}}}" for each in tables]
@@ -217,8 +217,8 @@ def _kernel(kind: str, values: View, at: _Indexed) -> Step:
     return Kernel(text, [written], [read, *integers], fallible=True, lasting=values.size >= _LARGE)
 
 
-def _merged(shape: tuple[int, ...], rows: list[tuple[int, ...]]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """Return a shape and the steps of arrays along its dims, neighbours that are one in memory taken as one."""
+def _merge_dims(shape: tuple[int, ...], rows: list[tuple[int, ...]]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+    """Return a shape and strides by array, with adjacent dims merged where all arrays are contiguous in them."""
     dims: list[tuple[int, ...]] = []
     for size, *steps in zip(shape, *rows, strict=True):
         if size == 1:

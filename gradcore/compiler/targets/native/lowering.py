@@ -1,4 +1,4 @@
-"""Lowering: the calls of a program as steps on views of memory, where there are native ones for them."""
+"""Lowering: translate the calls of a program into native steps on views of memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradcore.backends.codegen.expr import Expr, NotFusible
 from gradcore.backends.codegen.trace import compute_dtype
 from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
 from gradcore.backends.registry import CPU
-from gradcore.compiler.program.effects import Effects, written
+from gradcore.compiler.program.effects import Effects, written_values
 from gradcore.compiler.program.program import ArrayType, Call, Literal, Program, Value, values_in
 from gradcore.compiler.targets.native.channels import Channels
 from gradcore.compiler.targets.native.draws import Draws
@@ -62,7 +62,7 @@ _REDUCTIONS = {
 
 
 class Lowering(Channels, Draws, Images, Places, Products, Rows):
-    """The steps of a program's calls.
+    """The lowering of a program's calls.
 
     Parameters
     ----------
@@ -95,19 +95,19 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         return view
 
     def temporary_view(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> View:
-        """Return a contiguous view of a memory of its own."""
+        """Return a contiguous view of a new temporary memory."""
         number = self.program.new_value(ArrayType(shape, dtype, contiguous_strides(shape, dtype.itemsize), -1)).number
         self.temporary.add(number)
         return self._own(number)
 
     def follow(self, call: Call) -> None:
-        """Take note of the results of a call that Python makes."""
-        for n in call.made:
+        """Store the views of the results of a call that Python makes."""
+        for n in call.outputs:
             if n in self.program.types and n not in self.views:
                 self._result(call, n)
 
     def _result(self, call: Call, number: int) -> View:
-        """Return the view of a result: in a memory of its own, or in that of an argument."""
+        """Return the view of a result: of new memory, or of an argument's memory."""
         kind = self.program.types[number]
         bases = {}
         for n in call.read:
@@ -130,7 +130,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
     # -- calls ----------------------------------------------------------------------------------------------------
 
     def steps(self, call: Call) -> list[Step]:
-        """Return the steps of a call; none if it makes views only.
+        """Return the native steps of a call; none if it only makes views.
 
         Raises
         ------
@@ -147,9 +147,9 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
     def _steps(self, call: Call) -> list[Step]:
         _, _, name = call.name.rpartition(".")
         into = call.name.startswith("xp.") and call.named.keys() == {"out"} and call.named["out"] == (call.results,)
-        if name not in _WRITERS and not into and (written(call) != [] or "out" in call.named):
+        if name not in _WRITERS and not into and (written_values(call) != [] or "out" in call.named):
             raise Unsupported("it writes in place")
-        numbers = list(call.made)
+        numbers = list(call.outputs)
         kinds = {self.program.types[n].dtype for n in (*numbers, *values_in(call.args))}
         if not kinds <= DTYPES | _HALVES:
             raise Unsupported("the dtype")
@@ -169,7 +169,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
             found: list[Step] = handler(call, results)
             return found
         if name in _FILLS or name == "full":
-            return self._fill(call, results[0], call.args[1] if name == "full" else _FILLS[name])
+            return self._fill_call(call, results[0], call.args[1] if name == "full" else _FILLS[name])
         if name in _VIEWS:
             return self._copy(call, name, results)
         if name in _REDUCTIONS and call.name.partition(".")[0] in ("kernels", "backend", "method"):
@@ -184,14 +184,14 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         return self.views[argument.number]
 
     def _literal(self, number: int) -> View:
-        """Return the view of an array that is part of the program: its memory has a negative number."""
+        """Return the view of a literal, whose memory number is negative."""
         array = self.program.literals[number]
         if array.dtype not in DTYPES | _HALVES:
             raise Unsupported("the dtype")
         return View(-1 - number, 0, array.shape, array.strides, array.dtype)
 
     def _constant(self, argument: Any) -> Any:
-        """Return the number that an argument is, for all its elements; None if it is none."""
+        """Return the number that all elements of an argument are equal to, or None."""
         memory = self._view(argument).memory
         if memory >= 0:
             return self.constants.get(memory)
@@ -248,25 +248,25 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
                 raise NotFusible(f"{name} gives {expr.dtype} in the place of {out.dtype}")
             return [expr]
 
-        return self._checked(Loop([out], reads, formula))
+        return self._check_loop(Loop([out], reads, formula))
 
-    def _checked(self, loop: Loop) -> Loop:
-        """Return a loop whose formula can be traced."""
-        from gradcore.compiler.targets.native.groups import stored, tracer
+    def _check_loop(self, loop: Loop) -> Loop:
+        """Return the loop; raise `Unsupported` if its formula or its aliasing has no native form."""
+        from gradcore.compiler.targets.native.groups import store_as, tracer
 
         F = tracer()
         exprs = loop.formula(F, *[F.graph.input(i, compute_dtype(r.dtype)) for i, r in enumerate(loop.reads)])
-        F.check([stored(F, expr, w.dtype) for expr, w in zip(exprs, loop.writes, strict=True)])
+        F.check([store_as(F, expr, w.dtype) for expr, w in zip(exprs, loop.writes, strict=True)])
         if any(r.size and w.memory == r.memory and r != w for r in loop.reads for w in loop.writes):
             raise Unsupported("it reads another part of what it writes")
         if not all(w.is_injective for w in loop.writes):
             raise Unsupported("it writes to elements more than once")
         return loop
 
-    def _filled(self, out: View, value: Any) -> list[Step]:
+    def _fill(self, out: View, value: Any) -> list[Step]:
         return [Loop([out], [], lambda F: [F.graph.constant(value, compute_dtype(out.dtype))])]
 
-    def _fill(self, call: Call, out: View, value: Any) -> list[Step]:
+    def _fill_call(self, call: Call, out: View, value: Any) -> list[Step]:
         if type(value) in (Value, Literal):
             value = self._constant(value)
             if value is None:
@@ -274,36 +274,36 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         number = out.dtype.type(value).item()
         if self._effects.is_constant(out.memory):
             self.constants[out.memory] = out.dtype.type(number)
-        return self._filled(out, number)
+        return self._fill(out, number)
 
-    def _moved(self, out: View, x: View) -> Loop:
-        """Return a copy, in the dtype of what is written."""
+    def _convert(self, out: View, x: View) -> Loop:
+        """Return the loop that copies `x` to `out`, converted to the dtype of `out`."""
         kept = compute_dtype(out.dtype)  # what is stored is rounded
         if kept != out.dtype and x.dtype != np.bool_ and compute_dtype(x.dtype) != kept:
             raise Unsupported("it would be rounded twice")
-        return self._checked(Loop([out], [x], lambda F, e: [F.graph.cast(e, kept)]))
+        return self._check_loop(Loop([out], [x], lambda F, e: [F.graph.cast(e, kept)]))
 
-    def _added(self, out: View, x: View) -> Loop:
-        return self._checked(Loop([out], [out, x], lambda F, y, b: [y + b]))
+    def _add_to(self, out: View, x: View) -> Loop:
+        return self._check_loop(Loop([out], [out, x], lambda F, y, b: [y + b]))
 
-    def _scaled(self, out: View, x: View, scale: float) -> Loop:
-        return self._checked(Loop([out], [x], lambda F, e: [e * scale]))
+    def _scale(self, out: View, x: View, scale: float) -> Loop:
+        return self._check_loop(Loop([out], [x], lambda F, e: [e * scale]))
 
     def _copy(self, call: Call, name: str, results: list[View]) -> list[Step]:
         out = results[0]
         if len(results) != 1 or name not in _COPIES | _RESHAPES:
             raise Unsupported("the copy")
         number = self._constant(call.args[0])
-        if number is not None and out.memory == call.made[0]:
-            return self._fill(call, out, number)
+        if number is not None and out.memory == call.outputs[0]:
+            return self._fill_call(call, out, number)
         x = self._view(call.args[0])
         if name in _RESHAPES and x.shape != out.shape:
             if not out.is_contiguous:
                 raise Unsupported("the copy's order")
-            out = out.reshaped(x.shape)
+            out = out.reshape(x.shape)
         if x.shape != out.shape:
             raise Unsupported("the copy's shape")
-        return [self._moved(out, x)]
+        return [self._convert(out, x)]
 
     def _lower_repeat(self, call: Call, results: list[View]) -> list[Step]:
         (out,), x = results, self._view(call.args[0])
@@ -314,7 +314,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         dims = tuple(n for part in sizes for n in (1, part))
         steps = tuple(s for each in (*(0,) * (len(sizes) - len(x.shape)), *x.strides) for s in (0, each))
         strides = contiguous_strides(shape, size)
-        return [self._moved(out._replace(shape=shape, strides=strides), x._replace(shape=dims, strides=steps))]
+        return [self._convert(out._replace(shape=shape, strides=strides), x._replace(shape=dims, strides=steps))]
 
     def _lower_empty(self, call: Call, results: list[View]) -> list[Step]:
         return []
@@ -329,17 +329,17 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
                 lead = len(x.shape) - len(out.shape)
                 if lead > 0 and all(n == 1 for n in x.shape[:lead]):
                     x = x._replace(shape=x.shape[lead:], strides=x.strides[lead:])
-                return [self._moved(out, x)]
+                return [self._convert(out, x)]
             value = number.item()
         if not isinstance(value, (bool, int, float)):
             raise Unsupported("what is written")
-        return self._filled(out, np.asarray(value).astype(out.dtype).item())
+        return self._fill(out, np.asarray(value).astype(out.dtype).item())
 
     def _lower_setitem(self, call: Call, results: list[View]) -> list[Step]:
         target, index, value = call.args
         if any(True for _ in values_in(index)) or not _is_basic(index):
             return self._put(self._view(target), index if isinstance(index, tuple) else (index,), value)
-        return self._write(self._view(target).indexed(index), value)
+        return self._write(self._view(target).select(index), value)
 
     def _lower_copy_into(self, call: Call, results: list[View]) -> list[Step]:
         return self._write(self._view(call.args[0]), call.args[1])
@@ -351,14 +351,14 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
             raise Unsupported("the number")
         number, kept = np.asarray(value).astype(out.dtype).item(), compute_dtype(out.dtype)
         formula = lambda F, e, given: [F.graph.where(given, F.graph.constant(number, kept), e)]  # noqa: E731
-        return [self._checked(Loop([out], [a, m], formula))]
+        return [self._check_loop(Loop([out], [a, m], formula))]
 
     def _lower_getitem_backward(self, call: Call, results: list[View]) -> list[Step]:
         grad, _, index = call.args
         if any(True for _ in values_in(index)) or not _is_basic(index):
             raise Unsupported("the index")
         out = results[0]
-        return [*self._filled(out, 0), *self._write(out.indexed(index), grad)]
+        return [*self._fill(out, 0), *self._write(out.select(index), grad)]
 
     def _lower_cat(self, call: Call, results: list[View]) -> list[Step]:
         arrays, dim = call.args
@@ -366,7 +366,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         dim %= len(out.shape)
         for each in arrays:
             n = self._view(each).shape[dim]
-            steps += self._write(out.indexed((slice(None),) * dim + (slice(start, start + n),)), each)
+            steps += self._write(out.select((slice(None),) * dim + (slice(start, start + n),)), each)
             start += n
         return steps
 
@@ -374,7 +374,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         arrays, dim = call.args
         out = results[0]
         dim %= len(out.shape)
-        return [s for i, a in enumerate(arrays) for s in self._write(out.indexed((slice(None),) * dim + (i,)), a)]
+        return [s for i, a in enumerate(arrays) for s in self._write(out.select((slice(None),) * dim + (i,)), a)]
 
     # -- reductions -------------------------------------------------------------------------------------------------
 
@@ -402,10 +402,10 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
             raise Unsupported("the dtype")
         if kind in ("max", "min") and (x.dtype.kind not in "fiu" or x.size > 1 << 13):
             raise Unsupported("what is large")
-        return self._reduced(kind, out, x, dims)
+        return self._reduce_dims(kind, out, x, dims)
 
-    def _reduced(self, kind: str, out: View, x: View, dims: tuple[int, ...]) -> list[Step]:
-        """Return a reduction over dims, with or without these dims in the result."""
+    def _reduce_dims(self, kind: str, out: View, x: View, dims: tuple[int, ...]) -> list[Step]:
+        """Return the steps of a reduction over dims, whether or not `out` keeps them."""
         kept = [n for d, n in enumerate(x.shape) if d not in dims]
         if math.prod(kept) != out.size:
             raise Unsupported("the shape of the result")
@@ -419,22 +419,22 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         if out.shape != tuple(kept):
             raise Unsupported("the shape of the result")
         if not dims:
-            return [self._moved(out, x)]
+            return [self._convert(out, x)]
         divisor = math.prod(x.shape[d] for d in dims) if kind == "mean" else 1
-        return [Reduction("sum" if kind == "mean" else kind, out, x, dims, divisor)] if x.size else self._filled(out, 0)
+        return [Reduction("sum" if kind == "mean" else kind, out, x, dims, divisor)] if x.size else self._fill(out, 0)
 
-    def _reduced_product(self, kind: str, out: View, x: View, y: View, dims: tuple[int, ...]) -> list[Step]:
+    def _reduce_product(self, kind: str, out: View, x: View, y: View, dims: tuple[int, ...]) -> list[Step]:
         product = self.temporary_view(np.broadcast_shapes(x.shape, y.shape), out.dtype)
         return [
-            self._checked(Loop([product], [x, y], lambda F, a, b: [a * b])),
-            *self._reduced(kind, out, product, dims),
+            self._check_loop(Loop([product], [x, y], lambda F, a, b: [a * b])),
+            *self._reduce_dims(kind, out, product, dims),
         ]
 
     def _lower_product_to_size(self, call: Call, results: list[View]) -> list[Step]:
         x, y = map(self._view, call.args[:2])
         if x.dtype != results[0].dtype or y.dtype != x.dtype:
             raise Unsupported("the dtype")
-        return self._reduced_product("sum", results[0], x, y, _dims_summed(x.shape, results[0].shape))
+        return self._reduce_product("sum", results[0], x, y, _dims_summed(x.shape, results[0].shape))
 
     def _lower_linalg_vector_norm(self, call: Call, results: list[View]) -> list[Step]:
         rest: tuple[Any, ...] = (2, None)
@@ -450,17 +450,17 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
             raise Unsupported("the norm")
         dims = tuple(range(len(a.shape))) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
         dims = tuple(d % len(a.shape) for d in dims) if a.shape else ()
-        root = self._checked(Loop([out], [out], lambda F, e: [F.xp.sqrt(e)]))
-        return [*self._reduced_product("sum", out, a, a, dims), root]
+        root = self._check_loop(Loop([out], [out], lambda F, e: [F.xp.sqrt(e)]))
+        return [*self._reduce_product("sum", out, a, a, dims), root]
 
 
 def _operand(F: Any, value: Any) -> Any:
-    """Return a setting, or a number in the place of an array."""
+    """Return a setting, or a number in the place of an array argument."""
     return F.graph.constant(value.item(), compute_dtype(value.dtype)) if isinstance(value, np.generic) else value
 
 
 def _rounds_once(call: Call, name: str, places: list[tuple[bool, Any]]) -> bool:
-    """Return whether a call on 16-bit floats is computed in float32, and its result alone is rounded."""
+    """Return whether a call on 16-bit floats computes in float32 and rounds only the result."""
     alone = call.name.startswith("operator.") or name in RENAMED or name == "where"
     return alone and not call.named and all(is_array or isinstance(value, np.generic) for is_array, value in places)
 
@@ -472,7 +472,7 @@ def _shape_of(lowering: Lowering, argument: Any) -> tuple[int, ...]:
 
 
 def _dims_summed(shape: tuple[int, ...], to: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the dims that are summed, so that a shape becomes one that can be broadcast to it."""
+    """Return the dims of `shape` to sum over, so that it becomes `to`, which broadcasts to `shape`."""
     lead = len(shape) - len(to)
     return tuple(d for d, n in enumerate(shape) if d < lead or (to[d - lead] == 1 and n != 1))
 

@@ -1,6 +1,6 @@
-"""Plans: how Python calls the native parts of a program. They are kept beside libraries, by what their programs are.
+"""Plans: how Python calls the native segments of a program. They are cached beside libraries, by program.
 
-So a later process neither lowers the program nor writes C++ again: it finds the plan, and loads the library.
+A later process then neither lowers the program nor emits C++: it finds the plan and loads the library.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gradcore.core import dtypes
 from gradcore.core.device import device
 from gradcore.ops.declare.table import Formula
 
-__all__ = ["PartPlan", "Plan", "keep", "kept", "name_of"]
+__all__ = ["PartPlan", "Plan", "find_plan", "name_of", "store_plan"]
 
 #: Folders of the package whose files decide what a program's C++ is.
 _SOURCES = (
@@ -45,7 +45,7 @@ _TOLD = 1 << 12
 
 
 class PartPlan(NamedTuple):
-    """The call of a native function.
+    """The call of a native segment.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class PartPlan(NamedTuple):
 
 
 class Plan:
-    """The calls of a program that native functions make.
+    """The split of a program into native segments and calls made by Python.
 
     Parameters
     ----------
@@ -100,32 +100,32 @@ class Plan:
 
     @property
     def state(self) -> str:
-        """Return a text that says which calls are native."""
+        """Return a summary of which calls are native."""
         return f"{sum(part.computing for part in self.parts)} calls in {len(self.parts)} functions"
 
     # -- Python -----------------------------------------------------------------------------------------------------
 
     def function(self, path: Path, first: int = 0) -> Any:
-        """Return the program as a function of Python that calls a library's, from that of the first part on."""
-        runs = building.loaded(path, first, [(part.in_threads, part.multiplies) for part in self.parts])
+        """Return the Python function that calls a library's segments, numbered from `first`."""
+        runs = building.load_functions(path, first, [(part.in_threads, part.multiplies) for part in self.parts])
         for run, part in zip(runs, self.parts, strict=True):
-            vars(run)["again"] = functools.partial(_again, self, part, [])
-        return emitter.function_of(self.linked(runs))
+            vars(run)["again"] = functools.partial(_call_from_python, self, part, [])
+        return emitter.function_of(self.link(runs))
 
-    def linked(self, functions: list[Callable[..., Any]]) -> Program:
-        """Return the program with calls of native functions in the places of the parts."""
+    def link(self, functions: list[Callable[..., Any]]) -> Program:
+        """Return the program with each segment replaced by a call of its native function."""
         old, out = self.program, Program()
         out.inputs, out.outputs, out.literals = list(old.inputs), list(old.outputs), old.literals
         out.scalars, out.types = old.scalars, dict(old.types)
         there = set(old.inputs)
         by_result: dict[int, Call] = {}
         for call in old.calls:
-            for n in call.made:
+            for n in call.outputs:
                 by_result.setdefault(n, call)
         free = 1 + max([*old.types, *by_result], default=0)
 
         def make(number: int) -> None:
-            """Let Python have a value: by its call, which makes a view, or as a new array."""
+            """Add the call that gives Python a value: the call that makes the view, or an allocation."""
             if number in there:
                 return
             view = self.views.get(number)
@@ -137,7 +137,7 @@ class Plan:
             for n in call.read:
                 make(n)
             out.calls.append(call)
-            there.update(call.made)
+            there.update(call.outputs)
 
         runs = iter(functions)
         for piece in self.pieces:
@@ -146,7 +146,7 @@ class Plan:
                 for n in call.read:
                     make(n)
                 out.calls.append(call)
-                there.update(call.made)
+                there.update(call.outputs)
                 continue
             for n in piece.arguments:
                 if n >= 0:
@@ -165,7 +165,7 @@ class Plan:
         return out
 
     def slow(self, part: PartPlan) -> Callable[..., None]:
-        """Return the calls of a part, made by Python: so errors are those that the calls raise."""
+        """Return a function that makes a segment's calls in Python, so that errors are the usual ones."""
         old, own = self.program, Program()
         own.calls, own.literals = [old.calls[i] for i in part.calls], old.literals
         own.scalars, own.types = old.scalars, old.types
@@ -173,7 +173,7 @@ class Plan:
         needed: list[int] = []
         for call in own.calls:
             needed += [n for n in call.read if n not in first_made]
-            first_made |= set(call.made)
+            first_made |= set(call.outputs)
         own.inputs = sorted(set(needed))
         own.outputs = sorted(n for n in part.arguments if n >= 0 and n in first_made and n not in own.inputs)
         views = [self.views[n] for n in own.inputs]
@@ -189,8 +189,8 @@ class Plan:
         return again
 
 
-def _again(plan: Plan, part: PartPlan, known: list[Any], given: tuple[Any, ...]) -> None:
-    """Make the calls of a part by Python, which are written when they are first needed."""
+def _call_from_python(plan: Plan, part: PartPlan, known: list[Any], given: tuple[Any, ...]) -> None:
+    """Make the calls of a segment in Python, emitting them when first needed."""
     if not known:
         known.append(plan.slow(part))
     known[0](given)
@@ -203,7 +203,7 @@ def _view_of(owner: Any, view: View) -> Any:
 
 
 class _Interface:
-    """Elements at an address, kept alive by the array that owns them."""
+    """Array interface of a view at an address; keeps the owner alive."""
 
     def __init__(self, owner: Any, view: View) -> None:
         self.owner = owner
@@ -214,7 +214,7 @@ class _Interface:
 
 
 def _allocation(number: int, view: View) -> Call:
-    """Return the call that makes the memory of a value."""
+    """Return the call that allocates the memory of a value."""
     if view.strides == contiguous_strides(view.shape, view.dtype.itemsize) or view.is_contiguous:
         return Call("xp.empty", np.empty, (view.shape, view.dtype), {}, Value(number))
     return Call("native.empty_strided", _empty_strided, (view.shape, view.strides, view.dtype), {}, Value(number))
@@ -228,7 +228,7 @@ def _empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any)
 # -- on disk -----------------------------------------------------------------------------------------------------------
 
 
-def keep(plan: Plan, given: Program, name: str | None, library: Path) -> None:
+def store_plan(plan: Plan, given: Program, name: str | None, library: Path) -> None:
     """Store a plan for later processes."""
     if name is None:
         return
@@ -241,8 +241,8 @@ def keep(plan: Plan, given: Program, name: str | None, library: Path) -> None:
         write_whole(library.parent / name, data)
 
 
-def kept(program: Program, name: str | None) -> tuple[Plan, Path] | None:
-    """Return the plan of a program that was kept, and the library; None if they are not there."""
+def find_plan(program: Program, name: str | None) -> tuple[Plan, Path] | None:
+    """Return the stored plan of a program and the path of its library, or None."""
     folder = cache_folder()
     if name is None or folder is None:
         return None
@@ -273,14 +273,14 @@ def kept(program: Program, name: str | None) -> tuple[Plan, Path] | None:
 
 
 class _Unnamed(Exception):
-    """Something in a program may be another thing in the next process."""
+    """Raised when a program refers to an object that has no stable name across processes."""
 
 
 def name_of(program: Program, *settings: Any) -> str | None:
-    """Return the name of a program's plan: by all that its C++ is made of; None where that cannot be told."""
+    """Return the cache key of a program, by everything that decides its C++, or None if there is none."""
     try:
         told = [_environment(), repr(settings), repr((program.inputs, program.outputs, sorted(program.scalars)))]
-        told += [f"{call.name}{_told(call.args)}{_told(call.named)}{_told(call.results)}" for call in program.calls]
+        told += [f"{c.name}{_serialize(c.args)}{_serialize(c.named)}{_serialize(c.results)}" for c in program.calls]
         told += [_literal(array) for array in program.literals]
     except (_Unnamed, OSError, BuildError, RecursionError):
         return None
@@ -292,14 +292,14 @@ def name_of(program: Program, *settings: Any) -> str | None:
 
 
 def _environment() -> str:
-    """Return a text of everything that C++ and plans depend on, beside programs."""
+    """Return a text of everything except the program that C++ and plans depend on."""
     backend = type(CPU.backend).__qualname__, getattr(CPU.backend, "library", None) is None
-    return repr((backend, building.has_blas(), building.made_with(), _stamp(), np.__version__, sys.version))
+    return repr((backend, building.has_blas(), building.describe_build(), _stamp(), np.__version__, sys.version))
 
 
 @functools.cache
 def _stamp() -> str:
-    """Return the sizes of the package's files, and when they were changed."""
+    """Return the sizes and modification times of the package's files."""
     root, found = Path(gradcore.__file__).parent, [gradcore.__version__]
     for folder in _SOURCES:
         for place, _, files in os.walk(root / folder):
@@ -317,8 +317,8 @@ def _literal(array: Any) -> str:
     return f"{array.shape} {array.dtype.str} {array.strides} {content}"
 
 
-def _told(value: Any) -> str:
-    """Return an argument or result, in the same words in each process."""
+def _serialize(value: Any) -> str:
+    """Return an argument or result as a text that is equal in all processes."""
     kind = type(value)
     if kind is Value:
         return f"v{value.number},"
@@ -327,19 +327,19 @@ def _told(value: Any) -> str:
     if value is None or value is ... or kind in (bool, int, float, complex, str):
         return f"{value!r},"
     if kind in (tuple, list):
-        return f"{kind.__name__}({''.join(map(_told, value))}),"
-    return f"{kind.__module__}.{kind.__qualname__}({''.join(_parts(value, kind))}),"
+        return f"{kind.__name__}({''.join(map(_serialize, value))}),"
+    return f"{kind.__module__}.{kind.__qualname__}({''.join(_serialize_fields(value, kind))}),"
 
 
-def _parts(value: Any, kind: Any) -> Iterator[str]:
-    """Yield the serialized fields of a value that has a class of its own, for the cache key."""
+def _serialize_fields(value: Any, kind: Any) -> Iterator[str]:
+    """Yield the serialized fields of a value of a non-builtin class, for the cache key."""
     if kind is dict:
         for key, each in value.items():
-            yield f"{_told(key)}{_told(each)}"
+            yield f"{_serialize(key)}{_serialize(each)}"
     elif kind is slice:
-        yield from map(_told, (value.start, value.stop, value.step))
+        yield from map(_serialize, (value.start, value.stop, value.step))
     elif isinstance(value, tuple):
-        yield from map(_told, value)
+        yield from map(_serialize, value)
     elif isinstance(value, np.generic):
         yield f"{value.dtype.str} {value.tobytes().hex()}"
     elif isinstance(value, np.dtype):
@@ -351,22 +351,22 @@ def _parts(value: Any, kind: Any) -> Iterator[str]:
     elif isinstance(value, np.ufunc):
         yield value.__name__
     elif kind is Formula:
-        yield from map(_told, (value.function, value.names))
+        yield from map(_serialize, (value.function, value.names))
     elif kind is functools.partial:
-        yield from map(_told, (value.func, value.args, value.keywords))
+        yield from map(_serialize, (value.func, value.args, value.keywords))
     elif kind is types.FunctionType:
         code = value.__code__
         if not str(value.__module__).startswith("gradcore.") and not code.co_filename.startswith("<gradcore"):
             raise _Unnamed
         yield f"{value.__module__}.{value.__qualname__} {code.co_firstlineno} {code.co_code.hex()} {code.co_names}"
-        yield from map(_told, (value.__defaults__, value.__kwdefaults__))
+        yield from map(_serialize, (value.__defaults__, value.__kwdefaults__))
         for constant in code.co_consts:
             if not isinstance(constant, types.CodeType):
                 yield repr(constant)
         for cell in value.__closure__ or ():
-            yield _told(cell.cell_contents)
+            yield _serialize(cell.cell_contents)
     elif dataclasses.is_dataclass(value):
         for field in dataclasses.fields(value):
-            yield _told(getattr(value, field.name))
+            yield _serialize(getattr(value, field.name))
     else:
         raise _Unnamed

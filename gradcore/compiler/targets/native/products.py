@@ -1,4 +1,4 @@
-"""Lowering of products of matrices, and of attention, which is made of them."""
+"""Lowering of matrix products, and of attention, which consists of them."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _MOST_PRODUCTS = 1 << 10
 
 
 class Products:
-    """Steps of calls on matrices."""
+    """Lowering rules for matrix products and attention."""
 
     program: Program
     blas: bool
     temporary_view: Any
     _view: Any
     _literal: Any
-    _checked: Any
-    _filled: Any
-    _added: Any
-    _moved: Any
-    _scaled: Any
+    _check_loop: Any
+    _fill: Any
+    _add_to: Any
+    _convert: Any
+    _scale: Any
 
     def _product(self, out: View, a: View, b: View) -> list[Step]:
         if not (a.dtype == b.dtype == out.dtype and a.dtype.char in "fd"):
@@ -49,8 +49,8 @@ class Products:
             b = b._replace(shape=(*b.shape, 1), strides=(*b.strides, b.dtype.itemsize))
             out = out._replace(shape=(*out.shape, 1), strides=(*out.strides, out.dtype.itemsize))
         if len(a.shape) > 2 and len(b.shape) == 2 and a.is_contiguous and out.is_contiguous:
-            a = a.reshaped((math.prod(a.shape[:-1]), a.shape[-1]))
-            out = out.reshaped((a.shape[0], out.shape[-1]))
+            a = a.reshape((math.prod(a.shape[:-1]), a.shape[-1]))
+            out = out.reshape((a.shape[0], out.shape[-1]))
         if len(a.shape) > 2 or len(b.shape) > 2:
             batch = out.shape[:-2]
             if math.prod(batch) > _MOST_PRODUCTS:
@@ -59,9 +59,9 @@ class Products:
             steps: list[Step] = []
             if not any(b.strides[:-2]) and b.size and b.strides[-1] != b.dtype.itemsize and b.shape[-1] > 1:
                 rows = self.temporary_view(b.shape[-2:], b.dtype)  # one matrix in columns for all: once in rows
-                steps, b = [self._moved(rows, b.indexed((0,) * len(batch)))], rows.broadcast(b.shape)
+                steps, b = [self._convert(rows, b.select((0,) * len(batch)))], rows.broadcast(b.shape)
             for i in np.ndindex(batch):
-                steps += self._product(out.indexed(i), a.indexed(i), b.indexed(i))
+                steps += self._product(out.select(i), a.select(i), b.select(i))
             return steps
         (height, inner), width, size = a.shape, b.shape[1], out.dtype.itemsize
         if any(s % size for v in (a, b, out) for s in v.strides) or out.shape != (height, width):
@@ -69,7 +69,7 @@ class Products:
         if width != 1 and out.strides[1] != size:
             raise Unsupported("the strides of a product")
         if not out.size or not inner:
-            return list(self._filled(out, 0))
+            return list(self._fill(out, 0))
         (a0, a1), (b0, b1), o0 = _steps(a), _steps(b), out.strides[0] // size
         kind = C_TYPES[out.dtype.name]
         if width == 1:  # then columns are rows
@@ -98,23 +98,23 @@ class Products:
 
     def _lower_times_adjoint(self, call: Call, results: list[View]) -> list[Step]:
         a, b = map(self._view, call.args)
-        return self._product(results[0], a, _transposed(b))
+        return self._product(results[0], a, _transpose(b))
 
     def _lower_adjoint_times(self, call: Call, results: list[View]) -> list[Step]:
         a, b = map(self._view, call.args)
-        return self._product(results[0], _transposed(a), b)
+        return self._product(results[0], _transpose(a), b)
 
     def _lower_addmm(self, call: Call, results: list[View]) -> list[Step]:
         summand, a, b, beta, alpha = (*call.args, 1, 1)[:5]
         if beta != 1 or alpha != 1 or call.named:
             raise Unsupported("factors of a product")
         out = results[0]
-        return [*self._product(out, self._view(a), self._view(b)), self._added(out, self._view(summand))]
+        return [*self._product(out, self._view(a), self._view(b)), self._add_to(out, self._view(summand))]
 
     def _lower_outer(self, call: Call, results: list[View]) -> list[Step]:
         a, b = map(self._view, call.args)
         column = a._replace(shape=(*a.shape, 1), strides=(*a.strides, 0))
-        return [self._checked(Loop(results, [column, b], lambda F, x, y: [x * y]))]
+        return [self._check_loop(Loop(results, [column, b], lambda F, x, y: [x * y]))]
 
     def _lower_dot(self, call: Call, results: list[View]) -> list[Step]:
         a, b = map(self._view, call.args)
@@ -130,19 +130,19 @@ class Products:
         if len({*of_a, *of_b}) != len(batch) + len(inner) + len(rows) + len(columns):
             raise Unsupported("sums of one factor")
         x, y = (
-            _regrouped(self._view(a), of_a, batch, rows, inner),
-            _regrouped(self._view(b), of_b, batch, inner, columns),
+            _regroup_dims(self._view(a), of_a, batch, rows, inner),
+            _regroup_dims(self._view(b), of_b, batch, inner, columns),
         )
-        out = _regrouped(results[0], of_out, batch, rows, columns)
+        out = _regroup_dims(results[0], of_out, batch, rows, columns)
         if out.strides[-1] != out.dtype.itemsize and out.shape[-1] != 1:
-            return self._product(_transposed(out), _transposed(y), _transposed(x))
+            return self._product(_transpose(out), _transpose(y), _transpose(x))
         return self._product(out, x, y)
 
     def _lower_linear(self, call: Call, results: list[View]) -> list[Step]:
         x, weight, bias = (*call.args, None)[:3]
         w, out = self._view(weight), results[0]
         steps = self._product(out, self._view(x), w._replace(shape=w.shape[::-1], strides=w.strides[::-1]))
-        return steps if bias is None else [*steps, self._added(out, self._view(bias))]
+        return steps if bias is None else [*steps, self._add_to(out, self._view(bias))]
 
     def _lower_attention(self, call: Call, results: list[View]) -> list[Step]:
         query, key, value, mask, scale, causal = (*call.args, None, 1.0, False)[:6]
@@ -151,13 +151,13 @@ class Products:
         if call.named or q.dtype.char not in "fd" or not (weights.size and weights.is_contiguous):
             raise Unsupported("attention")
         scaled = self.temporary_view(q.shape, q.dtype)
-        steps: list[Step] = [self._scaled(scaled, q, scale), *self._product(weights, scaled, _transposed(k))]
+        steps: list[Step] = [self._scale(scaled, q, scale), *self._product(weights, scaled, _transpose(k))]
         if causal:
             seen = self._literal(self.program.new_literal(np.tri(*weights.shape[-2:], dtype=bool)).number)
             formula = lambda F, x, s: [F.where(s, x, F.graph.constant(-math.inf, x.dtype))]  # noqa: E731
-            steps.append(self._checked(Loop([weights], [weights, seen], formula)))
+            steps.append(self._check_loop(Loop([weights], [weights, seen], formula)))
         if mask is not None:
-            steps.append(self._added(weights, self._view(mask)))
+            steps.append(self._add_to(weights, self._view(mask)))
         steps.append(rows_kernel("softmax_or_zero", [weights], [weights]))
         return [*steps, *self._product(out, weights, v)]
 
@@ -172,18 +172,18 @@ class Products:
         left = iter(results)
         to_query, to_key, to_value = (next(left) if need else None for need in needs[:3])
         if to_value is not None:
-            steps += self._product(to_value, _transposed(w), g)
+            steps += self._product(to_value, _transpose(w), g)
         scores = self.temporary_view(w.shape, w.dtype)
-        steps += self._product(scores, g, _transposed(v))
+        steps += self._product(scores, g, _transpose(v))
         steps.append(rows_kernel("softmax_backward", [scores], [scores, w]))
-        for out, a, b in ((to_query, scores, k), (to_key, _transposed(scores), q)):
+        for out, a, b in ((to_query, scores, k), (to_key, _transpose(scores), q)):
             if out is not None:
-                steps += [*self._product(out, a, b), self._scaled(out, out, scale)]
+                steps += [*self._product(out, a, b), self._scale(out, out, scale)]
         return steps
 
 
 def _steps(matrix: View) -> tuple[int, ...]:
-    """Return the elements from row to row and from column to column."""
+    """Return the strides of a matrix in elements: from row to row, and from column to column."""
     size, one = matrix.dtype.itemsize, [n == 1 for n in matrix.shape]
     steps = [s // size for s in matrix.strides]
     if one[1]:
@@ -194,7 +194,7 @@ def _steps(matrix: View) -> tuple[int, ...]:
 
 
 def _blas(matrix: View) -> tuple[str, int]:
-    """Return whether BLAS has to transpose a matrix, and the elements from one of its rows to the next."""
+    """Return whether BLAS must transpose a matrix, and its leading dimension."""
     (height, width), (row, column) = matrix.shape, _steps(matrix)
     if (column == 1 or width == 1) and (row >= width or height == 1):
         return "false", max(row, width)
@@ -203,15 +203,15 @@ def _blas(matrix: View) -> tuple[str, int]:
     raise Unsupported("the strides of a product")
 
 
-def _transposed(x: View) -> View:
+def _transpose(x: View) -> View:
     """Return the view of matrices with rows and columns exchanged."""
     if len(x.shape) < 2:
         raise Unsupported("the shapes of a product")
     return x._replace(shape=(*x.shape[:-2], *x.shape[:-3:-1]), strides=(*x.strides[:-2], *x.strides[:-3:-1]))
 
 
-def _regrouped(x: View, labels: Any, batch: list[int], *groups: list[int]) -> View:
-    """Return the view with dims in this order, those of each group as one."""
+def _regroup_dims(x: View, labels: Any, batch: list[int], *groups: list[int]) -> View:
+    """Return the view with the dims in this order, the dims of each group merged."""
     known = dict(zip(labels, zip(x.shape, x.strides, strict=True), strict=True))
     dims = [known[n] for n in batch]
     for group in groups:

@@ -1,6 +1,6 @@
-"""Rolling: calls that repeat, but for where their arrays are, become one call each, in a loop.
+"""Loop rolling: repeated calls that differ only in their arrays become one call in a loop.
 
-The steps of a recurrent net and equal layers are such calls: the functions are the same, and the addresses move on.
+The steps of a recurrent net and equal layers are such calls: the functions are the same, and the addresses advance.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from gradcore.compiler.targets.native.steps import View
 
-__all__ = ["Invocation", "Repeat", "rolled", "slots"]
+__all__ = ["Invocation", "Repeat", "roll_repeats", "slots"]
 
 #: Calls that one repetition has at most, repetitions that there are at least, and calls that a loop saves at least.
 _LONGEST, _FEWEST, _SAVED = 512, 3, 4
@@ -45,7 +45,7 @@ class Invocation(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """Invocations that are the same but for their views, several times.
+    """Several turns of invocations that differ only in their views: a loop.
 
     Attributes
     ----------
@@ -59,8 +59,8 @@ class Repeat(NamedTuple):
         return f"{len(self.turns)} times {len(self.turns[0])} calls"
 
 
-def rolled(invocations: list[Invocation], is_private: Callable[[int], bool]) -> list[Invocation | Repeat]:
-    """Return the invocations in order, those that repeat in loops.
+def roll_repeats(invocations: list[Invocation], is_private: Callable[[int], bool]) -> list[Invocation | Repeat]:
+    """Return the invocations in order, with repeated runs as loops.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def rolled(invocations: list[Invocation], is_private: Callable[[int], bool]) -> 
 
 
 def _repeats(numbers: Any, offset: int) -> list[tuple[int, int, int]]:
-    """Start, period and count of repetitions in a sequence: the one that saves most first, and then beside it."""
+    """Return start, period and count of repetitions in a sequence, the most profitable first, without overlap."""
     n = len(numbers)
     best = (0, 0, 0, 0)
     for period in range(1, min(_LONGEST, n // _FEWEST) + 1):
@@ -105,7 +105,7 @@ def _repeats(numbers: Any, offset: int) -> list[tuple[int, int, int]]:
 def slots(
     repeats: list[Repeat], uses: dict[int, list[int]], span: Callable[[int], int]
 ) -> list[tuple[list[int], bool]]:
-    """Memories that an argument has in one turn after the other: in places in a row, addresses are arithmetic.
+    """Return rows of memories that arguments take turn by turn: equally spaced, their addresses are arithmetic.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def slots(
 
 
 def _extend(rows: list[list[int]], of: dict[int, list[int]], memories: list[int]) -> None:
-    """Begin a row of memories, or lengthen one of which these have the beginning or the end."""
+    """Extend a row that ends or begins with some of these memories, or start a new row."""
     known = [i for i, m in enumerate(memories) if m in of]
     if not known:
         rows.append([*memories])
@@ -160,7 +160,7 @@ def _extend(rows: list[list[int]], of: dict[int, list[int]], memories: list[int]
 
 
 def _alive_together(lifetimes: Sequence[tuple[int, int]]) -> int:
-    """Return the number of lifetimes, from the first to the last use, that have a use in common."""
+    """Return the largest number of lifetimes that overlap."""
     events = sorted([(first, 0, 1) for first, _ in lifetimes] + [(last, 1, -1) for _, last in lifetimes])
     alive = most = 0
     for _, _, change in events:

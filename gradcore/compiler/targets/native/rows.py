@@ -1,4 +1,4 @@
-"""Lowering of rows: softmax, normalization, cross entropy, and rows of tables."""
+"""Lowering of operations on rows: softmax, normalization, cross entropy, embeddings."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ROW_OPERATIONS = {name: (kernel, call) for kernel in ROW_KERNELS.values() for na
 
 
 class Rows:
-    """Steps of calls on rows."""
+    """Lowering rules for operations on rows."""
 
     _view: Any
 
     def _lower_row_kernel(self, kernel: RowKernel, arguments: RowCall, call: Call, results: list[View]) -> list[Step]:
-        """Return the step of an operation that is the declared kernel; `arguments` says where its settings are."""
+        """Return the step of an operation with a declared row kernel; `arguments` gives the positions of settings."""
         count = len(kernel.reads)
         x, settings = self._view(call.args[0]), call.args[count:]
         dims = arguments.row_dims(len(x.shape), settings)
@@ -109,7 +109,7 @@ class Rows:
 
 
 def rows_kernel(symbol: str, writes: list[View], reads: list[View]) -> Kernel:
-    """Return the step of a kernel of the form of ``rows.h`` that takes contiguous arrays of one shape and dtype."""
+    """Return the step that calls a kernel of ``rows.h`` on contiguous arrays of one shape and dtype."""
     size, n, kind = reads[0].size, reads[0].shape[-1], C_TYPES[reads[0].dtype.name]
     places = [f"(const {kind}*){{{len(writes) + i}}}" for i in range(len(reads))]
     text = rows_call(symbol, kind, size // n, n, [*places, "{0}"], "0")
@@ -117,13 +117,13 @@ def rows_kernel(symbol: str, writes: list[View], reads: list[View]) -> Kernel:
 
 
 def rows_call(symbol: str, kind: str, height: int, width: int, places: list[str], number: str) -> str:
-    """Return the call of a kernel of ``rows.h`` on all rows; `number` is the setting of its work."""
+    """Return the C++ call of a kernel of ``rows.h`` on all rows; `number` is its setting."""
     work = f"Work{{{{{height}, {height}, {width}, 0, 0, {number}}}}}"
     return f"run_rows<{symbol}<{kind}>>({work}, threads, {', '.join(places)})"
 
 
 def _norm_rows(x: View, ndims: int, views: list[View]) -> tuple[int, int]:
-    """Return the number of rows that are normalized, and of their elements."""
+    """Return the number of normalized rows, and the number of elements of each."""
     n = math.prod(x.shape[len(x.shape) - ndims :])
     if not x.size or x.dtype.kind != "f":
         raise Unsupported("rows")

@@ -1,4 +1,4 @@
-"""The C++ function of a native part: its calls, in loops where they repeat, and the arena of what only it sees."""
+"""The C++ function of a native segment: its calls, in loops where they repeat, and an arena for its temporaries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from gradcore.backends.codegen.cpp import C_TYPES
-from gradcore.compiler.targets.native.rolling import Invocation, Repeat, rolled, slots
+from gradcore.compiler.targets.native.rolling import Invocation, Repeat, roll_repeats, slots
 from gradcore.compiler.targets.native.steps import View
 
 __all__ = ["PartSource"]
@@ -22,7 +22,7 @@ _HOST, _MANY = 1 << 14, 1000
 
 
 class _Item(NamedTuple):
-    """Memories with one place, or places in a row so many bytes from each other, and the bytes of each."""
+    """Memories in equally spaced slots, and the bytes of each."""
 
     row: list[int]
     size: int
@@ -35,14 +35,14 @@ class _Item(NamedTuple):
 
 
 class _Region:
-    """Memory with places for others, before a call that needs it for itself."""
+    """A block of memory with slots for others, free until a call needs the block itself."""
 
     def __init__(self, name: str, size: int, until: int) -> None:
         self.name, self.size, self.until, self.used = name, size, until, 0
         self._taken: list[tuple[int, int, int, int]] = []  # start, stop, first and last use
 
     def place(self, first: int, last: int, size: int, in_time: bool) -> int | None:
-        """Return the first place that is free from the first to the last use; None if there is none.
+        """Return the first offset that is free from the first to the last use, or None.
 
         What is over then is forgotten, where places are asked for in the order of first uses.
         """
@@ -74,7 +74,7 @@ _ORDERS: list[Callable[[_Life], Any]] = [
 
 
 class PartSource:
-    """The source of a part.
+    """The C++ source of a segment.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class PartSource:
                 uses.setdefault(view.memory, []).append(i)
         self.arguments = sorted(m for m in uses if not is_private(m))
         self.apart: dict[int, bool] = {}
-        self.items = rolled(invocations, is_private)
+        self.items = roll_repeats(invocations, is_private)
         self.repeats = [item for item in self.items if isinstance(item, Repeat)]
         self._shared = [frozenset(invocation.shared) for invocation in invocations]
         results = {m: uses[m] for m in self.arguments if is_result(m)}
@@ -117,7 +117,7 @@ class PartSource:
         self._tables = 0
 
     def text(self, in_threads: bool) -> str:
-        """Return the function, but for its name."""
+        """Return the function's source without its name."""
         lines = [f"(const void* given{', i64 threads' if in_threads else ''}) {{"]
         lines.append("(void)given;" if in_threads else "const i64 threads = 1; (void)given; (void)threads;")
         for i, memory in enumerate(self.arguments):
@@ -137,20 +137,20 @@ class PartSource:
             lines.append(f"alignas(64) char arena[{self._size}];")
         for item in self.items:
             if isinstance(item, Invocation):
-                lines.append(_called(item, [self._address(view) for view in item.views]))
+                lines.append(_emit_call(item, [self._address(view) for view in item.views]))
             else:
                 lines += self._loop(item)
         return "\n    ".join([*lines, "return 0;"]) + "\n}"
 
     def _bounds(self, memory: int) -> str:
-        """Return the span of an argument."""
+        """Return the C++ span of an argument."""
         (low, high), name = self.owner(memory).extent, _name(memory)
         return f"{{{name} + {low}, {name} + {high}, {str(self.apart[memory]).lower()}}}"
 
     # -- addresses --------------------------------------------------------------------------------------------------
 
     def _arrange(self, uses: dict[int, list[int]], given: dict[int, list[int]]) -> int:
-        """Give memories places in the arena, by the time in which they are used; returns the size of all.
+        """Assign arena offsets to memories by their lifetimes; return the size of the arena.
 
         Large ones may be where results of the part will be, until these are written.
         """
@@ -161,14 +161,14 @@ class PartSource:
         lives = [(min(uses[m][0] for m in item.row), max(uses[m][-1] for m in item.row), item) for item in items]
         results = [(m, found[0]) for m, found in given.items() if self._span(m) >= _HOST]
         orders = _ORDERS if len(items) <= _MANY else _ORDERS[:1]
-        tried = [self._placed(sorted(lives, key=order), results, order is _ORDERS[0]) for order in orders]
+        tried = [self._place_all(sorted(lives, key=order), results, order is _ORDERS[0]) for order in orders]
         size, self.places = min(tried, key=operator.itemgetter(0))
         return size
 
-    def _placed(
+    def _place_all(
         self, lives: list[tuple[int, int, _Item]], results: list[tuple[int, int]], in_time: bool
     ) -> tuple[int, dict[int, tuple[str, int]]]:
-        """Return the size of the arena, and by memory its place, if places are looked for in this order."""
+        """Return the arena size and the offset of each memory, placing them in the given order."""
         regions = [] if in_time else [_Region(_name(m), self._span(m), first) for m, first in results]
         arena = _Region("arena", sys.maxsize, sys.maxsize)
         places: dict[int, tuple[str, int]] = {}
@@ -182,7 +182,7 @@ class PartSource:
         return arena.used, places
 
     def _chains(self, uses: dict[int, list[int]]) -> list[list[int]]:
-        """Memories that can be where others have ended, in calls that read these and write those."""
+        """Return chains of memories: each can start where the last ends, as a call reads that and writes this."""
         after: dict[int, int] = {}
         for call, pairs in enumerate(self._shared):
             for old, new in sorted(pairs):
@@ -197,7 +197,7 @@ class PartSource:
         return sorted(found)
 
     def _room(self, memory: int) -> int:
-        """Return the bytes of a memory, those of whole lines of the cache."""
+        """Return the bytes of a memory, rounded up to whole cache lines."""
         size = max(self._span(memory), 1)
         return size + -size % 64
 
@@ -205,7 +205,7 @@ class PartSource:
         return self.owner(memory).extent[1]
 
     def _place(self, view: View) -> tuple[str, int]:
-        """Return the place where a view begins: a name, and bytes from there."""
+        """Return the position of a view's first element: the name of a block, and the bytes from its start."""
         name, start = self.places.get(view.memory, (_name(view.memory), 0))
         return name, start + view.offset
 
@@ -220,11 +220,11 @@ class PartSource:
         calls = []
         for each in zip(*repeat.turns, strict=True):
             addresses = [self._moving(views, tables) for views in zip(*[call.views for call in each], strict=True)]
-            calls.append(f"    {_called(each[0], addresses)}")
+            calls.append(f"    {_emit_call(each[0], addresses)}")
         return [*tables, f"for (i64 turn = 0; turn < {len(repeat.turns)}; ++turn) {{", *calls, "}"]
 
     def _moving(self, views: Sequence[View], tables: list[str]) -> str:
-        """Return the address of what is another view in each turn: arithmetic, or looked up in a table."""
+        """Return the address of an argument that differs by turn: computed, or looked up in a table."""
         places = [self._place(view) for view in views]
         name, first = places[0]
         offsets = [offset for _, offset in places]
@@ -245,11 +245,11 @@ def _pointer(view: View, place: str) -> str:
     return f"({C_TYPES[view.dtype.name]}*)({place})"
 
 
-def _called(invocation: Invocation, addresses: list[str]) -> str:
+def _emit_call(invocation: Invocation, addresses: list[str]) -> str:
     text = invocation.text.format(*addresses)
     return f"if (!{text}) return 1;" if invocation.fallible else f"{text};"
 
 
 def _name(memory: int) -> str:
-    """Return the name of a memory that is given: a value's, or a literal's, whose numbers are negative."""
+    """Return the C++ name of an argument's memory; literals have negative numbers."""
     return f"m{memory}" if memory >= 0 else f"ml{-1 - memory}"

@@ -1,4 +1,4 @@
-"""Cutting: runs of calls that have native steps become calls of one native function each."""
+"""Segments: maximal runs of calls with native steps become one native function each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEAST = 2
 
 
 class Part:
-    """A run of calls that one native function makes.
+    """A native segment: a run of calls that one C++ function makes.
 
     Attributes
     ----------
@@ -54,12 +54,12 @@ class Part:
         self.text = ""
 
     @property
-    def touched(self) -> set[int]:
+    def memories(self) -> set[int]:
         return {v.memory for step in self.steps for v in (*step.reads, *step.writes)}
 
 
 class NativeProgram:
-    """A program in parts.
+    """A program split into native segments and calls made by Python.
 
     Parameters
     ----------
@@ -132,20 +132,20 @@ class NativeProgram:
             return None
 
     def _may_meet(self, step: Step) -> bool:
-        """Return whether a step may read elements of other positions than those that it writes at the same time."""
+        """Return whether a step may read elements at other positions than those it writes."""
         given = frozenset() if self.are_apart else frozenset(self.program.inputs)
         pairs = [(w, r) for w in step.writes for r in step.reads if w != r]
         return any(overlap(w, r) or (w.memory != r.memory and {w.memory, r.memory} <= given) for w, r in pairs)
 
     def _writes_outside(self, part: Part) -> bool:
-        """Return whether a part could not run again from its beginning."""
-        made = self._made(part)
+        """Return whether a segment cannot run again from its beginning, as it changes memory from before."""
+        made = self._own_memories(part)
         return any(w.memory not in made for s in part.steps for w in s.writes)
 
-    def _made(self, part: Part) -> set[int]:
-        """Return the memories that begin in a part: it may write to them again from its beginning."""
+    def _own_memories(self, part: Part) -> set[int]:
+        """Return the memories that begin in a segment, which it may write again if it runs again."""
         views = self.lowering.views
-        made = {n for call in part.calls for n in call.made if n in views and views[n].memory == n}
+        made = {n for call in part.calls for n in call.outputs if n in views and views[n].memory == n}
         return (made | self.lowering.temporary) - {*self.program.inputs}
 
     def _close(self, part: Part) -> None:
@@ -157,22 +157,22 @@ class NativeProgram:
     # -- memory -----------------------------------------------------------------------------------------------------
 
     def _plan(self) -> None:
-        """Decide which memories Python makes, and which are inside of one part."""
+        """Decide which memories Python allocates, and which are private to one segment."""
         program, lowering = self.program, self.lowering
         given = set(program.inputs)
         self.made_by: dict[int, Any] = {}  # the piece in which a value begins
         for piece in self.pieces:
             for call in piece.calls if isinstance(piece, Part) else [piece]:
-                for n in call.made:
+                for n in call.outputs:
                     self.made_by.setdefault(n, piece)
             if isinstance(piece, Part):
-                self.made_by.update(dict.fromkeys(piece.touched & lowering.temporary, piece))
+                self.made_by.update(dict.fromkeys(piece.memories & lowering.temporary, piece))
         users: dict[int, set[int]] = {}
         for i, piece in enumerate(self.pieces):
             if isinstance(piece, Part):
-                touched: Iterable[int] = piece.touched
+                touched: Iterable[int] = piece.memories
             else:
-                numbers = (*piece.read, *piece.made)
+                numbers = (*piece.read, *piece.outputs)
                 touched = [lowering.views[n].memory for n in numbers if n in lowering.views]
             for memory in touched:
                 users.setdefault(memory, set()).add(i)
@@ -189,7 +189,7 @@ class NativeProgram:
     # -- C++ --------------------------------------------------------------------------------------------------------
 
     def _narrow(self, part: Part) -> None:
-        """Store indices that only a part sees in 32 bits, where all that use them can."""
+        """Store private indices as 32-bit integers, if all their users accept these."""
         users: dict[int, list[Step]] = {}
         for step in part.steps:
             for view in (*step.reads, *step.writes):
@@ -200,17 +200,17 @@ class NativeProgram:
             views = [v for s in steps for v in (*s.reads, *s.writes) if v.memory == memory]
             if any(v.dtype != np.int64 or not v.is_contiguous or v.offset for v in views):
                 continue
-            self.lowering.views[memory] = _narrowed(self.owner(memory))
+            self.lowering.views[memory] = _narrow_indices(self.owner(memory))
             for s in steps:
-                s.reads = [_narrowed(v) if v.memory == memory else v for v in s.reads]
-                s.writes = [_narrowed(v) if v.memory == memory else v for v in s.writes]
+                s.reads = [_narrow_indices(v) if v.memory == memory else v for v in s.reads]
+                s.writes = [_narrow_indices(v) if v.memory == memory else v for v in s.writes]
 
     def _write(self, part: Part) -> None:
         self._narrow(part)
-        given = frozenset(n for n in part.touched if n in self.program.inputs)
+        given = frozenset(n for n in part.memories if n in self.program.inputs)
         written = given & {w.memory for step in part.steps for w in step.writes}
         apart = given if written and len(given) > 1 and self.are_apart else frozenset()
-        ordered = groups.grouped(part.steps, given - apart, self._made(part))
+        ordered = groups.group_steps(part.steps, given - apart, self._own_memories(part))
         users: dict[int, set[int]] = {}
         for i, each in enumerate(ordered):
             for view in (*each.reads, *each.writes):
@@ -224,12 +224,12 @@ class NativeProgram:
                 part.multiplies |= each.text.startswith(LARGE_PRODUCT)
                 continue
 
-            def kept(memory: int, i: int = i) -> bool:
+            def is_needed(memory: int, i: int = i) -> bool:
                 later = [ordered[j] for j in users[memory] if j > i]
                 read = any(isinstance(user, Kernel) for user in later) if memory in constants else bool(later)
                 return memory not in self.private or read
 
-            traced = groups.trace_group(each, kept, constants)
+            traced = groups.trace_group(each, is_needed, constants)
             if traced.stores or traced.reductions:
                 name, text = source.loop_source(traced)
                 self.loops[name] = text
@@ -242,21 +242,21 @@ class NativeProgram:
         self.rolled += map(str, writer.repeats)
 
     def _is_fresh(self, memory: int, part: Part) -> bool:
-        """Return whether a memory is allocated for a part, which is the first to write to it."""
+        """Return whether a memory is allocated for a segment, which writes it first."""
         return self.made_by.get(memory) is part and memory not in self.program.inputs and self._spans_itself(memory)
 
     def _spans_itself(self, memory: int) -> bool:
-        """Return whether a value's first element is the first in its memory."""
+        """Return whether a value starts at the first byte of its memory."""
         return self.lowering.views[memory].memory == memory and self.owner(memory).extent[0] == 0
 
     def owner(self, memory: int) -> View:
-        """Return the view of all of a memory: of the value that owns it, or of a literal."""
+        """Return the view of a whole memory, of a value or a literal."""
         return self.lowering.views[memory] if memory >= 0 else self.lowering._literal(-1 - memory)
 
     # -- Python -----------------------------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
-        """Return the plan by which Python calls the parts."""
+        """Return the plan by which Python calls the segments."""
         position = {id(call): i for i, call in enumerate(self.program.calls)}
         pieces: list[Any] = []
         for piece in self.pieces:
@@ -279,7 +279,7 @@ class NativeProgram:
 
 
 def _are_apart(program: Program) -> bool:
-    """Return whether what is given to a program shares no memory in the recorded run."""
+    """Return whether the inputs of a program shared no memory in the captured run."""
     types = [program.types[n] for n in program.inputs if n in program.types]  # else a number
     spans = sorted(
         (known.address + low, known.address + high)
@@ -289,13 +289,13 @@ def _are_apart(program: Program) -> bool:
     return all(stop <= start for (_, stop), (start, _) in pairwise(spans))
 
 
-def _narrowed(indices: View) -> View:
-    """Return the view of as many indices of 32 bits."""
-    return indices._replace(dtype=np.dtype(np.int32)).reshaped(indices.shape)
+def _narrow_indices(indices: View) -> View:
+    """Return the view as 32-bit integers."""
+    return indices._replace(dtype=np.dtype(np.int32)).reshape(indices.shape)
 
 
 def source_of(programs: list[NativeProgram]) -> str:
-    """Return the C++ of the parts of programs, numbered through."""
+    """Return the C++ source of the segments of several programs, numbered consecutively."""
     loops = {name: text for program in programs for name, text in program.loops.items()}
     texts = [part.text for program in programs for part in program.parts]
     shown = 'extern "C" __attribute__((visibility("default"))) i64'
@@ -306,5 +306,5 @@ def source_of(programs: list[NativeProgram]) -> str:
 
 
 def name_of_plan(program: Program) -> str | None:
-    """Return the name of a program's plan; None where there cannot be one."""
+    """Return the cache key of a program's plan, or None if there is none."""
     return name_of(program, _LEAST, _are_apart(program))

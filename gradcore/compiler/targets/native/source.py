@@ -1,4 +1,4 @@
-"""The C++ of a native part: a function for each loop, and one that calls them in turn."""
+"""C++ source of the loops of a native segment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HALVES = ("float16", "bfloat16")
 
 
 class _Dim(NamedTuple):
-    """A dim of a loop: its size, whether it is reduced, and for each array the bytes of a step."""
+    """A dim of a loop: its size, whether it is reduced, and its stride in bytes for each array."""
 
     size: int
     reduced: bool
@@ -33,7 +33,7 @@ class _Dim(NamedTuple):
 
 
 def _dims(traced: TracedGroup) -> list[_Dim]:
-    """Return the dims of a group's loop, from the outermost; neighbours that are one in memory are one."""
+    """Return the dims of a group's loop, outermost first; adjacent dims that are contiguous are merged."""
     reduced = set(traced.reductions[0].dims) if traced.reductions else set()
     views = [*traced.loads, *traced.stores]
     rows = [v.strides for v in views]
@@ -62,7 +62,7 @@ def _types(traced: TracedGroup) -> list[str]:
 
 
 def _sources(traced: TracedGroup) -> list[int]:
-    """By array of a loop, the one whose pointer it has: what is written in place has one."""
+    """Return, for each array of a loop, the array whose pointer it uses: arrays written in place share one."""
     loads = {view: i for i, view in enumerate(traced.loads)}
     first = len(loads) + len(traced.stores)
     stores = [loads.get(view, len(loads) + k) for k, view in enumerate(traced.stores)]
@@ -70,7 +70,7 @@ def _sources(traced: TracedGroup) -> list[int]:
 
 
 class _Writer:
-    """The lines of one loop."""
+    """Emitter of one loop."""
 
     def __init__(self, traced: TracedGroup) -> None:
         self.traced, self.dims, self.types = traced, _dims(traced), _types(traced)
@@ -81,7 +81,7 @@ class _Writer:
         self.names = [f"a{i}" for i in sorted({*self.sources})]
 
     def parameters(self) -> list[str]:
-        """Return the parameters of the function: the first elements of arrays."""
+        """Return the parameters of the C++ function: pointers to first elements."""
         written = {*self.sources[len(self.traced.loads) :]}
         return [f"{'' if i in written else 'const '}{self.types[i]}* a{i}" for i in sorted({*self.sources})]
 
@@ -89,7 +89,7 @@ class _Writer:
         self.lines.append(f"{'    ' * depth}{text}")
 
     def place(self, array: int, dims: list[tuple[int, str]]) -> str:
-        """Return the expression of an array's element at indices of dims."""
+        """Return the C++ expression of an array's element at indices."""
         kind, terms = self.types[array], []
         size = _SIZES.get(kind, 8)
         for d, name in dims:
@@ -99,7 +99,7 @@ class _Writer:
         return f"a{self.sources[array]}[{' + '.join(terms) or '0'}]"
 
     def load(self, depth: int, indices: list[tuple[int, str]], still: bool | None = None) -> None:
-        """Read the elements; only those that are the same, or not the same, for all indices."""
+        """Emit the loads of elements: all, or only those that do (not) depend on the indices."""
         for i, (given, kind) in enumerate(zip(self.traced.kernel.inputs, self.types, strict=False)):
             if still is not None and still == any(dim.steps[i] for dim in self.dims):
                 continue
@@ -110,7 +110,7 @@ class _Writer:
             )
 
     def element(self, depth: int, indices: list[tuple[int, str]], still: bool | None = None) -> None:
-        """The statements for one element, without its sums."""
+        """Emit the statements for one element, without its reductions."""
         loads = len(self.traced.loads)
         self.load(depth, indices, still)
         for line in self.body:
@@ -123,7 +123,7 @@ class _Writer:
     # -- shapes of loops
 
     def simple(self, start: str, stop: str) -> None:
-        """Without reductions: from `start` to `stop` of the first dim."""
+        """Emit a loop without reductions over the first dim, from `start` to `stop`."""
         indices = []
         self.load(1, [], still=True)
         for d, dim in enumerate(self.dims):
@@ -137,7 +137,7 @@ class _Writer:
             self.emit(d + 1, "}")
 
     def reducing(self, start: str, stop: str) -> None:
-        """With the dims that are kept outside, and from `start` to `stop` of the first of them."""
+        """Emit a loop with kept dims outside and reductions inside, from `start` to `stop` of the first dim."""
         kept = [d for d, dim in enumerate(self.dims) if not dim.reduced]
         inner = [d for d, dim in enumerate(self.dims) if dim.reduced]
         depth, indices = 1, []
@@ -171,7 +171,7 @@ class _Writer:
             return f"{'-' if r.kind == 'max' else ''}infinity<{kind}>()"
         return f"std::numeric_limits<{kind}>::{'lowest' if r.kind == 'max' else 'max'}()"
 
-    def taken(self, r: Any, total: str, value: str) -> str:
+    def accumulate(self, r: Any, total: str, value: str) -> str:
         if r.kind == "sum":
             return f"{total} += {value};"
         if r.kind == "prod":
@@ -179,7 +179,7 @@ class _Writer:
         return f"{total} = {'maximum' if r.kind == 'max' else 'minimum'}({total}, {value});"
 
     def sums(self, depth: int, inner: list[int], indices: Any, bounds: dict[int, tuple[str, str]]) -> None:
-        """Declare the sums ``s0``, ``s1`` ... over some dims, and compute them."""
+        """Emit the declaration and computation of the reductions ``s0``, ``s1`` ... over some dims."""
         reductions = self.traced.reductions
         for k, r in enumerate(reductions):
             self.emit(depth, f"{self.accumulator(r)} s{k} = {self.start_of(r)};")
@@ -213,18 +213,18 @@ class _Writer:
                 self.emit(depth, f"for (i64 i{d} = {low}; i{d} < {high}; ++i{d}) {{")
                 self.element(depth + 1, names)
                 for k, r in enumerate(reductions):
-                    self.emit(depth + 1, self.taken(r, f"s{k}", values[k]))
+                    self.emit(depth + 1, self.accumulate(r, f"s{k}", values[k]))
             self.emit(depth, "}")
         else:
             self.element(depth, names)
             for k, r in enumerate(reductions):
-                self.emit(depth, self.taken(r, f"s{k}", values[k]))
+                self.emit(depth, self.accumulate(r, f"s{k}", values[k]))
         for _ in inner[:-1]:
             depth -= 1
             self.emit(depth, "}")
 
     def by_rows(self) -> None:
-        """Rows are added to rows: the dim that is kept is innermost, and has a sum for each place."""
+        """Emit reductions that add rows to rows: the kept dim is innermost, with one accumulator for each index."""
         kept = next(d for d, dim in enumerate(self.dims) if not dim.reduced)
         inner = [d for d, dim in enumerate(self.dims) if dim.reduced]
         n, reductions = self.dims[kept].size, self.traced.reductions
@@ -242,7 +242,7 @@ class _Writer:
         self.element(depth + 1, indices)
         values = self.results[len(self.traced.stores) :]
         for k, r in enumerate(reductions):
-            self.emit(depth + 1, self.taken(r, f"s{k}[i{kept}]", values[k]))
+            self.emit(depth + 1, self.accumulate(r, f"s{k}[i{kept}]", values[k]))
         self.emit(depth, "}")
         for _ in inner:
             depth -= 1
@@ -255,7 +255,7 @@ class _Writer:
     # -- the whole
 
     def write(self) -> tuple[list[str], bool]:
-        """The lines of the body, and whether they are for a range of the first dim, to be shared among threads."""
+        """Return the lines of the body, and whether they compute a range of the first dim, for several threads."""
         kept = [dim for dim in self.dims if not dim.reduced]
         work = self.size * max(len(self.traced.kernel.computed), 2)
         large = work >= 2 * _WORTH_A_THREAD
@@ -291,7 +291,7 @@ class _Writer:
         return self.lines, False
 
     def in_chunks(self, n: int) -> None:
-        """Sums of parts of one size, whatever the number of threads, and then of these."""
+        """Emit reductions over chunks of a size that does not depend on the number of threads, and then over chunks."""
         chunk = max(_CHUNK, -(-n // 2048) // 64 * 64 + 64)
         parts = -(-n // chunk)
         sums = [f"{self.accumulator(r)}* p{k}" for k, r in enumerate(self.traced.reductions)]
@@ -315,7 +315,7 @@ class _Writer:
 
 
 def loop_source(traced: TracedGroup) -> tuple[str, str]:
-    """Return the name of the function of a group, which equal ones share, and its source."""
+    """Return the name and the source of a group's C++ function; equal functions have equal names."""
     writer = _Writer(traced)
     lines, shared = writer.write()
     if shared:
@@ -337,11 +337,11 @@ def loop_call(name: str, traced: TracedGroup) -> Invocation:
     """Return the call of a group's function."""
     views = (*traced.loads, *traced.stores, *(r.writes[0] for r in traced.reductions))
     text = f"{name}({', '.join([*(f'{{{i}}}' for i in sorted({*_sources(traced)})), 'threads'])})"
-    return Invocation(text, views, shared=_shared(traced))
+    return Invocation(text, views, shared=_find_shared(traced))
 
 
-def _shared(traced: TracedGroup) -> tuple[tuple[int, int], ...]:
-    """The memories that a loop reads and writes at the same places, each as one view: it reads an element first."""
+def _find_shared(traced: TracedGroup) -> tuple[tuple[int, int], ...]:
+    """Return the memories that a loop reads and writes at the same positions, where each has a single view."""
     uses = Counter(v.memory for v in (*traced.loads, *traced.stores, *(r.writes[0] for r in traced.reductions)))
     return tuple(
         (x.memory, out.memory)

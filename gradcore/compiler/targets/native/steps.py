@@ -1,4 +1,4 @@
-"""The steps of native parts of a program: loops, reductions and kernels on views of memory."""
+"""Steps of native segments: loops, reductions and kernels on views of memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["Kernel", "Loop", "Reduction", "Step", "Unsupported", "View", "clashe
 
 
 class Unsupported(Exception):
-    """There are no native steps for a call."""
+    """Raised for a call that cannot be lowered."""
 
 
 class View(NamedTuple):
-    """Elements in a memory.
+    """A strided view of a memory.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class View(NamedTuple):
         return True
 
     def broadcast(self, shape: tuple[int, ...]) -> View:
-        """Return the view in a larger shape.
+        """Return the view broadcast to a larger shape.
 
         Raises
         ------
@@ -87,11 +87,11 @@ class View(NamedTuple):
         own = [0 if n == 1 else s for n, s in zip(self.shape, self.strides, strict=True)]
         return self._replace(shape=shape, strides=(0,) * lead + tuple(own))
 
-    def reshaped(self, shape: tuple[int, ...]) -> View:
-        """Return a contiguous view in another shape."""
+    def reshape(self, shape: tuple[int, ...]) -> View:
+        """Return a contiguous view with another shape."""
         return self._replace(shape=shape, strides=contiguous_strides(shape, self.dtype.itemsize))
 
-    def indexed(self, index: Any) -> View:
+    def select(self, index: Any) -> View:
         """Return the view of a basic index: numbers, slices, None and ``...``."""
         whole = np.lib.stride_tricks.as_strided(np.empty((), self.dtype), self.shape, self.strides, writeable=False)
         part = whole[index]
@@ -102,7 +102,7 @@ class View(NamedTuple):
 
 
 class Step:
-    """A computation on views: what it reads, and then what it writes.
+    """A computation on views.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ class Loop(Step):
 
 
 class Reduction(Step):
-    """The sum, largest or smallest element over some dims.
+    """A sum, product, maximum or minimum over some dims.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class Reduction(Step):
 
 
 class Kernel(Step):
-    """A call of a function of ``program.h``.
+    """A call of a C++ function of ``program.h``.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def overlap(a: View, b: View) -> bool:
 
 
 def clashes(first: Step, second: Step, given: frozenset[int]) -> bool:
-    """Return whether two steps have to stay in their order; memories that are given may share elements."""
+    """Return whether two steps must keep their order; memories in `given` may overlap each other."""
 
     def meet(a: View, b: View) -> bool:
         return overlap(a, b) or (a.memory != b.memory and a.memory in given and b.memory in given)

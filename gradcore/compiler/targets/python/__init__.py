@@ -1,1 +1,1 @@
-"""The target Python: a program as a function without loops, one line for each call."""
+"""The Python target: a program as a function with one line for each call."""

@@ -1,6 +1,6 @@
-"""Listing: runs of exact calls on small arrays become one call of the compiled library, which makes all of them.
+"""Call lists: runs of exact calls on small arrays become one call of the compiled library.
 
-The library calls the inner loops of NumPy's own functions: the results are the same bits.
+The library calls the inner loops of NumPy's own functions, so results are bitwise equal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.memory import ufunc_of
 from gradcore.compiler.program.program import Call, Literal, Program, Value
 
-__all__ = ["ListedCalls", "listed"]
+__all__ = ["ListedCalls", "list_calls"]
 
 _FLOATS = np.dtype("f4"), np.dtype("f8")
 #: Functions whose results are rounded once, by any of their loops.
@@ -34,8 +34,8 @@ _LINE, _WORD = 64, 8
 _MOST_SETS = 2
 
 
-def listed(program: Program) -> Program:
-    """With runs of exact calls on small arrays as one call each, where the library is there."""
+def list_calls(program: Program) -> Program:
+    """Replace runs of exact calls on small arrays by one call each, if the compiled library is available."""
     library = getattr(CPU.backend, "library", None)
     if library is None or program.backend is not None or program.symbols:
         return program
@@ -70,7 +70,7 @@ def listed(program: Program) -> Program:
 
 
 def _is_exact(call: Call, program: Program) -> bool:
-    """Return whether a call is exact arithmetic on small arrays that are alike, or on numbers."""
+    """Return whether a call is exact arithmetic on numbers, or on small arrays with the same layout."""
     function = ufunc_of(call)
     if function not in _EXACT or type(call.results) is not Value:
         return False
@@ -93,7 +93,7 @@ def _is_exact(call: Call, program: Program) -> bool:
 
 
 class ListedCalls:
-    """A run of exact calls, as one function of the arrays that they begin with.
+    """A run of exact calls, as one function of the arrays that it reads.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class ListedCalls:
             self.pays = self._memory.size <= _MOST_BYTES
 
     def _place(self) -> None:
-        """Give all values places in memory."""
+        """Assign an offset in the memory to each value."""
         memory, types = self._memory, self.types
         last = {n: i for i, call in enumerate(self.calls) for n in call.read}
         kept = {*self.inputs, *self.outputs}
@@ -149,8 +149,8 @@ class ListedCalls:
             self._list.append(ufunc_of(call), result.dtype, result.size, places, (*repeated, False))
 
     @property
-    def described(self) -> str:
-        """What it takes, in words."""
+    def summary(self) -> str:
+        """Description of the size, for `explain`."""
         return f"{len(self.calls)} calls by the library, in {self._memory.size:,} bytes"
 
     def __repr__(self) -> str:
@@ -160,7 +160,7 @@ class ListedCalls:
         try:
             known = self._free.pop()  # which no other thread has
         except IndexError:
-            known = self._memory.allocated(self.inputs, self.outputs)
+            known = self._memory.allocate(self.inputs, self.outputs)
         address, inputs, outputs, _ = known
         for place, array in zip(inputs, arrays, strict=True):
             place[...] = array
@@ -176,7 +176,7 @@ class ListedCalls:
 
 
 class _Memory:
-    """Places of values in one piece of memory, those of constants and inputs among them."""
+    """Allocator of values, constants and inputs in one block of memory."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -186,15 +186,15 @@ class _Memory:
         self._constants: dict[Any, tuple[int, Any]] = {}
 
     def take(self, n: int) -> None:
-        """Find a place for a value."""
+        """Allocate memory for a value."""
         known = self.program.types[n]
-        size = _rounded(known)
+        size = _round_up(known)
         free = self._free.get(size)
         self.places[n] = free.pop() if free else self._new(size)
 
     def give(self, n: int) -> None:
-        """Give back the place of a value."""
-        self._free.setdefault(_rounded(self.program.types[n]), []).append(self.places[n])
+        """Free the memory of a value."""
+        self._free.setdefault(_round_up(self.program.types[n]), []).append(self.places[n])
 
     def _new(self, size: int) -> int:
         start = self.size if size == _WORD else -(-self.size // _LINE) * _LINE
@@ -202,12 +202,12 @@ class _Memory:
         return start
 
     def is_number(self, leaf: Any) -> bool:
-        """Return whether an argument is a number, or one repeated that is part of the program."""
+        """Return whether an argument is a number, or a literal of one repeated number."""
         known = self.program.type_of(leaf)
         return known is None or not known.shape or (type(leaf) is Literal and not any(known.strides))
 
     def constant(self, leaf: Any, result: Any) -> int:
-        """Return the place of a number or an array that is part of the program."""
+        """Return the offset of a number or literal."""
         key = (leaf, result.dtype) if type(leaf) is Literal else (repr(leaf), result.dtype)
         if key not in self._constants:
             array = self.program.literals[leaf.number] if type(leaf) is Literal else np.asarray(leaf, result.dtype)
@@ -215,8 +215,8 @@ class _Memory:
             self._constants[key] = self._new(max(_WORD, -(-array.nbytes // _LINE) * _LINE * (array.ndim > 0))), array
         return self._constants[key][0]
 
-    def allocated(self, inputs: list[int], outputs: list[int]) -> tuple[int, list[Any], list[Any], Any]:
-        """Memory with the constants: its address, and the arrays that go in and come out, in it."""
+    def allocate(self, inputs: list[int], outputs: list[int]) -> tuple[int, list[Any], list[Any], Any]:
+        """Allocate the block; return its address, the input and output arrays in it, and the object that owns it."""
         whole = np.empty(self.size + _LINE, np.uint8)
         start = -whole.ctypes.data % _LINE
         for place, array in self._constants.values():
@@ -227,6 +227,6 @@ class _Memory:
         return whole.ctypes.data + start, views[0], views[1], whole
 
 
-def _rounded(known: Any) -> int:
-    """Return the bytes of a value's place."""
+def _round_up(known: Any) -> int:
+    """Return the aligned size of a value in bytes."""
     return -(-known.nbytes // _LINE) * _LINE if known.shape else _WORD

@@ -1,4 +1,4 @@
-"""The writer of Python: a program as a function without loops, one line for each call."""
+"""The Python emitter: a program as a function without loops, one line for each call."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.memory import NO_PLAN, Buffers, memory_plan, ufunc_of
 from gradcore.compiler.program.passes import takes_scalars
 from gradcore.compiler.program.program import Call, Expression, Literal, Program, Value, values_in
-from gradcore.compiler.targets.python.call_lists import listed
-from gradcore.compiler.targets.python.numpy_calls import specialized
-from gradcore.compiler.targets.python.tiles import fused
+from gradcore.compiler.targets.python.call_lists import list_calls
+from gradcore.compiler.targets.python.numpy_calls import use_numpy
+from gradcore.compiler.targets.python.tiles import fuse_calls
 from gradcore.core.operators import OPERATORS, symbols_of
 from gradcore.core.tracebacks import generated_file
 
@@ -28,14 +28,14 @@ _LARGE = 1 << 12
 
 
 def function_of(program: Program) -> Any:
-    """Return the program as a function of its inputs that returns a tuple of its outputs."""
-    text, scope = source_of(listed(specialized(fused(program))) if program.backend is None else program)
+    """Return a function of the program's inputs that returns a tuple of its outputs."""
+    text, scope = source_of(list_calls(use_numpy(fuse_calls(program))) if program.backend is None else program)
     exec(compile(text, generated_file(__name__, text), "exec"), scope)
     return scope["program"]
 
 
 def source_of(program: Program) -> tuple[str, dict[str, Any]]:
-    """Return the function's source, and what its names refer to."""
+    """Return the source of the function, and the objects that it refers to by name."""
     plan = memory_plan(program) if program.backend is None else NO_PLAN
     scope: dict[str, Any] = {"asarray": np.asarray}
     names: dict[int, str] = {}
@@ -51,7 +51,7 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
             scope[name] = value
         return name
 
-    def written(value: Any) -> str:
+    def emit(value: Any) -> str:
         kind = type(value)
         if kind is Value:
             return f"v{value.number}"
@@ -62,30 +62,30 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
         if value is None or value is ... or kind in (bool, int, str) or (kind is float and math.isfinite(value)):
             return repr(value)
         if kind is tuple:
-            return f"({''.join(f'{written(each)}, ' for each in value)})"
+            return f"({''.join(f'{emit(each)}, ' for each in value)})"
         if kind is list:
-            return f"[{', '.join(map(written, value))}]"
+            return f"[{', '.join(map(emit, value))}]"
         if kind is dict:
-            return f"{{{', '.join(f'{written(key)}: {written(each)}' for key, each in value.items())}}}"
+            return f"{{{', '.join(f'{emit(key)}: {emit(each)}' for key, each in value.items())}}}"
         if kind is slice:
-            return f"slice({written(value.start)}, {written(value.stop)}, {written(value.step)})"
+            return f"slice({emit(value.start)}, {emit(value.stop)}, {emit(value.step)})"
         if isinstance(value, tuple) and hasattr(value, "_fields") and any(True for _ in values_in(value)):
-            return f"{constant(kind)}({', '.join(map(written, value))})"
+            return f"{constant(kind)}({', '.join(map(emit, value))})"
         return constant(value)
 
     def number(value: Any) -> str:
-        """Return an argument of a computation with scalars of NumPy, which takes a fraction of that with arrays."""
+        """Return an argument as a NumPy scalar: arithmetic with scalars is several times as fast as with arrays."""
         array = program.literals[value.number] if type(value) is Literal else None
         if array is None or array.dtype.char not in "fd":
-            return written(value)
+            return emit(value)
         return constant(numbers.setdefault(id(array), array[()]))
 
     for i, call in enumerate(program.calls):
-        results = call.made
+        results = call.outputs
         if _computes_scalars(call, program):
-            text = _called(call, number, constant)
+            text = _emit_call(call, number, constant)
         else:
-            text = _called_into(call, plan, written, constant) or _called(call, written, constant)
+            text = _emit_call_into(call, plan, emit, constant) or _emit_call(call, emit, constant)
         lines.append(text if not results else f"{_target(call.results)} = {text}")
         lines += [f"v{n} = asarray(v{n})" for n in results if n in program.scalars]
         over = {n for n in (*call.read, *results) if n in large and last.get(n, i) == i}
@@ -104,7 +104,7 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
 
 
 def _computes_scalars(call: Call, program: Program) -> bool:
-    """Return whether a call computes one number, in the same way of NumPy's scalars as of arrays."""
+    """Return whether a call computes one number, in the same way with scalars as with arrays."""
     known = program.types.get(call.results.number) if type(call.results) is Value else None
     if known is None or known.shape or not takes_scalars(call):
         return False
@@ -113,7 +113,7 @@ def _computes_scalars(call: Call, program: Program) -> bool:
 
 
 def _scalar_inputs(program: Program) -> list[int]:
-    """Return the inputs without dims that are only computed with, and that the program does not write to."""
+    """Return the inputs without dims that are only computed with, and never written to."""
     types = program.types
     if program.backend is not None or not any(n in types and types[n].shape == () for n in program.inputs):
         return []
@@ -128,9 +128,9 @@ def _scalar_inputs(program: Program) -> list[int]:
     return [] if not found or Effects(program).writes_to_given else sorted(n for n in found if uses.get(n, 0) > 1)
 
 
-def _called_into(call: Any, plan: Any, written: Any, constant: Any) -> str | None:
-    """Return a call that is given the arrays to write to; None if it is not."""
-    results = call.made
+def _emit_call_into(call: Any, plan: Any, written: Any, constant: Any) -> str | None:
+    """Return the source of a call that writes to planned buffers, or None if it has none."""
+    results = call.outputs
     if plan.chosen.keys().isdisjoint(results):
         return None
     args = [written(each) for each in call.args]
@@ -141,7 +141,7 @@ def _called_into(call: Any, plan: Any, written: Any, constant: Any) -> str | Non
     return f"{constant(ufunc_of(call))}({', '.join([*args, *outs])})"
 
 
-def _called(call: Any, written: Any, constant: Any) -> str:
+def _emit_call(call: Any, written: Any, constant: Any) -> str:
     kind, _, name = call.name.partition(".")
     args = [written(each) for each in call.args]
     if call.name == "native.run":  # again by Python's calls, where it says that it cannot
@@ -154,7 +154,7 @@ def _called(call: Any, written: Any, constant: Any) -> str:
 
 
 def _target(results: Any) -> str:
-    """Return the values of a result, where they are assigned to."""
+    """Return the source of the assignment target of a call's results."""
     if type(results) is Value:
         return f"v{results.number}"
     if results is None:

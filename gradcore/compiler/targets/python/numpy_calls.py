@@ -1,7 +1,7 @@
-"""Specialising: kernels become the functions of NumPy that they come down to for arrays of these shapes and strides.
+"""Replace kernels by the NumPy functions that they dispatch to for these shapes and strides.
 
-What they ask of their arguments is known before a program runs. The functions are those that the kernels call: the
-results are the same bits.
+The properties that a kernel would inspect are known before a program runs. The functions are those that the kernels
+call, so results are bitwise equal.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from gradcore.backends.portable.products import Products
 from gradcore.backends.registry import CPU
 from gradcore.compiler.program.program import ArrayType, Call, Literal, Program, Value
 
-__all__ = ["specialized"]
+__all__ = ["use_numpy"]
 
 
-def specialized(program: Program) -> Program:
-    """With functions of NumPy in the place of kernels that come down to them."""
+def use_numpy(program: Program) -> Program:
+    """Replace kernels that only dispatch to NumPy functions by direct calls of these."""
     if program.backend is not None or program.symbols:
         return program
     return _Specializing(program).run()
@@ -37,7 +37,7 @@ _BY_COLUMNS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.
 
 
 class _Specializing:
-    """A pass over a program."""
+    """The pass of `use_numpy` over one program."""
 
     def __init__(self, program: Program) -> None:
         self.program, self.found = program, program.copy()
@@ -59,7 +59,7 @@ class _Specializing:
         return self.found
 
     def _applies(self, rule: Any, call: Call) -> bool:
-        """Return whether a rule has added calls in the place of one."""
+        """Return whether a rule has replaced the call."""
         if type(call.results) is not Value or len(call.args) != 2:
             return False
         first = self.program.type_of(call.args[0])
@@ -71,13 +71,13 @@ class _Specializing:
         self.found.calls.append(Call(name, function, args, {}, value))
         return value
 
-    def transposed(self, leaf: Any, known: ArrayType) -> Any:
-        """Return the transposed matrix of an argument."""
+    def transpose(self, leaf: Any, known: ArrayType) -> Any:
+        """Return the transpose of a matrix argument, adding a call if needed."""
         if leaf not in self.transposes:
             if type(leaf) is Literal:
                 self.transposes[leaf] = self.found.new_literal(self.program.literals[leaf.number].T)
             else:
-                turned = _turned(known)
+                turned = _transpose_type(known)
                 value = self.transposes[leaf] = self.add("method.transpose", np.ndarray.transpose, (leaf,), turned)
                 self.found.types[value.number] = turned  # a view
         return self.transposes[leaf]
@@ -88,14 +88,14 @@ class _Specializing:
         return b is not None and _is_dot(a, b) and self.dot(call, *call.args)
 
     def times_adjoint(self, call: Call, a: ArrayType, b: ArrayType | None) -> bool:
-        if b is None or not _is_dot(a, _turned(b)):
+        if b is None or not _is_dot(a, _transpose_type(b)):
             return False
-        return self.dot(call, call.args[0], self.transposed(call.args[1], b))
+        return self.dot(call, call.args[0], self.transpose(call.args[1], b))
 
     def adjoint_times(self, call: Call, a: ArrayType, b: ArrayType | None) -> bool:
-        if b is None or not _is_dot(_turned(a), b):
+        if b is None or not _is_dot(_transpose_type(a), b):
             return False
-        return self.dot(call, self.transposed(call.args[0], a), call.args[1])
+        return self.dot(call, self.transpose(call.args[0], a), call.args[1])
 
     def dot(self, call: Call, a: Any, b: Any) -> bool:
         """Add the product of two matrices."""
@@ -103,13 +103,13 @@ class _Specializing:
         return True
 
     def sum_to_size(self, call: Call, x: ArrayType, _: Any) -> bool:
-        """The sum of rows is a product with ones."""
+        """Replace a sum over rows by a product with ones."""
         if len(x.shape) != 2 or call.args[1] != x.shape[1:] or x.dtype.char not in "fd" or x.size >= SMALL:
             return False
         return self.dot(call, self.found.new_literal(ones(x.shape[0], x.dtype)), call.args[0])
 
     def broadcast(self, call: Call, x: ArrayType, _: Any) -> bool:
-        """Return a view that is made at once of the array that owns its memory."""
+        """Replace a broadcast by one call that makes the view from the array that owns the memory."""
         types, number = self.program.types, call.results.number
         known = types[number]
         owner = types.get(known.memory)
@@ -128,7 +128,7 @@ class _Specializing:
         return True
 
     def by_columns(self, call: Call, function: np.ufunc) -> Call:
-        """Arithmetic with rows of a few elements that are repeated column by column: NumPy takes row by row."""
+        """Return arithmetic with a repeated short row as a call that computes column by column."""
         kinds = [self.program.type_of(each) for each in call.args]
         result = self.program.types.get(call.results.number) if type(call.results) is Value else None
         kernels: Any = CPU.kernels
@@ -154,7 +154,7 @@ class _Specializing:
         return call._replace(function=_ByColumns(function, result))
 
     def tanh_backward(self, call: Call, grad: ArrayType, y: ArrayType | None) -> bool:
-        """Return the formula by NumPy's functions."""
+        """Replace the gradient of `tanh` by NumPy's functions."""
         if y is None or not y.shape or grad[:3] != y[:3] or y.dtype.char not in "fd" or y.size >= SMALL:
             return False
         if y.strides != np.empty(y.shape, y.dtype).strides:
@@ -167,7 +167,7 @@ class _Specializing:
 
 
 class _ByColumns:
-    """A function of two arrays, the columns of the result one by one."""
+    """A binary function that computes its result column by column."""
 
     nin, nout = 2, 1
 
@@ -181,15 +181,15 @@ class _ByColumns:
         return out
 
 
-def _turned(known: ArrayType) -> ArrayType:
-    """Return the type of a transposed array."""
+def _transpose_type(known: ArrayType) -> ArrayType:
+    """Return the type of the transposed array."""
     return known._replace(shape=known.shape[::-1], strides=known.strides[::-1])
 
 
 def _owners(program: Program) -> set[int]:
-    """Return the values whose memory holds all its views where it did in the recorded run."""
+    """Return the values whose views have the same offsets in each run as in the captured one."""
     given = [program.types[n].memory for n in program.inputs if n in program.types]
-    made = {n for call in program.calls for n in call.made}
+    made = {n for call in program.calls for n in call.outputs}
     return {n for n in (*program.inputs, *made) if given.count(n) == (n in program.inputs)}
 
 

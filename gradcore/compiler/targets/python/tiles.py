@@ -1,7 +1,7 @@
-"""Fusion: elementwise calls on large arrays of one shape become one call, which computes them tile by tile.
+"""Fusion on the CPU: elementwise calls on large arrays of one shape become one fused kernel, computed tile by tile.
 
-Each group is traced by its calls' formulas to a kernel (`gradcore.backends.codegen`), whose functions are those that
-the calls would have called; with compiled kernels, the calls are made for each tile. The results are the same bits.
+The formulas of the calls are traced to one kernel (`gradcore.backends.codegen`), which calls the same functions as
+they would; with compiled kernels, the calls themselves are made for each tile. Results are bitwise equal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gradcore.compiler.program.effects import Effects, is_pure
 from gradcore.compiler.program.memory import peak_of, ufunc_of
 from gradcore.compiler.program.program import Call, Literal, Program, Value, map_leaves, values_in
 
-__all__ = ["FusedKernel", "fused"]
+__all__ = ["FusedKernel", "fuse_calls"]
 
 _DTYPES = np.dtype("f4"), np.dtype("f8"), np.dtype(bool)
 _FLOATS = _DTYPES[:2]
@@ -39,7 +39,7 @@ _TILE, _SHARED_TILE = 1 << 16, 1 << 18
 
 
 class FusedKernel:
-    """A group of elementwise calls, as one function of arrays that lie alike in memory.
+    """A fused kernel: a group of elementwise calls as one function of arrays with the same layout.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ class FusedKernel:
             )
 
     @property
-    def described(self) -> str:
-        """What it takes, in words."""
+    def summary(self) -> str:
+        """Description of the size, for `explain`."""
         return f"{self.function.calls} passes over each tile"
 
     def __repr__(self) -> str:
@@ -109,7 +109,7 @@ class FusedKernel:
 
 
 class TiledCalls(FusedKernel):
-    """A group as its own calls, each on one tile of the arrays after the other.
+    """A group whose calls are made one after the other on each tile of the arrays.
 
     Compiled kernels choose how they compute by the size of their first operand; no tile is so small that they would
     choose otherwise for it than for the whole array.
@@ -128,7 +128,7 @@ class TiledCalls(FusedKernel):
         self.steps = [self._step(call, i, last, program.literals) for i, call in enumerate(calls)]
 
     def _step(self, call: Call, position: int, last: dict[int, int], literals: list[Any]) -> tuple[Any, ...]:
-        """A call: the function, its arguments and which of them are values, the result, and what is over then."""
+        """Return a call as function, arguments, result, values that end, output index, and whether it takes ``out``."""
         number, ufunc = call.results.number, ufunc_of(call)
         args: list[tuple[bool, Any]] = []
         for leaf in call.args:
@@ -150,7 +150,7 @@ class TiledCalls(FusedKernel):
         return call.function, args, number, over, into, False
 
     @property
-    def described(self) -> str:
+    def summary(self) -> str:
         return f"{len(self.calls)} calls on each tile"
 
     def __repr__(self) -> str:
@@ -179,14 +179,14 @@ class TiledCalls(FusedKernel):
 
 
 def _flat(array: Any, size: int) -> Any:
-    """Return a view in one dim; an array without dims as it is."""
+    """Return a flat view of an array; one without dims as it is."""
     if not array.ndim or any(array.strides):
         return array.reshape(-1) if array.ndim else array
     return np.broadcast_to(_element(array), (size,))
 
 
 def _element(array: Any) -> Any:
-    """Return the element of an array that has only one, or repeats it."""
+    """Return the single distinct element of a one-element or stride-0 array."""
     return array[(0,) * array.ndim]
 
 
@@ -197,8 +197,8 @@ def _on_expressions(call: Call, F: Any) -> Callable[..., Any]:
     return getattr(operator, name) if kind == "operator" else getattr(F, name)  # type: ignore[no-any-return]
 
 
-def fused(program: Program, refused: list[str] | None = None) -> Program:
-    """With groups of elementwise calls on large arrays as one call each.
+def fuse_calls(program: Program, refused: list[str] | None = None) -> Program:
+    """Fuse groups of elementwise calls on large arrays into one call each.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def fused(program: Program, refused: list[str] | None = None) -> Program:
 
 
 class _Grouping:
-    """A pass over a program, with a group that is open to further calls.
+    """Fusion pass over a program, with one group that is open to further calls.
 
     A call that is not of the group goes in front of it, unless it reads what the group computes, or writes to what the
     group reads. If it reads that and writes nothing, it may wait until the group is complete: results that only the
@@ -257,7 +257,7 @@ class _Grouping:
     def run(self) -> Program:
         for position, call in enumerate(self.program.calls):
             reason = self._refusal(call)
-            delayed = {n for each in self.waiting for n in each.made}
+            delayed = {n for each in self.waiting for n in each.outputs}
             if reason is None:
                 if not self._belongs(call) or delayed & {*call.read}:
                     self._close()
@@ -285,7 +285,7 @@ class _Grouping:
         return call.read
 
     def _refusal(self, call: Call) -> str | None:
-        """Why a call is in no group; empty for calls on small arrays, None if it can be in one."""
+        """Return why a call is in no group: empty for calls on small arrays, None if it can be in one."""
         types = self.program.types
         result = types.get(call.results.number) if type(call.results) is Value else None
         if result is None or result.size < Backend.LARGE or not is_pure(call):
@@ -315,7 +315,7 @@ class _Grouping:
         return found
 
     def _belongs(self, call: Call) -> bool:
-        """Return whether a call joins the open group: it has its shape, and reads what the group computes or reads."""
+        """Return whether a call joins the open group: it has its shape, and shares values with it."""
         if not self.group or self.program.types[call.results.number].shape != self.shape:
             return not self.group
         around = {n for each in self.group for n in (*self._arguments(each), each.results.number)}
@@ -323,7 +323,7 @@ class _Grouping:
         return bool(near) and len(self.group) < _MOST_CALLS and len(around) < _MOST_CALLS + _MOST_INPUTS
 
     def _close(self) -> None:
-        """Add the group to the program: as one call, if that is faster."""
+        """Add the open group to the program, as one call if that is faster."""
         (calls, self.group), (waiting, self.waiting) = (self.group, []), (self.waiting, [])
         self._add(calls)
         self.found.calls += waiting
