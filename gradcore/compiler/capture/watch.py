@@ -352,7 +352,7 @@ class Watch:
         return "user"
 
     def _is_trusted_within(self, frame: types.FrameType) -> bool:
-        """Return whether code called by foreign code, or of a backend's package, is trusted."""
+        """Return whether code called by foreign code is trusted: of a backend's package, generated, or a library's."""
         namespace = frame.f_globals
         name = str(namespace.get("__name__", ""))
         if not name or name.startswith(self._backends) or trusted.is_generated(frame.f_code):
@@ -375,7 +375,7 @@ class Watch:
         return back is not None and is_own(back)
 
     def _is_pure_of_numpy(self, frame: types.FrameType) -> bool:
-        """Return whether NumPy code is trusted: called by a trusted module, listed as pure, or a method."""
+        """Return whether NumPy code is trusted: it is private, listed as pure, or called by a trusted module."""
         name = frame.f_code.co_qualname.partition(".")[0]
         return name[0] == "_" or name in (trusted.PURE_FUNCTIONS["numpy"] or ()) or self._within_library(frame)
 

@@ -204,7 +204,7 @@ class DeviceStep:
 
 
 def _constants(options: dict[str, Any]) -> Iterator[Any]:
-    """Yield the option values that become constants of a captured step."""
+    """Yield the names and values of the options that become constants of a captured step."""
     for name, option in options.items():
         if name not in ("params", "param_names"):
             parts = option if isinstance(option, tuple) else (option,)

@@ -128,7 +128,7 @@ class _Specializing:
         return True
 
     def by_columns(self, call: Call, function: np.ufunc) -> Call:
-        """Return arithmetic with a repeated short row as a call that computes column by column."""
+        """Return the call, made column by column if it is arithmetic with a short row that is repeated."""
         kinds = [self.program.type_of(each) for each in call.args]
         result = self.program.types.get(call.results.number) if type(call.results) is Value else None
         kernels: Any = CPU.kernels
