@@ -33,9 +33,9 @@ PARTICIPLE = re.compile(
 )
 #: Names that the pattern above matches, and that are verbs or nouns.
 VERBS = {
-    "apply", "assembly", "embed", "even", "feed", "flatten", "gen", "listen", "multiply", "need", "only", "open",
-    "poly", "put", "reply", "screen", "seed", "shed", "shorten", "speed", "supply", "tighten", "token", "unflatten",
-    "widen",
+    "apply", "assembly", "children", "embed", "even", "feed", "flatten", "gen", "listen", "multiply", "need",
+    "only", "open", "poly", "put", "reply", "screen", "seed", "shed", "shorten", "speed", "supply", "then",
+    "tighten", "token", "unflatten", "widen",
 }  # fmt: skip
 
 

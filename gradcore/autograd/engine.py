@@ -372,7 +372,7 @@ class GraphTask:
                 if present is not None:
                     for array in self.find_outgoing_arrays(node):
                         if array.__class__ is backend.array_type and array.device.id == device.index:
-                            backend.lifetimes.used_in(array, present, device.index)
+                            backend.lifetimes.record_use(array, present, device.index)
         local.state.mode = self.mode
 
     def find_outgoing_arrays(self, node: Any) -> Iterator[Any]:

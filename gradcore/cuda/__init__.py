@@ -1,6 +1,6 @@
-"""CUDA: devices, streams, graphs, memory, random numbers, and what makes the host wait.
+"""CUDA: devices, streams, events, graphs, memory, random numbers, and detection of synchronization.
 
-Nothing here needs a GPU to be imported; what asks the driver says so in its errors.
+Every function can be imported without a GPU. Functions that need one raise an error with the reason.
 """
 
 from gradcore.cuda import nvtx
@@ -151,7 +151,7 @@ _further = _paths.further(__name__)
 
 
 def __getattr__(name: str) -> object:
-    """``default_generators``: for each device the generator of all, as PyTorch has one for each."""
+    """Return ``default_generators``: the default generator, once for each device as in PyTorch."""
     if name == "default_generators":
         return (_default_generator,) * device_count()
     return _further(name)

@@ -1,4 +1,4 @@
-"""Mixed precision on CUDA: the names from before autocasting knew other devices than CUDA."""
+"""Mixed precision on CUDA under PyTorch's older names, which are deprecated in favor of `gradcore.amp`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from gradcore.torch_names import paths
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
 
-def _deprecated(old: str, new: str) -> None:
+def _warn_deprecated(old: str, new: str) -> None:
+    """Warn that `old` of this module is deprecated, and name its replacement `new`."""
     warnings.warn(
         f"`torch.cuda.amp.{old}(args...)` is deprecated. Please use `torch.amp.{new}` instead.",
         FutureWarning,
@@ -31,7 +32,7 @@ class autocast(amp.autocast):
         dtype: DTypeLike = dtypes.float16,
         cache_enabled: bool = True,
     ) -> None:
-        _deprecated("autocast", "autocast('cuda', args...)")
+        _warn_deprecated("autocast", "autocast('cuda', args...)")
         super().__init__("cuda", enabled=enabled, dtype=dtype, cache_enabled=cache_enabled)
 
 
@@ -46,19 +47,19 @@ class GradScaler(amp.GradScaler):
         growth_interval: int = 2000,
         enabled: bool = True,
     ) -> None:
-        _deprecated("GradScaler", "GradScaler('cuda', args...)")
+        _warn_deprecated("GradScaler", "GradScaler('cuda', args...)")
         super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
 
 
 def custom_fwd(fwd: Callable[..., Any] | None = None, *, cast_inputs: DTypeLike | None = None) -> Callable[..., Any]:
     """`gradcore.amp.custom_fwd` for CUDA tensors."""
-    _deprecated("custom_fwd", "custom_fwd(args..., device_type='cuda')")
+    _warn_deprecated("custom_fwd", "custom_fwd(args..., device_type='cuda')")
     return amp.custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
 
 
 def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:
     """`gradcore.amp.custom_bwd` for CUDA tensors."""
-    _deprecated("custom_bwd", "custom_bwd(args..., device_type='cuda')")
+    _warn_deprecated("custom_bwd", "custom_bwd(args..., device_type='cuda')")
     return amp.custom_bwd(bwd, device_type="cuda")
 
 

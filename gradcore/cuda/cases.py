@@ -1,4 +1,4 @@
-"""Calls of every operation, drawn from the declarations: what devices are checked with, and the tests."""
+"""Example calls of every operation, drawn from the declarations. The device check and the tests use them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ ELEMENTWISE_SHAPES: dict[int, list[tuple[tuple[int, ...], ...]]] = {
 
 
 class Constant(np.ndarray[Any, Any]):
-    """An array that is not to be differentiated by."""
+    """An array that is not differentiated."""
 
 
 class Symmetric(np.ndarray[Any, Any]):
-    """A symmetric matrix that stays one where it is varied: operations read one triangle; gradients fill both."""
+    """A symmetric matrix that stays symmetric when it is perturbed.
+
+    Operations read one triangle, but gradients fill both.
+    """
 
 
 class Drawn(NamedTuple):
-    """A call of an operation: its arguments have NumPy arrays for tensors."""
+    """A call of an operation, whose tensor arguments are given as NumPy arrays."""
 
     op: Op
     label: str
@@ -38,21 +41,21 @@ class Drawn(NamedTuple):
     settings: dict[str, Any]
 
     def arrays(self) -> list[np.ndarray[Any, Any]]:
-        """All arrays, in order."""
+        """Return all arrays of the arguments, in order."""
         return [a for a in _leaves((self.args, *self.settings.values())) if isinstance(a, np.ndarray)]
 
     def differentiable(self) -> list[int]:
-        """Positions, among `arrays`, of those that can carry gradients."""
+        """Return the positions, among `arrays`, of the arrays that can have gradients."""
         return [i for i, a in enumerate(self.arrays()) if a.dtype.kind in "fc" and not isinstance(a, Constant)]
 
     def call(self, tensors: list[Any]) -> Any:
-        """Call the operation with these tensors for the arrays."""
+        """Call the operation with `tensors` in place of the arrays."""
         queue = list(tensors)
-        args = _filled(self.args, queue)
-        return self.op.call(*args, **{name: _filled(value, queue) for name, value in self.settings.items()})
+        args = _fill_in(self.args, queue)
+        return self.op.call(*args, **{name: _fill_in(value, queue) for name, value in self.settings.items()})
 
     def outputs(self, tensors: list[Any]) -> list[Any]:
-        """Return the tensors among the results."""
+        """Call the operation with `tensors`, and return the tensors among the results."""
         out = self.call(tensors)
         return [t for t in _leaves(out if isinstance(out, (tuple, list)) else (out,)) if isinstance(t, Tensor)]
 
@@ -65,9 +68,10 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _filled(value: Any, queue: list[Any]) -> Any:
+def _fill_in(value: Any, queue: list[Any]) -> Any:
+    """Return `value` with its arrays replaced by the tensors that are removed from `queue`, in order."""
     if isinstance(value, (tuple, list)):
-        return type(value)(_filled(v, queue) for v in value)
+        return type(value)(_fill_in(v, queue) for v in value)
     if isinstance(value, Symmetric):
         matrix = queue.pop(0)
         return (matrix + matrix.transpose(-1, -2)) / 2
@@ -134,7 +138,7 @@ def _specs(op: Op) -> list[Case]:
 
 
 def cases(op: Op) -> list[Drawn]:
-    """Return the calls of one operation; the same numbers in every run."""
+    """Return the example calls of an operation, with the same numbers in every run."""
     rng = np.random.default_rng(zlib.crc32(op.name.encode()))
     drawn = []
     for i, (args, settings) in enumerate(_specs(op)):

@@ -1,8 +1,9 @@
-"""Whether CUDA computes what the CPU does: ``python -m gradcore.cuda.check``.
+"""Check that CUDA computes the same results as the CPU: ``python -m gradcore.cuda.check``.
 
-It says what was found (driver, libraries, devices), then compares every operation, the kernels of the package in every
-dtype, streams, graphs and random numbers with the CPU, on every device, and measures speeds. The report can be pasted
-into an issue. What was as on the CPU is remembered, so that a further run goes on with what was not reached.
+The report begins with the driver, the libraries and the devices. Then, on every device, it compares every operation,
+every kernel of the package in every dtype, streams, graphs and random numbers with the CPU, and measures speeds. You
+can paste the report into an issue. Comparisons that passed are remembered, so that the next run continues with the
+others.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ FAMILIES = {name: name for name in config.CUDA_KERNELS} | {"generated": "element
 
 
 class Item(NamedTuple):
-    """A comparison: `run` is called with a device."""
+    """A comparison. `run` takes a device and returns the results on it."""
 
     label: str
     run: Callable[[str], Sequence[Any]]
@@ -63,7 +64,7 @@ class Item(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The error, and the kernels launched before it."""
+    """A failed comparison: the error, and the kernels launched before it."""
 
     section: str
     label: str
@@ -76,7 +77,7 @@ class Failure(NamedTuple):
 
 
 def _with_gradients(outs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    """Return the results, and the gradients by the inputs that require grad."""
+    """Return the results, and the gradients of the inputs that require grad."""
     wanted = [t for t in inputs if t.requires_grad]
     roots = [o for o in outs if o.requires_grad]
     if not (wanted and roots):
@@ -98,7 +99,10 @@ def _operation(case: Drawn, dtype: Any) -> Callable[[str], Sequence[Any]]:
 
 
 def operations(quick: bool) -> Iterator[Item]:
-    """Every operation as it is declared, with gradients: the first call of each, then the others, then other dtypes."""
+    """Yield comparisons of every operation with gradients.
+
+    The first call of each comes first, then the others, then other dtypes.
+    """
     chosen = [op for op in OPS.values() if op.function or op.method or op.samples]
     drawn = [cases(op) for op in chosen if not any(word in op.name for word in UNLIKE)]
     rounds: list[Any] = [[group[0] for group in drawn if group]]
@@ -172,8 +176,8 @@ def _kernel(function: Callable[..., Any], shape: tuple[int, ...], dtype: Any) ->
         sizes = [shape, (shape[-1],), (shape[-1],)][:count]
         inputs = [gc.tensor(rng.standard_normal(size), device=device).to(dtype).requires_grad_() for size in sizes]
         gc.manual_seed(0)
-        found = function(*inputs)
-        return _with_gradients(found if isinstance(found, tuple) else (found,), inputs)
+        _describe_system = function(*inputs)
+        return _with_gradients(_describe_system if isinstance(_describe_system, tuple) else (_describe_system,), inputs)
 
     return run
 
@@ -194,7 +198,7 @@ def _optimizer(name: str, dtype: Any) -> Callable[[str], Sequence[Any]]:
 
 
 def kernels(quick: bool) -> Iterator[Item]:
-    """Yield the kernels of the package, each in every dtype and way."""
+    """Yield comparisons of the package's kernels, each in every dtype and variant."""
     for i in range(1 if quick else 3):
         for dtype in REAL:
             for name, (function, shapes) in KERNELS.items():
@@ -206,7 +210,7 @@ def kernels(quick: bool) -> Iterator[Item]:
 
 
 def products(quick: bool) -> Iterator[Item]:
-    """Products of matrices that lie in memory in all ways, in all dtypes."""
+    """Yield comparisons of matrix products, in all memory layouts and dtypes."""
     sizes = [(5, 7, 3), (64, 128, 96)] if quick else [(5, 7, 3), (1, 9, 1), (64, 128, 96), (257, 513, 129)]
     dtypes = (*REAL, gc.complex64, gc.complex128, gc.int64)
     for (m, k, n), dtype, ways in itertools.product(sizes, dtypes, itertools.product((False, True), repeat=2)):
@@ -224,7 +228,7 @@ def products(quick: bool) -> Iterator[Item]:
 
 
 def edges(quick: bool) -> Iterator[Item]:
-    """Operands of which kernels know nothing by their shape: expanded ones, singular matrices, rows with a mean."""
+    """Yield comparisons with special operands: expanded ones, singular matrices, rows with a large mean."""
 
     def heads(device: str, dtype: Any) -> Any:
         query, key = (
@@ -252,8 +256,8 @@ def edges(quick: bool) -> Iterator[Item]:
         x = gc.tensor(rng.standard_normal((40, 256)) + mean, device="cpu").to(gc.bfloat16).to(device, dtype)
         inputs = [x.requires_grad_(), gc.ones(256, dtype=dtype, device=device, requires_grad=True)]
         upstream = gc.tensor(rng.standard_normal((40, 256)), device="cpu").to(gc.bfloat16).to(device, dtype)
-        found = [F.layer_norm(inputs[0], (256,), inputs[1]), F.rms_norm(inputs[0], (256,), inputs[1])]
-        slopes = [s / s.abs().max() for out in found for s in gc.autograd.grad(out, inputs, upstream)]
+        _describe_system = [F.layer_norm(inputs[0], (256,), inputs[1]), F.rms_norm(inputs[0], (256,), inputs[1])]
+        slopes = [s / s.abs().max() for out in _describe_system for s in gc.autograd.grad(out, inputs, upstream)]
         return [s.to(gc.float64) for s in slopes]
 
     def extrema(device: str, n: int) -> Any:
@@ -279,7 +283,7 @@ def edges(quick: bool) -> Iterator[Item]:
 
 
 def streams(quick: bool) -> Iterator[Item]:
-    """Work in several streams, and copies from page-locked memory."""
+    """Yield comparisons of work in several streams, and of copies from page-locked memory."""
 
     def side(device: str) -> Any:
         x = gc.linspace(0, 1, 1 << 20, device=device, requires_grad=True)
@@ -298,7 +302,7 @@ def streams(quick: bool) -> Iterator[Item]:
         y.sum().backward()
         return [y.detach(), x.grad]
 
-    def pinned(device: str) -> Any:
+    def copy_from_pinned(device: str) -> Any:
         source = gc.arange(1 << 20, dtype=gc.float32)
         if device != "cpu":
             source = source.pin_memory()
@@ -311,7 +315,7 @@ def streams(quick: bool) -> Iterator[Item]:
         return [gc.rand(1001, device=device), gc.randint(0, 99, (1001,), device=device), gc.randperm(99, device=device)]
 
     yield Item("backward of work in two streams", side)
-    yield Item("memory that is overwritten after a copy", pinned)
+    yield Item("memory that is overwritten after a copy", copy_from_pinned)
     yield Item("random numbers are those of the CPU", random_numbers, 1e-6)
 
 
@@ -327,7 +331,10 @@ def _model(name: str) -> tuple[Any, Any]:
 
 
 def graphs(quick: bool) -> Iterator[Item]:
-    """Steps of training: recorded ones on the device are compared with plain ones there, and these with the CPU."""
+    """Yield comparisons of training steps.
+
+    Captured steps are compared with uncaptured ones on the device, and these with the CPU.
+    """
 
     def training(name: str, recorded: bool) -> Callable[[str], Sequence[Any]]:
         def run(device: str) -> Sequence[Any]:
@@ -356,7 +363,7 @@ def graphs(quick: bool) -> Iterator[Item]:
 
 
 def devices(quick: bool) -> Iterator[Item]:
-    """Copies from each device to each other one."""
+    """Yield comparisons of copies from each device to each other device."""
     count = gc.cuda.device_count()
     for a, b in itertools.permutations(range(count), 2):
 
@@ -381,7 +388,7 @@ SECTIONS: dict[str, Callable[[bool], Iterator[Item]]] = {
 
 
 def _difference(there: Sequence[Any], here: Sequence[Any], tolerance: float | None) -> str | None:
-    """Return the difference between a device's results and the CPU's, in words; None if there is none."""
+    """Return a description of how a device's results differ from the CPU's, or None if they agree."""
     if len(there) != len(here):
         return f"{len(there)} results for {len(here)}"
     for i, (a, b) in enumerate(zip(there, here, strict=True)):
@@ -406,7 +413,7 @@ def _difference(there: Sequence[Any], here: Sequence[Any], tolerance: float | No
 
 
 class _Watched:
-    """The kernels of the package that are asked for, by file and name."""
+    """Recorder of the package's kernels that are requested, by file and name."""
 
     def __init__(self, backend: Any) -> None:
         self.names: list[str] = []
@@ -428,8 +435,8 @@ class _Watched:
         backend.reduction_kernel = reduction_kernel
 
 
-def _compared(item: Item, device: str, watched: _Watched) -> tuple[str, tuple[str, ...]] | None:
-    """Return the failure of an item on a device and the kernels it launched; None if it passes."""
+def _compare_devices(item: Item, device: str, watched: _Watched) -> tuple[str, tuple[str, ...]] | None:
+    """Run `item` on the CPU and on `device`. Return the failure and the kernels launched, or None if it passes."""
     watched.names.clear()
     with np.errstate(all="ignore"):
         try:
@@ -452,7 +459,7 @@ def _compared(item: Item, device: str, watched: _Watched) -> tuple[str, tuple[st
 
 
 class Progress:
-    """A bar on a terminal, and nothing elsewhere."""
+    """A progress bar on a terminal; nothing elsewhere."""
 
     def __init__(self, seconds: float) -> None:
         self._begin, self._seconds, self._shown = time.monotonic(), seconds, sys.stderr.isatty()
@@ -471,8 +478,8 @@ class Progress:
 # -- the report -------------------------------------------------------------------------------------------------------
 
 
-def found() -> list[str]:
-    """Lines about versions, the driver, libraries and devices."""
+def _describe_system() -> list[str]:
+    """Return lines with the versions of the package, the driver, the libraries and the devices."""
     lines = [
         f"gradcore {gc.__version__}, Python {platform.python_version()}, NumPy {np.__version__}, {platform.platform()}"
     ]
@@ -518,7 +525,7 @@ def _library_version(xp: Any, name: str, function: str) -> str:
 
 
 class _Compilation:
-    """Context that counts the kernels that CuPy compiles, and the seconds that takes."""
+    """Context that counts the kernels that CuPy compiles, and measures the seconds that this takes."""
 
     def __init__(self) -> None:
         self.count, self.seconds = 0, 0.0
@@ -542,7 +549,7 @@ class _Compilation:
 
 
 class _Passed:
-    """The comparisons that were right in earlier runs with the same versions, in a file of the user's cache."""
+    """Comparisons that passed in earlier runs with the same versions, stored in a file of the user's cache."""
 
     def __init__(self, lines: Sequence[str], afresh: bool) -> None:
         sources = Path(gc.__file__).parent
@@ -558,7 +565,7 @@ class _Passed:
         self.now: list[str] = []
 
     def save(self) -> None:
-        """Write what was right; where that cannot be done, a further run begins anew."""
+        """Write the passed comparisons to the file. If that fails, the next run starts from the beginning."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text("".join(f"{line}\n" for line in sorted({*self.before, *self.now})))
@@ -572,8 +579,11 @@ def run(
     seconds: float | None = None,
     afresh: bool = True,
 ) -> tuple[list[str], bool]:
-    """Return the lines of the report, and whether nothing was wrong; `afresh` compares what was right before too."""
-    lines = found()
+    """Return the lines of the report, and whether everything passed.
+
+    With `afresh`, comparisons that passed before run again.
+    """
+    lines = _describe_system()
     if registry.unavailable("cuda"):
         return lines, False
     total = (QUICK_SECONDS if quick else SECONDS) if seconds is None else seconds
@@ -596,7 +606,7 @@ def run(
                         left += 1
                         continue
                     progress.show(f"{section}: {item.label}")
-                    wrong = _compared(item, f"cuda:{index}", watched)
+                    wrong = _compare_devices(item, f"cuda:{index}", watched)
                     done += 1
                     if wrong:
                         failures.append(Failure(section, item.label, f"cuda:{index}", *wrong))
@@ -612,10 +622,11 @@ def run(
     lines.append(
         f"{took:.0f} seconds, {compiled.seconds:.0f} of them to compile {compiled.count} kernels, which CuPy keeps"
     )
-    return [*lines, *_explained(failures)], not failures
+    return [*lines, *_explain_failures(failures)], not failures
 
 
-def _explained(failures: list[Failure]) -> list[str]:
+def _explain_failures(failures: list[Failure]) -> list[str]:
+    """Return lines that describe the failures, and settings that disable the kernels concerned."""
     lines = []
     for f in failures[:40]:
         card = gc.cuda.get_device_name(f.device)
@@ -631,7 +642,7 @@ def _explained(failures: list[Failure]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the report; the exit code is 0 if nothing was wrong, 1 if something was, 2 if there is no CUDA."""
+    """Print the report. Return 0 if everything passed, 1 if something failed, 2 if there is no CUDA."""
     parser = argparse.ArgumentParser(prog="python -m gradcore.cuda.check", description=__doc__.partition("\n\n")[0])
     parser.add_argument("--quick", action="store_true", help="in ten seconds: the first call of each operation")
     parser.add_argument("--only", choices=sorted(SECTIONS), action="append", help="a section, or several")

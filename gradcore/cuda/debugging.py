@@ -1,4 +1,4 @@
-"""Finding what makes the host wait for the device."""
+"""Detection of synchronization: find what makes the host wait for the device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["get_sync_debug_mode", "set_sync_debug_mode", "sync_debug_mode", "tra
 
 
 def set_sync_debug_mode(debug_mode: Mode | int) -> None:
-    """Choose what happens where the host waits for a CUDA device, or data is copied between them.
+    """Set what happens when the host waits for a CUDA device, or data is copied between them.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def get_sync_debug_mode() -> int:
 
 @contextlib.contextmanager
 def sync_debug_mode(debug_mode: Mode | int) -> Iterator[None]:
-    """Context in which that mode holds; see `set_sync_debug_mode`.
+    """Context manager that sets the mode inside the block; see `set_sync_debug_mode`.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def sync_debug_mode(debug_mode: Mode | int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def transfers() -> Iterator[Counter[str]]:
-    """Context that counts how often the host waits, and data is copied, in it.
+    """Count how often, inside this context manager, the host waits for a device or data is copied.
 
     Yields
     ------

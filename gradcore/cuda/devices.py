@@ -1,4 +1,4 @@
-"""CUDA devices: what is there, which is current, waiting for them."""
+"""CUDA devices: which there are, which one is current, and how to wait for them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """Return whether tensors can live on a CUDA device here.
+    """Return whether CUDA can be used, so that tensors can be on a CUDA device.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def device_count() -> int:
 
 
 def init() -> None:
-    """Make CUDA ready for use, which otherwise happens when a CUDA device is first named.
+    """Initialize CUDA, which otherwise happens on the first use of a CUDA device.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def init() -> None:
 
 
 def is_initialized() -> bool:
-    """Return whether CUDA has been made ready for use by this process.
+    """Return whether this process has initialized CUDA.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def is_initialized() -> bool:
 
 
 def current_device() -> int:
-    """Return the index of the CUDA device on which ``device='cuda'`` makes tensors.
+    """Return the index of the current CUDA device, on which ``device='cuda'`` creates tensors.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def current_device() -> int:
 
 
 def index_of(device: DeviceLike | None) -> int:
-    """Return the index of a CUDA device; of the current one for None.
+    """Return the index of a CUDA device, or of the current one for None.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def index_of(device: DeviceLike | None) -> int:
 
 
 def set_device(device: DeviceLike) -> None:
-    """Make a CUDA device the current one of this thread; without CUDA, do nothing but what ``device="cuda"`` does.
+    """Set the current CUDA device of this thread. Without CUDA, this has no effect except for ``device="cuda"``.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def set_device(device: DeviceLike) -> None:
 
 @contextlib.contextmanager
 def device(device: DeviceLike | None) -> Any:
-    """Context in which a CUDA device is the current one; None changes nothing.
+    """Context manager that makes a CUDA device the current one; None changes nothing.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def device(device: DeviceLike | None) -> Any:
 
 
 def device_of(obj: Any) -> contextlib.AbstractContextManager[Any]:
-    """Context in which the CUDA device of a tensor is the current one; tensors that are elsewhere change nothing.
+    """Context manager that makes the CUDA device of a tensor the current one. Tensors on other devices change nothing.
 
     Examples
     --------
@@ -208,7 +208,7 @@ def get_device_capability(device: DeviceLike | None = None) -> tuple[int, int]:
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
-    """Return whether a CUDA device can read the memory of another one.
+    """Return whether a CUDA device can read the memory of another CUDA device.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Functions and modules whose forward and backward are CUDA graphs, inside programs that are not."""
+"""Functions and modules that run forward and backward as CUDA graphs, for use in programs that are not captured."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def make_graphed_callables(
     allow_unused_input: bool = False,
     pool: Any = None,
 ) -> Any:
-    """Functions or modules that run forward by one launch of a CUDA graph, and backward by another.
+    """Return versions of functions or modules that run forward and backward as one CUDA graph each.
 
-    A call is one node of the graph of autograd, so that these can be parts of a program of which the rest is not
-    recorded. They are called with tensors of the same shapes, in the same order, as were given as samples.
+    A call is one node of autograd's graph, so the rest of the program can stay uncaptured. Call the result with tensors
+    of the same shapes, in the same order, as the samples.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def make_graphed_callables(
 
 
 class _Part:
-    """A function, or a module, and its two graphs.
+    """A function or module, and its forward and backward graphs.
 
     Attributes
     ----------
@@ -117,21 +117,21 @@ class _Part:
         self.forward, self.backward = CUDAGraph(), CUDAGraph()
 
     @property
-    def wanted(self) -> list[int]:
+    def inputs_with_grad(self) -> list[int]:
         """Indices of the inputs that require grad."""
         return [i for i, t in enumerate(self.inputs) if t.requires_grad]
 
     def differentiate(self, outputs: list[Any], upstream: list[Any], allow_unused: bool) -> Any:
-        """Return the gradients of the inputs that need some."""
+        """Return the gradients of `outputs` with respect to the inputs that require grad."""
         return gradients(
             [o for o in outputs if o.requires_grad],
-            [self.inputs[i] for i in self.wanted],
+            [self.inputs[i] for i in self.inputs_with_grad],
             [g for g in upstream if g is not None],
             allow_unused=allow_unused,
         )
 
     def warm_up(self, times: int, allow_unused: bool) -> None:
-        """Run forward and backward, so that kernels are compiled and chosen."""
+        """Run forward and backward `times` times, so that kernels are compiled and chosen."""
         for _ in range(times):
             outputs = tree_leaves(self.function(*self.args))
             if any(o.requires_grad for o in outputs):
@@ -147,29 +147,29 @@ class _Part:
             return
         with graph(self.backward, pool, side):
             found = self.differentiate(self.outputs, self.upstream, allow_unused)
-        for i, g in zip(self.wanted, found, strict=True):
+        for i, g in zip(self.inputs_with_grad, found, strict=True):
             self.grads[i] = g
 
     def result(self) -> Any:
-        """Return the callable that replays the graphs: a function, or the module with its `forward` replaced."""
+        """Return the callable that replays the graphs: a function, or the module with a replaced `forward`."""
         node, module = _node_of(self), self.function
 
-        def replayed(*args: Any) -> Any:
+        def replay(*args: Any) -> Any:
             return tree_unflatten(node.apply(*tree_leaves(args), *self.parameters), self.structure)
 
         if not self.is_module:
-            return replayed
+            return replay
         plain, training = module.forward, module.training
 
         def forward(*args: Any, **named: Any) -> Any:
-            return (replayed if module.training == training else plain)(*args, **named)
+            return (replay if module.training == training else plain)(*args, **named)
 
         module.forward = forward
         return module
 
 
 def _node_of(part: _Part) -> Any:
-    """Return the function of autograd that replays a part's graphs."""
+    """Return the autograd `Function` that replays the graphs of `part`."""
 
     class Graphed(Function):
         @staticmethod
@@ -192,7 +192,7 @@ def _node_of(part: _Part) -> Any:
 
 
 def _fill(kept: Any, given: Any) -> None:
-    """Copy a tensor to where a graph reads it, unless it lies there."""
+    """Copy `given` to `kept`, the memory that a graph reads, unless both share it."""
     if not kept.is_set_to(given):
         kept.copy_(given)
 

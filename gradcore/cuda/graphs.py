@@ -1,4 +1,4 @@
-"""CUDA graphs: work that is recorded once and queued again with a single launch."""
+"""CUDA graphs: work that is captured once and then replayed with a single launch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _VERBOSE = 1
 
 
 def graph_pool_handle() -> Any:
-    """Return a pool of memory for graphs that are never replayed at the same time, nor in another order than recorded.
+    """Return a memory pool for several graphs, which must be replayed in the order of capture, and never at once.
 
     Returns
     -------
@@ -46,9 +46,10 @@ def graph_pool_handle() -> Any:
 
 
 class CUDAGraph:
-    """Work of a CUDA device that can be queued again.
+    """CUDA work that is captured once and can be replayed.
 
-    Its memory comes from a pool of its own, or one that it shares with other graphs, which lives as long as they do.
+    Its memory comes from its own pool, or from one that it shares with other graphs. A pool lives as long as its
+    graphs.
 
     Parameters
     ----------
@@ -82,9 +83,9 @@ class CUDAGraph:
         self._open = contextlib.ExitStack()
 
     def register_generator_state(self, generator: Generator) -> None:
-        """Make recorded work draw from a generator: each replay goes on from where the generator stands.
+        """Register a generator with the graph, so that each replay continues from the generator's state.
 
-        A generator that is drawn from while work is recorded is registered by that, the default one too.
+        A generator that is used during the capture is registered automatically, including the default one.
 
         Parameters
         ----------
@@ -100,7 +101,9 @@ class CUDAGraph:
         self._generators.append(generator)
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "relaxed") -> None:
-        """Record, instead of run, what is queued in the current stream from now on; `graph` is a context for it.
+        """Begin a capture: work queued in the current stream is recorded and not run.
+
+        The context manager `graph` calls this.
 
         Parameters
         ----------
@@ -148,7 +151,7 @@ class CUDAGraph:
             self._device, self._random = backend.current_index(), numbers
 
     def capture_end(self) -> None:
-        """End what `capture_begin` began: now the work can be replayed.
+        """End the capture that `capture_begin` began. After that, the work can be replayed.
 
         Raises
         ------
@@ -162,7 +165,7 @@ class CUDAGraph:
             self._graph = self._executable = chosen.end_capture()
 
     def _abandon(self) -> None:
-        """Drop what has been recorded so far."""
+        """Discard the unfinished capture."""
         if self._stream is None:
             return
         chosen, self._stream, self._pool, self._random = self._stream, None, None, None
@@ -170,7 +173,7 @@ class CUDAGraph:
             chosen.end_capture()
 
     def capture(self, function: Callable[[], Any]) -> Any:
-        """Call `function` and record, instead of run, what it queues; returns its result.
+        """Call `function`, record the work that it queues instead of running it, and return its result.
 
         Raises
         ------
@@ -182,9 +185,9 @@ class CUDAGraph:
             return function()
 
     def instantiate(self) -> None:
-        """Make the recorded work ready for launching again, with what was changed in `raw_cuda_graph` since.
+        """Prepare the captured work for launching, including changes made through `raw_cuda_graph`.
 
-        The first time `capture_end` does so.
+        `capture_end` does this the first time.
 
         Raises
         ------
@@ -200,17 +203,17 @@ class CUDAGraph:
             self._executable = _Executable(backend.xp.cuda.runtime, self._graph.graph)
 
     def replay(self) -> None:
-        """Queue the recorded work in the current stream.
+        """Queue the captured work in the current stream.
 
-        Generators step over the random numbers that it draws: these are, each time, the ones that would be drawn if
-        the work were not recorded.
+        Generators advance by the random numbers that the work draws. Each replay draws the numbers that uncaptured work
+        would draw.
 
         Raises
         ------
         RuntimeError
             If nothing has been captured, or another graph is being captured.
         """
-        self._captured("CUDAGraph::replay")
+        self._captured_graph("CUDAGraph::replay")
         if recording.present() is not None:
             raise RuntimeError("Cannot prepare for replay during capturing stage.")
         with registry.find("cuda").use_index(self._device):
@@ -218,28 +221,28 @@ class CUDAGraph:
             self._executable.launch(current_stream().cupy)
 
     def reset(self) -> None:
-        """Drop the recorded work and its memory, and unfinished recordings; the graph can then be used again."""
+        """Discard the captured work, its memory and any unfinished capture. The graph can then capture again."""
         self._abandon()
         self._graph = self._executable = self._pool = self._random = None
         self._generators = []
 
     def pool(self) -> Any:
-        """Return the pool of its memory, for other graphs that are never replayed at the same time.
+        """Return the graph's memory pool, for other graphs that are never replayed at the same time.
 
         Raises
         ------
         RuntimeError
             If nothing has been captured.
         """
-        self._captured("CUDAGraph::pool()")
+        self._captured_graph("CUDAGraph::pool()")
         return self._pool
 
     def enable_debug_mode(self) -> None:
-        """Allow `debug_dump` to write, also without ``keep_graph=True``."""
+        """Allow `debug_dump` to write a file, even without ``keep_graph=True``."""
         self._debug = True
 
     def debug_dump(self, debug_path: str) -> None:
-        """Write a description of the recorded work, in the language of Graphviz, to a file.
+        """Write a description of the captured work to a file, in the Graphviz language.
 
         Parameters
         ----------
@@ -249,12 +252,12 @@ class CUDAGraph:
         if not (self._debug or self.keep_graph):
             warnings.warn("CUDA Graphs debug not enabled, set with [graph].enable_debug_mode()", stacklevel=2)
             return
-        text = self._captured("CUDAGraph::debug_dump").debug_dot_str(_VERBOSE)
+        text = self._captured_graph("CUDAGraph::debug_dump").debug_dot_str(_VERBOSE)
         with open(debug_path, "w", encoding="utf-8") as file:
             file.write(text)
 
     def raw_cuda_graph(self) -> int:
-        """The handle of the recorded work, a ``cudaGraph_t`` as a number.
+        """Return the handle of the captured work, a ``cudaGraph_t``, as an int.
 
         Raises
         ------
@@ -270,7 +273,9 @@ class CUDAGraph:
         return int(self._graph.graph)
 
     def raw_cuda_graph_exec(self) -> int:
-        """The handle of what is launched, a ``cudaGraphExec_t`` as a number, until `instantiate` is called again.
+        """Return the handle of the executable graph, a ``cudaGraphExec_t``, as an int.
+
+        It is valid until the next `instantiate`.
 
         Raises
         ------
@@ -281,14 +286,15 @@ class CUDAGraph:
             raise RuntimeError("You cannot access the raw cudaGraphExec_t instance until instantiate() has been called")
         return int(self._executable.graphExec)
 
-    def _captured(self, caller: str) -> Any:
+    def _captured_graph(self, caller: str) -> Any:
+        """Return CuPy's graph object. Raise an error that names `caller` if nothing has been captured."""
         if self._graph is None:
             raise RuntimeError(f"Called {caller} without a preceding successful capture.")
         return self._graph
 
 
 class _Executable:
-    """A graph that was made ready for launching once more, with CuPy's names.
+    """A graph that was instantiated again, with the method names of CuPy's graphs.
 
     Parameters
     ----------
@@ -308,7 +314,7 @@ class _Executable:
 
 
 def _default_stream() -> Stream:
-    """Return the stream in which this thread records on the current device if it is told no other."""
+    """Return the stream in which this thread captures on the current device by default."""
     streams, here = registry.find("cuda").capture.streams, current_stream()
     if here.device.index not in streams:
         streams[here.device.index] = Stream(here.device)
@@ -316,7 +322,7 @@ def _default_stream() -> Stream:
 
 
 class _Capturing:
-    """Context in which work is recorded for a graph, in a stream apart; see `graph`."""
+    """Context manager that captures work for a graph in a side stream; see `graph`."""
 
     def __init__(
         self, cuda_graph: CUDAGraph, pool: Any = None, stream: Stream | None = None, capture_error_mode: str = "relaxed"
@@ -355,10 +361,10 @@ def graph(
     *,
     warmup: int = 2,
 ) -> Any:
-    """Context that records work for a graph; or, of a function, one that does its work by a single launch.
+    """Capture work for a graph as a context manager; or return a function that runs as a graph.
 
-    The first call of the latter runs the function some times, then records it. Every later call copies its arguments
-    into the memory of the first ones and queues the recorded work. Python code runs during the first call only.
+    The returned function runs `warmup` times in its first call, then is captured. Each later call copies its arguments
+    to the memory of the first ones, and replays the graph. Python code runs in the first call only.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""Memory of CUDA devices: how much is in use and by what, limits, and what happens when there is none left.
+"""Memory of CUDA devices: usage, peak, limits and out-of-memory errors.
 
-There is one pool, CuPy's, for arrays of CuPy and tensors; graphs have pools of their own, which are counted too.
+CuPy's pool serves CuPy arrays and tensors. Graphs have private pools, which are counted too.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ __all__ = [
 
 
 def _of_pools(device: DeviceLike | None, what: str) -> Any:
-    """Call a method of `Pools` with that device current."""
+    """Call the method `what` of the memory pools with `device` as the current device."""
     backend: Any = registry.find("cuda")
     with backend.use_index(index_of(device)):
         return getattr(backend.pools, what)()
 
 
 def memory_allocated(device: DeviceLike | None = None) -> int:
-    """Bytes that arrays occupy in the memory pools of a CUDA device, those of graphs among them.
+    """Return the number of bytes that arrays occupy in the memory pools of a CUDA device, including graphs' pools.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def memory_allocated(device: DeviceLike | None = None) -> int:
 
 
 def memory_reserved(device: DeviceLike | None = None) -> int:
-    """Bytes that the memory pools of a CUDA device have taken from the driver: in use, or kept for new arrays.
+    """Return the number of bytes that the memory pools of a CUDA device hold: in use, or kept for new arrays.
 
     Examples
     --------
@@ -72,9 +72,9 @@ def memory_reserved(device: DeviceLike | None = None) -> int:
 
 
 def max_memory_allocated(device: DeviceLike | None = None) -> int:
-    """Return the most bytes that arrays have occupied since `reset_peak_memory_stats` was called.
+    """Return the largest number of bytes that arrays have occupied since `reset_peak_memory_stats`.
 
-    Before that was ever called nothing is watched, and this is what pools have taken from the driver: an upper bound.
+    If that was never called, peaks are not tracked. The result is then the size of the pools, an upper bound.
 
     Examples
     --------
@@ -87,9 +87,10 @@ def max_memory_allocated(device: DeviceLike | None = None) -> int:
 
 
 def max_memory_reserved(device: DeviceLike | None = None) -> int:
-    """Return the most bytes that the pools of a CUDA device have taken from the driver since `reset_peak_memory_stats`.
+    """Return the largest number of bytes that the memory pools have held since `reset_peak_memory_stats`.
 
-    They give none back before `empty_cache`, before the device is full, or before a graph that has its own is gone.
+    Pools return memory to the driver only in `empty_cache`, when the device is full, or when a graph with its own pool
+    is gone.
 
     Examples
     --------
@@ -101,7 +102,7 @@ def max_memory_reserved(device: DeviceLike | None = None) -> int:
 
 
 def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
-    """Watch the peak of memory from now on (which costs about a microsecond for each array).
+    """Start tracking peak memory from now on, at a cost of about a microsecond for each array.
 
     Examples
     --------
@@ -114,7 +115,7 @@ def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
 
 
 def mem_get_info(device: DeviceLike | None = None) -> tuple[int, int]:
-    """Bytes that are free on a CUDA device, and all that it has.
+    """Return the free and the total memory of a CUDA device, in bytes.
 
     Examples
     --------
@@ -129,7 +130,7 @@ def mem_get_info(device: DeviceLike | None = None) -> tuple[int, int]:
 
 
 def set_per_process_memory_fraction(fraction: float, device: DeviceLike | None = None) -> None:
-    """Limit the pools of a CUDA device, together, to a share of its memory.
+    """Limit the memory pools of a CUDA device to a share of its memory.
 
     Raises
     ------
@@ -151,7 +152,7 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike | None =
 
 
 def get_per_process_memory_fraction(device: DeviceLike | None = None) -> float:
-    """The share of a CUDA device's memory that its pools may take; 1 where `set_per_process_memory_fraction` set none.
+    """Return the share of a CUDA device's memory that its pools may take, by default 1.
 
     Raises
     ------
@@ -168,7 +169,7 @@ def get_per_process_memory_fraction(device: DeviceLike | None = None) -> float:
 
 
 def device_memory_used(device: DeviceLike | None = None) -> int:
-    """Bytes that are in use on a CUDA device, by all processes.
+    """Return the number of bytes in use on a CUDA device by all processes.
 
     Examples
     --------
@@ -181,9 +182,9 @@ def device_memory_used(device: DeviceLike | None = None) -> int:
 
 
 def empty_cache() -> None:
-    """Give unused blocks of the memory pools, of the device and of pinned memory, back to the driver.
+    """Return unused blocks of the memory pools to the driver, both device memory and page-locked memory.
 
-    Graphs keep those of their pools as long as they can be replayed.
+    The pools of graphs keep their blocks as long as the graphs can be replayed.
 
     Examples
     --------
@@ -197,7 +198,7 @@ def empty_cache() -> None:
 
 
 def ipc_collect() -> None:
-    """Do nothing: gradcore shares no memory of a device with other processes, so there is none to be collected.
+    """Do nothing: gradcore shares no device memory with other processes, so there is nothing to collect.
 
     Examples
     --------
@@ -207,7 +208,7 @@ def ipc_collect() -> None:
 
 
 def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
-    """Numbers of the memory pools of a CUDA device, by PyTorch's names.
+    """Return statistics of the memory pools of a CUDA device, under PyTorch's names.
 
     Examples
     --------
@@ -226,12 +227,13 @@ def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
 # -- names of before --------------------------------------------------------------------------------------------------
 
 
-def _renamed(old: str, new: str) -> None:
+def _warn_renamed(old: str, new: str) -> None:
+    """Warn that the function `old` has the new name `new`."""
     warnings.warn(f"`torch.cuda.{old}` has been renamed to `torch.cuda.{new}`", FutureWarning, stacklevel=3)
 
 
 def memory_cached(device: DeviceLike | None = None) -> int:
-    """Return the former name of `memory_reserved`.
+    """Return the result of `memory_reserved`, the present name of this function.
 
     Examples
     --------
@@ -239,12 +241,12 @@ def memory_cached(device: DeviceLike | None = None) -> int:
     >>> if gc.cuda.is_available():
     ...     kept = gc.cuda.memory_cached()
     """
-    _renamed("memory_cached", "memory_reserved")
+    _warn_renamed("memory_cached", "memory_reserved")
     return memory_reserved(device)
 
 
 def max_memory_cached(device: DeviceLike | None = None) -> int:
-    """Return the former name of `max_memory_reserved`.
+    """Return the result of `max_memory_reserved`, the present name of this function.
 
     Examples
     --------
@@ -252,12 +254,12 @@ def max_memory_cached(device: DeviceLike | None = None) -> int:
     >>> if gc.cuda.is_available():
     ...     peak = gc.cuda.max_memory_cached()
     """
-    _renamed("max_memory_cached", "max_memory_reserved")
+    _warn_renamed("max_memory_cached", "max_memory_reserved")
     return max_memory_reserved(device)
 
 
 def reset_max_memory_allocated(device: DeviceLike | None = None) -> None:
-    """The former name of `reset_peak_memory_stats`.
+    """Call `reset_peak_memory_stats`, the present name of this function.
 
     Examples
     --------
@@ -265,12 +267,12 @@ def reset_max_memory_allocated(device: DeviceLike | None = None) -> None:
     >>> if gc.cuda.is_available():
     ...     gc.cuda.reset_max_memory_allocated()
     """
-    _renamed("reset_max_memory_allocated", "reset_peak_memory_stats")
+    _warn_renamed("reset_max_memory_allocated", "reset_peak_memory_stats")
     reset_peak_memory_stats(device)
 
 
 def reset_max_memory_cached(device: DeviceLike | None = None) -> None:
-    """The former name of `reset_peak_memory_stats`.
+    """Call `reset_peak_memory_stats`, the present name of this function.
 
     Examples
     --------
@@ -278,7 +280,7 @@ def reset_max_memory_cached(device: DeviceLike | None = None) -> None:
     >>> if gc.cuda.is_available():
     ...     gc.cuda.reset_max_memory_cached()
     """
-    _renamed("reset_max_memory_cached", "reset_peak_memory_stats")
+    _warn_renamed("reset_max_memory_cached", "reset_peak_memory_stats")
     reset_peak_memory_stats(device)
 
 

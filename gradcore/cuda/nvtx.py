@@ -1,4 +1,4 @@
-"""Named ranges and marks for NVIDIA's profilers, which show them on a time line beside what the device does."""
+"""Named ranges and marks for NVIDIA's profilers, shown on a time line next to the device's work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _nvtx() -> Any:
 
 
 def range_push(msg: str) -> int:
-    """Begin a range inside of those that are open in this thread.
+    """Begin a range, nested in the open ranges of this thread, and return its depth.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def range_push(msg: str) -> int:
 
 
 def range_pop() -> int:
-    """End the innermost open range of this thread.
+    """End the innermost open range of this thread, and return its depth.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def range_start(msg: str) -> int:
 
 
 def range_end(range_id: int) -> None:
-    """End the range with a handle of `range_start`.
+    """End the range with this handle, which `range_start` returned.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def range_end(range_id: int) -> None:
 
 
 def mark(msg: str) -> None:
-    """Mark this moment.
+    """Mark the present moment on the time line.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def mark(msg: str) -> None:
 
 @contextlib.contextmanager
 def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
-    """Context, or decorator, that is a range.
+    """Context manager and decorator that marks its block as a range.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ MB = 1 << 20
 
 
 class DeviceProperties(NamedTuple):
-    """Facts about a CUDA device, as the driver tells them.
+    """Properties of a CUDA device, as reported by the driver.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ FIELDS = {
 
 
 def get_device_properties(device: DeviceLike | None = None) -> DeviceProperties:
-    """Facts about a CUDA device.
+    """Return the properties of a CUDA device.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def _is_since(major: int) -> bool:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Return whether the current CUDA device computes with bfloat16.
+    """Return whether the current CUDA device supports bfloat16.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 def is_tf32_supported() -> bool:
-    """Return whether the current CUDA device has units for TensorFloat32.
+    """Return whether the current CUDA device supports TensorFloat32.
 
     Examples
     --------

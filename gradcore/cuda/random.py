@@ -1,6 +1,6 @@
-"""Random numbers on CUDA devices, under PyTorch's names: there is one generator for all devices.
+"""Random numbers on CUDA devices, under PyTorch's names. One generator serves all devices.
 
-So what is set for one device is set for all of them and for the CPU, with or without CUDA.
+A seed or state that is set for one device is set for all of them and for the CPU, with or without CUDA.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def get_rng_state_all() -> list[Tensor]:
 
 
 def set_rng_state(new_state: Tensor, device: DeviceLike = "cuda") -> None:
-    """Continue from a state that `get_rng_state` returned, on all devices.
+    """Set the state of the generator, which serves all devices, to one that `get_rng_state` returned.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def set_rng_state(new_state: Tensor, device: DeviceLike = "cuda") -> None:
 
 
 def set_rng_state_all(new_states: Iterable[Tensor]) -> None:
-    """Continue from what `get_rng_state_all` returned: from the first state, as all are the same.
+    """Set the state of the generator to the first of `new_states`, as `get_rng_state_all` returns equal states.
 
     Examples
     --------

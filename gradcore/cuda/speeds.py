@@ -1,4 +1,4 @@
-"""Speeds of a CUDA device as programs meet them: bytes and products in a second, microseconds of a launch."""
+"""Measured speeds of a CUDA device: bandwidth, matrix products, and launch overhead."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LAUNCHES = 300
 
 
 def measure_speeds(device: str) -> list[str]:
-    """Return lines of a report: GB/s of an addition and TFLOP/s of a product in each dtype, and the time of a call."""
+    """Return lines of a report: GB/s of an addition, TFLOP/s of a product in each dtype, and the time of a call."""
     lines = []
     with gc.no_grad(), gc.cuda.device(device):
         for dtype in (gc.float32, gc.float64, gc.float16, gc.bfloat16):
@@ -31,7 +31,7 @@ def measure_speeds(device: str) -> list[str]:
 
 
 def _seconds(run: Callable[[], Any]) -> float:
-    """Return the least time of three calls, after one that compiles what there is to compile."""
+    """Return the shortest time of three calls of `run`, after one call that compiles kernels."""
     run()
     times = []
     for _ in range(3):
@@ -44,7 +44,7 @@ def _seconds(run: Callable[[], Any]) -> float:
 
 
 def _bandwidth(dtype: Any) -> float:
-    """Return the GB read and written in a second by an addition."""
+    """Return the bandwidth of an addition, in GB read and written per second."""
     count = 1 << 16
     while True:
         x, y = gc.ones(count, dtype=dtype, device="cuda"), gc.ones(count, dtype=dtype, device="cuda")
@@ -55,7 +55,7 @@ def _bandwidth(dtype: Any) -> float:
 
 
 def _products(dtype: Any) -> float:
-    """Return the 10^12 multiplications and additions in a second of a product of square matrices."""
+    """Return the speed of a product of square matrices, in TFLOP/s."""
     n = 128
     while True:
         x = gc.ones(n, n, dtype=dtype, device="cuda")

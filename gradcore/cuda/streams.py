@@ -1,6 +1,6 @@
-"""Streams: queues of work of one device, and events, the marks in them.
+"""Streams (queues of work on a device) and events (marks in streams).
 
-They are CuPy's own: work that is queued by CuPy in a stream, and by gradcore, is in one queue.
+They wrap CuPy's streams, so work queued by CuPy and by gradcore in a stream runs in order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _cuda() -> Any:
 
 
 def _on(device: Any) -> contextlib.AbstractContextManager[Any]:
-    """Context in which a device is current: a default stream is that of the current device."""
+    """Context manager that makes a device current, since a default stream belongs to the current device."""
     return registry.find("cuda").use_index(device.index)
 
 
@@ -84,7 +84,7 @@ class Event:
             self.cupy.record(stream.cupy)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Make work queued later in a stream, by default the current one, wait for the mark, if there is one."""
+        """Make work that is queued later in a stream, by default the current one, wait for this event."""
         if self.cupy is not None:
             stream = stream or current_stream()
             with _on(stream.device):
@@ -100,7 +100,7 @@ class Event:
             self.cupy.synchronize()
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds from this mark to another one; both must be made with ``enable_timing=True``.
+        """Return the milliseconds between this event and another one. Both need ``enable_timing=True``.
 
         Raises
         ------
@@ -147,19 +147,19 @@ class Stream:
 
     @property
     def cuda_stream(self) -> int:
-        """The stream's handle, a ``cudaStream_t`` as a number."""
+        """The stream's handle, a ``cudaStream_t``, as an int."""
         return int(self.cupy.ptr)
 
     def wait_event(self, event: Event) -> None:
-        """Make work that is queued here from now on wait for an event."""
+        """Make work that is queued in this stream from now on wait for an event."""
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Make work that is queued here from now on wait for the work that another stream has now."""
+        """Make work that is queued in this stream from now on wait for the work now queued in another stream."""
         self.wait_event(stream.record_event())
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Put an event, by default a new one, at the end of this stream, and return it."""
+        """Record an event, by default a new one, at the end of this stream, and return it."""
         event = event or Event()
         event.record(self)
         return event
@@ -195,7 +195,7 @@ class Stream:
 
 
 class ExternalStream(Stream):
-    """A stream that another library has made, by its handle.
+    """A stream that was created by another library, given by its handle.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ class ExternalStream(Stream):
 
 
 class _Handle:
-    """A stream of another library, as CuPy asks for it.
+    """A stream of another library, in the form that CuPy expects.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def _external(pointer: int) -> Any:
 
 
 def current_stream(device: DeviceLike | None = None) -> Stream:
-    """Return the stream in which work of this thread is queued on a CUDA device.
+    """Return the stream in which this thread queues work on a CUDA device.
 
     Examples
     --------
@@ -251,7 +251,7 @@ def current_stream(device: DeviceLike | None = None) -> Stream:
 
 
 def default_stream(device: DeviceLike | None = None) -> Stream:
-    """Return the stream in which work is queued where no other is chosen.
+    """Return the stream in which work is queued if no other stream is chosen.
 
     Examples
     --------
@@ -263,7 +263,7 @@ def default_stream(device: DeviceLike | None = None) -> Stream:
 
 
 def set_stream(stream: Stream | None) -> None:
-    """Choose a stream for this thread from now on; None changes nothing.
+    """Set the current stream of this thread; None changes nothing.
 
     Examples
     --------
@@ -278,7 +278,7 @@ def set_stream(stream: Stream | None) -> None:
 
 
 class StreamContext:
-    """Context in which work is queued in a stream, see `stream`.
+    """Context manager that queues work in a stream; see `stream`.
 
     Parameters
     ----------
@@ -313,9 +313,9 @@ class StreamContext:
 
 
 def stream(stream: Stream | None) -> StreamContext:
-    """Context in which work is queued in a stream; None changes nothing.
+    """Queue the work of this block in a stream (context manager); None changes nothing.
 
-    Backward runs each node in the stream in which its forward ran, after what it needs.
+    Backward runs each node in the stream in which its forward ran, after the nodes on which it depends.
 
     Examples
     --------
@@ -328,7 +328,7 @@ def stream(stream: Stream | None) -> StreamContext:
 
 
 def is_current_stream_capturing() -> bool:
-    """Return whether what is queued in the current stream is recorded for a graph; False where CUDA cannot be used.
+    """Return whether a graph is captured in the current stream; False where CUDA cannot be used.
 
     Examples
     --------
@@ -340,7 +340,7 @@ def is_current_stream_capturing() -> bool:
 
 
 def get_stream_from_external(data_ptr: int, device: DeviceLike | None = None) -> Stream:
-    """Return the stream that another library has made, by its handle, see `ExternalStream`.
+    """Return a stream that was created by another library, given by its handle; see `ExternalStream`.
 
     Examples
     --------

@@ -84,18 +84,18 @@ class MultiheadAttention(Module):
         self._qkv_same_embed_dim = self.kdim == self.vdim == embed_dim
         self.head_dim, self.batch_first, self.add_zero_attn = embed_dim // num_heads, batch_first, add_zero_attn
 
-        def made(*shape: int, wanted: bool = True) -> Parameter | None:
+        def create_parameter(*shape: int, wanted: bool = True) -> Parameter | None:
             return Parameter(empty(*shape, device=device, dtype=dtype)) if wanted else None
 
         joint = self._qkv_same_embed_dim
         sizes = {"q_proj_weight": embed_dim, "k_proj_weight": self.kdim, "v_proj_weight": self.vdim}
         for name, size in sizes.items():
-            self.register_parameter(name, made(embed_dim, size, wanted=not joint))
-        self.register_parameter("in_proj_weight", made(3 * embed_dim, embed_dim, wanted=joint))
-        self.register_parameter("in_proj_bias", made(3 * embed_dim, wanted=bias))
+            self.register_parameter(name, create_parameter(embed_dim, size, wanted=not joint))
+        self.register_parameter("in_proj_weight", create_parameter(3 * embed_dim, embed_dim, wanted=joint))
+        self.register_parameter("in_proj_bias", create_parameter(3 * embed_dim, wanted=bias))
         self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
         for name in ("bias_k", "bias_v"):
-            self.register_parameter(name, made(1, 1, embed_dim, wanted=add_bias_kv))
+            self.register_parameter(name, create_parameter(1, 1, embed_dim, wanted=add_bias_kv))
         self._reset_parameters()
 
     def _reset_parameters(self) -> None:

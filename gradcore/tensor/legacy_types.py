@@ -289,7 +289,7 @@ def record_stream(self: Tensor, stream: Any) -> None:
     """
     if not self.is_cuda:
         raise NotImplementedError("record_stream is for CUDA tensors only")
-    self._device.backend.lifetimes.used_in(self._array, stream.cupy, stream.device.index)
+    self._device.backend.lifetimes.record_use(self._array, stream.cupy, stream.device.index)
 
 
 def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, device: Any = None) -> Tensor:

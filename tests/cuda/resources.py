@@ -111,8 +111,8 @@ def examples() -> dict[str, str]:
     """Generated sources: ``x * y + y`` of dense arrays, and of columns and rows, in float32."""
     backend = HostBackend()
     x, y = np.ones((64, 64), np.float32), np.ones((64, 64), np.float32)
-    backend.evaluated("multiply_add", lambda F, x, y: x * y + y, x=x, y=y)
-    backend.evaluated("multiply_add_broadcast", lambda F, x, y: x * y + y, x=x[:, :1], y=y[:1])
+    backend.evaluate_formula("multiply_add", lambda F, x, y: x * y + y, x=x, y=y)
+    backend.evaluate_formula("multiply_add_broadcast", lambda F, x, y: x * y + y, x=x[:, :1], y=y[:1])
     return backend.batch.sources
 
 

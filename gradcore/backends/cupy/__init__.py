@@ -1,4 +1,5 @@
-"""CUDA: CuPy, with kernels of the package. Its modules are imported only when a CUDA device is first asked for.
+"""The CUDA backend: CuPy arrays, and CUDA kernels of this package.
 
-`gradcore.backends.cupy.backend` puts them together; the CUDA sources are in ``sources``.
+`gradcore.backends.cupy.backend` combines the other modules; the CUDA sources are in ``sources``. The modules are
+imported only when a CUDA device is first requested.
 """

@@ -1,7 +1,8 @@
-"""Attention of wide heads on CUDA, without weights: blocks of queries, whose scores are computed again for gradients.
+"""Attention with wide heads on CUDA: scores are computed for one block of queries at a time.
 
-Products of matrices are cuBLAS's, summed in float32 where numbers are float16 or bfloat16; one kernel does what
-there is to do with the scores of a block. Causal attention leaves out the keys that no query of a block sees.
+The matrix of all scores is never stored; backward computes the scores of each block again. cuBLAS multiplies the
+matrices and sums in float32 for float16 and bfloat16. One kernel applies the mask and softmax to the scores of a block.
+Causal attention leaves out the keys that no query of a block sees.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, int64s, rows_of, summed, type_name
+from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, accumulation_dtype, int64s, rows_of, type_name
 from gradcore.backends.portable.attention import Block, Heads, blocks, in_heads
 from gradcore.backends.portable.normalization import Normalization
 from gradcore.backends.switches import cuda
@@ -23,7 +24,7 @@ _SCORES, _QUERIES = 1 << 24, 512
 
 
 class CudaAttention(CudaKernels, Normalization):
-    """Attention of real floating-point arrays, with any mask and any batch dims that go together."""
+    """Attention of real floating-point arrays, with any mask and any batch dims that broadcast."""
 
     bodies: dict[str, Callable[..., Any]]
     wide_product: Any
@@ -39,7 +40,7 @@ class CudaAttention(CudaKernels, Normalization):
         of = Heads.of(xp, query, key, value, mask)
         heads, queries, _ = of.scores_shape()
         out = xp.empty((heads, queries, value.shape[-1]), query.dtype)
-        logs = xp.empty((heads, queries, 1), summed(query))
+        logs = xp.empty((heads, queries, 1), accumulation_dtype(query))
         for group in blocks(of.scores_shape(), _SCORES, _QUERIES, causal):
             for block in group:
                 scores = self._scores(of, block, scale)
@@ -63,14 +64,17 @@ class CudaAttention(CudaKernels, Normalization):
     ) -> tuple[Any, Any, Any, Any]:
         if needs[3]:
             body: Any = self.bodies["flash_attention_backward"]
-            wide = (x.astype(summed(x), copy=False) for x in (grad, query, key, value, mask))
+            wide = (x.astype(accumulation_dtype(x), copy=False) for x in (grad, query, key, value, mask))
             found = body(self, *wide, result, logsumexp, scale, causal, needs)
             narrow = [None if x is None else x.astype(grad.dtype, copy=False) for x in found]
             return narrow[0], narrow[1], narrow[2], narrow[3]
         xp = self.xp
         of = Heads.of(xp, query, key, value, mask, grad)
         grad, logs = (in_heads(xp, x, of.lead) for x in (grad, logsumexp))
-        results = [xp.zeros(x.shape, summed(x)) if need else None for x, need in zip(of[:3], needs[:3], strict=True)]
+        results = [
+            xp.zeros(x.shape, accumulation_dtype(x)) if need else None
+            for x, need in zip(of[:3], needs[:3], strict=True)
+        ]
         of_query, of_key, of_value = results
         for group in blocks(of.scores_shape(), _SCORES, _QUERIES, causal):
             for block in group:
@@ -88,12 +92,12 @@ class CudaAttention(CudaKernels, Normalization):
         return of_query, of_key, of_value, None
 
     def _scores(self, of: Heads, block: Block, scale: float) -> Any:
-        """Return the scores of a block, without the mask."""
+        """Return the scores ``scale * query @ key.T`` of a block, before the mask is applied."""
         keys = of.key[block.heads, block.seen].swapaxes(-1, -2)
         return self.wide_product(of.query[block.heads, block.rows], keys, scale)
 
     def _gradients(self, of: Heads, block: Block, grad: Any, logs: Any, scale: float, causal: bool) -> tuple[Any, Any]:
-        """Return the weights of a block, and the gradient by its scores."""
+        """Return the attention weights of a block, and the gradient with respect to its scores."""
         scores = self._scores(of, block, scale)
         of_weights = self.wide_product(grad, of.value[block.heads, block.seen].swapaxes(-1, -2))
         written = scores, of_weights
@@ -105,7 +109,7 @@ class CudaAttention(CudaKernels, Normalization):
     def _rows(
         self, name: str, of: Heads, block: Block, causal: bool, scores: tuple[Any, ...], others: tuple[Any, ...]
     ) -> None:
-        """Launch a kernel on the rows of a block; the mask is given to it between `scores` and `others`."""
+        """Launch the kernel `name` on the rows of a block. The kernel takes `scores`, the mask, then `others`."""
         heads, rows, keys = scores[0].shape
         mask, mask_of, steps = NULL, NULL, [0, 0, 0]
         if of.mask is not None:

@@ -1,4 +1,4 @@
-"""The backend of CUDA: CuPy, and what the other modules of this package do better. CuPy is imported here."""
+"""The CUDA backend class, which combines the modules of this package. CuPy is imported here."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ INSTALL = "install CuPy for your CUDA version: pip install '.[cuda13]' (or '.[cu
 
 
 def connect() -> Backend:
-    """Return the CUDA backend.
+    """Return the CUDA backend, or raise `Unavailable`.
 
     Raises
     ------
@@ -81,7 +81,7 @@ _SYNCHRONIZING = (
 
 
 def _note_waiting(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a kernel that notes that the host waits."""
+    """Return `kernel` wrapped so that each call is reported as a synchronization (see `set_sync_debug_mode`)."""
 
     @functools.wraps(kernel)
     def run(*args: Any, **named: Any) -> Any:
@@ -111,7 +111,7 @@ class CupyBackend(
     Filters,
     Backend,
 ):
-    """CuPy arrays on CUDA devices: what CuPy does differently from NumPy, and nothing else."""
+    """Backend for CuPy arrays on CUDA devices. It overrides the methods in which CuPy differs from NumPy."""
 
     type: ClassVar[str] = "cuda"
     host_scalars = False
@@ -126,21 +126,21 @@ class CupyBackend(
 
     @functools.cached_property
     def lifetimes(self) -> Lifetimes:
-        """The guard of memory that other streams use (`record_stream`)."""
+        """Tracker of arrays that other streams use (`record_stream`)."""
         return Lifetimes(self)
 
     @functools.cached_property
     def pools(self) -> Pools:
-        """The pools of memory: CuPy's default one, and those of graphs."""
+        """Memory pools of this backend: CuPy's default pool and the private pools of graphs."""
         return Pools(self)
 
     @functools.cached_property
     def _under_way(self) -> deque[tuple[Any, Any]]:
-        """Copies from page-locked memory that may not be done: their events, and the memory."""
+        """Pending copies from page-locked memory: pairs of the event that ends the copy and the memory."""
         return deque()
 
     def kernel_of(self, name: str) -> Callable[..., Any]:
-        """Return the kernel of that name, which reports that the host waits for numbers, where it does."""
+        """Return the kernel called `name`. It reports a synchronization if the host has to wait for its result."""
         kernel = super().kernel_of(name)
         # `one_hot` knows the number of classes, if it was given.
         return _note_waiting(kernel) if name in self.synchronizing - {"one_hot"} else kernel
@@ -171,7 +171,7 @@ class CupyBackend(
             self.raise_bad_index()
 
     def wait(self) -> None:
-        """Wait for the current device."""
+        """Wait until all work on the current device is done."""
         sync_debug.note("wait")
         self.xp.cuda.Device().synchronize()
 
@@ -212,7 +212,7 @@ class CupyBackend(
         target[...] = self.apart(source, target)
 
     def apart(self, source: Any, target: Any) -> Any:
-        """`source`, or a copy where it lies in the memory of `target` in another order: CuPy reads while it writes."""
+        """Return `source`, or a copy of it if it overlaps `target` in another order. CuPy reads while it writes."""
         if not self.is_tensor(source) or source.data.mem is not target.data.mem:
             return source
         same = source.data.ptr == target.data.ptr and source.shape == target.shape and source.strides == target.strides
@@ -222,7 +222,7 @@ class CupyBackend(
         return int(x.data.ptr)
 
     def index_of(self, array: Any) -> int:
-        """Return the number of the device on which the memory of an array of any library lies."""
+        """Return the index of the device that holds the memory of `array`, an array of any library."""
         if array.__class__ is self.array_type:
             return int(array.device.id)  # type: ignore[attr-defined,unused-ignore]
         address = array.__cuda_array_interface__["data"][0]
@@ -234,14 +234,14 @@ class CupyBackend(
         return index
 
     def scalar(self, value: complex, dtype: Any) -> Any:
-        """Return a NumPy scalar: kernels take it by value, without a transfer."""
+        """Return `value` as a NumPy scalar, which kernels take by value: no transfer is needed."""
         try:
             return np.dtype(dtype).type(value)
         except OverflowError:  # integers wrap, as in PyTorch
             return np.asarray(value).astype(dtype)[()]
 
     def move_between(self, array: Any, index: int | None) -> Any:
-        """Return a copy, peer to peer, onto the current device.
+        """Return a copy of `array` on the current device, copied peer to peer.
 
         CUDA puts copies in order with the default streams of both devices, but with no others.
         """
@@ -258,14 +258,14 @@ class CupyBackend(
         return copy
 
     def _dense(self, array: Any) -> Any:
-        """`array`, or a copy of it, without gaps in memory: CuPy copies nothing else between devices."""
+        """Return `array`, or a copy of it without gaps in memory. CuPy copies only dense arrays between devices."""
         flags = array.flags
         return array if flags.c_contiguous or flags.f_contiguous else self.xp.ascontiguousarray(array)
 
     # -- memory ----------------------------------------------------------------------------------------------
 
     def shares_memory(self, view: Any, x: Any) -> bool:
-        """Whether two arrays are in one piece of memory, whatever made them: CuPy's views need have no ``base``."""
+        """Return whether two arrays overlap in memory. Addresses decide, as CuPy's views may lack a ``base``."""
         a, b = view.data.mem, x.data.mem
         return (
             a is b
@@ -274,11 +274,11 @@ class CupyBackend(
         )
 
     def own_header(self, x: Any) -> Any:
-        """Return the same memory as an array that is a view of no other."""
+        """Return an array of the same memory that is not a view of another array."""
         return self.xp.ndarray(x.shape, x.dtype, x.data, x.strides)
 
     def restride(self, x: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
-        """Return a view of `x` that knows so by its ``base``, which CuPy's `as_strided` leaves out."""
+        """Return a view of `x` with this shape and these strides. Unlike CuPy's `as_strided`, it has a ``base``."""
         view = x.view()
         view._set_shape_and_strides(tuple(shape), tuple(strides), True, True)
         return view
@@ -298,7 +298,10 @@ class CupyBackend(
         return self._by_doubling(self.xp.multiply, x, dim, dtype)
 
     def _by_doubling(self, combine: Any, x: Any, dim: int, dtype: Any) -> Any:
-        """Return a scan in an order that is always the same: after each round elements cover twice as many."""
+        """Return a scan of `x` along `dim` by `combine`, in a fixed order.
+
+        Each round doubles the elements that a partial result covers, so equal calls give equal bits.
+        """
         out = x.astype(x.dtype if dtype is None else dtype.numpy)
         step, before = 1, (slice(None),) * dim
         while step < out.shape[dim]:
@@ -317,11 +320,15 @@ class CupyBackend(
 
     @functools.cached_property
     def _philox(self) -> Any:
-        """The kernels of random words and numbers, compiled when first used."""
+        """CuPy module with the kernels of random words and numbers, compiled on first use."""
         return self.xp.RawModule(code=(INCLUDE / "philox.cu").read_text(), options=compile_options())
 
     def random_place(self, state: PhiloxState, words: int) -> tuple[Any, int]:
-        """While a graph is captured: device memory of a key instead of the key, and the position in the graph."""
+        """Return the key and the counter for `words` random words.
+
+        While a graph is captured, the key is device memory, which replays read, and the counter counts from the start
+        of the graph.
+        """
         recording = present()
         if recording is not None and self.xp.cuda.get_current_stream().is_capturing():
             if self.current_index() != recording.device:
@@ -332,12 +339,12 @@ class CupyBackend(
         return state.draw(words)
 
     def place_memory(self) -> Any:
-        """Memory for a key and a counter, from a pool of its own: no work, recorded or not, uses it for others."""
+        """Return memory for a key and a counter, from a private pool so that no graph reuses it."""
         with self.xp.cuda.using_allocator(PrivatePool(self.pools).malloc):
             return self.xp.empty(6, "uint64")
 
     def write_place(self, memory: Any, key: int, counter: int) -> None:
-        """Write a key and a counter to what `place_memory` returned; the host does not wait."""
+        """Write a key and a counter to memory from `place_memory`, without waiting on the host."""
         self._philox.get_function("philox_place")((1,), (1,), (memory, *_pieces(key, 2), *_pieces(counter, 4)))
 
     def random_words(self, n: int, key: Any, counter: int) -> Any:
@@ -348,7 +355,10 @@ class CupyBackend(
     def random_numbers(
         self, distribution: Callable[..., Any], n: int, dtype: Any, key: Any, counter: int, *parameters: Any
     ) -> Any:
-        """One kernel, from words to numbers, where there is one: bit for bit the same numbers."""
+        """Return `n` numbers of a distribution, drawn by one kernel where one exists.
+
+        They have the same bits as those of the portable implementation.
+        """
         if distribution is philox.bernoulli and not getattr(parameters[0], "ndim", 0):
             return self._decisions(n, dtype, key, counter, float(parameters[0]))
         arguments = _ARGUMENTS.get(distribution.__name__)
@@ -362,7 +372,7 @@ class CupyBackend(
         return numbers.view(dtype)
 
     def _decisions(self, n: int, dtype: Any, key: Any, counter: int, p: float) -> Any:
-        """Bools that are True with probability `p`."""
+        """Return `n` bools that are True with probability `p`."""
         real = np.float64 if dtype.itemsize == 8 else np.float32
         out = self.xp.empty(n, bool)
         if n:
@@ -379,7 +389,7 @@ class CupyBackend(
         return self.own_kernels
 
     def dropout(self, x: Any, p: float, scale: float, key: Any, counter: int) -> tuple[Any, Any]:
-        """The array times `scale` with probability `p`, else times zero, element by element; and where it was kept."""
+        """Return ``x * mask * scale``, and the random bool mask, whose elements are True with probability `p`."""
         out, kept = self.xp.empty(x.shape, x.dtype), self.xp.empty(x.shape, bool)
         kernel = self.cuda_kernel("dropout", "dropout", type=type_name(x.dtype))
         stream = np.uint64(x.size), *_place(key, counter), _threshold(p, np.float32)
@@ -387,7 +397,7 @@ class CupyBackend(
         return out, kept
 
     def _fill(self, name: str, out: Any, words: int, key: Any, counter: int, *parameters: Any) -> None:
-        """Launch a kernel of random numbers, which takes so many words."""
+        """Launch the random number kernel `name`, which fills `out` and consumes `words` random words."""
         if words:
             blocks = min(-(-words // (4 * _THREADS)), _MOST_BLOCKS)
             stream = np.uint64(out.size), *_place(key, counter), np.uint64(0)
@@ -415,17 +425,20 @@ _ARGUMENTS: dict[str, Callable[..., tuple[Any, ...]]] = {
 
 
 def _place(key: Any, counter: int) -> tuple[Any, ...]:
-    """Return the arguments that say where in a stream a kernel begins, in a recorded graph as without one."""
+    """Return the kernel arguments for a position in the random stream, whether or not a graph is captured."""
     if isinstance(key, int):
         return NULL, *_pieces(key, 2), *_pieces(counter, 4)
     return key, *_pieces(0, 2), *_pieces(counter, 4)
 
 
 def _threshold(p: float, real: Any) -> np.uint64:
-    """Return the random integer, of 31 or 53 bits, below which a decision of probability `p` is True."""
+    """Return the integer threshold of a Bernoulli draw.
+
+    A random integer of 31 bits (float32) or 53 bits (float64) is below it with probability `p`.
+    """
     return np.uint64(np.ceil(real(p) * real(2.0 ** (53 if real is np.float64 else 31))))
 
 
 def _pieces(value: int, count: int) -> list[np.uint64]:
-    """Return an integer as 64-bit words, the lowest first."""
+    """Split an integer into `count` 64-bit words, the lowest first."""
     return [np.uint64(value >> 64 * i & 2**64 - 1) for i in range(count)]

@@ -1,4 +1,4 @@
-"""cuBLAS while a CUDA graph is captured, when CuPy refuses to call it."""
+"""cuBLAS calls during the capture of a CUDA graph, which CuPy refuses to make."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _HOPPER, _OTHERS = 32 << 20, 4 << 20
 
 
 class Capture(threading.local):
-    """The capture of a graph by this thread.
+    """State of the graph capture of this thread.
 
     Attributes
     ----------
     on : bool
         Whether a graph is being captured.
     cublas : CapturedCublas or None
-        What multiplies matrices meanwhile, if the library that CuPy has loaded is found.
+        cuBLAS functions used during the capture; None if the library is not found.
     differs : bool
-        Whether something was captured that is computed by other kernels than outside of graphs.
+        Whether a captured product uses another kernel than it does outside of graphs.
     known : dict of int to CapturedCublas or None
-        That of each device: a handle belongs to one thread.
+        The values of `cublas` by device. Each thread has its own, as a handle belongs to one thread.
     streams : dict of int to Stream
-        By device, the stream that is captured where none is given: CuPy's pools keep the memory of streams apart, and
-        so graphs of one stream can share it.
+        The default capture stream of each device. CuPy's pools share no memory between streams, so graphs must be
+        captured in the same stream to share memory.
     """
 
     def __init__(self) -> None:
@@ -40,9 +40,9 @@ class Capture(threading.local):
 
 
 class CapturedCublas:
-    """cuBLAS's functions under the names that CuPy gives them, with a handle of its own.
+    """cuBLAS functions under CuPy's names, with a handle used only during graph capture.
 
-    Every graph has workspaces of its own, one for each stream, in its own memory: graphs are replayed side by side.
+    Each graph has its own workspaces, one for each stream, in its own memory. So graphs can be replayed side by side.
     """
 
     def __init__(self, backend: Any, library: Any) -> None:
@@ -54,7 +54,7 @@ class CapturedCublas:
         library.set_math_mode(self.handle, SUMS_IN_FLOAT)
 
     def forget(self) -> None:
-        """Drop the workspaces: the next capture takes new ones."""
+        """Drop the workspaces. The next capture allocates new ones."""
         self._stream = None
         self._workspaces.clear()
 
@@ -67,7 +67,7 @@ class CapturedCublas:
         self._library.gemm_strided_batched_ex(*args)
 
     def _follow(self) -> None:
-        """Queue in the current stream."""
+        """Set the handle to the current stream, with a workspace for that stream."""
         stream = self._backend.xp.cuda.get_current_stream().ptr
         if stream == self._stream:
             return
@@ -80,11 +80,11 @@ class CapturedCublas:
 
 
 def captured_cublas(backend: Any) -> CapturedCublas | None:
-    """Return cuBLAS for graphs that are captured on the current device; None if its library is not found."""
+    """Return the cuBLAS functions for graph capture on the current device, or None if the library is not found."""
     library = backend.cublas_library
     return None if library is None else CapturedCublas(backend, library)
 
 
 def workspace_size(xp: Any) -> int:
-    """Bytes that cuBLAS may work in on the current device."""
+    """Return the size in bytes of a cuBLAS workspace on the current device."""
     return _HOPPER if int(xp.cuda.Device().compute_capability) >= 90 else _OTHERS

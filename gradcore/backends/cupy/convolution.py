@@ -1,7 +1,7 @@
-"""Convolution on CUDA: columns of windows by one kernel, products by cuBLAS; where channels do not mix, one kernel.
+"""Convolution on CUDA: a kernel copies windows to columns (im2col), and cuBLAS multiplies them.
 
-Columns belong to so many images that they fit into a buffer. float16 and bfloat16 are multiplied as they are, summed in
-float32 and rounded once, after the bias was added.
+Depthwise convolutions are one kernel. Images are processed in groups whose columns fit into a buffer. float16 and
+bfloat16 are multiplied directly, summed in float32 and rounded once, after the bias was added.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, elements, summed, type_name
+from gradcore.backends.cupy.kernels import NULL, CudaKernels, accumulation_dtype, dense, elements, type_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable import convolution
 from gradcore.backends.portable.convolution import Convolution, ConvSettings, conv_output_size
@@ -34,20 +34,20 @@ _SUMMING = 256
 
 
 class _Multiplying:
-    """An array library with another `matmul`."""
+    """Array library whose `matmul` is replaced by another function."""
 
-    def __init__(self, xp: Any, multiplied: Any) -> None:
-        self._xp, self._multiplied = xp, multiplied
+    def __init__(self, xp: Any, multiply: Any) -> None:
+        self._xp, self._multiply = xp, multiply
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._xp, name)
 
     def matmul(self, a: Any, b: Any, out: Any = None) -> Any:
-        return self._multiplied(a, b, out)
+        return self._multiply(a, b, out)
 
 
 class _Windows:
-    """Sizes of a convolution's images and windows, as its kernels take them."""
+    """Sizes of the images and windows of a convolution, as its kernels take them."""
 
     def __init__(self, size: Ints, outputs: Ints, kernel: Ints, settings: ConvSettings) -> None:
         dims = list(zip(size, outputs, kernel, *settings[:3], strict=True))
@@ -59,10 +59,10 @@ class _Windows:
         self.reach = max((n + 2 * abs(p) + k * d + s) + o * s for n, o, k, s, p, d in dims)
 
     def arguments(self, *arrays: Any) -> tuple[str, list[Any]]:
-        """Return the type of indices, and the sizes in that type."""
+        """Return the name of the index type, and the sizes as numbers of that type."""
         wide = max(*(a.size for a in arrays), self.reach, self.count * self.taps) >= _BEYOND
         index = "i64" if wide else "i32"
-        return index, _typed(index, *(n for dim in self.settings for n in dim))
+        return index, _to_index_type(index, *(n for dim in self.settings for n in dim))
 
 
 def _takes(backend: CudaConvolution, x: Array, other: Array, *rest: Any) -> bool:
@@ -74,9 +74,9 @@ def _takes_with_bias(backend: CudaConvolution, x: Array, weight: Array, bias: Ar
 
 
 class CudaConvolution(CudaKernels, Convolution):
-    """Convolution of real floating-point arrays; of others as on the CPU, with products by cuBLAS."""
+    """Convolution of real floating-point arrays. Other dtypes use the portable code, with this package's products."""
 
-    _multiplied: Any
+    _multiply: Any
 
     @kernel_for(_takes, ConvSettings)
     def conv(self, x: Array, weight: Array, settings: ConvSettings) -> Array:
@@ -112,14 +112,14 @@ class CudaConvolution(CudaKernels, Convolution):
             upstream = xp.ascontiguousarray(grad[images].swapaxes(0, 1)).reshape(groups, outputs // groups, -1)
             if total is None:
                 once = images == slice(0, count)
-                total = xp.empty((groups, outputs // groups, read.shape[1]), x.dtype if once else summed(x))
-                self._multiplied(upstream, read.swapaxes(1, 2), total)
+                total = xp.empty((groups, outputs // groups, read.shape[1]), x.dtype if once else accumulation_dtype(x))
+                self._multiply(upstream, read.swapaxes(1, 2), total)
             else:
-                self._multiplied(upstream, read.swapaxes(1, 2), total, (1, 1))
+                self._multiply(upstream, read.swapaxes(1, 2), total, (1, 1))
         return total.reshape(shape).astype(x.dtype, copy=False)
 
     def _outputs(self, x: Array, weight: Array, bias: Array, settings: ConvSettings) -> Array:
-        """Return the convolution, with a bias unless that is None."""
+        """Return the convolution of `x` and `weight`, plus `bias` if it is not None."""
         xp, groups = self.xp, settings.groups
         (count, channels), outputs = x.shape[:2], weight.shape[0]
         spatial = tuple(map(conv_output_size, x.shape[2:], weight.shape[2:], *settings[:3]))
@@ -142,15 +142,15 @@ class CudaConvolution(CudaKernels, Convolution):
         return out
 
     def _plus(self, matrix: Array, columns: Array, bias: Array, out: Array) -> None:
-        """Write a product to `out`, plus what belongs to each of its rows."""
+        """Write ``matrix @ columns`` to `out`, plus the bias of each row if `bias` is not None."""
         shape = (*columns.shape[:-2], matrix.shape[-2], columns.shape[-1])
         out = out.reshape(shape)
         if bias is not None:
             out[...] = bias.reshape(*matrix.shape[:-1], 1)
-        self._multiplied(matrix, columns, out, (1, 0 if bias is None else 1))
+        self._multiply(matrix, columns, out, (1, 0 if bias is None else 1))
 
     def _inputs(self, grad: Array, weight: Array, bias: Array, size: Ints, settings: ConvSettings) -> Array:
-        """Return the adjoint by the input, with a bias unless that is None."""
+        """Return the gradient with respect to the input (a transposed convolution), plus `bias` if it is not None."""
         xp, groups = self.xp, settings.groups
         (count, outputs), channels = grad.shape[:2], weight.shape[1] * groups
         windows = _Windows(size, grad.shape[2:], weight.shape[2:], settings)
@@ -162,21 +162,24 @@ class CudaConvolution(CudaKernels, Convolution):
             arrays = (grad, weight, of_bias)
             return self._depthwise("depthwise_input", windows, arrays, out, (out.size, channels, outputs // groups))
         matrix = xp.ascontiguousarray(weight).reshape(groups, outputs // groups, -1).swapaxes(1, 2)
-        for images in _blocks(count, grad, channels * windows.taps * windows.count, summed(grad)):
+        for images in _blocks(count, grad, channels * windows.taps * windows.count, accumulation_dtype(grad)):
             upstream = xp.ascontiguousarray(grad[images]).reshape(-1, groups, outputs // groups, windows.count)
             part = out[images]
             if windows.are_points:
                 self._plus(matrix, upstream, bias, part)
                 continue
-            columns = xp.empty((len(part), groups, matrix.shape[1], windows.count), summed(grad))
-            self._multiplied(matrix, upstream, columns)
+            columns = xp.empty((len(part), groups, matrix.shape[1], windows.count), accumulation_dtype(grad))
+            self._multiply(matrix, upstream, columns)
             index, sizes = windows.arguments(columns, part)
             kernel = self._kernel("images", grad, index)
-            kernel(*elements(part.size), (columns, of_bias, part, *_typed(index, part.size, channels), *sizes))
+            kernel(*elements(part.size), (columns, of_bias, part, *_to_index_type(index, part.size, channels), *sizes))
         return out
 
     def _columns(self, x: Array, windows: _Windows, joined: bool) -> Array:
-        """Columns of the windows of images: ``(channels, taps, images, windows)`` if `joined`, else image by image."""
+        """Return the windows of images as columns.
+
+        The shape is ``(channels, taps, images, windows)`` if `joined`; otherwise images come first.
+        """
         xp = self.xp
         count, channels = x.shape[:2]
         if windows.are_points:
@@ -187,18 +190,18 @@ class CudaConvolution(CudaKernels, Convolution):
         total = count * channels * windows.count
         index, sizes = windows.arguments(x, out)
         of_image = windows.count if joined else channels * of_channel
-        steps = _typed(index, total, channels, of_image, of_channel, inner)
+        steps = _to_index_type(index, total, channels, of_image, of_channel, inner)
         self._kernel("columns", x, index)(*elements(total), (dense(xp, x), out, *steps, *sizes))
         return out
 
     def _depthwise(
         self, name: str, windows: _Windows, arrays: Sequence[Any], out: Array, numbers: Ints, launch: Any = None
     ) -> Array:
-        """Launch a kernel for channels that do not mix, with a thread for each element unless `launch` is given."""
+        """Launch a depthwise kernel, by default with one thread for each element of `out`."""
         index, sizes = windows.arguments(*arrays[:2], out)
         read = [a if a is NULL else dense(self.xp, a) for a in arrays]
         kernel = self._kernel(name, out, index)
-        kernel(*(launch or elements(out.size)), (*read, out, *_typed(index, *numbers), *sizes))
+        kernel(*(launch or elements(out.size)), (*read, out, *_to_index_type(index, *numbers), *sizes))
         return out
 
     def _kernel(self, name: str, x: Array, index: str) -> Any:
@@ -208,8 +211,8 @@ class CudaConvolution(CudaKernels, Convolution):
 
     @cached_property
     def _conv_library(self) -> Any:
-        """CuPy with the products of this package: these can be recorded, and rounded to TensorFloat32."""
-        return _Multiplying(self.xp, self._multiplied)
+        """CuPy with this package's `matmul`, which can be captured and can use TensorFloat32."""
+        return _Multiplying(self.xp, self._multiply)
 
     def correlate(self, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
         convolution.correlate(self._conv_library, x, weight, settings, out)
@@ -219,12 +222,16 @@ class CudaConvolution(CudaKernels, Convolution):
 
 
 def _blocks(count: int, x: Array, size: int, dtype: Any = None) -> Iterator[slice]:
-    """Groups of images whose columns, of `size` elements for an image, fit into the buffer."""
+    """Yield slices of the images, as many at a time as have columns that fit into the buffer.
+
+    Each image has `size` column elements.
+    """
     step = max(1, _COLUMNS // (size * np.dtype(dtype or x.dtype).itemsize))
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
 
 
-def _typed(index: str, *numbers: int) -> list[Any]:
+def _to_index_type(index: str, *numbers: int) -> list[Any]:
+    """Return `numbers` as int32 scalars if `index` is "i32", as int64 scalars otherwise."""
     kind = np.int32 if index == "i32" else np.int64
     return [kind(n) for n in numbers]

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification on CUDA: one kernel forward and one backward, each for all time steps."""
+"""CTC loss on CUDA (connectionist temporal classification): one kernel forward and one backward, for all time steps."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def _takes(backend: CudaCtc, log_probs: Array, *others: object) -> bool:
 
 
 def _takes_gradients(backend: CudaCtc, grad: Array, grad_alphas: Array, log_probs: Array, *others: object) -> bool:
-    """Return whether the gradient is that by the losses alone; in second derivatives `alphas` have one, too."""
+    """Return whether the backward kernel applies: it does not if `alphas` has a gradient, as in second derivatives."""
     return grad is not None and grad_alphas is None and _takes(backend, log_probs)
 
 
 class CudaCtc(CudaKernels):
-    """Losses of label sequences; other dtypes than float32 and float64 fall back to the declared formulas."""
+    """CTC loss of float32 and float64 arrays; other dtypes use the declared formulas."""
 
     check_watched: Callable[..., tuple[int, Array]]
 
@@ -67,11 +67,11 @@ class CudaCtc(CudaKernels):
         return out
 
     def _ctc_scratch(self, size: int, positions: int, dtype: np.dtype[np.generic]) -> Array:
-        """Return memory for numbers of the positions at a step, or a null pointer if they fit into shared memory."""
+        """Return scratch memory for one time step, or a null pointer if it fits into shared memory."""
         return NULL if positions <= _KEPT else self.xp.empty(size, dtype)
 
     def _launch_ctc(self, name: str, labels: Array, dtype: np.dtype[np.generic], arguments: tuple[object, ...]) -> None:
-        """Launch a kernel with a block for each sequence."""
+        """Launch the kernel `name` with one block for each sequence."""
         batch, positions = labels.shape
         threads = min(1024, -(-positions // 32) * 32)
         self.cuda_kernel("ctc", name, type=type_name(dtype))((batch,), (threads,), arguments)

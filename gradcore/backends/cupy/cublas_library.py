@@ -1,7 +1,7 @@
-"""cuBLAS and cuBLASLt through ctypes, for what CuPy does not call: products in CUDA graphs, and epilogues of products.
+"""Bindings of cuBLAS and cuBLASLt by ctypes: products in CUDA graphs, and products with epilogues.
 
-The functions are those of the libraries that CuPy has loaded. CuPy refuses to call cuBLAS while a stream is captured,
-although cuBLAS supports it, and has no interface to cuBLASLt.
+CuPy refuses to call cuBLAS while a stream is captured, although cuBLAS supports it, and it has no interface to
+cuBLASLt. The libraries are those that CuPy has loaded.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _LEAST_ALIGNMENT = 16
 
 
 class _HeuristicResult(ctypes.Structure):
-    """`cublasLtMatmulHeuristicResult_t`."""
+    """The C structure `cublasLtMatmulHeuristicResult_t`."""
 
     _fields_ = (
         ("algorithm", c_uint64 * 8),
@@ -72,7 +72,7 @@ class _HeuristicResult(ctypes.Structure):
 
 
 class Operand(NamedTuple):
-    """A matrix as cuBLASLt reads it: rows and columns of what is stored, whose columns are `leading` elements apart.
+    """Layout of a matrix for cuBLASLt: the stored rows and columns, whose columns are `leading` elements apart.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Operand(NamedTuple):
 
 
 class CublasLibrary:
-    """The functions of cuBLAS and cuBLASLt, which raise CuPy's `CUBLASError` when they fail.
+    """cuBLAS and cuBLASLt functions, which raise CuPy's `CUBLASError` when they fail.
 
     Parameters
     ----------
@@ -114,15 +114,15 @@ class CublasLibrary:
         self._gemm, self._strided = self._functions["cublasGemmEx"], self._functions["cublasGemmStridedBatchedEx"]
 
     def call(self, name: str, *args: object) -> None:
-        """Call a function; raise an error if it fails."""
+        """Call a function of the library, and raise an error if it fails."""
         self._check(self._functions[name](*args))
 
     def status(self, name: str, *args: object) -> int:
-        """Call a function and return its status."""
+        """Call a function of the library, and return its status code."""
         return self._functions[name](*args)
 
     def new(self, name: str, *args: object) -> c_void_p:
-        """Return the handle that a function makes."""
+        """Call a function that creates an object, and return the handle of the object."""
         handle = c_void_p()
         self.call(name, byref(handle), *args)
         return handle
@@ -134,7 +134,7 @@ class CublasLibrary:
     # -- cuBLAS ----------------------------------------------------------------------------------------------------
 
     def create(self) -> int:
-        """Return a new handle of cuBLAS for the current device."""
+        """Create a cuBLAS handle for the current device, and return it."""
         handle = self.new("cublasCreate_v2").value
         assert handle is not None
         return handle
@@ -143,24 +143,24 @@ class CublasLibrary:
         self.call("cublasSetMathMode", handle, mode)
 
     def set_stream(self, handle: int, stream: int) -> None:
-        """Set the stream that a handle queues work in. It forgets its workspace."""
+        """Set the stream of a handle. This drops the workspace of the handle."""
         self.call("cublasSetStream_v2", handle, stream)
 
     def set_workspace(self, handle: int, address: int, size: int) -> None:
         self.call("cublasSetWorkspace_v2", handle, address, size)
 
     def gemm_ex(self, *args: int) -> None:
-        """Multiply; the arguments are those of CuPy's `gemmEx`."""
+        """Multiply two matrices. The arguments are those of CuPy's `gemmEx`."""
         self._check(self._gemm(*args))
 
     def gemm_strided_batched_ex(self, *args: int) -> None:
-        """Multiply batches; the arguments are those of CuPy's `gemmStridedBatchedEx`."""
+        """Multiply batches of matrices. The arguments are those of CuPy's `gemmStridedBatchedEx`."""
         self._check(self._strided(*args))
 
     # -- cuBLASLt --------------------------------------------------------------------------------------------------
 
     def create_lt(self) -> int:
-        """Return a new handle of cuBLASLt for the current device. Any stream and thread may use it."""
+        """Create a cuBLASLt handle for the current device, and return it. Any stream and thread may use it."""
         handle = self.new("cublasLtCreate").value
         assert handle is not None
         return handle
@@ -175,7 +175,7 @@ class CublasLibrary:
         most_workspace: int,
         leading_of_aux: int = 0,
     ) -> LtPlan | None:
-        """Plan a product with an epilogue; return None if cuBLASLt has no algorithm for it.
+        """Return a plan of a product with an epilogue, or None if cuBLASLt has no algorithm for it.
 
         Parameters
         ----------
@@ -198,7 +198,9 @@ class CublasLibrary:
 
 
 class LtPlan:
-    """A product with an epilogue by cuBLASLt, whose algorithm is chosen. The result is dense, in columns.
+    """A planned product with an epilogue, with the algorithm cuBLASLt chose.
+
+    The result is dense, in column-major order.
 
     Attributes
     ----------
@@ -245,7 +247,7 @@ class LtPlan:
         self._library.call("cublasLtMatmulDescSetAttribute", self._product, attribute, byref(value), size)
 
     def choose_algorithm(self, most_workspace: int, alignments: tuple[int, int]) -> bool:
-        """Ask cuBLASLt for the algorithm that it expects to be the fastest; return whether there is one."""
+        """Choose the algorithm that cuBLASLt expects to be the fastest. Return whether there is one."""
         wanted = self._library.new("cublasLtMatmulPreferenceCreate")
         try:
             values = [
@@ -274,7 +276,7 @@ class LtPlan:
     def run(
         self, addresses: tuple[int, int, int], alpha: float, bias: int, aux: int, workspace: int, stream: int
     ) -> None:
-        """Queue ``epilogue(alpha * A @ B)``.
+        """Queue the computation of ``epilogue(alpha * A @ B)`` in a stream.
 
         Parameters
         ----------
@@ -301,7 +303,7 @@ class LtPlan:
         )  # fmt: skip
 
     def free(self) -> None:
-        """Free what describes the product. What was queued goes on."""
+        """Free the descriptors of the product. Queued work is not affected."""
         while self._made:
             kind, handle = self._made.pop()
             self._library.call(f"{kind}Destroy", handle)
@@ -313,7 +315,7 @@ class LtPlan:
 
 
 def load_cublas(cublas: Any) -> CublasLibrary | None:
-    """Return the functions of the libraries that CuPy's module `cublas` has loaded; None if they are not found."""
+    """Return the cuBLAS functions of the libraries that CuPy's module `cublas` has loaded, or None if not found."""
     from cupy.cuda import runtime
 
     names = [cublas.__file__]  # by which also what it is linked with is found, but on Windows

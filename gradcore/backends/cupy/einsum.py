@@ -1,7 +1,8 @@
-"""Contractions on CUDA whose dims do not merge into those of matrices: by cuTENSOR, where it is installed.
+"""Contractions (`einsum`) on CUDA by cuTENSOR, if it is installed.
 
-`Products.contract` permutes an operand in memory until it is a batch of matrices. cuTENSOR reads dims in any order. It
-is called as CuPy's own `einsum` calls it, on contiguous memory of the four dtypes that CuPy gives it.
+`Products.contract` copies an operand whose dims cannot be merged into a batch of matrices. cuTENSOR reads dims in any
+order, so no copy is made. It is called as CuPy's own `einsum` calls it: on contiguous memory of the four dtypes that
+CuPy supports.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ _MANY = 1 << 12
 
 
 class CudaContractions(Products):
-    """Contractions of CuPy arrays."""
+    """Contractions of CuPy arrays, by cuTENSOR or by products of matrices."""
 
     capture: Any
 
     @functools.cached_property
     def cutensor(self) -> Any:
-        """CuPy's interface to cuTENSOR; None where that is not installed."""
+        """CuPy's cuTENSOR module, or None if cuTENSOR is not installed."""
         try:
             return importlib.import_module("cupyx.cutensor")
         except ImportError:
@@ -44,7 +45,7 @@ class CudaContractions(Products):
         return result
 
     def _is_for_cutensor(self, a: Any, b: Any, of_a: Labels, of_b: Labels, out: Labels) -> bool:
-        """Return whether a large operand would be copied, and cuTENSOR takes both."""
+        """Return whether cuTENSOR supports both operands, and products of matrices would copy a large one."""
         plan = plan_of(of_a, of_b, out)
         if a.dtype != b.dtype or a.dtype.char not in "fdFD" or not plan.inner or not a.size or not b.size:
             return False
@@ -60,12 +61,12 @@ class CudaContractions(Products):
 
 
 def merges(x: Any, dims: Sequence[int]) -> bool:
-    """Return whether these dims of an array, in this order, are one dim without a copy."""
+    """Return whether the dims `dims` of an array, in this order, can be merged into one dim without a copy."""
     steps = [(x.shape[dim], x.strides[dim]) for dim in dims if x.shape[dim] > 1]
     return all(outer == n * inner for (_, outer), (n, inner) in itertools.pairwise(steps))
 
 
 def in_memory_order(x: Any, labels: Labels) -> tuple[Any, Labels]:
-    """Return the array with its dims as they follow each other in memory, and its labels in that order."""
+    """Return `x` with its dims permuted to the order of memory, and its labels in the same order."""
     order = sorted(range(x.ndim), key=lambda dim: (-x.strides[dim], -x.shape[dim]))
     return x.transpose(order), tuple(labels[dim] for dim in order) if labels else labels

@@ -1,4 +1,4 @@
-"""Functions of elements that CuPy computes otherwise than NumPy and SciPy, or not at all."""
+"""Elementwise functions that CuPy lacks, or computes differently from NumPy and SciPy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OTHERWISE = {name for name, of_numpy in RENAMED.items() if of_numpy in OF_COMPL
 
 
 def _logical(name: str) -> Callable[..., Any]:
-    """Return a logical function, which CuPy does not have for complex numbers, of whether they are zero."""
+    """Return a logical function that also takes complex numbers, which CuPy's does not."""
 
     def kernel(self: Any, *operands: Any) -> Any:
         return getattr(self.xp, name)(*(x != 0 if x.dtype.kind == "c" else x for x in operands))
@@ -35,7 +35,10 @@ def _logical(name: str) -> Callable[..., Any]:
 
 
 def _scaled_bessel(name: str, order: int, alternating: bool, factor: float) -> Callable[..., Any]:
-    """Return a modified Bessel function without its exponential, which CuPy takes out by a product that overflows."""
+    """Return the kernel of an exponentially scaled modified Bessel function.
+
+    Large arguments use the asymptotic series, because CuPy's product with the exponential overflows.
+    """
 
     def kernel(self: Any, x: Any) -> Any:
         xp = self.xp
@@ -54,7 +57,7 @@ def _scaled_bessel(name: str, order: int, alternating: bool, factor: float) -> C
 
 
 def _of_numbers(name: str) -> Callable[..., Any]:
-    """Return a function of two numbers that is NaN where one of them is, which CuPy's loses."""
+    """Return a function of two arrays whose result is NaN where either is NaN. CuPy's functions lose these NaN."""
 
     def kernel(self: Any, x: Any, y: Any) -> Any:
         return self.xp.where((x != x) | (y != y), math.nan, self.special_function(name)(x, y))
@@ -62,11 +65,11 @@ def _of_numbers(name: str) -> Callable[..., Any]:
     return kernel
 
 
-def _generated(name: str) -> Any:
-    """Return a kernel of all backends that is generated where numbers are complex, also where a formula calls it."""
+def _complex_kernel(name: str) -> Any:
+    """Return a property for the kernel `name`, which is generated for complex numbers."""
 
     def kernel(self: Any) -> Any:
-        return self.generated_of_complex(name, getattr(super(CudaElementwise, self), name))
+        return self.complex_kernel(name, getattr(super(CudaElementwise, self), name))
 
     return functools.cached_property(kernel)
 
@@ -79,15 +82,15 @@ class CudaElementwise(CudaFusion, Elementwise):
     special_function: Callable[..., Any]
     bodies: dict[str, Callable[..., Any]]
 
-    lerp, logaddexp = _generated("lerp"), _generated("logaddexp")
-    pow, sigmoid = _generated("pow"), _generated("sigmoid")
+    lerp, logaddexp = _complex_kernel("lerp"), _complex_kernel("logaddexp")
+    pow, sigmoid = _complex_kernel("pow"), _complex_kernel("sigmoid")
 
     def __getattr__(self, name: str) -> Any:
-        """Functions of CuPy and bodies of operations, generated where they would compute complex numbers otherwise."""
+        """Return a function of CuPy or a body, generated where CuPy differs for complex numbers."""
         plain = super().__getattr__(name)  # type: ignore[misc]
         if name not in _OTHERWISE and (name in RENAMED or name not in self.elementwise):
             return plain
-        kernel = vars(self)[name] = self.generated_of_complex(name, plain)
+        kernel = vars(self)[name] = self.complex_kernel(name, plain)
         return kernel
 
     logical_and, logical_not = _logical("logical_and"), _logical("logical_not")
@@ -96,7 +99,7 @@ class CudaElementwise(CudaFusion, Elementwise):
     # -- conversions -------------------------------------------------------------------------------------------------
 
     def astype(self, x: Any, dtype: Any) -> Any:
-        """Convert as the CPU does: a GPU's own conversion of negative numbers to unsigned integers gives 0."""
+        """Convert as the CPU does. A GPU converts negative floats to 0 as unsigned integers."""
         if np.dtype(dtype).kind != "u" or x.dtype.char not in "efdE":
             return super().astype(x, dtype)
         wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
@@ -104,7 +107,7 @@ class CudaElementwise(CudaFusion, Elementwise):
 
     @functools.cached_property
     def _as_unsigned(self) -> Callable[..., Any]:
-        """The kernel by which negative numbers wrap around, by way of signed integers."""
+        """Kernel that converts floats to unsigned integers by way of signed ones. Negative numbers wrap around."""
         convert = "y = x < 0 ? static_cast<U>(static_cast<long long>(x)) : static_cast<U>(x)"
         kernel: Callable[..., Any] = self.xp.ElementwiseKernel("T x", "U y", convert, "gradcore_as_unsigned")
         return kernel
@@ -133,7 +136,7 @@ class CudaElementwise(CudaFusion, Elementwise):
         return self.bodies[name](self, bits, diagonal).view(x.dtype)
 
     def masked_scale(self, x: Any, mask: Any, scale: float) -> Any:
-        """By one kernel also where a vjp calls it."""
+        """Return ``x * mask * scale``, computed by one kernel, also when a vjp calls it."""
         return self.rounded_once("masked_scale", x, mask, scale)
 
     # -- quotients: CuPy's have the quotient's error times the divisor -----------------------------------------------
@@ -157,7 +160,7 @@ class CudaElementwise(CudaFusion, Elementwise):
     # -- special functions -------------------------------------------------------------------------------------------
 
     def xlog1py(self, x: Any, y: Any) -> Any:
-        """NaN where `y` is: CuPy's is 0 there where `x` is."""
+        """Return ``x * log1p(y)``, which is NaN where `y` is NaN. CuPy's is 0 there if `x` is 0."""
         found = self.special_function("xlog1py")(x, y)
         return self.xp.where(self.xp.isnan(y), found.dtype.type(math.nan), found)
 
@@ -174,13 +177,13 @@ class CudaElementwise(CudaFusion, Elementwise):
         return (factor * self.special_function("zeta")(n + 1.0, x.astype(np.float64))).astype(x.dtype)
 
     def airy_ai(self, x: Any) -> Any:
-        """By the CPU: CuPy has no Airy functions."""
+        """Compute the Airy function Ai on the CPU, as CuPy has none."""
         import scipy.special
 
         return self.from_host(scipy.special.airy(self.to_host(x))[0])
 
     def airy_slope(self, x: Any) -> Any:
-        """Its derivative, by the CPU too."""
+        """Compute the derivative of the Airy function Ai on the CPU."""
         import scipy.special
 
         return self.from_host(scipy.special.airy(self.to_host(x))[1])

@@ -1,7 +1,7 @@
-"""Products of matrices with a bias and an activation in one launch: cuBLASLt's epilogues.
+"""Products of matrices with a bias and an activation in one launch, by cuBLASLt's epilogues.
 
-An epilogue works on columns, and its bias has a number for each row of what it is added to. Results here lie in rows:
-so it is their transpose that is computed, ``out.T = b.T @ a.T``, to whose rows the bias of a layer belongs.
+cuBLASLt is column-major, and its bias has one number for each row of the result. A layer's bias has one for each column
+of a row-major result. So the transpose is computed, ``out.T = b.T @ a.T``.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _KEPT = 256
 
 
 class Plans(threading.local):
-    """The plans of this thread, None where cuBLASLt has no algorithm; the youngest use is last."""
+    """The plans of this thread, the most recently used last; None where cuBLASLt has no algorithm."""
 
     def __init__(self) -> None:
         self.by_key: OrderedDict[Any, LtPlan | None] = OrderedDict()
 
 
 class CudaEpilogues(CudaProducts):
-    """Products of CuPy arrays with what follows them."""
+    """Products of CuPy arrays with a bias and an activation."""
 
     rounded_once: Any
 
@@ -53,7 +53,7 @@ class CudaEpilogues(CudaProducts):
 
     @functools.cached_property
     def _lt_handles(self) -> dict[int, int]:
-        """The handle of cuBLASLt of each device."""
+        """CuBLASLt handles by device."""
         return {}
 
     # -- forward -----------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class CudaEpilogues(CudaProducts):
     def _with_bias(
         self, epilogue: str, a: Any, b: Any, bias: Any, beta: complex = 1, alpha: complex = 1
     ) -> tuple[Any, Any] | None:
-        """Return the epilogue of ``alpha * a @ b + bias``, and what it has left beside; None where it does not fit."""
+        """Return the epilogue of ``alpha * a @ b + bias`` and its auxiliary output, or None if it does not apply."""
         if beta != 1 or bias.ndim != 1 or not self._is_for_epilogue(a, b):
             return None
         if bias.dtype != a.dtype or bias.shape[0] != b.shape[1] or bias.strides[0] != bias.itemsize:
@@ -115,7 +115,7 @@ class CudaEpilogues(CudaProducts):
         return self._epilogue(epilogue, a, b, bias, alpha)
 
     def _is_for_epilogue(self, a: Any, b: Any) -> bool:
-        """Return whether cuBLASLt multiplies these two matrices where they lie."""
+        """Return whether cuBLASLt can multiply these two matrices without a copy."""
         if self.cublas_library is None or are_deterministic_algorithms_enabled():
             return False
         if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or a.dtype != b.dtype:
@@ -129,13 +129,13 @@ class CudaEpilogues(CudaProducts):
         )
 
     def _epilogue(self, epilogue: str, a: Any, b: Any, bias: Any, alpha: complex) -> tuple[Any, Any] | None:
-        """Return the product and what the epilogue leaves beside; None if cuBLASLt has no algorithm for it.
+        """Return the product and the auxiliary output of its epilogue, or None if cuBLASLt has no algorithm.
 
         `bias` is read, or written where the epilogue is the gradient of a bias.
         """
         (m, _), n, xp = a.shape, b.shape[1], self.xp
         leading = -(-n // _AUX_MULTIPLE) * _AUX_MULTIPLE if "AUX" in epilogue else 0
-        first, second = (_transposed(x, self.address(x)) for x in (b, a))
+        first, second = (_transposed_operand(x, self.address(x)) for x in (b, a))
         plan = self._plan_of(epilogue, first, second, a.dtype, leading)
         if plan is None:
             return None
@@ -148,7 +148,7 @@ class CudaEpilogues(CudaProducts):
         return out, None if aux is None else aux[:, :n]
 
     def _plan_of(self, epilogue: str, a: Operand, b: Operand, dtype: Any, leading_of_aux: int) -> LtPlan | None:
-        """Return the plan of such products; None if there is none."""
+        """Return the cached plan of a product with these operands, or None if there is none."""
         kind, compute, factor = _TYPES[dtype.name]
         if kind == 0 and config.get_float32_matmul_precision() != "highest":
             compute = _TENSOR_FLOAT
@@ -172,14 +172,14 @@ class CudaEpilogues(CudaProducts):
 
 
 def _rows(x: Array) -> Array | None:
-    """Return the rows of all batches as one matrix, where that is no copy; else None."""
+    """Return `x` as one matrix with the rows of all batches, or None if that needs a copy."""
     if x.ndim == 2:
         return x
     return x.reshape(-1, x.shape[-1]) if x.size and merges(x, range(x.ndim - 1)) else None
 
 
-def _transposed(x: Array, address: int) -> Operand:
-    """Return the transpose of a matrix that lies in rows, or in columns, as cuBLASLt reads it."""
+def _transposed_operand(x: Array, address: int) -> Operand:
+    """Return the cuBLASLt operand of the transpose of `x`, a row-major or column-major matrix at `address`."""
     layout = layout_of(x, False)
     assert layout is not None
     lies_in_columns, leading = layout

@@ -1,7 +1,7 @@
-"""Attention on CUDA without a matrix of scores: one kernel forward, and two backward.
+"""Fused attention on CUDA, which stores no matrix of scores: one kernel forward, two kernels backward.
 
-Heads whose tiles fit into a block's shared memory; wider ones go by blocks of scores (`attention`). Operands are read
-where they lie, also keys and values that heads share.
+It applies if the tiles of a head fit into a block's shared memory; wider heads use `attention`. Operands are read
+without a copy, also keys and values that several heads share.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.cupy.attention import CudaAttention
-from gradcore.backends.cupy.kernels import C_NAMES, NULL, by_value, dense, summed
+from gradcore.backends.cupy.kernels import C_NAMES, NULL, accumulation_dtype, by_value, dense
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.core import config
 from gradcore.core.typing import Array
@@ -58,7 +58,7 @@ class _Plan(NamedTuple):
 
 @functools.cache
 def defines(name: str, width: int, tensor: bool, backward: bool) -> dict[str, str]:
-    """Return the macros with which the kernels are compiled, for a dtype and the width of queries or values.
+    """Return the macros for compiling the kernels, given a dtype and the width of queries or values.
 
     Tiles take 48 KiB of shared memory at most.
     """
@@ -90,7 +90,7 @@ def _fits_backward(backend: CudaFlashAttention, grad: Array, *rest: Any) -> bool
 
 
 class CudaFlashAttention(CudaAttention):
-    """Attention of real floating-point arrays up to 128 (float64: 64) wide."""
+    """Fused attention of real floating-point arrays with heads up to 128 (float64: 64) wide."""
 
     address: Any
 
@@ -101,7 +101,7 @@ class CudaFlashAttention(CudaAttention):
         xp, queries = self.xp, query.shape[-2]
         plan, (query, key, value, mask, _) = self._attention_plan((query, key, value, mask, None), scale, causal)
         out = xp.empty((*plan.lead, queries, value.shape[-1]), query.dtype)
-        logs = xp.empty((*plan.lead, queries, 1), summed(query))
+        logs = xp.empty((*plan.lead, queries, 1), accumulation_dtype(query))
         arrays = query, key, value, NULL if mask is None else mask, out, logs
         self._launch_attention("flash_attention", plan.lead, queries, query, value, (*arrays, plan.heads))
         return out, logs
@@ -140,7 +140,7 @@ class CudaFlashAttention(CudaAttention):
         return of_query if needs[0] else None, of_key, of_value, None
 
     def _attention_plan(self, operands: Sequence[Any], scale: float, causal: bool) -> tuple[_Plan, Sequence[Any]]:
-        """Return the plan of a call, and its operands as the kernels read them."""
+        """Return the plan of a call, and the operands in the layout that the kernels read."""
         mask = operands[3]
         operands = [x if x is None or x is mask or _in_rows(x) else self.xp.ascontiguousarray(x) for x in operands]
         aligned = all(x is None or x is mask or self.address(x) % _PACK == 0 for x in operands)
@@ -162,25 +162,25 @@ class CudaFlashAttention(CudaAttention):
         self.cuda_kernel(file, name, **macros)((prod(lead) * -(-rows // step),), (2 * step,), arguments)
 
     def _has_tensor_cores(self, x: Any) -> bool:
-        """Return whether tensor cores multiply these numbers on the current device, as precisely as is wanted."""
+        """Return whether the current device's tensor cores multiply the dtype of `x` with the precision in effect."""
         if x.dtype.itemsize > 2 and (x.dtype.itemsize > 4 or config.get_float32_matmul_precision() == "highest"):
             return False
         return self.compute_capability() >= _AMPERE
 
 
 def _in_rows(x: Any) -> bool:
-    """Return whether the numbers of a row are neighbours."""
+    """Return whether the last dim of `x` is contiguous."""
     return x.shape[-1] == 1 or x.strides[-1] == x.itemsize  # type: ignore[no-any-return]
 
 
 def _lead(layouts: Sequence[Any]) -> Ints:
-    """Return the batch dims of all operands together."""
+    """Return the broadcast batch dims of all operands, given their layouts."""
     return np.broadcast_shapes(*(layout[0][:-2] for layout in layouts if layout is not None))
 
 
 @functools.lru_cache(256)
 def _plan(layouts: Any, itemsize: int, aligned: bool, scale: float, causal: bool) -> _Plan | None:
-    """Return the plan for operands of these shapes and strides; None if they have too many batch dims.
+    """Return the plan for operands of these layouts, or None if they have too many batch dims.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def _plan(layouts: Any, itemsize: int, aligned: bool, scale: float, causal: bool
     while shared < len(lead) and all(shape[-3 - shared] == 1 for shape in shapes):
         shared += 1
     own = len(lead) - shared
-    joined = [_joined(lead[part], [s[:-2][part] for s in steps]) for part in (slice(own), slice(own, None))]
+    joined = [_merge_dims(lead[part], [s[:-2][part] for s in steps]) for part in (slice(own), slice(own, None))]
     if len(joined[0]) > 3 or len(joined[1]) > 1:
         return None
     none = (1, (0,) * len(steps))
@@ -226,7 +226,7 @@ def _plan(layouts: Any, itemsize: int, aligned: bool, scale: float, causal: bool
 
 
 def _steps(layout: Any, lead: Ints, itemsize: int) -> Ints:
-    """Elements from one to the next in each dim, when the batch dims are expanded; zeros if there is no array."""
+    """Return the strides in elements after the batch dims are expanded to `lead`; zeros if `layout` is None."""
     if layout is None:
         return (0,) * (len(lead) + 2)
     shape, strides = layout
@@ -234,8 +234,11 @@ def _steps(layout: Any, lead: Ints, itemsize: int) -> Ints:
     return (*(0,) * (len(lead) + 2 - len(shape)), *steps)
 
 
-def _joined(sizes: Ints, steps: Sequence[Ints]) -> list[tuple[int, Ints]]:
-    """Dims of more than one element, with their steps in each operand; neighbours are one if all step on evenly."""
+def _merge_dims(sizes: Ints, steps: Sequence[Ints]) -> list[tuple[int, Ints]]:
+    """Return dims of size above 1 as pairs of a size and its strides.
+
+    Adjacent dims that every operand steps through evenly are merged.
+    """
     found: list[tuple[int, Ints]] = []
     for size, *each in zip(sizes, *steps, strict=True):
         if size == 1:

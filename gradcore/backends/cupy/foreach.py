@@ -1,4 +1,4 @@
-"""Lists of gradients on CUDA: one kernel for all arrays of a dtype, and no wait for the device."""
+"""Operations on lists of gradients on CUDA: one kernel for all arrays of a dtype, without waiting for the device."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def _takes_order(backend: Any, arrays: Arrays, order: float) -> bool:
 
 
 class CudaLists(CudaKernels, Lists):
-    """Kernels of lists. They take arrays that are dense, in whatever order of dims."""
+    """Kernels of lists of arrays. They take dense arrays, with dims in any order."""
 
     address: Callable[[Any], int]
 
     def unscale_list(self, arrays: Arrays, factor: Any, found: Any) -> list[int]:
         factor = NULL if factor is None else factor
-        return self._launched("unscale", arrays, (factor, found))
+        return self._launch_by_dtype("unscale", arrays, (factor, found))
 
     def adapt_scale(self, scale: Any, steps: Any, found: Any, growth: float, backoff: float, interval: int) -> bool:
         if self.uses("lists"):
@@ -40,14 +40,14 @@ class CudaLists(CudaKernels, Lists):
 
     @kernel_for(_takes_order)
     def norm_list(self, arrays: Arrays, order: float) -> tuple[list[Any], list[int]]:
-        groups, left = self._by_dtype(arrays, complex_numbers=order == 2)
+        groups, left = self._group_by_dtype(arrays, complex_numbers=order == 2)
         return [self._norm(dtype, own, np.int32(_ORDERS[order])) for dtype, own in groups.items()], left
 
     def _norm(self, dtype: Any, arrays: list[Any], order: Any) -> Any:
         xp, out = self.xp, self.xp.empty((), dtype)
         made = list(self._launches(dtype, arrays))
         counts = [launch.blocks for launch in made]
-        partial = xp.empty(sum(counts), _computed(dtype))
+        partial = xp.empty(sum(counts), _compute_dtype(dtype))
         kernel, start = self._list_kernel("partial_norms", dtype), 0
         for launch in made:
             kernel((launch.blocks,), _BLOCK, (launch.parts, partial[start : start + launch.blocks], order))
@@ -56,18 +56,18 @@ class CudaLists(CudaKernels, Lists):
         return out
 
     def clip_list(self, arrays: Arrays, norm: Any, most: float) -> list[int]:
-        return self._launched(
-            "clip_norm", arrays, lambda dtype: (norm.astype(_computed(dtype), copy=False), np.float64(most))
+        return self._launch_by_dtype(
+            "clip_norm", arrays, lambda dtype: (norm.astype(_compute_dtype(dtype), copy=False), np.float64(most))
         )
 
     def clamp_list(self, arrays: Arrays, bound: float) -> list[int]:
-        return self._launched("clip_values", arrays, (np.float64(bound),), complex_numbers=False)
+        return self._launch_by_dtype("clip_values", arrays, (np.float64(bound),), complex_numbers=False)
 
     # -- launching -------------------------------------------------------------------------------------------------
 
-    def _launched(self, name: str, arrays: Arrays, rest: Any, complex_numbers: bool = True) -> list[int]:
-        """Launch a kernel, with further arguments, for each dtype; the places of arrays that it does not take."""
-        groups, left = self._by_dtype(arrays, complex_numbers)
+    def _launch_by_dtype(self, name: str, arrays: Arrays, rest: Any, complex_numbers: bool = True) -> list[int]:
+        """Launch the kernel `name` for the arrays of each dtype. Return the positions of unsupported arrays."""
+        groups, left = self._group_by_dtype(arrays, complex_numbers)
         for dtype, own in groups.items():
             kernel, arguments = self._list_kernel(name, dtype), rest(dtype) if callable(rest) else rest
             for launch in self._launches(dtype, own):
@@ -80,8 +80,11 @@ class CudaLists(CudaKernels, Lists):
     def _list_kernel(self, name: str, dtype: Any) -> Any:
         return self.cuda_kernel("lists", name, type=type_name(dtype))
 
-    def _by_dtype(self, arrays: Arrays, complex_numbers: bool) -> tuple[dict[Any, list[Any]], list[int]]:
-        """The arrays that kernels take, by dtype (that of their parts if they are complex), and the others' places."""
+    def _group_by_dtype(self, arrays: Arrays, complex_numbers: bool) -> tuple[dict[Any, list[Any]], list[int]]:
+        """Return lists of the supported arrays by dtype, and the positions of the others.
+
+        Complex arrays count as real ones of their parts.
+        """
         groups: dict[Any, list[Any]] = {}
         left = []
         for place, array in enumerate(arrays):
@@ -95,6 +98,6 @@ class CudaLists(CudaKernels, Lists):
         return groups, left
 
 
-def _computed(dtype: Any) -> np.dtype[Any]:
-    """Return the dtype in which numbers of a dtype are computed."""
+def _compute_dtype(dtype: Any) -> np.dtype[Any]:
+    """Return the dtype in which kernels compute for arrays of `dtype`: float32 for 2-byte dtypes."""
     return np.dtype("float32") if dtype.itemsize == 2 else dtype

@@ -1,4 +1,4 @@
-"""Fused elementwise kernels on CUDA: a forward body, or all derivatives of an operation, in one launch."""
+"""Fused elementwise kernels on CUDA: a forward body, or all gradients of an operation, in one launch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CudaFusion"]
 
 
 class CudaFusion(CudaKernels):
-    """Elementwise operations as generated kernels; formulas that cannot be fused run as on every backend."""
+    """Elementwise operations as generated kernels. Formulas that cannot be fused run as on every backend."""
 
     xp: Any
     array_type: type
@@ -27,34 +27,37 @@ class CudaFusion(CudaKernels):
 
     @property
     def has_fused_gradients(self) -> bool:
-        """Whether some elementwise formulas become kernels."""
+        """Whether elementwise formulas are compiled to kernels, at least for some dtypes."""
         return "elementwise" not in config.CUDA_KERNELS_LEFT_OUT
 
     @property
     def supports_fusion(self) -> bool:
-        """Whether elementwise formulas become kernels; see `gradcore.cuda.set_fusion`."""
+        """Whether elementwise formulas are compiled to kernels; see `gradcore.cuda.set_fusion`."""
         return config.fusion() and "elementwise" not in config.CUDA_KERNELS_LEFT_OUT
 
     def generates(self, operands: Iterable[Any]) -> bool:
-        """Return whether a formula of these operands becomes a kernel.
+        """Return whether a formula with these operands is compiled to a kernel.
 
-        Formulas of complex numbers do without fusion too: CuPy's quotients are NaN where a divisor is infinite, or its
-        square overflows, and some functions are others than NumPy's.
+        Complex formulas are compiled even if fusion is off. CuPy's complex quotients are NaN where a divisor is
+        infinite or its square overflows, and some of its complex functions differ from NumPy's.
         """
         return self.has_fused_gradients and (config.fusion() or any(map(_is_complex, operands)))
 
     @property
     def converts_operands(self) -> bool:
-        """Whether `fused_forward` converts operands."""
+        """Whether `fused_forward` converts operands to other dtypes."""
         return self.supports_fusion
 
     @cached_property
     def fusion(self) -> Fusion:
-        """The cache of traced formulas and compiled kernels."""
+        """Cache of traced formulas and compiled kernels."""
         return Fusion(self.xp, self.array_type, self.bodies, self.compile_kernel, self.address)
 
-    def evaluated(self, name: str, formula: Callable[..., Any], stored: Any = None, /, **operands: Any) -> Any:
-        """An elementwise formula, ``(F, *operands) -> result``, as one kernel if formulas are fused, in a dtype."""
+    def evaluate_formula(self, name: str, formula: Callable[..., Any], stored: Any = None, /, **operands: Any) -> Any:
+        """Return ``formula(F, *operands)``, converted to dtype `stored` if that is not None.
+
+        One kernel computes it if fusion applies.
+        """
         if self.generates(operands.values()):
             named = list(operands.items())
             found = self.fusion.run(name, formula, lambda F, *xs: (formula(F, *xs),), named, None, (stored,))
@@ -64,7 +67,7 @@ class CudaFusion(CudaKernels):
         return result if stored is None else result.astype(stored, copy=False)
 
     def evaluate_step(self, formula: Callable[..., Any], *operands: Any) -> Any:
-        """Return the results of an elementwise formula, as one kernel if formulas are fused."""
+        """Return the results of ``formula(F, *operands)``. One kernel computes them if fusion applies."""
         if self.generates(operands):
             named = [(f"x{i}", x) for i, x in enumerate(operands)]
             found = self.fusion.run(formula.__name__.strip("_"), formula, formula, named)
@@ -73,7 +76,10 @@ class CudaFusion(CudaKernels):
         return formula(self, *operands)
 
     def rounded_once(self, name: str, *args: Any) -> Any:
-        """Return a body of single elements, as one kernel if formulas are fused; halves are rounded at the end only."""
+        """Return the result of an elementwise body, as one kernel if fusion applies.
+
+        float16 and bfloat16 are computed in float32 and rounded once.
+        """
         dtype, body = args[0].dtype, self.bodies[name]
         wide = np.dtype("float32" if dtype.itemsize == 2 else dtype)
         compute = tuple(wide if isinstance(x, self.array_type) else None for x in args)
@@ -88,13 +94,13 @@ class CudaFusion(CudaKernels):
     # -- forward ---------------------------------------------------------------------------------------------
 
     def kernel_of(self, name: str) -> Callable[..., Any]:
-        """Return the kernel of an operation: fused where its body has several steps."""
+        """Return the kernel of the operation `name`, which is fused if its body has several steps."""
         plain: Callable[..., Any] = getattr(self, name)
         if name not in self.elementwise:
             return plain
         plain = getattr(plain, "plain", plain)
         if name in RENAMED:
-            return self._generated(name, plain, self.generates)
+            return self._generate_kernel(name, plain, self.generates)
 
         def kernel(*args: Any) -> Any:
             result = self.fused_forward(name, args) if self.generates(args) else None
@@ -102,17 +108,20 @@ class CudaFusion(CudaKernels):
 
         return kernel
 
-    def generated_of_complex(self, name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
-        """The kernel of an elementwise operation for formulas that call it: generated where its numbers are complex."""
-        return self._generated(name, plain, self._generates_complex)
+    def complex_kernel(self, name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a kernel that is generated for complex operands, and calls `plain` for others."""
+        return self._generate_kernel(name, plain, self._generates_complex)
 
     def _generates_complex(self, operands: Iterable[Any]) -> bool:
         return self.has_fused_gradients and any(map(_is_complex, operands))
 
-    def _generated(
+    def _generate_kernel(
         self, name: str, plain: Callable[..., Any], generates: Callable[[Iterable[Any]], bool]
     ) -> Callable[..., Any]:
-        """A kernel that is generated where `generates` says so and something is gained; other dtypes are noted."""
+        """Return a kernel that is generated for operands that satisfy `generates`, and calls `plain` for others.
+
+        Dtypes for which fusing gains nothing are remembered.
+        """
         array_type, left = self.array_type, set[Any]()
 
         def kernel(*args: Any) -> Any:

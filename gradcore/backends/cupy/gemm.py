@@ -1,6 +1,6 @@
-"""Plans of products by cuBLAS: which calls compute a product, by the shapes and strides of its operands alone.
+"""Plans of matrix products by cuBLAS: which calls compute a product, given the operands' shapes and strides.
 
-A plan is kept for equal layouts, so that a product costs a lookup and its calls.
+Plans are cached by layout, so a product costs one lookup and its calls.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ Ints = tuple[int, ...]
 
 
 class Matrices(NamedTuple):
-    """Batches of matrices in memory: their shape, and strides in elements."""
+    """Layout of a batch of matrices: the shape, and strides in elements."""
 
     shape: Ints
     strides: Ints
 
 
 class Operand(NamedTuple):
-    """Matrices as cuBLAS reads them: the operation on what it reads as columns, and the leading dimension."""
+    """A batch of matrices as cuBLAS reads it, column-major: the operation (transpose) and the leading dimension."""
 
     matrices: Matrices
     operation: int
@@ -71,7 +71,7 @@ class Operand(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """Dims of batches that both operands step through regularly: sizes, and steps in elements."""
+    """Batch dims through which both operands step evenly: sizes, and strides in elements."""
 
     sizes: Ints
     steps_a: Ints
@@ -79,7 +79,7 @@ class Batches(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Of a product of batches of matrices what one call computes.
+    """The part of a batched product that one call computes.
 
     Attributes
     ----------
@@ -100,7 +100,9 @@ class Part(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call of cuBLAS, but for the addresses: memory of rows, read as columns, is the transpose, so b comes first.
+    """Arguments of a cuBLAS call except the addresses.
+
+    cuBLAS is column-major and reads a row-major matrix as its transpose, so `b` is its first operand.
 
     Attributes
     ----------
@@ -127,7 +129,7 @@ class Call(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The calls for a product.
+    """The cuBLAS calls of a product.
 
     Attributes
     ----------
@@ -166,9 +168,9 @@ def plan(
     factors: tuple[complex, complex],
     conjugate: tuple[bool, bool],
 ) -> Plan | None:
-    """Return the plan of ``alpha * a @ b + beta * out``, by shapes and strides in bytes; `out` is dense.
+    """Return the plan of ``alpha * a @ b + beta * out`` for these shapes and strides in bytes. `out` is dense.
 
-    None where cuBLAS does not multiply the dtype or cannot read an operand, and where there is nothing to compute.
+    The plan is None if cuBLAS does not support the dtype, cannot read an operand, or there is nothing to compute.
     """
     batch = common_batch(a, b)
     shape = (*batch, *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
@@ -194,7 +196,7 @@ def plan(
 
 
 def _calls(a: Operand, b: Operand, joint: Batches, items: Ints, before: Ints) -> tuple[tuple[Call, ...], bool]:
-    """Return the calls, and whether some are added to others."""
+    """Return the cuBLAS calls of a product, and whether some add to the result of others."""
     k, n = b.matrices.shape[-2:]
     m, a, joint = _as_rows(a.matrices.shape[-2], a, joint)
     parts = _parts(m, n, k, a, b, joint)
@@ -211,7 +213,7 @@ def _calls(a: Operand, b: Operand, joint: Batches, items: Ints, before: Ints) ->
 
 
 def common_batch(a: Sequence[int], b: Sequence[int]) -> Ints:
-    """Return the batch dims of a product; the error of PyTorch where there is none."""
+    """Return the broadcast batch dims of a product. Raise PyTorch's error if the shapes do not fit."""
     if a[-1] == b[-2:][0]:
         try:
             return np.broadcast_shapes(a[:-2], b[:-2])
@@ -221,7 +223,7 @@ def common_batch(a: Sequence[int], b: Sequence[int]) -> Ints:
 
 
 def layout_of(x: Any, conjugate: bool) -> tuple[int, int] | None:
-    """The operation and the leading dimension by which cuBLAS reads an array's last two dims; None if it cannot."""
+    """Return the operation and the leading dimension with which cuBLAS reads the last two dims of `x`, or None."""
     operand = _operand(Matrices(x.shape, tuple(s // x.itemsize for s in x.strides)), conjugate)
     return None if operand is None else operand[1:]
 
@@ -238,7 +240,7 @@ def _operand(x: Matrices, conjugate: bool) -> Operand | None:
 
 
 def joint_batches(batch: Ints, a: Matrices, b: Matrices) -> Batches:
-    """Batch dims with their steps in both operands, those merged that can be one."""
+    """Return the batch dims with the strides of both operands. Adjacent dims are merged where both step evenly."""
     merged: list[list[int]] = []
     for n, of_a, of_b in zip(batch, _steps(a, len(batch)), _steps(b, len(batch)), strict=True):
         if n == 1:
@@ -252,13 +254,16 @@ def joint_batches(batch: Ints, a: Matrices, b: Matrices) -> Batches:
 
 
 def _steps(x: Matrices, count: int) -> list[int]:
-    """Return the steps of `count` batch dims in elements: zero where an operand is repeated."""
+    """Return the strides in elements of `count` batch dims; zero where an operand is broadcast."""
     own = [0 if n == 1 else s for n, s in zip(x.shape[:-2], x.strides[:-2], strict=True)]
     return [0] * (count - len(own)) + own
 
 
 def _as_rows(m: int, a: Operand, joint: Batches) -> tuple[int, Operand, Batches]:
-    """Batches that share the second matrix, and follow each other as rows of the first, are one matrix of more rows."""
+    """Fold the last batch dim into the rows of `a` if the batches share `b` and follow each other in memory.
+
+    Return the new number of rows, the operand and the remaining batches.
+    """
     if not joint.sizes or joint.steps_b[-1] != 0 or a.operation != _AS_IT_IS:
         return m, a, joint
     step = joint.steps_a[-1]
@@ -268,9 +273,9 @@ def _as_rows(m: int, a: Operand, joint: Batches) -> tuple[int, Operand, Batches]
 
 
 def _parts(m: int, n: int, k: int, a: Operand, b: Operand, joint: Batches) -> list[Part]:
-    """Return the calls for a product, of which there is one unless something is too large for it.
+    """Return the parts of a product, several only if a size is too large for one cuBLAS call.
 
-    Where a leading dimension is, a part has one row, or one column, and needs none.
+    If a leading dimension is too large, each part has one row or one column, so that it needs none.
     """
     count = joint.sizes[-1] if joint.sizes else 1
     if max(m, n, k, count, a.leading, b.leading) <= LARGEST:

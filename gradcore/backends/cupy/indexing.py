@@ -1,4 +1,4 @@
-"""Indexing on CUDA: what CuPy's atomic operations lack, and indices that are checked without waiting for the device."""
+"""Indexing on CUDA: atomic operations that CuPy lacks, and bounds checks that do not wait for the device."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FEW = 2048
 
 
 class _Watch:
-    """The checks of one device since the host last waited for it."""
+    """Bounds checks on one device that the host has not yet read."""
 
     def __init__(self, first: Any) -> None:
         #: On the device: the number of the first check that failed, or 0, and the index.
@@ -54,18 +54,17 @@ if (place < low || place >= high) {
 
 
 def _is_mask(backend: Any, grad: Array, shape: Sequence[int], indices: Indices) -> bool:
-    """Return whether the only index is a mask of the first dims."""
+    """Return whether `indices` is a single bool mask of the first dims."""
     first, *rest = indices
     return first is not None and first.dtype.kind == "b" and all(index is None for index in rest)
 
 
 class CudaIndexing(CudaKernels, Indexing):
-    """Kernels for CuPy arrays.
+    """Indexing kernels for CuPy arrays.
 
-    CuPy wraps indices that are out of bounds around in silence. To look at them at once would stop the host until
-    the device has caught up, so they are checked on the device, and what was found is raised as an `IndexError`
-    when the host next waits for it: when a result is read, or at `gradcore.cuda.synchronize`. See
-    `gradcore.cuda.set_index_checks`.
+    CuPy silently wraps indices that are out of bounds. Checking them at once would make the host wait for the device.
+    So the device checks them, and an `IndexError` is raised when the host next waits: when a result is read, or at
+    `gradcore.cuda.synchronize`. See `gradcore.cuda.set_index_checks`.
     """
 
     xp: Any
@@ -77,7 +76,7 @@ class CudaIndexing(CudaKernels, Indexing):
     # -- bounds ----------------------------------------------------------------------------------------------
 
     def check_bounds(self, index: Any, size: int, dim: int, low: int = 0, message: str = OUT_OF_BOUNDS) -> None:
-        """Raise, now or when the host next waits, unless all of ``low <= index < size`` holds."""
+        """Raise an `IndexError`, now or when the host next waits, unless ``low <= index < size`` for all elements."""
         policy = config.index_checks()
         if policy == "now":
             sync_debug.note("wait")
@@ -87,9 +86,9 @@ class CudaIndexing(CudaKernels, Indexing):
             self.note_bad_index(index, low, size, watch.total, watch.first)
 
     def check_watched(self, index: Any, size: int, ignored: int, message: str, dim: int = 0) -> tuple[int, Any]:
-        """Return the number of a check that a kernel makes itself, and where it notes what it finds.
+        """Return the number of a check that a kernel makes, and the address to which it writes a bad index.
 
-        That is nowhere (a null pointer) if nothing is to be checked, or has been checked at once.
+        The address is a null pointer if checks are off, or if `index` was checked here.
         """
         policy = config.index_checks()
         if policy == "now":
@@ -101,7 +100,7 @@ class CudaIndexing(CudaKernels, Indexing):
         return watch.total, watch.first
 
     def _next_check(self, message: str, dim: int, size: int) -> _Watch:
-        """Return the checks of the current device, with a further one."""
+        """Register a check on the current device, and return the device's checks."""
         watch = self._watch()
         watch.total += 1
         (watch.recorded if self.is_capturing() else watch.latest).append((watch.total, (message, dim, size)))
@@ -126,11 +125,11 @@ class CudaIndexing(CudaKernels, Indexing):
         return self.xp.ElementwiseKernel(inputs, "raw int64 first", _NOTE, "gradcore_note_bad_index")
 
     def note_bad_index(self, index: Any, low: int, high: int, number: int, first: Any) -> None:
-        """Write `number` and the index to `first`, if that is empty and an index is out of bounds."""
+        """Write `number` and the first index outside ``low <= index < high`` to `first`, unless an error is there."""
         self._watch_kernel(index, low, high, number, first)
 
     def raise_bad_index(self) -> None:
-        """Raise what the checks of the current device have found since this was last called."""
+        """Raise the `IndexError` that checks on the current device have recorded since the last call."""
         watch = self._watches.get(self.current_index())
         if watch is None or not (watch.latest or watch.recorded):
             return
@@ -151,19 +150,22 @@ class CudaIndexing(CudaKernels, Indexing):
 
     @kernel_for(lambda self, height, index, rows: self.takes("segments", rows))
     def sum_into_rows(self, height: int, index: Any, rows: Any) -> Any:
-        """Sums in an order that is always the same, without atomic additions: equal calls give equal bits."""
+        """Return the sums of `rows` by `index`, in a fixed order without atomic additions.
+
+        Equal calls give equal bits.
+        """
         (count, width), out = rows.shape, self.xp.zeros((height, rows.shape[1]), rows.dtype)
         warps = min(-(-width // 32), 8)
         grid = count, -(-width // (32 * warps))
         if count > _FEW or grid[1] > 65535 or index.dtype != np.int64:
-            return self._reduced("sum", out, index, rows)
+            return self._reduce_rows("sum", out, index, rows)
         kernel = self.cuda_kernel("segments", "sum_few", type=type_name(rows.dtype))
         arrays = dense(self.xp, rows), dense(self.xp, index), out
         kernel(grid, (32, warps), (*arrays, *int64s(height, count, width)))
         return out
 
-    def _reduced(self, reduce: str, out: Any, index: Any, rows: Any) -> Any:
-        """`out`, a dense matrix, with `rows` reduced into its rows `index`, one after the other."""
+    def _reduce_rows(self, reduce: str, out: Any, index: Any, rows: Any) -> Any:
+        """Reduce each of `rows` into row `index` of the dense matrix `out`, in order, and return `out`."""
         xp, (count, width) = self.xp, rows.shape
         index = (index % len(out)).astype("int64", copy=False)
         order = xp.argsort(index, kind="stable").astype("int64", copy=False)
@@ -181,7 +183,10 @@ class CudaIndexing(CudaKernels, Indexing):
         return out
 
     def add_rows(self, out: Any, index: Any, rows: Any) -> Any:
-        """As on the CPU, in dtypes that have an atomic addition; in a fixed order, if that is required."""
+        """Add `rows` to the rows `index` of `out`, atomically, or in a fixed order if determinism is required.
+
+        Dtypes without an atomic addition are added in one that has it.
+        """
         dtype = out.dtype
         if dtype.kind == "c":
             parts = self.xp.ascontiguousarray(rows.astype(dtype, copy=False))
@@ -189,7 +194,7 @@ class CudaIndexing(CudaKernels, Indexing):
         if determinism.are_deterministic_algorithms_enabled() and dtype.kind not in "biu" and rows.size:
             rows = rows.astype(dtype, copy=False)
             if self.takes("segments", rows):
-                return self._reduced("sum", out, index, rows)
+                return self._reduce_rows("sum", out, index, rows)
             determinism.alert("index_add_cuda_")
         if dtype == np.int64:  # the bits of a sum do not depend on the sign
             whole = rows.astype(dtype, copy=False)
@@ -199,9 +204,12 @@ class CudaIndexing(CudaKernels, Indexing):
         return super().add_rows(out, index, rows)
 
     def reduce_at(self, out: Any, places: Any, values: Any, reduce: str) -> Any:
-        """As on the CPU; extrema by sorting, as CuPy's atomic ones round float64 and overlook NaN."""
+        """Reduce `values` into `out` at `places`.
+
+        Extrema are found by sorting, as CuPy's atomic ones round float64 and ignore NaN.
+        """
         if self.takes("segments", values, out):
-            return self._reduced(reduce, out.reshape(-1, 1), places, values.reshape(-1, 1)).reshape(-1)
+            return self._reduce_rows(reduce, out.reshape(-1, 1), places, values.reshape(-1, 1)).reshape(-1)
         if reduce == "prod":
             return super().reduce_at(out, places, values, reduce)
         xp = self.xp
@@ -219,13 +227,19 @@ class CudaIndexing(CudaKernels, Indexing):
         return xp.where(end > start, found, out)
 
     def write_at(self, out: Any, places: Any, values: Any) -> None:
-        """Write; of several values for one place the last one, if equal calls must give equal bits."""
+        """Write `values` to `out` at `places`.
+
+        If determinism is required, the last of several values for one place is written.
+        """
         if determinism.are_deterministic_algorithms_enabled() and getattr(values, "ndim", 0) > 0:
-            values = values.reshape(-1)[self._last(places.reshape(-1), out.size)].reshape(places.shape)
-        super().write_at(out, places, self._on_device(values, out.dtype))
+            values = values.reshape(-1)[self._last_occurrences(places.reshape(-1), out.size)].reshape(places.shape)
+        super().write_at(out, places, self._move_values(values, out.dtype))
 
     def index_into(self, out: Any, values: Any, indices: Indices, accumulate: bool = False) -> None:
-        """As on the CPU; of several values for one place the last one, if equal calls must give equal bits."""
+        """Write or add `values` to `out` at `indices`.
+
+        If determinism is required, the last of several values for one place is written.
+        """
         if (
             determinism.are_deterministic_algorithms_enabled()
             and not accumulate
@@ -233,10 +247,10 @@ class CudaIndexing(CudaKernels, Indexing):
             and values.ndim
         ):
             values = self._last_values(out.shape, values, indices)
-        super().index_into(out, self.apart(self._on_device(values, out.dtype), out), indices, accumulate)
+        super().index_into(out, self.apart(self._move_values(values, out.dtype), out), indices, accumulate)
 
-    def _on_device(self, values: Any, dtype: Any) -> Any:
-        """Values to be written; numbers, which CuPy would copy from the host, by a kernel. Batches are refused."""
+    def _move_values(self, values: Any, dtype: Any) -> Any:
+        """Return `values` as an array of the device. A kernel fills in numbers, which CuPy would copy from the host."""
         return values if isinstance(values, self.array_type) else self.xp.full((), np.asarray(values)[()], dtype)
 
     def _key_of(self, shape: Sequence[int], indices: Indices) -> tuple[Any, ...]:
@@ -251,7 +265,7 @@ class CudaIndexing(CudaKernels, Indexing):
         mask = indices[0]
         out = self.xp.zeros(shape, grad.dtype)
         if grad.size:
-            chosen = grad.take(self._counted(mask, len(grad)), 0)
+            chosen = grad.take(self._mask_positions(mask, len(grad)), 0)
             self.xp.copyto(out, chosen, where=mask.reshape(*mask.shape, *[1] * (out.ndim - mask.ndim)))
         return out
 
@@ -261,26 +275,29 @@ class CudaIndexing(CudaKernels, Indexing):
         last = mask.reshape(-1).cumsum()[-1:] - 1
         self.check_bounds(last, source.size, 0, -1, "Number of elements of source < number of ones in mask")
         if source.size:
-            self.xp.copyto(out, source.take(self._counted(mask, source.size)), where=mask)
+            self.xp.copyto(out, source.take(self._mask_positions(mask, source.size)), where=mask)
 
-    def _counted(self, mask: Any, most: int) -> Any:
-        """For each place of a mask, the how manyth it is of those where the mask holds, below `most`."""
+    def _mask_positions(self, mask: Any, most: int) -> Any:
+        """Return, for each element of `mask`, the number of True elements before it, below `most`.
+
+        The host need not know how many there are.
+        """
         before = self.xp.clip(mask.reshape(-1).cumsum() - 1, 0, most - 1)
         return before.reshape(mask.shape)
 
     def _last_values(self, shape: Sequence[int], values: Any, indices: Indices) -> Any:
-        """`values` in which all that are written to one place are the last of them."""
+        """Return `values` with each one replaced by the last one that `indices` sends to the same place."""
         indices = self._without_masks(indices)
         arrays, full, order = self._layout(shape, indices)
         where = arrays[0].shape
         sizes = [n for n, index in zip(shape, indices, strict=False) if index is not None]
         values = self.xp.broadcast_to(values, full).transpose(order)
-        last = self._last(linear(arrays, sizes).reshape(-1), math.prod(sizes))
+        last = self._last_occurrences(linear(arrays, sizes).reshape(-1), math.prod(sizes))
         rows = values.reshape(-1, *values.shape[len(where) :])[last].reshape(values.shape)
         return rows.transpose(sorted(range(len(order)), key=order.__getitem__))
 
-    def _last(self, places: Any, size: int) -> Any:
-        """For each place, where it is last named."""
+    def _last_occurrences(self, places: Any, size: int) -> Any:
+        """Return, for each element of `places`, the position at which the same place occurs last."""
         xp = self.xp
         places = places % max(size, 1)
         order = xp.argsort(places, kind="stable")

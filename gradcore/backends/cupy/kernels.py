@@ -1,4 +1,4 @@
-"""CUDA sources of the package: compiled by CuPy when first used, and launched."""
+"""The CUDA sources of this package: CuPy compiles them on first use."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = [
     "INCLUDE",
     "NULL",
     "CudaKernels",
+    "accumulation_dtype",
     "by_value",
     "compile_options",
     "dense",
     "elements",
     "int64s",
     "rows_of",
-    "summed",
     "type_name",
 ]
 
@@ -50,10 +50,10 @@ _SHORT = 256
 
 @functools.cache
 def compile_options() -> tuple[str, ...]:
-    """Options of every compilation.
+    """Return the compiler options of every kernel.
 
-    Without contraction of products and sums, kernels round as separate operations do. CuPy keeps compiled kernels on
-    disk and tells them apart by source and options only: so the options name the state of the included files.
+    They disable contraction of products and sums, so that fused kernels round as separate operations do. CuPy's cache
+    on disk identifies kernels by source and options only, so the options contain a hash of the included files.
     """
     import hashlib
 
@@ -63,25 +63,28 @@ def compile_options() -> tuple[str, ...]:
 
 
 class CudaKernels:
-    """Compilation and launching."""
+    """Compilation and launching of CUDA kernels."""
 
     xp: Any
     #: Whether the kernels of the package take the place of those that all backends share.
     own_kernels = True
 
     def computes_half_in_float(self, name: str, arrays: list[Any], backward: bool = False) -> bool:
-        """Whether an operation, or its vjp, computes these float16 or bfloat16 arrays in float32 inside its kernels."""
+        """Return whether a kernel computes an operation, or its vjp, in float32 for float16 or bfloat16 arrays."""
         family, _, forward_only = OPERATIONS[name].half_on_cuda.partition(" ")
         if not family or (backward and forward_only):
             return False
         return self.takes(family, *[a for a in arrays if a is not None])
 
     def uses(self, family: str) -> bool:
-        """Return whether the kernels of the package for something are used; see ``GRADCORE_CUDA_KERNELS``."""
+        """Return whether this kernel family of the package is enabled; see ``GRADCORE_CUDA_KERNELS``."""
         return self.own_kernels and family not in config.CUDA_KERNELS_LEFT_OUT
 
     def takes(self, family: str, *arrays: Any) -> bool:
-        """Whether own kernels take these arrays: of one real floating-point dtype, and not empty; None is left out."""
+        """Return whether the kernels of a family apply to these arrays.
+
+        The family must be enabled, and the arrays nonempty, of one real floating-point dtype. None is ignored.
+        """
         first = arrays[0]
         kind = first.dtype
         if not first.size or type_name(kind) is None or not self.uses(family):
@@ -100,7 +103,7 @@ class CudaKernels:
         return {}
 
     def compute_capability(self) -> int:
-        """Return the compute capability of the current device, 90 for 9.0."""
+        """Return the compute capability of the current device as a number, such as 90 for 9.0."""
         device = self.xp.cuda.runtime.getDevice()
         found = self._capabilities.get(device)
         if found is None:
@@ -113,7 +116,7 @@ class CudaKernels:
         return {}
 
     def cuda_kernel(self, file: str, name: str, **defines: str | None) -> Callable[..., Any]:
-        """Return the kernel `name` of a source file, compiled with these macros."""
+        """Return the kernel `name` of a source file, compiled with `defines` as macros."""
         key = file, name, *defines.items()
         kernel = self._modules.get(key)
         if kernel is None:
@@ -126,50 +129,53 @@ class CudaKernels:
         return kernel  # type: ignore[no-any-return]
 
     def compile_kernel(self, source: str, name: str) -> Callable[..., Any]:
-        """Return the kernel of that name of a generated source."""
+        """Compile a generated source, and return its kernel `name`."""
         module = self.xp.RawModule(code=source, options=compile_options())
         return module.get_function(name)  # type: ignore[no-any-return]
 
 
 @functools.cache
 def type_name(dtype: np.dtype[Any]) -> str | None:
-    """Return the name of a dtype in CUDA sources; None for one that the kernels of real numbers do not take.
+    """Return the CUDA name of a real dtype, or None for a dtype that the kernels do not take.
 
-    NumPy writes the name of a dtype anew each time, which takes as long as a launch.
+    Names are cached: NumPy rebuilds a dtype's name at each access, which takes as long as a launch.
     """
     return C_NAMES.get(dtype.name)
 
 
 @functools.lru_cache(4096)
 def int64s(*numbers: int) -> tuple[np.int64, ...]:
-    """Sizes as arguments of a kernel."""
+    """Return `numbers` as int64 scalars, the arguments of a kernel."""
     return tuple(map(np.int64, numbers))
 
 
 def by_value(structure: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A structure of one element as a kernel's argument: bytes, as CuPy would ask NumPy to describe its fields."""
+    """Return a one-element structured array as a kernel argument passed by value.
+
+    It consists of bytes, because CuPy would otherwise inspect the fields on each launch.
+    """
     return structure.view(f"V{structure.itemsize}")
 
 
 def dense(xp: Any, array: Any) -> Any:
-    """Return the array, or a copy, in row-major order; a null pointer for None."""
+    """Return `array` in row-major order, copied if needed; a null pointer for None."""
     return NULL if array is None else xp.ascontiguousarray(array)
 
 
-def summed(x: Any) -> Any:
-    """Return the dtype in which products of these numbers are summed: float32 for float16 and bfloat16."""
+def accumulation_dtype(x: Any) -> Any:
+    """Return the dtype in which products of the elements of `x` are summed: float32 for float16 and bfloat16."""
     return np.float32 if x.dtype.itemsize == 2 else x.dtype
 
 
 def elements(size: int) -> tuple[tuple[int], tuple[int]]:
-    """Grid and block for a kernel with a thread for each element."""
+    """Return the grid and block for a kernel with one thread for each of `size` elements."""
     return (min(-(-size // _THREADS), _MOST_BLOCKS),), (_THREADS,)
 
 
 def rows_of(x: Array, rows: int, width: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Grid and block for a kernel of rows of numbers like those of `x`: a warp for a short row, a block for a long one.
+    """Return the grid and block for a kernel on rows: a warp for a short row, a block for a long one.
 
-    A thread of a block has 16 bytes, and more where a block of 512 threads is not enough.
+    Each thread of a block handles 16 bytes, or more if 512 threads are not enough for the row.
     """
     if width <= _SHORT:
         return (-(-rows // 8),), (32, 8)

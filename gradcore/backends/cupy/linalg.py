@@ -1,4 +1,4 @@
-"""Linear algebra on CUDA: what NumPy's interface lacks, by CuPy's counterpart of scipy.linalg."""
+"""Linear algebra on CUDA by cupyx.scipy.linalg, where NumPy's interface lacks a function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["CudaLinearAlgebra"]
 
 
 class CudaLinearAlgebra(CudaLU):
-    """Kernels for CuPy arrays. Factorisations that can fail wait for the device to say so, as PyTorch's do."""
+    """Linear algebra of CuPy arrays. Factorisations that can fail wait for the device, as PyTorch's do."""
 
     xp: Any
     from_host: Any
@@ -23,13 +23,13 @@ class CudaLinearAlgebra(CudaLU):
 
     @property
     def scipy_linalg(self) -> Any:
-        """cupyx.scipy.linalg, imported when first used."""
+        """Module cupyx.scipy.linalg, imported on first use."""
         import cupyx.scipy.linalg
 
         return cupyx.scipy.linalg
 
     def reporting_errors(self) -> Any:
-        """Context in which factorisations raise when they fail, rather than return something wrong."""
+        """Return a context in which a failed factorisation raises an error."""
         import cupyx
 
         sync_debug.note("wait")
@@ -37,8 +37,8 @@ class CudaLinearAlgebra(CudaLU):
 
     # -- systems of equations --------------------------------------------------------------------------------
 
-    def _expanded(self, *arrays: Any) -> tuple[Any, ...]:
-        """Matrices expanded to their common batch dims."""
+    def _expand_batches(self, *arrays: Any) -> tuple[Any, ...]:
+        """Return matrices expanded to their common batch dims."""
         batch = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
         return tuple(self.xp.broadcast_to(a, (*batch, *a.shape[-2:])) for a in arrays)
 
@@ -59,7 +59,7 @@ class CudaLinearAlgebra(CudaLU):
     # -- triangles -------------------------------------------------------------------------------------------
 
     def solve_triangle(self, a: Any, b: Any, upper: bool, unitriangular: bool = False) -> Any:
-        a, b = self._expanded(a, b)
+        a, b = self._expand_batches(a, b)
         if not b.size:
             return self.xp.zeros(b.shape, b.dtype)
         a = self.xp.ascontiguousarray(a)
@@ -100,15 +100,18 @@ class CudaLinearAlgebra(CudaLU):
             return super().eigenvalues(a)
 
     def factor_svd(self, a: Any, full_matrices: bool = False) -> tuple[Any, Any, Any]:
-        with self._finite(a):
+        with self._report_svd_errors(a):
             return super().factor_svd(a, full_matrices)
 
     def singular_values(self, a: Any) -> Any:
-        with self._finite(a):
+        with self._report_svd_errors(a):
             return super().singular_values(a)
 
-    def _finite(self, a: Any) -> Any:
-        """Context as `reporting_errors`, for finite matrices only: of others routines give NaN without an error."""
+    def _report_svd_errors(self, a: Any) -> Any:
+        """Return the context `reporting_errors`.
+
+        Raise an error if `a` is not finite, for which the SVD would return NaN.
+        """
         errors = self.reporting_errors()
         if not self.xp.isfinite(a).all():
             raise self._no_convergence("linalg.svd", a)

@@ -1,7 +1,7 @@
-"""LU factorisations on CUDA: by cuBLAS of all matrices of a batch at once, by cuSOLVER of large ones. Nothing waits.
+"""LU factorisations on CUDA without waiting: cuBLAS for batches of small matrices, cuSOLVER for large ones.
 
-A matrix lies column by column in memory, as LAPACK has it. Whether a factorisation failed is read from what the
-library says (`info`), never from the numbers that it left behind, which it does not promise anything about.
+Matrices are column-major, as in LAPACK. Whether a factorisation failed is read from `info` only: the libraries do not
+specify the factors after a failure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PLAIN, _TRANSPOSED, _ADJOINT = range(3)
 
 
 class CudaLU(LinearAlgebra):
-    """Kernels for LU factors and for solutions from factors, whose errors are read from cuSOLVER's `info`."""
+    """LU factors, and solutions of linear systems. Failures are reported by `info`."""
 
     xp: Any
     address: Any
@@ -62,7 +62,7 @@ class CudaLU(LinearAlgebra):
         return solution.swapaxes(-1, -2)
 
     def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
-        """Return the solution of ``a @ x = b``, its factors and info: `a` may have fewer batch dims than `b`."""
+        """Return the solution of ``a @ x = b``, the factors and info. `a` may have fewer batch dims than `b`."""
         lu, pivots, info = self.factor_lu(a)
         return self.solve_lu(lu, pivots, b), lu, pivots, info
 
@@ -74,7 +74,7 @@ class CudaLU(LinearAlgebra):
     # -- calls of the libraries ----------------------------------------------------------------------------------
 
     def factor_columns(self, columns: Any) -> tuple[Any, Any]:
-        """Overwrite square matrices, one after the other in memory, with their factors; return pivots and info."""
+        """Overwrite contiguous column-major square matrices with their LU factors. Return pivots and info."""
         xp, (count, n, _) = self.xp, columns.shape
         pivots, info = xp.empty((count, n), "int32"), xp.empty(count, "int32")
         letter = _letter(columns)
@@ -91,7 +91,7 @@ class CudaLU(LinearAlgebra):
         return pivots, info
 
     def solve_columns(self, columns: Any, pivots: Any, b: Any, system: int) -> None:
-        """Overwrite right-hand sides, a column after the other in memory, with the solutions.
+        """Overwrite contiguous column-major right-hand sides with the solutions of the systems.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class CudaLU(LinearAlgebra):
 
     @property
     def _cusolver(self) -> tuple[Any, int]:
-        """CuPy's functions of cuSOLVER, and its handle."""
+        """CuPy's cuSOLVER module, and its handle."""
         from cupy.cuda import device
         from cupy_backends.cuda.libs import cusolver
 
@@ -135,12 +135,12 @@ class CudaLU(LinearAlgebra):
         return [self.address(a) for a in arrays]
 
     def _pointers(self, matrices: Any) -> Any:
-        """Return the address of each matrix, as an array of the device."""
+        """Return the address of each matrix, as an array on the device."""
         count, start = prod(matrices.shape[:-2]), self.address(matrices)
         step = prod(matrices.shape[-2:]) * matrices.itemsize
         return self.xp.arange(start, start + step * count, step, dtype=np.uintp)
 
 
 def _letter(x: Any) -> str:
-    """Return the letter of LAPACK's routines for a dtype."""
+    """Return the letter of a dtype in LAPACK's routine names."""
     return {"f": "s", "d": "d", "F": "c", "D": "z"}[x.dtype.char]

@@ -1,4 +1,4 @@
-"""CuPy's memory pools, watched: the peak, and errors that say what was asked for."""
+"""Tracking of CuPy's memory pools: peak usage, and out-of-memory errors with sizes."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ __all__ = ["Peaks", "allocator"]
 
 
 class Peaks:
-    """The most bytes in use on each device since it is watched, whichever threads use them."""
+    """Peak memory usage in bytes of each tracked device, over all threads."""
 
     watched: ClassVar[dict[int, int]] = {}
 
     @classmethod
     def of(cls, index: int) -> int | None:
-        """Return the peak of a device in bytes; None if it is not watched."""
+        """Return the peak usage of a device in bytes, or None if it is not tracked."""
         return cls.watched.get(index)
 
     @classmethod
     def watch(cls, index: int, used: int) -> None:
-        """Begin anew from `used` bytes."""
+        """Start tracking a device, with `used` bytes as its peak."""
         cls.watched[index] = used
 
     @classmethod
     def note(cls, backend: Any) -> None:
-        """Take note of what is in use on the current device, where it is watched."""
+        """Update the peak of the current device, if it is tracked."""
         index, peaks = backend.current_index(), cls.watched
         if index in peaks:
             peaks[index] = max(peaks[index], backend.pools.used_bytes())
 
 
 def allocator(backend: Any, malloc: Any) -> Any:
-    """Return `malloc` of a pool with an error that says what was asked for and what is in use.
+    """Return a function that calls `malloc` of a pool, and whose error gives the size requested and the memory in use.
 
-    Memory that other streams have used goes back to its pool before. The pool may be CuPy's default one, that of the
-    driver (`cupy.cuda.MemoryAsyncPool`) or another library's: all of them raise a `MemoryError`.
+    Before it allocates, memory whose streams are done returns to its pool. `malloc` may be of CuPy's default pool, the
+    driver's (`cupy.cuda.MemoryAsyncPool`) or another library's: each raises a `MemoryError`.
     """
     xp, lifetimes, pools = backend.xp, backend.lifetimes, backend.pools
     is_default = malloc == xp.get_default_memory_pool().malloc
@@ -48,12 +48,12 @@ def allocator(backend: Any, malloc: Any) -> Any:
         try:
             memory = malloc(size)
         except failure:
-            memory = after_release(size)
+            memory = allocate_after_release(size)
         if Peaks.watched:
             Peaks.note(backend)
         return memory
 
-    def after_release(size: int) -> Any:
+    def allocate_after_release(size: int) -> Any:
         lifetimes.release(wait=True)
         pools.release()
         try:

@@ -1,4 +1,4 @@
-"""CuPy's default pool of memory, and those apart from it that graphs use: what they hold together, and their limit."""
+"""CuPy's default memory pool and the private pools of graphs: their total usage and their common limit."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ __all__ = ["Pools", "PrivatePool"]
 
 
 class PrivatePool:
-    """A pool of memory apart from CuPy's default one.
+    """A memory pool separate from CuPy's default pool.
 
-    When nobody holds this any more, its memory goes back to the driver, as its arrays go, when a pool is made or
-    emptied the next time, or the device is full: not at once, since the driver waits for the device then.
+    When this object is collected, its memory goes back to the driver as its arrays are freed. That happens when the
+    next pool is created or emptied, or when the device is full. It is not done at once, since the driver would wait for
+    the device.
 
     Parameters
     ----------
@@ -24,16 +25,16 @@ class PrivatePool:
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
-        self._memory, kept = pools.made()
-        weakref.finalize(self, pools.left, self._memory, kept).atexit = False
+        self._memory, kept = pools.create_pool()
+        weakref.finalize(self, pools.retire_pool, self._memory, kept).atexit = False
 
     def malloc(self, size: int) -> Any:
-        """Memory of so many bytes on the current device, within the limit of all pools."""
+        """Allocate `size` bytes on the current device, within the limit of all pools."""
         return self._pools.within_limit(lambda: self._memory.malloc(size))
 
 
 class Pools:
-    """All pools of a backend. Numbers are those of the current device."""
+    """All memory pools of a backend. Sizes refer to the current device."""
 
     def __init__(self, backend: Any) -> None:
         self._backend, self._lock = backend, threading.RLock()
@@ -49,15 +50,15 @@ class Pools:
         return self._backend.xp.get_default_memory_pool(), *self._private
 
     def used_bytes(self) -> int:
-        """Bytes that arrays occupy."""
+        """Return the number of bytes in use by arrays."""
         return sum(int(pool.used_bytes()) for pool in self._all())
 
     def total_bytes(self) -> int:
-        """Bytes that were taken from the driver."""
+        """Return the number of bytes that the pools have taken from the driver."""
         return sum(int(pool.total_bytes()) for pool in self._all())
 
     def most_bytes(self) -> int:
-        """Return the most bytes that were taken from the driver since `forget_peak`."""
+        """Return the largest number of bytes that the pools have held since `forget_peak`."""
         return max(self._peaks.get(self._backend.current_index(), 0), self.total_bytes())
 
     def forget_peak(self) -> None:
@@ -65,35 +66,35 @@ class Pools:
 
     # -- private pools -----------------------------------------------------------------------------------------------
 
-    def made(self) -> tuple[Any, list[Any]]:
-        """Return a new pool of CuPy's, which is counted until `left` is told of it and its last array is gone.
+    def create_pool(self) -> tuple[Any, list[Any]]:
+        """Create a CuPy memory pool. Return it and a list that keeps its memory allocated.
 
-        With it what keeps all memory that it has taken from the driver. When there is no more, CuPy's pools give back
-        what is free in them, also to arrays of which a graph has recorded the use.
+        The pool is counted until `retire_pool` was called and its last array is freed. The list is needed because
+        CuPy's pools free unused blocks when memory runs out, even blocks that a captured graph uses.
         """
         self.release()
         cuda, kept = self._backend.xp.cuda, []
 
-        def taken(size: int) -> Any:
+        def allocate_block(size: int) -> Any:
             pointer = cuda.memory._malloc(size)
             kept.append(pointer.mem)
             return pointer
 
-        pool = cuda.MemoryPool(taken)
+        pool = cuda.MemoryPool(allocate_block)
         with self._lock:
             self._private = *self._private, pool
         return pool, kept
 
-    def left(self, pool: Any, kept: list[Any]) -> None:
-        """Take note that a pool gets no new arrays; called whenever Python collects what held it, in any thread."""
+    def retire_pool(self, pool: Any, kept: list[Any]) -> None:
+        """Mark a pool as one that gets no new arrays. Python's garbage collector calls this, in any thread."""
         kept.clear()
         with self._lock:
             self._left = *self._left, pool
 
     def release(self) -> None:
-        """Give back to the driver what is free in pools that get no new arrays: graphs use what is free in others.
+        """Return the free memory of retired pools to the driver. Graphs still use free blocks of other pools.
 
-        While a graph is recorded, which giving back could disturb, that is left to the next call.
+        During a capture, which this could disturb, nothing is done.
         """
         if not self._left or self._backend.is_capturing():
             return
@@ -116,7 +117,7 @@ class Pools:
         return used
 
     def empty(self) -> None:
-        """Give back to the driver what is free, on every device, and memory of the host that is free."""
+        """Return free memory to the driver: that of all devices, and page-locked host memory."""
         xp = self._backend.xp
         for index in range(self._backend.device_count()):
             with self._backend.use_index(index):
@@ -128,7 +129,7 @@ class Pools:
     # -- the limit ---------------------------------------------------------------------------------------------------
 
     def share(self) -> float:
-        """Return the share of the device's memory that all pools may take."""
+        """Return the share of the device's memory that all pools together may take."""
         index = self._backend.current_index()
         if index in self._shares:
             return self._shares[index]
@@ -141,12 +142,12 @@ class Pools:
             self._divide()
 
     def limit(self) -> int | None:
-        """Bytes that all pools together may take; None if that was not set."""
+        """Return the number of bytes that all pools together may take, or None if there is no limit."""
         share = self._shares.get(self._backend.current_index())
         return None if share is None else int(share * self._capacity())
 
     def within_limit(self, allocate: Callable[[], Any]) -> Any:
-        """Memory that `allocate` takes from a private pool, while all pools keep to the limit."""
+        """Return the result of `allocate`, which allocates from a private pool, within the limit of all pools."""
         if not self._shares:
             return allocate()
         with self._lock:
@@ -157,7 +158,10 @@ class Pools:
                 self._divide()
 
     def _divide(self) -> None:
-        """Let each pool take what the others have left of the limit, as CuPy knows limits of single pools only."""
+        """Set the limit of each pool to what the others leave of the common limit.
+
+        CuPy's limits apply to single pools.
+        """
         limit = self.limit()
         if limit is None:
             return

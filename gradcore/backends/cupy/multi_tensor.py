@@ -1,4 +1,4 @@
-"""Many arrays as one argument of a kernel: the structure of `cuda/parts.cuh`, filled in for lists of any length."""
+"""Kernel arguments for many arrays at once: the structure of `cuda/parts.cuh`, filled from lists of any length."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PARTS = np.dtype(
 
 
 class Launch(NamedTuple):
-    """The arguments of a launch for some of the arrays.
+    """Arguments of one launch, for some of the arrays.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Launch(NamedTuple):
 
 
 def launches(sizes: Sequence[int], *addresses: Sequence[int]) -> Iterator[Launch]:
-    """Yield the launches for arrays of these sizes at these addresses; there are none for no elements.
+    """Yield the launches of a kernel for arrays of these sizes at these addresses; none if all are empty.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Optimisers on CUDA: the formula of a step as one kernel for all parameters of a batch."""
+"""Optimiser steps on CUDA: the formula of a step is compiled to one kernel for all parameters of a batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Compiled = tuple[OptimizerKernel, Callable[..., None]]
 
 
 class CudaOptimizers(CudaFusion, Optimizers):
-    """Steps of optimisers; formulas that cannot be fused run as on every backend."""
+    """Optimiser steps on CUDA. Formulas that cannot be fused run as on every backend."""
 
     is_tensor: Callable[[Any], bool]
 
@@ -39,7 +39,7 @@ class CudaOptimizers(CudaFusion, Optimizers):
 
     @cached_property
     def _captured_kernels(self) -> OptimizerKernels[_Compiled]:
-        """Kernels that read numbers from memory."""
+        """Kernels of captured steps, which read hyperparameters from memory."""
         return self._kernels_of_steps(functools.partial(emit_optimizer, in_memory=True))
 
     def _kernels_of_steps(self, emit: Callable[..., str]) -> OptimizerKernels[_Compiled]:
@@ -55,11 +55,11 @@ class CudaOptimizers(CudaFusion, Optimizers):
 
     @cached_property
     def _hyperparameter_kernels(self) -> dict[Any, HyperparameterKernel]:
-        """Formulas of hyperparameters where the device counts the steps, by options."""
+        """Kernels of hyperparameters, by options, for steps that the device counts."""
         return {}
 
     def optimizer_step(self, formula: Formula, batch: Batch, settings: dict[str, Any], found_inf: Any = None) -> None:
-        """One launch for all parameters (or for 128 of them), whose addresses are an argument of the kernel."""
+        """Update a batch of parameters by one launch for up to 128 parameters, whose addresses are an argument."""
         found = self._kernel_of_step(self._optimizer_kernels, formula, batch, settings)
         if found is None:
             super().optimizer_step(formula, batch, settings, found_inf)
@@ -67,9 +67,9 @@ class CudaOptimizers(CudaFusion, Optimizers):
             self._launch_step(found, batch, settings, found_inf, _numbers(found[0], settings))
 
     def captured_step(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> tuple[Any, Array]:
-        """What a step within a graph depends on, None without a kernel, and the numbers that it reads from memory.
+        """Return the compiled kernel of a step inside a graph, and the numbers that it reads from memory.
 
-        Each number has eight bytes, whatever its dtype.
+        The kernel is None if the step has none. Each number takes eight bytes, whatever its dtype.
         """
         found = self._kernel_of_step(self._captured_kernels, formula, batch, settings)
         if found is None or any(map(self.is_tensor, settings.values())):
@@ -78,7 +78,7 @@ class CudaOptimizers(CudaFusion, Optimizers):
         return found[1], np.frombuffer(b"".join(parts))
 
     def take_captured_step(self, formula: Formula, batch: Batch, settings: dict[str, Any], numbers: Array) -> None:
-        """`optimizer_step` within a graph, with numbers in memory."""
+        """Run `optimizer_step` inside a graph, with the hyperparameters in the array `numbers`."""
         found = self._kernel_of_step(self._captured_kernels, formula, batch, settings)
         if found is None:
             raise NotImplementedError("a step without a kernel")
@@ -114,7 +114,10 @@ class CudaOptimizers(CudaFusion, Optimizers):
         dtype: Any,
         found_inf: Any = None,
     ) -> dict[str, Any]:
-        """Return the settings of a step where the device counts the steps: one launch, and one for each counter."""
+        """Return the settings of a step that the device counts.
+
+        One launch computes them, and one updates each counter.
+        """
         if self.supports_fusion:
             if len(self._hyperparameter_kernels) >= _MOST_FORMULAS:
                 self._hyperparameter_kernels.clear()
@@ -130,5 +133,5 @@ class CudaOptimizers(CudaFusion, Optimizers):
 
 
 def _numbers(optimizer: OptimizerKernel, settings: dict[str, Any]) -> list[Any]:
-    """Return the numbers that a kernel takes, as scalars of NumPy."""
+    """Return the numbers that a kernel takes, as NumPy scalars."""
     return [p.dtype.type(p.scalar.evaluate(settings)) for p in optimizer.kernel.parameters]

@@ -1,8 +1,8 @@
-"""Products of matrices on CUDA: what cuBLAS can read where it lies is not copied, and everything is one launch.
+"""Matrix products on CUDA: operands are not copied if cuBLAS can read them, and most products are one launch.
 
-`cupy.matmul` copies transposed batches, loops over no operand in place, and computes half precision only in part;
-so cuBLAS is called directly, with CuPy's handle and stream. Integers, which it does not multiply, are multiplied by a
-kernel of the package. While a graph is captured, CuPy refuses to call cuBLAS, so it is called through ctypes.
+`cupy.matmul` copies transposed batches, does not loop over an operand in place, and computes only a part of half
+precision. So cuBLAS is called directly, with CuPy's handle and stream. cuBLAS does not multiply integers; a kernel of
+this package does. During a graph capture CuPy refuses to call cuBLAS, so it is called through ctypes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from gradcore.backends.cupy.kernels import (
     C_NAMES,
     COMPLEX_NAMES,
     CudaKernels,
+    accumulation_dtype,
     dense,
     elements,
     int64s,
-    summed,
     type_name,
 )
 from gradcore.backends.kernel_methods import kernel_for
@@ -50,7 +50,7 @@ Ints = tuple[int, ...]
 
 
 class CudaProducts(CudaKernels, Products):
-    """Products of CuPy arrays."""
+    """Matrix products of CuPy arrays."""
 
     address: Any
     current_index: Any
@@ -60,19 +60,19 @@ class CudaProducts(CudaKernels, Products):
 
     @functools.cached_property
     def cublas(self) -> Any:
-        """CuPy's functions of cuBLAS."""
+        """CuPy's cuBLAS module."""
         from cupy_backends.cuda.libs import cublas
 
         return cublas
 
     @functools.cached_property
     def cublas_library(self) -> CublasLibrary | None:
-        """The functions of cuBLAS that CuPy does not call; None where its libraries are not found."""
+        """The cuBLAS functions that CuPy does not offer, or None if the libraries are not found."""
         return load_cublas(self.cublas)
 
     @functools.cached_property
     def cublas_handle(self) -> Callable[[], int]:
-        """The function for CuPy's handle of the current device and thread."""
+        """Function that returns CuPy's cuBLAS handle of the current device and thread."""
         from cupy.cuda import device
 
         known: set[int] = set()
@@ -88,12 +88,12 @@ class CudaProducts(CudaKernels, Products):
 
     @functools.cached_property
     def capture(self) -> Capture:
-        """The captures of graphs, of each thread."""
+        """State of the graph capture of each thread."""
         return Capture()
 
     @contextlib.contextmanager
     def capturing(self) -> Iterator[None]:
-        """A context in which products, and checks of indices, can be captured."""
+        """Return a context in which products and index checks can be captured."""
         capture, index = self.capture, self.current_index()
         if index not in capture.known:
             capture.known[index] = captured_cublas(self)
@@ -108,7 +108,7 @@ class CudaProducts(CudaKernels, Products):
                 cublas.forget()
 
     def is_capturing(self) -> bool:
-        """Return whether this thread's work is recorded for a graph, and not run."""
+        """Return whether this thread is capturing a graph, so that its work is recorded and not run."""
         return self.capture.on
 
     # -- products --------------------------------------------------------------------------------------------
@@ -116,29 +116,29 @@ class CudaProducts(CudaKernels, Products):
     def _product(self, a: Any, b: Any) -> Any:
         if a.dtype.kind == "b":
             raise NotImplementedError("\"addmm_cuda\" not implemented for 'Bool'")
-        return self._vectors(a, b) if a.ndim == 1 == b.ndim else self._multiplied(a, b)
+        return self._vectors(a, b) if a.ndim == 1 == b.ndim else self._multiply(a, b)
 
     def _vectors(self, a: Any, b: Any) -> Any:
-        """Return the product of two vectors: a sum, without cuBLAS."""
+        """Return the product of two vectors, computed as a sum without cuBLAS."""
         if a.shape != b.shape:
             raise mismatch(a.shape, b.shape)
         if a.size > gemm.LARGEST:
-            return self._multiplied(a[None], b[:, None])[0, 0]
+            return self._multiply(a[None], b[:, None])[0, 0]
         if a.dtype.itemsize == 2 and a.dtype.kind not in "iu":
             return self.xp.dot(a.astype("float32"), b.astype("float32")).astype(a.dtype)
         return self.xp.dot(a, b)
 
     @kernel_for(lambda self, a, b: b.dtype.kind == "c" and a.dtype == b.dtype and b.ndim >= 2)
     def times_adjoint(self, a: Any, b: Any) -> Any:
-        return self._multiplied(a, b.swapaxes(-1, -2), conjugate=(False, True))
+        return self._multiply(a, b.swapaxes(-1, -2), conjugate=(False, True))
 
     @kernel_for(lambda self, a, b: a.dtype.kind == "c" and a.dtype == b.dtype and a.ndim >= 2)
     def adjoint_times(self, a: Any, b: Any) -> Any:
-        return self._multiplied(a.swapaxes(-1, -2), b, conjugate=(True, False))
+        return self._multiply(a.swapaxes(-1, -2), b, conjugate=(True, False))
 
     def linear(self, x: Any, weight: Any, bias: Any = None) -> Any:
-        """Return the product with a bias, which is added in the precision of the product's sums."""
-        if bias is None or weight.ndim != 2 or bias.ndim != 1 or x.ndim < 2 or not _alike(x, weight, bias):
+        """Return ``x @ weight.T + bias``. The bias is added in the precision in which the product is summed."""
+        if bias is None or weight.ndim != 2 or bias.ndim != 1 or x.ndim < 2 or not _have_gemm_dtype(x, weight, bias):
             return super().linear(x, weight, bias)
         if weight.shape[1] != x.shape[-1] or bias.shape[0] not in (1, weight.shape[0]):
             return super().linear(x, weight, bias)  # which says what is wrong
@@ -148,34 +148,42 @@ class CudaProducts(CudaKernels, Products):
             kernel(*elements(out.size), (dense(self.xp, bias), out, *int64s(out.size, bias.size)))
         else:
             out[...] = bias
-        return self._multiplied(x, weight.T, out, (1, 1))
+        return self._multiply(x, weight.T, out, (1, 1))
 
     def addmm(self, summand: Any, a: Any, b: Any, beta: complex = 1, alpha: complex = 1) -> Any:
-        return self._added(self.mm, summand, a, b, beta, alpha)
+        return self._add_scaled_product(self.mm, summand, a, b, beta, alpha)
 
     def baddbmm(self, summand: Any, a: Any, b: Any, beta: complex = 1, alpha: complex = 1) -> Any:
-        return self._added(self.bmm, summand, a, b, beta, alpha)
+        return self._add_scaled_product(self.bmm, summand, a, b, beta, alpha)
 
-    def _added(self, product: Callable[..., Any], summand: Any, a: Any, b: Any, beta: complex, alpha: complex) -> Any:
-        """``beta * summand + alpha * a @ b`` by one product; what does not fit together goes the way of errors."""
+    def _add_scaled_product(
+        self, product: Callable[..., Any], summand: Any, a: Any, b: Any, beta: complex, alpha: complex
+    ) -> Any:
+        """Return ``beta * summand + alpha * a @ b``, computed by one cuBLAS product if shapes and dtypes fit.
+
+        Otherwise `product` computes it, or raises the error.
+        """
         shape = (*a.shape[:-1], b.shape[-1])
         fits = a.ndim == b.ndim > 1 and a.shape[:-2] == b.shape[:-2] and a.shape[-1] == b.shape[-2]
-        if not fits or not _alike(summand, a, b) or not _expands(summand.shape, shape):
+        if not fits or not _have_gemm_dtype(summand, a, b) or not _can_expand(summand.shape, shape):
             return self.add_product(summand, product(a, b), beta, alpha)
         out = self.xp.empty(shape, a.dtype)
         if beta != 0:  # else what it holds is not read
             out[...] = summand
-        return self._multiplied(a, b, out, (alpha, beta))
+        return self._multiply(a, b, out, (alpha, beta))
 
     def wide_product(self, a: Any, b: Any, alpha: float = 1) -> Any:
-        """``alpha * a @ b`` of batches of matrices in the dtype of its sums, float32 for float16 and bfloat16."""
+        """Return ``alpha * a @ b`` of batches of matrices, in float32 for float16 and bfloat16."""
         batch = gemm.common_batch(a.shape, b.shape)
-        out = self.xp.empty((*batch, a.shape[-2], b.shape[-1]), summed(a))
-        return self._multiplied(a, b, out, (alpha, 0))
+        out = self.xp.empty((*batch, a.shape[-2], b.shape[-1]), accumulation_dtype(a))
+        return self._multiply(a, b, out, (alpha, 0))
 
     @kernel_for(lambda self, x: x.dtype.char in gemm.SUPPORTED and x.size > 0)
     def sum_rows(self, x: Any) -> Any:
-        """By a kernel, or of many rows a product with ones: sums are in float32 at least, none of TensorFloat32."""
+        """Return the sums of the columns of `x`, by a kernel or, for many rows, a product with ones.
+
+        Sums are in float32 at least, never in TensorFloat32.
+        """
         rows = x.reshape(prod(x.shape[:-1]), x.shape[-1])
         if rows.shape[0] <= _FEW_ROWS and self.takes("biases", rows):
             count, width = rows.shape
@@ -183,9 +191,9 @@ class CudaProducts(CudaKernels, Products):
             kernel = self.cuda_kernel("biases", "sum_columns", type=type_name(rows.dtype))
             kernel((-(-width // 32),), (32, 32), (dense(self.xp, rows), out, *int64s(count, width)))
             return out
-        return self._multiplied(self.xp.ones(rows.shape[0], x.dtype), rows, exact=True)
+        return self._multiply(self.xp.ones(rows.shape[0], x.dtype), rows, exact=True)
 
-    def _multiplied(
+    def _multiply(
         self,
         a: Any,
         b: Any,
@@ -194,7 +202,10 @@ class CudaProducts(CudaKernels, Products):
         conjugate: tuple[bool, bool] = (False, False),
         exact: bool = False,
     ) -> Any:
-        """``alpha * a @ b + beta * out`` in the memory of `out`, which is dense, or in new memory."""
+        """Return ``alpha * a @ b + beta * out``, where `factors` is ``(alpha, beta)``.
+
+        It is written to `out`, which is dense, or to new memory if None.
+        """
         kind = a.dtype
         if b.dtype != kind:  # as statistics of halves and halves in a second derivative
             kind = np.result_type(kind, b.dtype)
@@ -204,12 +215,12 @@ class CudaProducts(CudaKernels, Products):
         capture = self.capture
         cublas = capture.cublas if capture.on else self.cublas
         if plan is None or cublas is None:
-            return self._prepared(a, b, out, factors, conjugate, exact)
+            return self._multiply_copies(a, b, out, factors, conjugate, exact)
         if out is None:
             out = self.xp.empty(plan.shape, kind)
         if plan.adds and out.itemsize == 2:  # parts are added up in float32
             wide = out.astype(np.float32) if factors[1] != 0 else self.xp.empty(out.shape, np.float32)
-            out[...] = self._multiplied(a, b, wide, factors, conjugate, exact)
+            out[...] = self._multiply(a, b, wide, factors, conjugate, exact)
             return out
         if not capture.on:  # a graph has a workspace of its own
             alert_products()
@@ -231,10 +242,10 @@ class CudaProducts(CudaKernels, Products):
                     compute, _ANY_ALGORITHM,
                 )  # fmt: skip
 
-    def _prepared(
+    def _multiply_copies(
         self, a: Any, b: Any, out: Any, factors: tuple[complex, complex], conjugate: tuple[bool, bool], exact: bool
     ) -> Any:
-        """Return a product without elements, of operands that cuBLAS has to be given copies of, or without cuBLAS."""
+        """Return a product that is empty, has operands that cuBLAS cannot read in place, or cannot use cuBLAS."""
         batch = gemm.common_batch(a.shape, b.shape)
         if out is None:
             out = self.xp.empty((*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.ndim > 1 else ())), a.dtype)
@@ -245,36 +256,39 @@ class CudaProducts(CudaKernels, Products):
             return out
         matrices = a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b
         if a.dtype.char in gemm.SUPPORTED and (not self.capture.on or self.capture.cublas is not None):
-            copies = [self._readable(x, c) for x, c in zip(matrices, conjugate, strict=True)]
+            copies = [self._copy_if_unreadable(x, c) for x, c in zip(matrices, conjugate, strict=True)]
             if all(x is y for (x, _), y in zip(copies, matrices, strict=True)):  # too many calls for the batches
-                copies = [(self._regular(x, batch), c) for x, c in copies]
+                copies = [(self._copy_batches(x, batch), c) for x, c in copies]
             (first, conjugate_a), (second, conjugate_b) = copies
             shape = (*batch, first.shape[-2], second.shape[-1])
-            self._multiplied(first, second, out.reshape(shape), factors, (conjugate_a, conjugate_b), exact)
+            self._multiply(first, second, out.reshape(shape), factors, (conjugate_a, conjugate_b), exact)
         elif out.dtype != a.dtype:
-            self._multiplied(a.astype(out.dtype), b.astype(out.dtype), out, factors, conjugate)
+            self._multiply(a.astype(out.dtype), b.astype(out.dtype), out, factors, conjugate)
         elif factors[0] == 1 and factors[1] == 0:
-            self._by_own_kernel(matrices, out, batch, conjugate)
+            self._launch_own_kernel(matrices, out, batch, conjugate)
         else:
-            product = self._multiplied(a, b, conjugate=conjugate)
+            product = self._multiply(a, b, conjugate=conjugate)
             out[...] = product * factors[0] + (out * factors[1] if factors[1] != 0 else 0)
         return out
 
-    def _readable(self, x: Any, conjugate: bool) -> tuple[Any, bool]:
-        """Matrices as cuBLAS can read them, and whether it conjugates them."""
+    def _copy_if_unreadable(self, x: Any, conjugate: bool) -> tuple[Any, bool]:
+        """Return `x`, or a copy that cuBLAS can read, and whether cuBLAS has to conjugate it."""
         if gemm.layout_of(x, conjugate) is not None:
             return x, conjugate
         return self.xp.ascontiguousarray(x.conj() if conjugate else x), False
 
-    def _regular(self, x: Any, batch: Ints) -> Any:
-        """Return the matrices of all batches one after the other, each in rows or in columns as it is."""
+    def _copy_batches(self, x: Any, batch: Ints) -> Any:
+        """Return a copy of all batches of `x`, one after the other. Each matrix stays row-major or column-major."""
         x = self.xp.broadcast_to(x, (*batch, *x.shape[-2:]))
         if x.strides[-1] <= x.strides[-2]:
             return self.xp.ascontiguousarray(x)
         return self.xp.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
 
     def contract(self, a: Any, b: Any, of_a: Labels, of_b: Labels, out: Labels) -> Any:
-        """As the portable one, without steps that change nothing: each would cost as much as a launch."""
+        """Contract `a` and `b` as the portable method does, without steps that change nothing.
+
+        Each step costs as much as a launch.
+        """
         form = _contraction(a.shape, b.shape, of_a, of_b, out)
         if form is None:
             return super().contract(a, b, of_a, of_b, out)
@@ -289,10 +303,13 @@ class CudaProducts(CudaKernels, Products):
 
     # -- by a kernel of the package --------------------------------------------------------------------------
 
-    def _by_own_kernel(self, matrices: tuple[Any, Any], out: Any, batch: Ints, conjugate: tuple[bool, bool]) -> None:
+    def _launch_own_kernel(
+        self, matrices: tuple[Any, Any], out: Any, batch: Ints, conjugate: tuple[bool, bool]
+    ) -> None:
+        """Multiply matrices by this package's kernel, and write the result to `out`."""
         joint = gemm.joint_batches(batch, *map(_in_elements, matrices))
         if len(joint.sizes) > 3:
-            matrices = (self._regular(matrices[0], batch), self._regular(matrices[1], batch))
+            matrices = (self._copy_batches(matrices[0], batch), self._copy_batches(matrices[1], batch))
             joint = gemm.joint_batches(batch, *map(_in_elements, matrices))
         self.capture.differs |= self.capture.on and out.dtype.char in gemm.SUPPORTED
         (m, k), n, name = matrices[0].shape[-2:], matrices[1].shape[-1], out.dtype.name
@@ -306,7 +323,9 @@ class CudaProducts(CudaKernels, Products):
 
 
 class _Contraction(NamedTuple):
-    """How operands become the matrices of a product, and it the result; an order of dims is None if it is theirs.
+    """Steps that turn operands into matrices, and the product into the result.
+
+    An order of dims is None if nothing changes.
 
     Attributes
     ----------
@@ -324,7 +343,7 @@ class _Contraction(NamedTuple):
 
 @functools.lru_cache(1024)
 def _contraction(a: Ints, b: Ints, of_a: Labels, of_b: Labels, out: Labels) -> _Contraction | None:
-    """Return the steps of a contraction; None for a product of elements."""
+    """Return the steps of a contraction, or None if it sums over no label."""
     plan = plan_of(of_a, of_b, out)
     if not plan.inner:
         return None
@@ -333,23 +352,33 @@ def _contraction(a: Ints, b: Ints, of_a: Labels, of_b: Labels, out: Labels) -> _
     right, inner = tuple(size_b[label] for label in plan.right), prod(size_a[label] for label in plan.inner)
     rows, columns = prod(left), prod(right)
     return _Contraction(
-        (_order(plan.order_a), (*batch, *((inner, rows) if plan.swap_a else (rows, inner))), plan.swap_a),
-        (_order(plan.order_b), (*batch, *((columns, inner) if plan.swap_b else (inner, columns))), plan.swap_b),
+        (
+            _order_unless_identity(plan.order_a),
+            (*batch, *((inner, rows) if plan.swap_a else (rows, inner))),
+            plan.swap_a,
+        ),
+        (
+            _order_unless_identity(plan.order_b),
+            (*batch, *((columns, inner) if plan.swap_b else (inner, columns))),
+            plan.swap_b,
+        ),
         (*batch, *left, *right),
-        _order(plan.order_out),
+        _order_unless_identity(plan.order_out),
     )
 
 
-def _order(order: Ints) -> Ints | None:
+def _order_unless_identity(order: Ints) -> Ints | None:
+    """Return `order`, or None if it is ``(0, 1, 2, ...)``."""
     return None if order == tuple(range(len(order))) else tuple(order)
 
 
-def _alike(*arrays: Any) -> bool:
-    """Return whether all are of one dtype that cuBLAS multiplies."""
+def _have_gemm_dtype(*arrays: Any) -> bool:
+    """Return whether all arrays share one dtype that cuBLAS multiplies."""
     return arrays[0].dtype.char in gemm.SUPPORTED and all(a.dtype == arrays[0].dtype for a in arrays)
 
 
-def _expands(shape: Sequence[int], target: Sequence[int]) -> bool:
+def _can_expand(shape: Sequence[int], target: Sequence[int]) -> bool:
+    """Return whether an array of shape `shape` can be expanded to `target`."""
     try:
         return np.broadcast_shapes(shape, target) == tuple(target)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Memory that other streams use: it goes back to its pool when they are done with it.
+"""Tracking of memory that other streams use: it goes back to its pool when these streams are done with it.
 
-CuPy's pool hands memory that was freed to the next array of the stream in which it was allocated, whatever other
-streams still do with it.
+CuPy's pool gives freed memory to the next array of the stream in which it was allocated, even if another stream still
+uses it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["Lifetimes"]
 
 
 class Lifetimes:
-    """The arrays of a backend that are used in other streams than that in which they were made."""
+    """Tracker of arrays that are used in other streams than the one in which they were allocated."""
 
     def __init__(self, backend: Any) -> None:
         self._backend, self._lock = backend, threading.RLock()
@@ -23,8 +23,10 @@ class Lifetimes:
         #: Memory of arrays that are gone, the event it waits for (None while a graph is recorded), and whose that is.
         self.waiting: list[tuple[Any, Any, tuple[Any, int]]] = []
 
-    def used_in(self, array: Any, stream: Any, device: int) -> None:
-        """Keep memory, once the array that owns it is gone, until a stream has done what is queued in it by then.
+    def record_use(self, array: Any, stream: Any, device: int) -> None:
+        """Record that a stream uses an array.
+
+        Its memory is not freed before the work queued in the stream by then is done.
 
         Parameters
         ----------
@@ -49,7 +51,7 @@ class Lifetimes:
             self.waiting += [(memory, self._event(*user), user) for user in self._streams.pop(key, ())]
 
     def _event(self, stream: Any, device: int) -> Any:
-        """A mark at the end of a stream; None while a graph is recorded there."""
+        """Record an event at the end of a stream, and return it; None while the stream is captured."""
         with self._backend.use_index(device):
             if stream.is_capturing():
                 return None
@@ -58,7 +60,7 @@ class Lifetimes:
         return event
 
     def release(self, wait: bool = False) -> None:
-        """Give back the memory that nobody uses any more; or all, once it is so.
+        """Free the memory that no stream uses any more.
 
         Parameters
         ----------

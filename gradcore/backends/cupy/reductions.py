@@ -1,4 +1,4 @@
-"""Reductions in one launch: of float16 and bfloat16 in float32, rounded once, and to extrema with their index."""
+"""Reductions on CUDA in one launch: float16 and bfloat16 are summed in float32, and extrema come with their index."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _reduction(name: str) -> Any:
 
 
 class CudaReductions(CudaKernels, Reductions):
-    """Reductions on CUDA; those of other dtypes are CuPy's own."""
+    """Reductions on CUDA; other dtypes use CuPy's."""
 
     sum_over, nansum_over, mean_over = _reduction("sum"), _reduction("nansum"), _reduction("mean")
     prod_over, max_over, min_over = _reduction("prod"), _reduction("max"), _reduction("min")
@@ -87,7 +87,7 @@ class CudaReductions(CudaKernels, Reductions):
         return {}
 
     def reduction_kernel(self, name: str) -> Any:
-        """Return the kernel of halves for one of the reductions."""
+        """Return the kernel of the reduction `name` for float16 and bfloat16."""
         kernel = self._reduction_kernels.get(name)
         if kernel is None:
             element, pair, result, none = _EXPRESSIONS[name]
@@ -105,7 +105,7 @@ class CudaReductions(CudaKernels, Reductions):
         return value, index
 
     def extremum_kernel(self, order: str, with_value: bool, like: Array) -> Any:
-        """Return the kernel for the index of the first element before all others, and if wanted for its value."""
+        """Return the kernel that finds the index of the first extremum of each row, and its value if `with_value`."""
         computed = "double" if like.dtype.itemsize == 8 else "float"
         key = order, with_value, computed
         kernel = self._reduction_kernels.get(key)

@@ -1,4 +1,4 @@
-"""Resizing of images (`interpolate`) on CUDA: one kernel for all spatial dims, and one for its adjoint."""
+"""Image resizing (`interpolate`) on CUDA: one kernel for all spatial dims, and one for its adjoint."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import CudaKernels, dense, elements, int64s, summed, type_name
+from gradcore.backends.cupy.kernels import CudaKernels, accumulation_dtype, dense, elements, int64s, type_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.resampling import Resizing, maps_by_dim
 from gradcore.backends.portable.separable import Taps, on_device
@@ -26,19 +26,19 @@ def _takes(backend: CudaResizing, x: Array, size: Sequence[int], *settings: obje
 
 
 class CudaResizing(CudaKernels, Resizing):
-    """Resampling of up to three spatial dims."""
+    """Resampling over up to three spatial dims."""
 
     @kernel_for(_takes)
     def resample(self, x: Array, size: Sequence[int], *settings: Any) -> Array:
-        return self._map(x, maps_by_dim(np.dtype(summed(x)), x.shape[2:], size, *settings))
+        return self._map(x, maps_by_dim(np.dtype(accumulation_dtype(x)), x.shape[2:], size, *settings))
 
     @kernel_for(_takes)
     def resample_backward(self, grad: Array, size: Sequence[int], *settings: Any) -> Array:
-        maps = maps_by_dim(np.dtype(summed(grad)), size, grad.shape[2:], *settings)
+        maps = maps_by_dim(np.dtype(accumulation_dtype(grad)), size, grad.shape[2:], *settings)
         return self._map(grad, [(dim, taps.adjoint) for dim, taps in reversed(maps)])
 
     def _map(self, x: Array, maps: list[tuple[int, Taps]]) -> Array:
-        """Apply the maps of spatial dims, all at once unless an output has very many inputs."""
+        """Apply the maps of the spatial dims: in one launch, or dim by dim if an output has very many inputs."""
         at_once = prod(_count_taps(taps) for _, taps in maps) <= _MOST_TAPS
         for part in [maps] if at_once else [[each] for each in maps]:
             chosen = dict(part)
@@ -49,7 +49,7 @@ class CudaResizing(CudaKernels, Resizing):
     def _map_at_once(self, x: Array, maps: tuple[Taps, ...]) -> Array:
         outputs = [taps.outputs for taps in maps[5 - x.ndim :]]
         out = self.xp.empty((*x.shape[:2], *outputs), x.dtype)
-        sources, weights, sizes = _tables(maps, np.dtype(summed(x)))
+        sources, weights, sizes = _tables(maps, np.dtype(accumulation_dtype(x)))
         index = "i32" if max(out.size, x.size) < 1 << 30 else "i64"
         kernel = self.cuda_kernel("windows", "resample", type=type_name(x.dtype), index=index)
         tables = on_device(self.xp, sources), on_device(self.xp, weights)
@@ -63,13 +63,13 @@ def _identity(size: int) -> Taps:
 
 
 def _count_taps(taps: Taps) -> int:
-    """Return the most inputs that an output has."""
+    """Return the largest number of inputs of an output."""
     return 1 + max((step.tap for step in taps.steps), default=0)
 
 
 @lru_cache(maxsize=256)
 def _tables(maps: tuple[Taps, ...], dtype: np.dtype[Any]) -> tuple[Array, Array, tuple[int, ...]]:
-    """Return the inputs (-1 for none) and weights of the outputs of all maps, one after the other, and their sizes."""
+    """Return the input indices (-1 for none) and weights of the outputs of all maps, concatenated, and their sizes."""
     sources, weights, sizes = [], [], []
     for taps in maps:
         count = _count_taps(taps)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.base import Backend
-from gradcore.backends.cupy.kernels import CudaKernels, dense, elements, int64s, rows_of, summed, type_name
+from gradcore.backends.cupy.kernels import CudaKernels, accumulation_dtype, dense, elements, int64s, rows_of, type_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.kernel_rules import RowKernel, row_kernels
 from gradcore.backends.portable.cross_entropy import LossGradients, Targets
@@ -29,7 +29,7 @@ _TARGETS = {"int64": "i64", "uint8": "u8", "int32": "i32"}
 
 
 class _Parts(NamedTuple):
-    """Sums over parts of channels.
+    """Partial sums of channels.
 
     Attributes
     ----------
@@ -67,11 +67,11 @@ def _takes_loss_gradient(backend: CudaRows, given: LossGradients) -> bool:
 
 
 class CudaRows(CudaKernels, Reductions, Normalization, Targets):
-    """Kernels of rows; unsupported arrays fall back to the portable ones."""
+    """Kernels that reduce rows or channels; unsupported arrays use the portable code."""
 
     xp: Any
     check_watched: Any
-    evaluated: Any
+    evaluate_formula: Any
 
     def _rows_kernel(self, file: str, name: str, like: Any) -> Any:
         return self.cuda_kernel(file, name, type=type_name(like.dtype))
@@ -81,20 +81,25 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     @kernel_for(_takes_norm)
     def native_layer_norm(self, x: Array, weight: Array, bias: Array, ndims: int, eps: float) -> Triple:
         lead = x.shape[: x.ndim - ndims]
-        out, mean, var = self._normalized(x, weight, bias, prod(lead), 1, 1, eps)
+        out, mean, var = self._normalize_rows(x, weight, bias, prod(lead), 1, 1, eps)
         kept = lead + (1,) * ndims
         return out, mean.reshape(kept), var.reshape(kept)
 
     @kernel_for(_takes_norm)
     def native_group_norm(self, x: Array, weight: Array, bias: Array, groups: int, eps: float) -> Triple:
         batch = x.shape[0]
-        out, mean, var = self._normalized(x, weight, bias, batch * groups, groups, prod(x.shape[2:]), eps)
+        out, mean, var = self._normalize_rows(x, weight, bias, batch * groups, groups, prod(x.shape[2:]), eps)
         return out, mean.reshape(batch, groups), var.reshape(batch, groups)
 
-    def _normalized(self, x: Any, weight: Any, bias: Any, rows: int, groups: int, points: int, eps: float) -> Triple:
-        """Rows with mean 0 and variance 1, times the weights, plus the biases; and their means and variances."""
+    def _normalize_rows(
+        self, x: Any, weight: Any, bias: Any, rows: int, groups: int, points: int, eps: float
+    ) -> Triple:
+        """Return rows normalized to mean 0 and variance 1, times the weights, plus the biases, and their statistics.
+
+        The statistics are the means and the variances of the rows.
+        """
         xp, width = self.xp, x.size // rows
-        out, (mean, var) = xp.empty(x.shape, x.dtype), xp.empty((2, rows), summed(x))
+        out, (mean, var) = xp.empty(x.shape, x.dtype), xp.empty((2, rows), accumulation_dtype(x))
         arrays = (dense(xp, x), dense(xp, weight), dense(xp, bias), out, mean, var)
         sizes = int64s(rows, width, groups, points)
         kernel = self._rows_kernel("normalization", "normalize_rows", x)
@@ -105,25 +110,27 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     def layer_norm_backward(self, given: NormGradients) -> Triple:
         grad, _, _, x, _, mean, var, eps, needs, ndims = given
         lead, last = x.shape[: x.ndim - ndims], x.shape[x.ndim - ndims :]
-        to_x = self._normalized_backward(given.arrays, prod(lead), 1, 1, eps) if needs[0] else None
+        to_x = self._normalize_rows_backward(given.arrays, prod(lead), 1, 1, eps) if needs[0] else None
         if not needs[1] and not needs[2]:
             return to_x, None, None
         arrays = grad, x, *self._statistics(x, mean, var)
-        of_weight, of_bias = self._sums_down("layer_parameters", arrays, 2, prod(lead), prod(last), np.float64(eps))
+        of_weight, of_bias = self._sum_columns("layer_parameters", arrays, 2, prod(lead), prod(last), np.float64(eps))
         return to_x, of_weight.reshape(last) if needs[1] else None, of_bias.reshape(last) if needs[2] else None
 
     @kernel_for(_takes_gradients, NormGradients)
     def group_norm_backward(self, given: NormGradients) -> Triple:
         grad, _, _, x, _, mean, var, eps, needs, groups = given
         points = prod(x.shape[2:])
-        to_x = self._normalized_backward(given.arrays, x.shape[0] * groups, groups, points, eps) if needs[0] else None
+        to_x = (
+            self._normalize_rows_backward(given.arrays, x.shape[0] * groups, groups, points, eps) if needs[0] else None
+        )
         if not needs[1] and not needs[2]:
             return to_x, None, None
         total, product = self._channel_sums(grad, x, mean, var, groups, eps)
         return to_x, product if needs[1] else None, total if needs[2] else None
 
-    def _normalized_backward(self, arrays: Sequence[Any], rows: int, groups: int, points: int, eps: float) -> Any:
-        """Return the gradient by the rows; `arrays` as the kernel takes them."""
+    def _normalize_rows_backward(self, arrays: Sequence[Any], rows: int, groups: int, points: int, eps: float) -> Any:
+        """Return the gradient with respect to the rows, given the kernel's arguments `arrays`."""
         x = arrays[3]
         out = self.xp.empty(x.shape, x.dtype)
         sizes = int64s(rows, x.size // rows, groups, points)
@@ -133,14 +140,20 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         return out
 
     def _statistics(self, x: Any, *arrays: Any) -> list[Any]:
-        """Return means, variances or their roots as kernels read them: float32 where `x` is a half.
+        """Return means, variances or their roots as the kernels read them: in float32 if `x` is float16 or bfloat16.
 
-        Rounded to halves, the gradients of rows whose mean is large beside their deviation would be off by per cents.
+        Rounded to 16 bits, the gradients of rows whose mean is large compared with their deviation would be wrong by
+        per cents.
         """
-        return [dense(self.xp, a.astype(summed(x), copy=False)) for a in arrays]
+        return [dense(self.xp, a.astype(accumulation_dtype(x), copy=False)) for a in arrays]
 
-    def _sums_down(self, name: str, arrays: Sequence[Any], count: int, rows: int, width: int, *rest: Any) -> list[Any]:
-        """`count` sums down the columns of matrices: a kernel for blocks of rows, then the sum of the blocks."""
+    def _sum_columns(
+        self, name: str, arrays: Sequence[Any], count: int, rows: int, width: int, *rest: Any
+    ) -> list[Any]:
+        """Return `count` sums down the columns of matrices.
+
+        A kernel sums blocks of rows, then the blocks are summed.
+        """
         xp, dtype = self.xp, arrays[0].dtype
         step = max(32, -(-rows // 64))
         blocks = -(-rows // step)
@@ -158,7 +171,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     def fused_rms_norm(self, x: Array, weight: Array, ndims: int, eps: float) -> tuple[Array, Array]:
         xp, lead = self.xp, x.shape[: x.ndim - ndims]
         rows = prod(lead)
-        out, scale = xp.empty(x.shape, x.dtype), xp.empty(lead + (1,) * ndims, summed(x))
+        out, scale = xp.empty(x.shape, x.dtype), xp.empty(lead + (1,) * ndims, accumulation_dtype(x))
         sizes = int64s(rows, x.size // rows)
         kernel = self._rows_kernel("normalization", "scale_rows", x)
         kernel(
@@ -180,7 +193,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
             read = [dense(self.xp, a) for a in arrays]
             kernel(*rows_of(x, rows, width), (*read, to_x, np.int64(rows), np.int64(width)))
         if needs[1]:
-            (to_weight,) = self._sums_down("scale_parameters", (grad, x, scale), 1, rows, width)
+            (to_weight,) = self._sum_columns("scale_parameters", (grad, x, scale), 1, rows, width)
             to_weight = to_weight.reshape(x.shape[x.ndim - ndims :])
         return to_x, to_weight
 
@@ -188,16 +201,16 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
 
     @kernel_for(_takes_norm)
     def native_batch_norm(self, x: Array, weight: Array, bias: Array, eps: float) -> Triple:
-        mean, var, scale, shift = self.xp.empty((4, x.shape[1]), summed(x))
-        moments = self._parts_of_channels("channel_moments", (x,))
+        mean, var, scale, shift = self.xp.empty((4, x.shape[1]), accumulation_dtype(x))
+        moments = self._sum_channel_parts("channel_moments", (x,))
         sizes = int64s(*moments.sizes, moments.chunk)
         arrays = (dense(self.xp, weight), dense(self.xp, bias), mean, var, scale, shift)
         kernel = self._rows_kernel("normalization", "channel_statistics", x)
         kernel(*moments.launch, (*moments.sums, *arrays, *sizes, np.float64(eps)))
-        return self._scaled(x, scale, shift), mean, var
+        return self._scale_channels(x, scale, shift), mean, var
 
     def move_statistics(self, target: Sequence[Any], new: Sequence[Any], keep: float, shares: Sequence[float]) -> None:
-        """Multiply running means and variances, dense arrays, by `keep`, and add new ones times `shares`, in place."""
+        """Update running means and variances, dense arrays, in place to ``keep * target + share * new``."""
         channels, read = target[0].size, [dense(self.xp, a) for a in new]
         kernel = self._rows_kernel("normalization", "move_statistics", target[0])
         kernel(*elements(channels), (*target, *read, np.int64(channels), *map(np.float64, (keep, *shares))))
@@ -206,9 +219,9 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     def batch_norm_backward(self, given: NormGradients) -> Triple:
         grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, _ = given
         mean, var = self._statistics(x, mean, var)
-        sums = self._parts_of_channels("channel_products", (grad, x, mean, var), np.int64(0), np.float64(eps))
+        sums = self._sum_channel_parts("channel_products", (grad, x, mean, var), np.int64(0), np.float64(eps))
         of_weight, of_bias = self.xp.empty((2, x.shape[1]), x.dtype)
-        scale, slope, shift = self.xp.empty((3, x.shape[1]), summed(x))
+        scale, slope, shift = self.xp.empty((3, x.shape[1]), accumulation_dtype(x))
         results = of_weight, of_bias, scale, slope, shift
         read = [*(dense(self.xp, a) for a in (grad_mean, grad_var, weight)), var]
         kernel = self._rows_kernel("normalization", "channel_gradients", x)
@@ -217,31 +230,31 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         if needs[0]:
             scale, slope, shift, mean = (_column(a, x) for a in (scale, slope, shift, mean))
             arrays = {"grad": grad, "scale": scale, "x": x, "mean": mean, "slope": slope, "shift": shift}
-            result = self.evaluated("normalize_backward", _to_input, x.dtype, **arrays)
+            result = self.evaluate_formula("normalize_backward", _to_input, x.dtype, **arrays)
         return result, of_weight if needs[1] else None, of_bias if needs[2] else None
 
     @kernel_for(lambda self, x, mean, var, weight, bias, eps: self.takes("normalization", x, weight, bias))
     def batch_norm_given(self, x: Array, mean: Array, var: Array, weight: Array, bias: Array, eps: float) -> Array:
-        scale, shift = self.xp.empty((2, x.shape[1]), summed(x))
+        scale, shift = self.xp.empty((2, x.shape[1]), accumulation_dtype(x))
         read = [*self._statistics(x, mean, var), dense(self.xp, weight), dense(self.xp, bias)]
         kernel = self._rows_kernel("normalization", "channel_scales", x)
         kernel(*elements(x.shape[1]), (*read, scale, shift, np.int64(x.shape[1]), np.float64(eps)))
-        return self._scaled(x, scale, shift)
+        return self._scale_channels(x, scale, shift)
 
-    def _scaled(self, x: Any, scale: Any, shift: Any) -> Any:
-        """Channels times `scale` plus `shift`."""
+    def _scale_channels(self, x: Any, scale: Any, shift: Any) -> Any:
+        """Return ``x * scale + shift``, where `scale` and `shift` have one number for each channel."""
         scale, shift = _column(scale, x), _column(shift, x)
-        return self.evaluated("normalize", _scaled_and_shifted, x.dtype, x=x, scale=scale, shift=shift)
+        return self.evaluate_formula("normalize", _scaled_and_shifted, x.dtype, x=x, scale=scale, shift=shift)
 
     def _channel_sums(self, grad: Any, x: Any, mean: Any, var: Any, groups: int, eps: float) -> tuple[Any, Any]:
-        """The sum of a channel's gradients, and that of their products with the channel less its group's mean."""
+        """Return, for each channel, the sum of `grad`, and of the products of `grad` with the normalized channel."""
         arrays = grad, x, *self._statistics(x, mean, var)
-        parts = self._parts_of_channels("channel_products", arrays, np.int64(groups), np.float64(eps))
+        parts = self._sum_channel_parts("channel_products", arrays, np.int64(groups), np.float64(eps))
         total, product = parts.sums.sum(axis=2).astype(x.dtype, copy=False)
         return total, product
 
-    def _parts_of_channels(self, name: str, arrays: Sequence[Any], *settings: Any) -> _Parts:
-        """Two numbers for each part of each channel, so that there are blocks for all of a card."""
+    def _sum_channel_parts(self, name: str, arrays: Sequence[Any], *settings: Any) -> _Parts:
+        """Return two sums for each part of each channel. There are as many parts as keep the whole device busy."""
         xp, x = self.xp, arrays[0]
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
         count = batch * points
@@ -258,14 +271,14 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     # -- variances -----------------------------------------------------------------------------------------------
 
     def var_mean_over(self, x: Array, dims: Dims, correction: float, root: bool = False) -> tuple[Array, Array]:
-        layout = _layout(x.shape, dims)
+        layout = _channel_layout(x.shape, dims)
         if layout is None or not self.takes("normalization", x):
             wide = x.astype(np.float32) if x.dtype.char in "eE" else x
             var, mean = super().var_mean_over(wide, dims, correction, root)
             return var.astype(x.dtype, copy=False) if wide is not x else var, mean.astype(x.dtype, copy=False)
         shape = [1 if dims is None or i in dims else n for i, n in enumerate(x.shape)]
         mean, var = self.xp.empty((2, *shape), x.dtype)
-        parts = self._parts_of_channels("channel_moments", (dense(self.xp, x).reshape(layout),))
+        parts = self._sum_channel_parts("channel_moments", (dense(self.xp, x).reshape(layout),))
         sizes = int64s(*parts.sizes, parts.chunk)
         degrees = np.float64(max(parts.sizes[2] - correction, 0.0))
         kernel = self._rows_kernel("normalization", "channel_variances", x)
@@ -315,8 +328,11 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         return self.cuda_kernel("cross_entropy", name, **types)
 
 
-def _layout(shape: Sequence[int], dims: Dims) -> tuple[int, int, int] | None:
-    """An array as images of channels, each of which is reduced: None where channels are no neighbours, or come last."""
+def _channel_layout(shape: Sequence[int], dims: Dims) -> tuple[int, int, int] | None:
+    """Return a shape as ``(images, channels, points)``, so that each channel is reduced.
+
+    It is None if the kept dims are not adjacent, or come last.
+    """
     reduced = [dims is None or i in dims for i in range(len(shape))]
     stay = [i for i, gone in enumerate(reduced) if not gone and shape[i] > 1]
     first, last = (stay[0], stay[-1] + 1) if stay else (0, 0)
@@ -327,7 +343,7 @@ def _layout(shape: Sequence[int], dims: Dims) -> tuple[int, int, int] | None:
 
 
 def _column(values: Any, x: Any) -> Any:
-    """Return one number for each channel, in a shape that broadcasts with `x`."""
+    """Return `values`, one for each channel, in a shape that broadcasts with `x`."""
     return values.reshape(-1, *(1,) * (x.ndim - 2))
 
 
@@ -336,17 +352,17 @@ def _scaled_and_shifted(F: Any, x: Any, scale: Any, shift: Any) -> Any:
 
 
 def _to_input(F: Any, grad: Any, scale: Any, x: Any, mean: Any, slope: Any, shift: Any) -> Any:
-    """Return the gradient by the input of a normalization."""
+    """Return the gradient with respect to the input of a normalization."""
     return grad * scale + ((x - mean) * slope + shift)
 
 
 def _threads(count: int) -> tuple[int]:
-    """Return the block of a kernel in which a block goes over so many elements."""
+    """Return the block of a kernel in which each block processes `count` elements."""
     return (min(1024, max(32, 32 * -(-count // 128))),)
 
 
 def _launcher(kernel: RowKernel) -> Any:
-    """Return the method that launches a declared kernel along a dim, for arrays of one shape that it takes."""
+    """Return the method that launches a declared kernel along a dim, for arrays that have one shape."""
     family, symbol, *flags = kernel.cuda or ()
     others, call = len(kernel.reads) - 1, kernel.call
 

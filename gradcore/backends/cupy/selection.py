@@ -1,4 +1,4 @@
-"""Sorting and selection in rows on CUDA: radix select, and sorting in shared memory, one launch for ordinary rows."""
+"""Sorting and selection in rows on CUDA: radix select, and sorting in shared memory. Most rows take one launch."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _kind(dtype: np.dtype[np.generic]) -> tuple[int, str] | None:
 
 
 def _takes(backend: CudaSelection, x: Array, dim: int, *settings: object) -> bool:
-    """Return whether there are rows of numbers, whose places, and numbers, fit into 31 bits."""
+    """Return whether the dtype is supported, and the indices fit into 31 bits."""
     is_taken = bool(x.size) and backend.uses("selection") and _kind(x.dtype) is not None
     return is_taken and max(x.shape[dim], x.size // x.shape[dim]) < 1 << 31
 
@@ -50,7 +50,7 @@ def _takes_top(backend: CudaSelection, x: Array, dim: int, k: int, *settings: ob
 
 
 class CudaSelection(CudaKernels, Sorting):
-    """Kernels of order; of rows that are too long for a block to sort, CuPy sorts keys that are whole numbers."""
+    """Sorting and selection kernels. CuPy sorts rows that are too long for a block, by integer keys."""
 
     # -- sorting -------------------------------------------------------------------------------------------------
 
@@ -63,7 +63,10 @@ class CudaSelection(CudaKernels, Sorting):
         return self._sort_rows(x, dim, x.shape[dim], descending)
 
     def _sort_rows(self, x: Array, dim: int, k: int, descending: bool, with_values: bool = True) -> tuple[Array, Array]:
-        """The first `k` elements of rows in order, or None, and their places; all of them where rows are long."""
+        """Return the first `k` elements of sorted rows (None unless `with_values`), and their indices.
+
+        Long rows are sorted whole.
+        """
         rows = self._rows_of_bits(x, dim)
         n = rows.shape[-1]
         values, indices = self._result_memory(rows, k, with_values)
@@ -77,9 +80,10 @@ class CudaSelection(CudaKernels, Sorting):
         return self._from_rows(values, x, dim), self._from_rows(indices, None, dim)
 
     def _sort_long_rows(self, x: Array, rows: Array, results: tuple[Array, Array], descending: bool) -> None:
-        """Sort rows by keys: CuPy, which sorts a row by radix sort and several by comparisons, is given one row.
+        """Sort rows by integer keys, and write the values and indices to `results`.
 
-        Of floating-point numbers it would sort NaN with a sign bit to the front, as NVIDIA's radix sort goes by bits.
+        The rows are sorted as one array, because CuPy uses radix sort for one row and comparisons for several. Keys are
+        integers, because NVIDIA's radix sort compares bits and puts NaN with a sign bit first.
         """
         xp, n = self.xp, rows.shape[-1]
         count, wide = rows.size // n, rows.dtype.itemsize > 4
@@ -109,7 +113,7 @@ class CudaSelection(CudaKernels, Sorting):
     def _top_of_rows(
         self, x: Array, rows: Array, places: Array, k: int, chunk: int, largest: bool
     ) -> tuple[Array, Array]:
-        """Return the first `k` elements, in order, of each part of `chunk` elements of each row."""
+        """Return the first `k` elements, in order, of each part of `chunk` elements of each row, and their indices."""
         n = rows.shape[-1]
         count, parts = rows.size // n, -(-n // chunk)
         values, indices = self._result_memory(rows, (parts - 1) * k + min(k, n - (parts - 1) * chunk))
@@ -128,7 +132,7 @@ class CudaSelection(CudaKernels, Sorting):
         return self._of_rank(x, dim, 0, _NAN_MEDIAN if ignore_nan else _MEDIAN, keepdim)
 
     def _of_rank(self, x: Array, dim: int, rank: int, mode: int, keepdim: bool) -> tuple[Array, Array]:
-        """Return the element of a rank (from 1), or the median, and the place of the first that equals it."""
+        """Return the element of a rank (from 1) or the median of each row, and the index of its first occurrence."""
         rows = self._rows_of_bits(x, dim)
         n = rows.shape[-1]
         if n > _LONG_OF_RANK and rows.size // n < _BLOCKS // 4:
@@ -141,7 +145,7 @@ class CudaSelection(CudaKernels, Sorting):
         return found if keepdim else (found[0].squeeze(dim), found[1].squeeze(dim))
 
     def _of_rank_by_blocks(self, x: Array, rows: Array, rank: int, mode: int) -> tuple[Array, Array]:
-        """Return the same for few long rows: one launch for each digit of 8 bits, and one for the place."""
+        """Return the same as `_of_rank` for few long rows: one launch for each 8-bit digit, and one for the index."""
         xp, n = self.xp, rows.shape[-1]
         count, chunk, digits = rows.size // n, _chunk(rows.size // n, n, 0), rows.dtype.itemsize
         parts = -(-n // chunk)
@@ -163,24 +167,24 @@ class CudaSelection(CudaKernels, Sorting):
     # -- rows ------------------------------------------------------------------------------------------------------
 
     def _rows_of_bits(self, x: Array, dim: int) -> Array:
-        """Return the elements as unsigned integers of their bits, dense, with `dim` last."""
+        """Return the elements as unsigned integers with the same bits, dense, with `dim` last."""
         if x.dtype.kind == "b":
             x = (x.view(np.uint8) != 0).view(np.uint8)  # whatever bytes stand for True
         return dense(self.xp, self.xp.moveaxis(x, dim, -1)).view(f"u{x.dtype.itemsize}")
 
     def _result_memory(self, rows: Array, k: int, with_values: bool = True) -> tuple[Array, Array]:
-        """Memory for `k` elements of each row, and for their places."""
+        """Return memory for `k` elements of each row (None unless `with_values`), and for their indices."""
         shape = (*rows.shape[:-1], k)
         return self.xp.empty(shape, rows.dtype) if with_values else None, self.xp.empty(shape, np.int64)
 
     def _from_rows(self, found: Array, x: Array, dim: int) -> Array:
-        """Return the results of rows with their dim where that of `x` is, and the dtype of `x`; None for None."""
+        """Return `found` with the last dim moved to `dim`, and the dtype of `x` if that is not None; None for None."""
         if found is None:
             return None
         return dense(self.xp, self.xp.moveaxis(found if x is None else found.view(x.dtype), -1, dim))
 
     def _selection_kernel(self, name: str, x: Array, count: int) -> Callable[..., object]:
-        """Return the kernel that sorts up to `count` elements, for elements like those of `x`."""
+        """Return the kernel `name` for rows of up to `count` elements with the dtype of `x`."""
         kind, infinity = _kind(x.dtype)  # type: ignore[misc]
         element, most = f"u{8 * x.dtype.itemsize}", str(_FEW if count <= _FEW else _MOST)
         return self.cuda_kernel("selection", name, type=element, kind=str(kind), infinity=infinity, most=most)
@@ -191,12 +195,15 @@ def _power_of_two(n: int) -> int:
 
 
 def _threads(n: int) -> tuple[int]:
-    """Return the block of a kernel in which a block goes over so many elements several times."""
+    """Return the block of a kernel in which each block processes `n` elements, several for each thread."""
     return (min(1024, max(32, 32 * -(-n // 256))),)
 
 
 def _chunk(rows: int, n: int, least: int) -> int:
-    """Elements of a part of a row, so that there are blocks for all of a card: a multiple of 16, or all of them."""
+    """Return how many elements of a row a block processes, so that there are blocks for the whole device.
+
+    It is a multiple of 16, or `n`.
+    """
     if n <= _LONG or rows >= _BLOCKS:
         return n
     parts = max(1, min(2 * _BLOCKS // rows, n // max(least, _LEAST_PART)))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends import sync_debug
-from gradcore.backends.cupy.kernels import C_NAMES, COMPLEX_NAMES, NULL, CudaKernels, int64s, summed
+from gradcore.backends.cupy.kernels import C_NAMES, COMPLEX_NAMES, NULL, CudaKernels, accumulation_dtype, int64s
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.sparse import SparseMatrices
 from gradcore.backends.sparsity import Pattern
@@ -26,7 +26,7 @@ _NAMES = {**C_NAMES, **COMPLEX_NAMES}
 
 
 class _Rows(NamedTuple):
-    """The elements of a pattern by rows, or by columns.
+    """Elements of a sparsity pattern grouped by rows, or by columns.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ def _takes(backend: CudaSparse, first: Array, second: Array, pattern: Pattern, *
 
 
 class CudaSparse(CudaKernels, SparseMatrices):
-    """Products of floating-point and complex numbers; of others as on the CPU."""
+    """Sparse products of floating-point and complex numbers; other dtypes use the portable code."""
 
     @kernel_for(_takes)
     def sparse_product(self, values: Any, dense: Any, pattern: Pattern, transposed: bool) -> Any:
@@ -71,7 +71,7 @@ class CudaSparse(CudaKernels, SparseMatrices):
             self._sum_sparse_rows(rows, rows.ends, elements, dense, out)
         else:
             starts, ends = rows.pieces
-            parts = xp.empty((len(starts) - 1, *dense.shape[1:]), summed(dense))
+            parts = xp.empty((len(starts) - 1, *dense.shape[1:]), accumulation_dtype(dense))
             self._sum_sparse_rows(rows, starts, elements, dense, parts)
             self._sum_sparse_rows(rows, ends, (None, None, None), parts, out)
         return out
@@ -89,6 +89,7 @@ class CudaSparse(CudaKernels, SparseMatrices):
         return out
 
     def _sum_sparse_rows(self, rows: _Rows, ends: Any, elements: tuple[Any, ...], dense: Any, out: Any) -> None:
+        """Launch the kernel that writes the products of sparse rows with a dense matrix to `out`."""
         values, order, inner = (NULL if x is None else x for x in elements)
         height, width = len(ends) - 1, dense.shape[1] if dense.ndim > 1 else 1
         across = _lanes(width)
@@ -98,29 +99,29 @@ class CudaSparse(CudaKernels, SparseMatrices):
         kernel(*_warps(height), arguments)
 
     def _elements_by_rows(self, pattern: Pattern, transposed: bool) -> _Rows:
-        """Return the elements by rows, or by columns if `transposed`, which are found once for a pattern."""
+        """Return the elements grouped by rows, or by columns if `transposed`. The result is cached in `pattern`."""
         key = "by columns" if transposed else "by rows"
         if key not in pattern.kept:
             sync_debug.note("wait")
-            kind, lists = _index(pattern), _compressed(pattern, transposed)
-            found = _pieces(self.xp, lists[0])
-            pieces = None if found is None else tuple(_typed(kind, x) for x in found)
-            ends, inner, order = (_typed(kind, x) for x in lists)
+            kind, lists = _index_type(pattern), _compress_pattern(pattern, transposed)
+            found = _split_long_rows(self.xp, lists[0])
+            pieces = None if found is None else tuple(_as_index_array(kind, x) for x in found)
+            ends, inner, order = (_as_index_array(kind, x) for x in lists)
             pattern.kept[key] = _Rows(kind, ends, inner, order, pieces)
         rows: _Rows = pattern.kept[key]
         return rows
 
 
 def _positions(pattern: Pattern) -> tuple[str, Any, Any]:
-    """Return the type of indices, and the row and the column of each element."""
-    index = _index(pattern)
+    """Return the name of the index type, and the row and column of each element."""
+    index = _index_type(pattern)
     if "positions" not in pattern.kept:
-        pattern.kept["positions"] = tuple(_typed(index, x) for x in (pattern.rows, pattern.cols))
+        pattern.kept["positions"] = tuple(_as_index_array(index, x) for x in (pattern.rows, pattern.cols))
     return (index, *pattern.kept["positions"])
 
 
-def _compressed(pattern: Pattern, transposed: bool) -> tuple[Any, Any, Any]:
-    """Where rows (columns) begin and end, the column (row) of each element, and the order of elements."""
+def _compress_pattern(pattern: Pattern, transposed: bool) -> tuple[Any, Any, Any]:
+    """Return the start of each row (or column), the column (or row) of each element, and the order of the elements."""
     if (pattern.by_rows or not pattern.is_compressed) != transposed:
         return pattern.compressed_form
     xp, outer, inner = pattern.xp, pattern.rows, pattern.cols
@@ -130,8 +131,11 @@ def _compressed(pattern: Pattern, transposed: bool) -> tuple[Any, Any, Any]:
     return xp.searchsorted(outer[order], xp.arange(pattern.shape[transposed] + 1)), inner[order], order
 
 
-def _pieces(xp: Any, ends: Any) -> tuple[Any, Any] | None:
-    """Where pieces of rows begin and end among the elements, and rows among the pieces; None if no row is long."""
+def _split_long_rows(xp: Any, ends: Any) -> tuple[Any, Any] | None:
+    """Split rows into pieces of limited length.
+
+    Return the start of each piece among the elements, and the first piece of each row, or None if no row is long.
+    """
     counts = -((ends[:-1] - ends[1:]) // _PIECE)
     total, most = xp.asnumpy(xp.stack([counts.sum(), counts.max()])).tolist()
     if most <= 1:
@@ -142,12 +146,12 @@ def _pieces(xp: Any, ends: Any) -> tuple[Any, Any] | None:
     return xp.concatenate([ends[row] + (piece - of_rows[row]) * _PIECE, ends[-1:]]), of_rows
 
 
-def _typed(index: str, x: Any) -> Any:
-    """Indices of that type, in dense memory."""
+def _as_index_array(index: str, x: Any) -> Any:
+    """Return `x` as a C-contiguous array of int32 or int64, or None if `x` is None."""
     return None if x is None else x.astype(np.int32 if index == "i32" else np.int64, order="C", copy=False)
 
 
-def _index(pattern: Pattern) -> str:
+def _index_type(pattern: Pattern) -> str:
     return "i32" if max(*pattern.shape, pattern.size) < _BEYOND else "i64"
 
 
@@ -157,10 +161,10 @@ def _types(x: Any, out: Any, index: str) -> dict[str, str]:
 
 
 def _lanes(width: int) -> int:
-    """Lanes of a warp that have a column each."""
+    """Return how many lanes of a warp process one column each."""
     return min(32, 1 << (width - 1).bit_length())
 
 
 def _warps(count: int) -> tuple[tuple[int], tuple[int, int]]:
-    """Grid and block for so many warps."""
+    """Return the grid and block for `count` warps."""
     return (min(-(-count // _WARPS), _MOST_BLOCKS),), (32, _WARPS)

@@ -1,4 +1,4 @@
-"""Pooling, windows as columns, and images at points, on CUDA: one kernel each."""
+"""Pooling, im2col and grid sampling on CUDA: one kernel each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, elements, int64s, summed, type_name
+from gradcore.backends.cupy.kernels import NULL, CudaKernels, accumulation_dtype, dense, elements, int64s, type_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.folding import Blocks, Folding
 from gradcore.backends.portable.pooling import AvgPool, MaxPool, Pooling
@@ -38,7 +38,7 @@ def _takes(backend: CudaWindows, x: Array, *settings: Any) -> bool:
 
 
 class CudaWindows(CudaKernels, Pooling, Folding):
-    """Kernels of windows over up to three spatial dims; unsupported arrays fall back to the portable ones."""
+    """Kernels of windows over up to three spatial dims; unsupported arrays use the portable code."""
 
     bodies: dict[str, Callable[..., Any]]
     sum_into_rows: Any
@@ -140,7 +140,7 @@ class CudaWindows(CudaKernels, Pooling, Folding):
         if ordered or not self.takes("grids", grad, x, grid):
             return self.bodies["grid_sampler_backward"](self, grad, x, grid, *settings)  # type: ignore[no-any-return]
         xp = self.xp
-        to_x = xp.zeros(x.shape, summed(x)) if needs[0] else None
+        to_x = xp.zeros(x.shape, accumulation_dtype(x)) if needs[0] else None
         to_grid = xp.empty(grid.shape, grid.dtype) if needs[1] else None
         results = (NULL if to_x is None else to_x, NULL if to_grid is None else to_grid)
         points = grid.size // grid.shape[-1]
@@ -150,7 +150,7 @@ class CudaWindows(CudaKernels, Pooling, Folding):
     def _sample(
         self, name: str, arrays: tuple[Array, ...], results: tuple[Array, ...], total: int, settings: GridSettings
     ) -> None:
-        """Launch a kernel of images at points, the last two of the arrays."""
+        """Launch a grid sampling kernel. The last two of `arrays` are the images and the grid."""
         x, grid = arrays[-2:]
         sizes = (total, x.shape[1], prod(grid.shape[1:-1]), *x.shape[2:], *(1,) * (5 - x.ndim))
         kernel = self.cuda_kernel("grids", name, type=type_name(x.dtype), dims=str(x.ndim - 2))
@@ -162,7 +162,7 @@ class CudaWindows(CudaKernels, Pooling, Folding):
     def _run(
         self, name: str, x: Any, results: tuple[Any, ...], total: int, settings: tuple[Any, ...], dims: list[Any]
     ) -> None:
-        """Launch a kernel with a thread for each of `total` elements."""
+        """Launch the kernel `name` with one thread for each of `total` elements."""
         if total:
             index = "i32" if _fits(max(total, x.size), dims) else "i64"
             kernel = self.cuda_kernel("windows", name, type=type_name(x.dtype), index=index)
@@ -170,7 +170,7 @@ class CudaWindows(CudaKernels, Pooling, Folding):
 
 
 def _fits(most: int, dims: Sequence[np.int64]) -> bool:
-    """Return whether 32 bits suffice for places in arrays of up to `most` elements, and for sums of them."""
+    """Return whether indices, and sums of them, fit into 32 bits for arrays of up to `most` elements."""
     if len(dims) == 6:  # parts: places are multiplied with sizes
         reach = max((int(dims[i]) + 1) * (int(dims[i + 1]) + 1) for i in (0, 2, 4))
     else:
@@ -181,12 +181,12 @@ def _fits(most: int, dims: Sequence[np.int64]) -> bool:
 
 
 def _split(x: Array, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the shape of `x`: its leading dims, and the last `n`."""
+    """Split the shape of `x` into its leading dims and the last `n`."""
     return x.shape[: x.ndim - n], x.shape[x.ndim - n :]
 
 
 def _parts(shape: Ints, outputs: Ints) -> list[Any]:
-    """Sizes, and how many parts there are, of each of three dims, which are the last of `shape`."""
+    """Return the input and output sizes of three spatial dims, the last dims of `shape`. Missing dims have size 1."""
     n = len(outputs)
     missing = [(1, 1)] * (3 - n)
     sizes = shape[len(shape) - n :]
@@ -194,7 +194,7 @@ def _parts(shape: Ints, outputs: Ints) -> list[Any]:
 
 
 def _mean(window: AvgPool) -> tuple[Any, Any]:
-    """Return the divisor of sums: a number, or (0) the count of the elements."""
+    """Return whether averages count the padding, and their divisor (0: the number of elements)."""
     return np.bool_(window.count_include_pad), np.int64(window.divisor or 0)
 
 
@@ -203,6 +203,6 @@ def _of_blocks(size: Ints, counts: Ints, blocks: Blocks) -> list[Any]:
 
 
 def _dims(*settings: Ints) -> list[Any]:
-    """Sizes, outputs, kernel, stride, padding and dilation of each of three dims; a missing one has size 1."""
+    """Return size, outputs, kernel, stride, padding and dilation of three spatial dims. Missing dims have size 1."""
     missing = [(1, 1, 1, 1, 0, 1)] * (3 - len(settings[0]))
     return [np.int64(n) for each in (*missing, *zip(*settings, strict=True)) for n in each]

@@ -29,7 +29,7 @@ __all__ = ["FusedLaunch", "fuse_on_cuda"]
 _HALVES = tuple(known.numpy for known in (dtypes.float16, dtypes.bfloat16))
 _DTYPES = np.dtype("f4"), np.dtype("f8"), np.dtype(bool), *_HALVES
 #: Methods of the backend that run a formula as one kernel, and those that are formulas of elements.
-_FUSED = frozenset(["evaluated", "evaluate_step", "fused_forward", "fused_gradients", "rounded_once"])
+_FUSED = frozenset(["evaluate_formula", "evaluate_step", "fused_forward", "fused_gradients", "rounded_once"])
 #: Those of them that are given the dtype of what they store.
 _STORED = frozenset(["fused_forward", "fused_gradients", "rounded_once"])
 _FORMULAS = frozenset(["evaluate_tiled", "tanh_backward"])
