@@ -1,4 +1,4 @@
-"""Mixed precision: each operation in the precision that is good for it, and gradients that do not vanish in float16."""
+"""Automatic mixed precision: autocasting of operations, and scaling of gradients for float16."""
 
 from gradcore.amp.autocasting import autocast, custom_bwd, custom_fwd, is_autocast_available
 from gradcore.amp.scaling import GradScaler

@@ -1,4 +1,4 @@
-"""Autocasting as users switch it on: contexts, decorators, and the settings of a thread."""
+"""Autocasting: context managers, decorators, and settings of a thread."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _check_device_type(device_type: Any) -> str:
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Return whether there is autocasting for a type of device: for ``'cpu'`` and ``'cuda'``.
+    """Return whether a type of device supports autocasting: ``'cpu'`` and ``'cuda'`` do.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def _known(device_type: Any) -> str:
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Return whether autocasting is on for a type of device; it never is for those that gradcore does not have.
+    """Return whether autocasting is on for a type of device. It is always off for types that gradcore does not have.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 
 
 def set_autocast_enabled(device_type: str, enabled: bool) -> None:
-    """Switch autocasting on or off for a type of device; `autocast` does so for a block.
+    """Switch autocasting on or off for a type of device. `autocast` does this for a block.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def get_autocast_dtype(device_type: str) -> dtypes.dtype:
 
 
 def set_autocast_dtype(device_type: str, dtype: DTypeLike) -> None:
-    """Choose the lower precision of a type of device.
+    """Set the lower precision of a type of device.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def set_autocast_dtype(device_type: str, dtype: DTypeLike) -> None:
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Return whether parameters in the lower precision are kept until the outermost `autocast` ends.
+    """Return whether converted parameters are cached until the outermost `autocast` ends.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def is_autocast_cache_enabled() -> bool:
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Choose whether parameters in the lower precision are kept.
+    """Set whether converted parameters are cached.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def set_autocast_cache_enabled(enabled: bool) -> None:
 
 
 def clear_autocast_cache() -> None:
-    """Forget the parameters in the lower precision.
+    """Clear the cache of converted parameters.
 
     Examples
     --------
@@ -154,11 +154,11 @@ def clear_autocast_cache() -> None:
 
 
 class autocast:
-    """Context or decorator in which each operation runs in the precision that is good for it.
+    """Run each operation in a suitable precision, as a context manager or decorator.
 
-    Matrix products and convolutions run in the lower precision, losses and what is sensitive in float32; what is in
-    neither list runs in the dtypes that it is given. Parameters stay in float32, and so do their gradients: the
-    conversions are recorded. Operations in place, with ``out=`` or with a dtype given are left alone, and so are
+    Matrix products and convolutions run in the lower precision. Losses and other sensitive operations run in float32.
+    Operations in neither list use the dtypes of their arguments. Parameters and their gradients stay in float32, as the
+    conversions are recorded. Autocasting does not affect operations in place, with ``out=`` or with a given dtype, nor
     tensors in double precision.
 
     Parameters
@@ -227,7 +227,7 @@ class autocast:
             raise
 
     def _restore(self) -> None:
-        """Set what was set before the context that was entered last; it ends with the last step, by an assignment."""
+        """Restore the settings from before the innermost context. The last step, an assignment, completes it."""
         settings = casting()
         enabled, settings.dtypes[self.device], settings.cache_enabled = settings.before[-1]
         if len(settings.before) == 1:
@@ -252,7 +252,7 @@ class autocast:
 
 
 def _unusable(device_type: str, dtype: dtypes.dtype) -> str | None:
-    """Why autocasting to `dtype` is not possible there."""
+    """Return the reason why autocasting to `dtype` is not possible, or None if it is."""
     if device_type == "cuda" and registry.unavailable("cuda") is not None:
         return "User provided device_type of 'cuda', but CUDA is not available. Disabling autocast."
     if dtype in SUPPORTED:
@@ -265,7 +265,7 @@ def _unusable(device_type: str, dtype: dtypes.dtype) -> str | None:
 
 
 def _cast(value: Any, device_type: str, dtype: dtypes.dtype) -> Any:
-    """Return the floating-point tensors in a value, and in containers of values, in another dtype."""
+    """Return `value` with its floating-point tensors, also those in containers, converted to another dtype."""
     if isinstance(value, Tensor):
         eligible = value.is_floating_point() and value.dtype is not dtypes.float64
         return value.to(dtype) if eligible and value.device.type == device_type else value
@@ -330,7 +330,7 @@ def custom_fwd(
 
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
-    """Decorate ``backward`` of an `autograd.Function` so that it runs with or without autocasting as `forward` did.
+    """Decorate ``backward`` of an `autograd.Function` so that it runs with the autocast state of `forward`.
 
     Parameters
     ----------

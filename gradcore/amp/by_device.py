@@ -1,4 +1,4 @@
-"""Settings of autocasting under the names from before they took the type of the device."""
+"""Settings of autocasting under PyTorch's older names, which are specific to a type of device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 
 def _rename(name: str, function: Callable[..., Any], device_type: str, settings: str = "") -> Callable[..., Any]:
-    """Return a function of a device type as one under its old name, for one of them."""
+    """Return `function` under an older name, with the type of device fixed to `device_type`."""
 
     def call(*args: Any) -> Any:
         now = f"torch.{function.__name__}({', '.join(filter(None, (repr(device_type), settings)))})"

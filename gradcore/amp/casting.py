@@ -1,4 +1,4 @@
-"""Conversion of a call's arguments by autocasting."""
+"""Conversion of the arguments of calls by autocasting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOWER_PRECISION = {"cpu": dtypes.bfloat16, "cuda": dtypes.float16}
 
 @functools.cache
 def _by_device(policies: str) -> dict[str, str]:
-    """``"lower:cpu float32:cuda"`` as the policies by type of device; one without a type is for all."""
+    """Return the policies by type of device, given ``"lower:cpu float32:cuda"``. A policy without a type is for all."""
     found: dict[str, str] = {}
     for word in policies.split():
         policy, _, device_type = word.partition(":")
@@ -32,13 +32,13 @@ def _by_device(policies: str) -> dict[str, str]:
 
 
 def policy_of(op: Op, args: tuple[Any, ...], device_type: str) -> str | None:
-    """Return the policy that an operation's declaration gives for a call on that type of device (see `Op.autocast`)."""
+    """Return the autocast policy that an operation declares for a call on a type of device (see `Op.autocast`)."""
     policies = op.autocast if isinstance(op.autocast, str) else op.autocast(*args)
     return _by_device(policies).get(device_type)
 
 
 class Casting:
-    """Autocast state of a thread: the device types on which it is enabled, and their dtypes."""
+    """Autocast state of a thread: the types of device for which it is on, and their dtypes."""
 
     def __init__(self) -> None:
         self.enabled = dict.fromkeys(LOWER_PRECISION, False)
@@ -51,13 +51,13 @@ class Casting:
         self.before: tuple[tuple[bool, dtypes.dtype, bool], ...] = ()
 
     def switch(self, device_type: str, on: bool) -> None:
-        """Switch autocasting on or off for a type of device, and the thread's mode with it."""
+        """Switch autocasting on or off for a type of device, and update the mode of the thread."""
         self.enabled[device_type] = on
         state = local.state
         state.mode = state.mode | AUTOCAST if any(self.enabled.values()) else state.mode & ~AUTOCAST
 
     def call(self, op: Op, args: tuple[Any, ...], run: Run, state: State) -> Any:
-        """Make a call, with its arguments in the precision that the operation declares."""
+        """Run a call with its arguments in the precision that the operation declares."""
         if not op.autocast:
             return run(op, args, state)
         device_type = _device_type(args)
@@ -78,7 +78,7 @@ class Casting:
             state.mode |= AUTOCAST
 
     def cast(self, value: Any, device_type: str, target: dtypes.dtype) -> Any:
-        """Return an argument, or the tensors in one, in another precision."""
+        """Return an argument in another precision, with the tensors in it converted."""
         if value.__class__ in (list, tuple) and any(isinstance(t, Tensor) for t in value):
             return type(value)(self.cast(t, device_type, target) for t in value)
         if not _eligible(value, device_type) or value._dtype is target:
@@ -115,7 +115,7 @@ def _device_type(args: tuple[Any, ...]) -> str:
 
 
 def _eligible(value: Any, device_type: str) -> bool:
-    """Return whether autocasting converts a value: floating-point tensors, but none of double precision."""
+    """Return whether autocasting converts a value: a floating-point tensor that is not in double precision."""
     if not isinstance(value, Tensor) or value._device.type != device_type:
         return False
     return value._dtype.is_floating_point and value._dtype is not dtypes.float64
@@ -134,7 +134,7 @@ def _widest(args: tuple[Any, ...], device_type: str, lower: dtypes.dtype) -> dty
 
 
 def casting() -> Casting:
-    """Autocast state of this thread."""
+    """Return the autocast state of this thread."""
     state = local.state
     if state.autocast is None:
         state.autocast = Casting()

@@ -1,4 +1,7 @@
-"""Gradient scaling: losses are multiplied so that gradients do not vanish in float16, and gradients divided again."""
+"""Gradient scaling: losses are multiplied by a factor so that float16 gradients do not underflow.
+
+Gradients are divided by it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ class _Stage(enum.Enum):
 
 
 class _Progress:
-    """An optimizer's stage, and per device whether a gradient was infinite or nan."""
+    """The stage of an optimizer, and whether a gradient was infinite or NaN on each device."""
 
     def __init__(self) -> None:
         self.stage = _Stage.READY
@@ -36,15 +39,15 @@ class _Progress:
 
 
 def _total(found: list[Any]) -> Any:
-    """Return the sum of tensors; the number 0 if there are none."""
+    """Return the sum of tensors, or 0 if there are none."""
     return functools.reduce(operator.add, found) if found else 0
 
 
 class GradScaler:
-    """Multiplies losses by a factor that is as large as gradients allow, and keeps it so.
+    """Scales losses by a factor that is kept as large as the gradients allow.
 
-    Where a gradient becomes infinite or nan, the optimizer's step is left out and the factor becomes smaller; where
-    that has not happened for a while, it becomes larger.
+    If a gradient becomes infinite or NaN, the optimizer's step is skipped and the factor is reduced. If that does not
+    happen for a while, the factor is increased.
 
     Parameters
     ----------
@@ -112,7 +115,7 @@ class GradScaler:
     # -- scaling and unscaling ------------------------------------------------------------------------------------
 
     def scale(self, outputs: Any) -> Any:
-        """Multiply a tensor, or the tensors in a nested iterable, by the factor.
+        """Multiply a tensor, or the tensors in a nested iterable, by the scale factor.
 
         Raises
         ------
@@ -145,9 +148,9 @@ class GradScaler:
         return self._progress.setdefault(id(optimizer), _Progress())
 
     def unscale_(self, optimizer: Any) -> None:
-        """Divide the gradients of an optimizer's parameters by the factor, in place; `step` does so where this has not.
+        """Divide the gradients of an optimizer's parameters by the scale factor in place.
 
-        Call it to look at gradients, or to clip them, before the step.
+        Call it to inspect or clip gradients before the step. Otherwise `step` does it.
 
         Raises
         ------
@@ -168,7 +171,10 @@ class GradScaler:
         progress.stage = _Stage.UNSCALED
 
     def _divide_gradients(self, optimizer: Any, factor: Any, allow_fp16: bool) -> dict[Any, Any]:
-        """Multiply gradients by `factor`, if any; return 1 for each device with one that is not finite, else 0."""
+        """Divide gradients by the scale, if `factor` is given.
+
+        Return 1 for each device with an infinite or NaN gradient, else 0.
+        """
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         grads = [p.grad for p in parameters if p.grad is not None]
         if not allow_fp16 and any(grad.dtype is dtypes.float16 for grad in grads):
@@ -183,7 +189,7 @@ class GradScaler:
     # -- steps ------------------------------------------------------------------------------------------------------
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """Make an optimizer's step with unscaled gradients, unless one of these is infinite or nan.
+        """Run an optimizer's step with unscaled gradients, unless one of them is infinite or NaN.
 
         Parameters
         ----------
@@ -218,7 +224,7 @@ class GradScaler:
         return result
 
     def _step_that_unscales(self, optimizer: Any, progress: _Progress, args: Any, kwargs: Any) -> Any:
-        """Make the step of an optimizer that unscales gradients itself, and skips the step if they are not finite."""
+        """Run the step of an optimizer that unscales gradients itself and skips the step if one is infinite or NaN."""
         if "grad_scaler" in inspect.signature(optimizer.step).parameters:
             return optimizer.step(*args, **kwargs, grad_scaler=self)
         scale = None
@@ -234,7 +240,7 @@ class GradScaler:
 
     @no_grad()
     def update(self, new_scale: Any = None) -> None:
-        """Make the factor smaller or larger after the steps of all optimizers, or set it.
+        """Reduce or increase the scale factor after the steps of all optimizers, or set it.
 
         Parameters
         ----------
@@ -270,7 +276,7 @@ class GradScaler:
         self._scale.copy_(new_scale)
 
     def _adapt(self, found_inf: Any) -> None:
-        """Update the scale on the device, without waiting for it."""
+        """Update the scale factor on the device, without waiting for it."""
         tensors = self._scale, self._growth_tracker, found_inf
         numbers = self._growth_factor, self._backoff_factor, self._growth_interval
         if self._scale.device.kernels["adapt_scale"](*arrays_of(tensors), *numbers):
@@ -288,33 +294,33 @@ class GradScaler:
     # -- settings ---------------------------------------------------------------------------------------------------
 
     def get_scale(self) -> float:
-        """Return the factor; 1 where scaling is off."""
+        """Return the scale factor; 1 if scaling is off."""
         if not self._enabled:
             return 1.0
         return self._init_scale if self._scale is None else float(self._scale.item())
 
     def get_growth_factor(self) -> float:
-        """Multiplier of the scale after `growth_interval` steps without infinite gradients."""
+        """Return the multiplier of the scale after `growth_interval` steps without infinite gradients."""
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Set what the factor is multiplied by to make it larger."""
+        """Set the multiplier of the scale after `growth_interval` steps without infinite gradients."""
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
-        """Multiplier of the scale after a step with infinite gradients."""
+        """Return the multiplier of the scale after a step with infinite gradients."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
-        """Set what the factor is multiplied by to make it smaller."""
+        """Set the multiplier of the scale after a step with infinite gradients."""
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
-        """After how many steps without infinite gradients the factor becomes larger."""
+        """Return the number of steps without infinite gradients after which the scale grows."""
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
-        """Set after how many steps without infinite gradients the factor becomes larger."""
+        """Set the number of steps without infinite gradients after which the scale grows."""
         self._growth_interval = new_interval
 
     def _get_growth_tracker(self) -> int:
@@ -329,7 +335,7 @@ class GradScaler:
     # -- saving -----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the factor and the settings, for a checkpoint; empty where scaling is off."""
+        """Return the scale factor and the settings, for a checkpoint; empty if scaling is off."""
         if not self._enabled:
             return {}
         return {
@@ -341,7 +347,7 @@ class GradScaler:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the factor and the settings from what `state_dict` gave.
+        """Load the scale factor and the settings that `state_dict` returned.
 
         Raises
         ------

@@ -18,7 +18,7 @@ S, IN_PLACE = settings, settings(inplace=False)
 
 
 def _hardtanh(chosen: dict[str, Any]) -> dict[str, Any]:
-    """Return the bounds under their names of today."""
+    """Return the settings of `Hardtanh` with the bounds under their present names."""
     for old, new in (("min_value", "min_val"), ("max_value", "max_val")):
         value = chosen.pop(old)
         if value is not None:
@@ -67,7 +67,7 @@ TABLE = {
 
 
 class PReLU(Module):
-    """`gradcore.nn.functional.prelu` with slopes that are learned.
+    """`gradcore.nn.functional.prelu` with learned slopes.
 
     Parameters
     ----------
@@ -93,11 +93,11 @@ class PReLU(Module):
         self.weight = Parameter(full((num_parameters,), init, device=device, dtype=dtype))
 
     def reset_parameters(self) -> None:
-        """Set the slopes to their first value."""
+        """Set the slopes to their initial value."""
         self.weight.data.fill_(self.init)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return the input, its negative elements times their slopes."""
+        """Return the input with its negative elements multiplied by the slopes."""
         return F.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
@@ -116,7 +116,7 @@ class Softmax2d(Module):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Softmax over the third last dim."""
+        """Return the softmax over the channels, the third dim from the end."""
         if input.ndim not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.ndim}D instead")
         return F.softmax(input, -3)

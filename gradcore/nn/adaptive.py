@@ -1,4 +1,4 @@
-"""Softmax over many classes, of which the rare ones are grouped."""
+"""Adaptive softmax over many classes, with the rare classes in groups."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class _ASMoutput(NamedTuple):
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """Log probabilities of many classes, sorted by frequency: the frequent ones each, the rare ones by groups.
+    """Log probabilities of many classes, sorted by frequency: frequent classes singly, rare ones in groups.
 
-    Each group of rare classes has one entry beside the frequent classes, and a softmax of its own, on fewer features,
-    that is computed only for samples whose target is in the group.
+    Each group of rare classes has one entry among the frequent classes, and its own softmax on fewer features. That
+    softmax is computed only for samples whose target is in the group.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             self.tail.append(Sequential(linear(in_features, inner), linear(inner, high - low)))
 
     def reset_parameters(self) -> None:
-        """Draw new parameters."""
+        """Draw new parameters at random."""
         for module in self.modules():
             if isinstance(module, Linear):
                 module.reset_parameters()
@@ -147,7 +147,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             )
 
     def log_prob(self, input: Tensor) -> Tensor:
-        """Log probabilities of all classes.
+        """Return the log probabilities of all classes.
 
         Parameters
         ----------

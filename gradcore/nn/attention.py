@@ -1,4 +1,4 @@
-"""Attention with parameters."""
+"""Multi-head attention with learned projections."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["MultiheadAttention", "SDPBackend", "sdpa_kernel"]
 
 
 class NonDynamicallyQuantizableLinear(Linear):
-    """`Linear`, under the name that PyTorch prints."""
+    """`Linear`, under the class name that PyTorch prints."""
 
 
 class MultiheadAttention(Module):
-    """`gradcore.nn.functional.multi_head_attention_forward` with projections that are learned.
+    """`gradcore.nn.functional.multi_head_attention_forward` with learned projections.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Backward hooks of modules: inputs and outputs pass through nodes that see all their gradients together."""
+"""Backward hooks of modules.
+
+The inputs and outputs of a call pass through nodes that see all their gradients at once.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ Grads = tuple[Any, ...]
 
 
 class BackwardHookFunction(Function):
-    """The identity, whose backward shows the gradients to a function that may replace them."""
+    """Identity function whose backward passes the gradients to a callable, which may replace them."""
 
     @staticmethod
     def forward(ctx: Any, seen: Callable[[Grads], Any], materialize: bool, *tensors: Tensor) -> Any:
@@ -33,10 +36,10 @@ class BackwardHookFunction(Function):
 
 
 def _pass_through_node(values: Any, seen: Callable[[Grads], Grads], materialize: bool) -> tuple[Any, bool]:
-    """`values` with the tensors among them passed through one node, and whether that was done.
+    """Pass the tensors in `values` through one node. Return the new values, and whether any of them requires grad.
 
-    It is if one of them requires grad. ``seen(grads)`` gets as many gradients as there are values. Where there is none,
-    it gets zeros if `materialize`, else None.
+    If none does, there is no node. ``seen(grads)`` gets one gradient for each value; a missing one is zeros if
+    `materialize`, else None.
     """
     positions = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
     if not (is_grad_enabled() and any(values[i].requires_grad for i in positions)):
@@ -69,7 +72,7 @@ def _same_number(kind: str, name: str, found: Grads, before: Grads) -> Grads:
 
 
 class BackwardHooks:
-    """The full backward hooks of one call of a module.
+    """Full backward hooks of one call of a module.
 
     Parameters
     ----------
@@ -87,13 +90,13 @@ class BackwardHooks:
         self.n_inputs = 0
 
     def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the arguments that forward gets."""
+        """Return the arguments for forward, passed through a node if hooks need their gradients."""
         self.n_inputs = len(args)
         args, self.any_input = _pass_through_node(args, self.at_inputs, True)
         return args
 
     def outputs(self, result: Any) -> Any:
-        """Return the result that the caller of the module gets."""
+        """Return the result for the caller of the module, passed through a node if hooks need its gradients."""
         if not isinstance(result, (Tensor, tuple)):
             warnings.warn(
                 "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
@@ -144,7 +147,7 @@ class BackwardHooks:
 
 
 def watch_node(module: Any, hooks: Sequence[Callable[..., Any]], args: tuple[Any, ...], result: Any) -> None:
-    """Call ``hook(module, grad_input, grad_output)`` after the backward of the node that made the result."""
+    """Call ``hook(module, grad_input, grad_output)`` after the backward of the node that produced `result`."""
     first = result
     while not isinstance(first, Tensor):
         first = next(v for v in first.values() if isinstance(v, Tensor)) if isinstance(first, Mapping) else first[0]
@@ -160,7 +163,7 @@ def watch_node(module: Any, hooks: Sequence[Callable[..., Any]], args: tuple[Any
 
 
 def _missed_gradients_warning(node: Any, args: tuple[Any, ...], results: Any) -> str | None:
-    """Return the warning, in PyTorch's words, where hooks of one node miss some of a module's gradients; else None."""
+    """Return PyTorch's warning if hooks of one node miss some of a module's gradients, else None."""
     advice = " Please use register_full_backward_hook to get the documented behavior."
     for values, does, missing in ((results, "return", "grad_output"), (args, "take as input", "grad_input")):
         if not (isinstance(values, tuple) and all(isinstance(v, Tensor) for v in values)):

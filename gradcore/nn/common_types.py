@@ -1,4 +1,4 @@
-"""Types for annotations of layers, as ``torch.nn.common_types`` has them: a number, or one for each dim."""
+"""Types for annotations of layer settings, as in ``torch.nn.common_types``: a number, or one number for each dim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules in sequence or by key."""
+"""Containers of modules: in sequence, in a list, or by key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ModuleDict", "ModuleList", "Sequential", "pairs"]
 
 
 def pairs(entries: Any, name: str, article: str) -> Iterator[tuple[Any, Any]]:
-    """Yield the keys and values that a mapping or an iterable of pairs has.
+    """Yield the key-value pairs of a mapping or an iterable of pairs. Errors call the argument `name`.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def pairs(entries: Any, name: str, article: str) -> Iterator[tuple[Any, Any]]:
 
 
 class _Listed(Module):
-    """Modules under the names ``"0"``, ``"1"`` ..."""
+    """Base of containers that name their modules ``"0"``, ``"1"`` ..."""
 
     def _key(self, index: Any) -> str:
         keys = list(self._modules)
@@ -99,14 +99,14 @@ class _Listed(Module):
         self._refill(entries)
 
     def pop(self, key: int | slice) -> Any:
-        """Take a module, or a slice of them, out."""
+        """Remove a module or a slice of modules, and return it."""
         found = self[key]
         del self[key]
         return found
 
 
 class Sequential(_Listed):
-    """Modules that are called one after the other.
+    """Container that calls its modules one after the other.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class Sequential(_Listed):
         return type(self)(OrderedDict(entries))
 
     def forward(self, input: Any) -> Tensor:
-        """Return the last module's output; a tensor, for type checkers."""
+        """Return the output of the last module. For type checkers it is a tensor."""
         for module in self:
             input = module(input)
         return input  # type: ignore[no-any-return]
@@ -274,15 +274,15 @@ class ModuleDict(Module):
         return self._modules.values()  # type: ignore[return-value]
 
     def items(self) -> ItemsView[str, Module]:
-        """Pairs of key and module."""
+        """Return the pairs of key and module."""
         return self._modules.items()  # type: ignore[return-value]
 
     def clear(self) -> None:
-        """Take all modules out."""
+        """Remove all modules."""
         self._modules.clear()
 
     def pop(self, key: str) -> Any:
-        """Take a module out."""
+        """Remove the module with this key, and return it."""
         return self._modules.pop(key)
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:

@@ -1,4 +1,4 @@
-"""Modules on other devices and in other dtypes: all parameters and buffers at once."""
+"""Conversion of modules: move all parameters and buffers to another device or dtype."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ __all__ = ["Conversion"]
 
 
 class Conversion:
-    """Moves of modules between devices and dtypes."""
+    """Methods that move modules to other devices and dtypes."""
 
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
 
     def children(self) -> Iterator[Any]:
-        """Return the modules directly below."""
+        """Return the immediate submodules."""
         raise NotImplementedError
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Replace the data of all parameters, gradients and buffers; parameters stay the same objects."""
+        """Apply `fn` to the data of all parameters, gradients and buffers in place.
+
+        Parameters stay the same objects.
+        """
         if recurse:
             for child in self.children():
                 child._apply(fn)
@@ -45,7 +48,7 @@ class Conversion:
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Move parameters and buffers to a device, and convert floating-point and complex ones to a dtype.
 
-        Takes what `Tensor.to` takes.
+        The arguments are those of `Tensor.to`.
 
         Raises
         ------
@@ -81,7 +84,7 @@ class Conversion:
         return self._apply(convert)
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
-        """Move to a device without copying: the values are then arbitrary."""
+        """Move to a device without copying the values, which are arbitrary afterwards."""
         return self._apply(lambda t: empty_like(t, device=device), recurse)
 
     def cpu(self) -> Self:

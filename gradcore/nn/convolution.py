@@ -1,4 +1,4 @@
-"""Convolutions with parameters, and their transposes."""
+"""Convolution layers and transposed convolution layers."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class _Conv(Module):
             raise ValueError(f"padding_mode must be one of {MODES}, but got padding_mode='{self.padding_mode}'")
 
     def reset_parameters(self) -> None:
-        """Draw new parameters."""
+        """Draw new parameters at random."""
         fan_in = math.prod(self.weight.shape[1:])
         bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
         for parameter in self._parameters.values():
@@ -120,7 +120,7 @@ class _Conv(Module):
         return self._conv_forward(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        """Return the settings that are not the usual ones."""
+        """Return the settings, without those that have default values."""
         shown = [str(self.in_channels), str(self.out_channels)]
         shown += [f"kernel_size={self.kernel_size}", f"stride={self.stride}"]
         for name, usual in (("padding", 0), ("dilation", 1), ("output_padding", 0)):
@@ -181,7 +181,7 @@ class _ConvTranspose(_Conv):
         )
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
-        """Return the transposed convolution; `output_size` chooses among the sizes that are possible."""
+        """Return the transposed convolution. `output_size` selects one of the possible sizes."""
         extra = self.output_padding if output_size is None else self._extra(input, output_size)
         convolve = getattr(F, f"conv_transpose{self.n}d")
         return convolve(  # type: ignore[no-any-return]
@@ -189,7 +189,7 @@ class _ConvTranspose(_Conv):
         )
 
     def _extra(self, input: Tensor, output_size: Any) -> tuple[int, ...]:
-        """Return the output padding that leads to a size."""
+        """Return the output padding that gives the requested size."""
         settings = (input.shape[-self.n :], self.stride, self.padding, self.dilation, self.kernel_size)
         least = [(size - 1) * s - 2 * p + d * (k - 1) + 1 for size, s, p, d, k in zip(*settings, strict=True)]
         most = [low + s - 1 for low, s in zip(least, self.stride, strict=True)]

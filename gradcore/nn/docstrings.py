@@ -1,4 +1,4 @@
-"""Docstrings of modules that tables and loops make."""
+"""Docstrings of module classes that are generated from tables and in loops."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SECTION = re.compile(r"^(\w+)\n-{3,}\n", re.MULTILINE)
 
 
 class Docstring:
-    """A class's docstring with an example, put together when it is read.
+    """A class docstring with an example, which is assembled when it is read.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Docstring:
 
 
 def _describe(parameters: str, names: frozenset[str]) -> Iterator[str]:
-    """Yield the entries of a section of parameters that are about `names`."""
+    """Yield the entries of a parameters section that describe `names`."""
     for entry in re.split(r"^(?=\S)", parameters, flags=re.MULTILINE):
         if names.intersection(re.split(r",\s*", entry.partition(" :")[0])):
             yield entry

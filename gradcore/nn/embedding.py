@@ -1,4 +1,4 @@
-"""Tables of vectors that are looked up by number."""
+"""Embedding layers: tables of vectors, looked up by index."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Embedding", "EmbeddingBag"]
 
 
 class _Table(Module):
-    """Base of `Embedding` and `EmbeddingBag`."""
+    """Base class of `Embedding` and `EmbeddingBag`."""
 
     weight: Tensor
 
@@ -35,7 +35,7 @@ class _Table(Module):
         self.weight = Parameter(given, requires_grad=not freeze)
 
     def reset_parameters(self) -> None:
-        """Draw new vectors; that of `padding_idx` is zero."""
+        """Draw new vectors at random. The vector of `padding_idx` is zero."""
         normal_(self.weight)
         if self.padding_idx is not None:
             with no_grad():
@@ -43,7 +43,7 @@ class _Table(Module):
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, **settings: Any) -> Self:
-        """Return a table of given vectors.
+        """Return a layer with the given vectors.
 
         Parameters
         ----------
@@ -62,7 +62,7 @@ class _Table(Module):
 
 
 class Embedding(_Table):
-    """`gradcore.nn.functional.embedding` with vectors that are learned.
+    """`gradcore.nn.functional.embedding` with learned vectors.
 
     Parameters
     ----------
@@ -109,13 +109,13 @@ class Embedding(_Table):
         self._add(_weight, _freeze, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return the vectors of those numbers."""
+        """Return the vectors of the indices in `input`."""
         return F.embedding(
             input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
         )
 
     def extra_repr(self) -> str:
-        """Return the sizes, and settings that are not the usual ones."""
+        """Return the sizes, and the settings that differ from their defaults."""
         shown = [str(self.num_embeddings), str(self.embedding_dim)]
         usual = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False}
         shown += [f"{n}={getattr(self, n)}" for n, value in usual.items() if getattr(self, n) != value]
@@ -123,7 +123,7 @@ class Embedding(_Table):
 
 
 class EmbeddingBag(_Table):
-    """`gradcore.nn.functional.embedding_bag` with vectors that are learned.
+    """`gradcore.nn.functional.embedding_bag` with learned vectors.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class EmbeddingBag(_Table):
         self._add(_weight, False, device, dtype)
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
-        """Return one vector for each bag of numbers."""
+        """Return one vector for each bag of indices."""
         return F.embedding_bag(
             input,
             self.weight,
@@ -186,7 +186,7 @@ class EmbeddingBag(_Table):
         )
 
     def extra_repr(self) -> str:
-        """Return the sizes, and settings that are not the usual ones."""
+        """Return the sizes, and the settings that differ from their defaults."""
         shown = [str(self.num_embeddings), str(self.embedding_dim)]
         usual = {"max_norm": None, "norm_type": 2, "scale_grad_by_freq": False}
         shown += [f"{n}={getattr(self, n)}" for n, value in usual.items() if getattr(self, n) != value]

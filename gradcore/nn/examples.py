@@ -1,4 +1,4 @@
-"""Examples of modules that tables and loops make, where no docstring of their own could show them."""
+"""Examples for the docstrings of generated module classes."""
 
 from __future__ import annotations
 

@@ -1,14 +1,7 @@
-"""Functions for neural networks: convolution, pooling, activations, normalization, dropout, losses.
+"""Functions for neural networks: convolution, pooling, activations, normalization, dropout and losses.
 
-Every function but `gumbel_softmax` is declared in `gradcore.ops`, under the path ``nn.functional``, with its
-derivative.
-
-Examples
---------
->>> import gradcore
->>> import gradcore.nn.functional as F
->>> F.mse_loss(gradcore.tensor([1.0, 2.0]), gradcore.tensor([1.0, 4.0]))
-tensor(2.)
+`gradcore.ops` declares them with their derivatives, under the path ``nn.functional``; `gumbel_softmax` is the
+exception.
 """
 
 from __future__ import annotations

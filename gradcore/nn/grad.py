@@ -1,18 +1,4 @@
-"""Gradients of convolutions as functions, as ``torch.nn.grad`` has them: for Functions of one's own.
-
-Examples
---------
->>> import gradcore
->>> from gradcore.nn.grad import conv1d_input, conv1d_weight
->>> x, w = gradcore.randn(2, 3, 8, requires_grad=True), gradcore.randn(4, 3, 3, requires_grad=True)
->>> y = gradcore.nn.functional.conv1d(x, w, padding=1)
->>> upstream = gradcore.randn(y.shape)
->>> y.backward(upstream)
->>> gradcore.allclose(conv1d_input(x.shape, w, upstream, padding=1), x.grad, atol=1e-5)
-True
->>> gradcore.allclose(conv1d_weight(x, w.shape, upstream, padding=1), w.grad, atol=1e-5)
-True
-"""
+"""Gradients of convolutions as functions, as in ``torch.nn.grad``. Use them in your own autograd Functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples of a categorical distribution that can be differentiated."""
+"""Differentiable samples of a categorical distribution."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["gumbel_softmax"]
 
 @overridable
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
-    """Softmax of `logits` with noise of Gumbel's distribution, which makes the largest a sample.
+    """Return the softmax of `logits` plus Gumbel noise: a differentiable approximation of a one-hot sample.
 
     Parameters
     ----------

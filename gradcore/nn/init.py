@@ -1,4 +1,4 @@
-"""First values of parameters, written into a tensor in place and unrecorded."""
+"""Initialization of parameters: functions that fill a tensor in place, without being recorded."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _GAINS |= dict.fromkeys(["linear", *(f"{c}{n}d" for c in ("conv", "conv_transpos
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """Return the factor by which weights before a nonlinearity are larger, so that the size of the signal stays.
+    """Return the recommended gain of initial weights before a nonlinearity, which keeps the scale of signals.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def _matrix(tensor: Tensor) -> None:
 @overridable
 @no_grad()
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fill with one value.
+    """Fill the tensor with the value `val`.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Fill with ones.
+    """Fill the tensor with ones.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def ones_(tensor: Tensor) -> Tensor:
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fill with zeros.
+    """Fill the tensor with zeros.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def zeros_(tensor: Tensor) -> Tensor:
 
 @no_grad()
 def eye_(tensor: Tensor) -> Tensor:
-    """Make a matrix the identity.
+    """Fill the matrix with the identity.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def eye_(tensor: Tensor) -> Tensor:
 
 @no_grad()
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """Make the weight of a convolution one that returns its input, as far as there are channels.
+    """Fill the weight of a convolution so that it returns its input, for as many channels as it can.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 @overridable
 @no_grad()
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with numbers that are uniform between `a` and `b`.
+    """Fill the tensor with uniformly distributed numbers between `a` and `b`.
 
     Examples
     --------
@@ -178,7 +178,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
 @overridable
 @no_grad()
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with normally distributed numbers.
+    """Fill the tensor with normally distributed numbers.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def _cdf(x: float) -> float:
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
-    """Fill with normally distributed numbers between `a` and `b`.
+    """Fill the tensor with numbers from a normal distribution truncated to ``[a, b]``.
 
     Examples
     --------
@@ -322,7 +322,7 @@ def kaiming_normal_(
 
 @no_grad()
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """Make the matrix of the first dim and the others (semi-)orthogonal, drawn uniformly (Saxe et al., 2013).
+    """Fill the tensor with a random (semi-)orthogonal matrix (Saxe et al., 2013). Dims after the first are flattened.
 
     Examples
     --------
@@ -344,7 +344,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
 @no_grad()
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Fill a matrix with normal numbers, and a part of each column with zeros (Martens, 2010).
+    """Fill a matrix with normally distributed numbers, and set a share of each column to zero (Martens, 2010).
 
     Parameters
     ----------
@@ -370,7 +370,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
 
 
 def _deprecate(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return the function under its name without the underscore."""
+    """Return the deprecated alias of an initialization function, without the underscore in its name."""
     new, old = function.__name__, function.__name__.removesuffix("_")
 
     @wraps(function)
@@ -389,7 +389,10 @@ kaiming_uniform, kaiming_normal = _deprecate(kaiming_uniform_), _deprecate(kaimi
 
 
 def _on_whole(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Make a function write the whole of a parameter of which this process has a part, see `fully_shard`."""
+    """Wrap an initialization function so that it fills whole parameters, even if this process has a part.
+
+    See `fully_shard`.
+    """
 
     @wraps(function)
     def initialize(tensor: Tensor, *args: object, **kwargs: object) -> Tensor:

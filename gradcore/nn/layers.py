@@ -1,4 +1,4 @@
-"""Layers without parameters: pooling, dropout, changes of shape and size, distances."""
+"""Layers without parameters: pooling, dropout, reshaping, upsampling and distances."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ S = settings
 
 
 def _own_stride(chosen: dict[str, Any]) -> dict[str, Any]:
-    """Windows side by side, where no stride is given."""
+    """Return the settings with the stride set to the kernel size, if no stride is given."""
     if chosen["stride"] is None:
         chosen["stride"] = chosen["kernel_size"]
     return chosen
@@ -33,7 +33,7 @@ def _tuples(n: int, *names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def _base(kind: str) -> type[Module]:
-    """Return the base of the layers of a kind, whatever their number of dims."""
+    """Return the base class of layers of a kind, for any number of dims."""
     return type(f"_{kind}Nd", (Module,), {"__module__": __name__, "__doc__": f"Base of ``{kind}1d`` and its like."})
 
 
@@ -166,7 +166,7 @@ TABLE |= {
 
 
 class Identity(Module):
-    """A module that returns its input, whatever it is made with.
+    """A module that returns its input and accepts any arguments.
 
     Examples
     --------
@@ -184,7 +184,7 @@ class Identity(Module):
 
 
 class Flatten(Module):
-    """Join the dims from `start_dim` to `end_dim`.
+    """Flatten the dims from `start_dim` to `end_dim` into one.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ class Flatten(Module):
         return input.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
-        """Return the dims."""
+        """Return the first and the last dim."""
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
@@ -243,11 +243,11 @@ class Unflatten(Module):
         self.dim, self.unflattened_size = dim, unflattened_size
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return the input with more dims."""
+        """Return the input with the dim split."""
         return input.unflatten(self.dim, self.unflattened_size)
 
     def extra_repr(self) -> str:
-        """Dim and sizes."""
+        """Return the dim and the sizes."""
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
 
 

@@ -1,4 +1,4 @@
-"""Modules that learn the size of their inputs from the first call."""
+"""Lazy modules, which infer the size of their inputs from the first call."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["LazyLinear", "LazyModuleMixin"]
 
 
 class LazyModuleMixin:
-    """Mixin of lazy modules: their first call, or loading a state, gives shapes to their parameters.
+    """Mixin of lazy modules. The first call, or loading a state, determines the shapes of their parameters.
 
-    A class of one's own comes with `initialize_parameters`, which is called with the inputs of the first call.
+    A subclass defines `initialize_parameters`, which is called with the inputs of the first call.
 
     Attributes
     ----------
@@ -35,15 +35,15 @@ class LazyModuleMixin:
         self._register_load_state_dict_pre_hook(self._lazy_load_hook)
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
-        """Give shapes and first values to the parameters, by the inputs of the first call."""
+        """Set the shapes and initial values of the parameters, given the inputs of the first call."""
         raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
 
     def has_uninitialized_params(self: AnyTensor) -> bool:
-        """Return whether the shape of a parameter or a buffer is not known yet."""
+        """Return whether the shape of a parameter or buffer is still unknown."""
         return any(map(is_lazy, (*self._parameters.values(), *self._buffers.values())))
 
     def _infer_parameters(self: AnyTensor, module: Any, args: Any, kwargs: Any = None) -> None:
-        """Infer missing shapes before the first forward."""
+        """Set missing shapes before the first forward. This is a forward pre-hook."""
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
             raise RuntimeError(f"module {self._get_name()} has not been fully initialized")
@@ -55,7 +55,7 @@ class LazyModuleMixin:
             module.__class__ = module.cls_to_become
 
     def _lazy_load_hook(self: AnyTensor, state_dict: Any, prefix: str, *others: Any) -> None:
-        """Give parameters without a shape those of a state dict, before it is loaded."""
+        """Give parameters without a shape the shapes in a state dict, before it is loaded."""
         for name, tensor in (*self._parameters.items(), *self._buffers.items()):
             saved = state_dict.get(prefix + name)
             if is_lazy(tensor) and saved is not None and not is_lazy(saved):
@@ -70,7 +70,7 @@ class LazyModuleMixin:
 
 
 class _Lazy(LazyModuleMixin):
-    """A module of this package without the number of its input features or channels, which is 0 until it is known."""
+    """A layer without the number of its input features or channels, which is 0 until it is known."""
 
     #: The attribute with that number.
     _size: ClassVar[str]
@@ -85,7 +85,7 @@ class _Lazy(LazyModuleMixin):
                 setattr(self, name, UninitializedBuffer(device=b.device, dtype=b.dtype))
 
     def reset_parameters(self: AnyTensor) -> None:
-        """Draw new parameters, if shapes are known."""
+        """Draw new parameters at random, if their shapes are known."""
         if not self.has_uninitialized_params() and getattr(self, self._size):
             super().reset_parameters()  # type: ignore[misc]
 
@@ -97,7 +97,7 @@ class _Lazy(LazyModuleMixin):
         raise NotImplementedError
 
     def initialize_parameters(self: AnyTensor, input: Tensor, *others: Any, **settings: Any) -> None:
-        """Give shapes and first values to the parameters, by the inputs of the first call."""
+        """Set the shapes and initial values of the parameters, given the inputs of the first call."""
         fresh = self.has_uninitialized_params()
         if fresh or not getattr(self, self._size):
             setattr(self, self._size, self._size_of(input))
@@ -110,7 +110,7 @@ class _Lazy(LazyModuleMixin):
 
 
 class LazyLinear(_Lazy, Linear):
-    """A `Linear` that learns `in_features` from its first input.
+    """A `Linear` layer that infers `in_features` from its first input.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Parameters and buffers whose shape is not known yet, as lazy modules have them before their first call."""
+"""Parameters and buffers with unknown shape, which lazy modules have before their first call."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["UninitializedBuffer", "UninitializedParameter", "is_lazy"]
 
 
 class Uninitialized(Tensor):
-    """A tensor without a shape: it can change dtype and device, and become a tensor with a shape.
+    """A tensor without a shape. Its dtype and device can change, and it can become a tensor with a shape.
 
-    It holds no elements, and says so to whatever asks for its array.
+    It has no elements; accessing its array raises an error that says so.
     """
 
     __slots__ = ()
@@ -39,7 +39,7 @@ class Uninitialized(Tensor):
     def materialize(
         self, shape: Sequence[int], device: DeviceLike | None = None, dtype: DTypeLike | None = None
     ) -> None:
-        """Become a tensor of that shape, whose values are arbitrary.
+        """Give the tensor a shape, a device and a dtype. Its values are then arbitrary.
 
         Parameters
         ----------
@@ -53,7 +53,7 @@ class Uninitialized(Tensor):
 
     @property
     def shape(self) -> Any:
-        """Not known.
+        """Shape of the tensor; raises an error, as it is unknown.
 
         Raises
         ------
@@ -67,7 +67,7 @@ class Uninitialized(Tensor):
         )
 
     def share_memory_(self) -> Any:
-        """There is no memory to be shared.
+        """Raise an error, as there is no memory to share.
 
         Raises
         ------
@@ -83,7 +83,7 @@ class Uninitialized(Tensor):
 
     @Tensor.data.getter  # type: ignore[attr-defined, untyped-decorator]
     def data(self) -> Any:
-        """A tensor without elements. Assigning a tensor sets the device and the dtype."""
+        """Return an empty tensor. Assigning a tensor sets the device and the dtype."""
         return empty(0, device=self._device, dtype=self._dtype)
 
     def _set_data(self, value: Tensor) -> None:
@@ -103,7 +103,7 @@ class Uninitialized(Tensor):
         return self.to("cuda" if device is None else device)
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
-        """Return a parameter of the same kind with another dtype; the name of its type if `dtype` is None."""
+        """Return a parameter of the same kind with another dtype, or the name of its type if `dtype` is None."""
         return super().type() if dtype is None else self.to(dtype)
 
     def __repr__(self) -> str:
@@ -131,7 +131,7 @@ for _method, _dtype in (("double", "float64"), ("float", "float32"), ("half", "f
 
 
 class UninitializedParameter(Uninitialized, Parameter):
-    """A parameter whose shape is not known yet.
+    """A parameter whose shape is still unknown.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ class UninitializedParameter(Uninitialized, Parameter):
 
 
 class UninitializedBuffer(Uninitialized):
-    """A buffer whose shape is not known yet.
+    """A buffer whose shape is still unknown.
 
     Parameters
     ----------
@@ -198,5 +198,5 @@ class UninitializedBuffer(Uninitialized):
 
 
 def is_lazy(param: Any) -> bool:
-    """Return whether something is a parameter or a buffer whose shape is not known yet."""
+    """Return whether `param` is a parameter or buffer whose shape is still unknown."""
     return isinstance(param, Uninitialized)

@@ -1,4 +1,4 @@
-"""Linear and bilinear maps."""
+"""Linear and bilinear layers."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new parameters."""
+        """Draw new parameters at random."""
         bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
         for parameter in self._parameters.values():
             if parameter is not None:
                 uniform_(parameter, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return the map applied to the last dim."""
+        """Return the linear map of the last dim of the input, plus the bias."""
         return F.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        """Sizes and whether there is a bias."""
+        """Return the sizes, and whether there is a bias."""
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
@@ -102,18 +102,18 @@ class Bilinear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new parameters."""
+        """Draw new parameters at random."""
         bound = 1 / math.sqrt(self.in1_features)
         for parameter in self._parameters.values():
             if parameter is not None:
                 uniform_(parameter, -bound, bound)
 
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
-        """Return the map applied to the last dims."""
+        """Return the bilinear map of the last dims of both inputs, plus the bias."""
         return F.bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        """Sizes and whether there is a bias."""
+        """Return the sizes, and whether there is a bias."""
         return (
             f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}"

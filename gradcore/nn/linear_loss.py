@@ -1,4 +1,4 @@
-"""Cross entropy of the scores of a linear map, with the map's parameters."""
+"""A linear layer combined with cross entropy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["LinearCrossEntropyLoss"]
 
 
 class LinearCrossEntropyLoss(Module):
-    """`CrossEntropyLoss` of the scores that a linear map gives.
+    """`CrossEntropyLoss` applied to the scores of a linear layer, whose parameters it owns.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class LinearCrossEntropyLoss(Module):
         self.linear = Linear(in_features, num_classes * math.prod(self.out_features), bias, device, dtype)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of inputs of the shape ``(batch, in_features)`` or ``(in_features,)``."""
+        """Return the loss of inputs with the shape ``(batch, in_features)`` or ``(in_features,)``."""
         shape, bias = (self.num_classes, *self.out_features), self.linear.bias
         return F.linear_cross_entropy(
             input,
@@ -85,7 +85,7 @@ class LinearCrossEntropyLoss(Module):
         )
 
     def extra_repr(self) -> str:
-        """Sizes and settings."""
+        """Return the sizes and settings."""
         return (
             f"in_features={self.linear.in_features}, num_classes={self.num_classes}, "
             f"out_features={self.out_features}, bias={self.linear.bias is not None}, reduction={self.reduction}, "

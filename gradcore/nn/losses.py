@@ -1,4 +1,4 @@
-"""Losses as modules."""
+"""Loss functions as modules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["TripletMarginWithDistanceLoss"]
 
 
 class _Loss(Module):
-    """Base of losses.
+    """Base class of losses.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class _Loss(Module):
 
 
 class _WeightedLoss(_Loss):
-    """Base of losses with weights: of classes, or of elements.
+    """Base class of losses with weights of classes or elements.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class _WeightedLoss(_Loss):
 
 
 def _resolve_reduction(chosen: dict[str, Any]) -> dict[str, Any]:
-    """Return the reduction, by its name."""
+    """Return the settings with the reduction given by its name."""
     old = chosen.pop("size_average", None), chosen.pop("reduce", None)
     if old != (None, None):
         chosen["reduction"] = functional.check_reduction(chosen["reduction"], *old)

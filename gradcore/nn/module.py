@@ -1,4 +1,4 @@
-"""Modules: parameters, buffers and submodules under names, and a forward computation."""
+"""The class `Module`: named parameters, buffers and submodules, and a forward computation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _TABLES = (
 
 
 def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, name, buffer)`` whenever a module registers a buffer; it may return another one.
+    """Call ``hook(module, name, buffer)`` whenever a module registers a buffer. The hook may return a replacement.
 
     Examples
     --------
@@ -62,7 +62,9 @@ def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> Remova
 
 
 def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, name, submodule)`` whenever a module registers a submodule; it may return another one.
+    """Call ``hook(module, name, submodule)`` whenever a module registers a submodule.
+
+    The hook may return a replacement.
 
     Examples
     --------
@@ -78,7 +80,7 @@ def register_module_module_registration_hook(hook: Callable[..., Any]) -> Remova
 
 
 def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, name, param)`` whenever a module registers a parameter; it may return another one.
+    """Call ``hook(module, name, param)`` whenever a module registers a parameter. The hook may return a replacement.
 
     Examples
     --------
@@ -102,12 +104,12 @@ def _run_registration_hooks(kind: str, module: Any, name: str, value: Any) -> An
 
 
 def _addindent(text: str, spaces: int) -> str:
-    """Lines after the first moved to the right."""
+    """Return `text` with all lines but the first indented."""
     return text.replace("\n", "\n" + " " * spaces)
 
 
 def _kind(value: Any) -> str:
-    """Return the type of a value as error messages have it."""
+    """Return the type of a value in the form that error messages use."""
     if isinstance(value, Tensor):
         return value.type() if type(value) is Tensor else f"torch.nn.{type(value).__name__}"
     cls = type(value)
@@ -115,7 +117,7 @@ def _kind(value: Any) -> str:
 
 
 class Module(Calls, State, Conversion, ShortErrors):
-    """The base of all modules: assign parameters and modules as attributes in ``__init__`` and define ``forward``.
+    """Base class of all modules: assign parameters and modules as attributes in ``__init__``, and define ``forward``.
 
     Examples
     --------
@@ -189,7 +191,7 @@ class Module(Calls, State, Conversion, ShortErrors):
             object.__setattr__(self, name, value)
 
     def _make_room(self, name: str, table: str, kind: str) -> None:
-        """Forget what had that name, as what goes into the given table is about to have it."""
+        """Delete the attribute, parameter, buffer or submodule `name`, before `name` is added to the given table."""
         own = self.__dict__
         if table not in own:
             raise AttributeError(f"cannot assign {kind} before Module.__init__() call")
@@ -285,7 +287,7 @@ class Module(Calls, State, Conversion, ShortErrors):
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """Yield the module itself and all below it, with dotted names."""
+        """Yield pairs of dotted name and module, for the module itself and all its descendants."""
         memo = set() if memo is None else memo
         if self in memo:
             return
@@ -297,12 +299,12 @@ class Module(Calls, State, Conversion, ShortErrors):
                 yield from child.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
-        """Yield the module itself and all below it."""
+        """Yield the module itself and all its descendants."""
         for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """Yield the modules directly below, with their names."""
+        """Yield pairs of name and module, for the immediate submodules."""
         seen = set()
         for name, child in self._modules.items():
             if child is not None and child not in seen:
@@ -310,7 +312,7 @@ class Module(Calls, State, Conversion, ShortErrors):
                 yield name, child
 
     def children(self) -> Iterator[Module]:
-        """Yield the modules directly below."""
+        """Yield the immediate submodules."""
         for _, child in self.named_children():
             yield child
 
@@ -332,22 +334,22 @@ class Module(Calls, State, Conversion, ShortErrors):
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """Parameters with dotted names; each once."""
+        """Yield pairs of dotted name and parameter, each parameter once."""
         return self._named_members(lambda m: m._parameters.items(), prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """Parameters of this module and those below it; each once."""
+        """Yield the parameters of this module and its descendants, each once."""
         for _, parameter in self.named_parameters(recurse=recurse):
             yield parameter
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Buffers with dotted names."""
+        """Yield pairs of dotted name and buffer."""
         return self._named_members(lambda m: m._buffers.items(), prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """Buffers of this module and those below it."""
+        """Yield the buffers of this module and its descendants."""
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
@@ -357,7 +359,7 @@ class Module(Calls, State, Conversion, ShortErrors):
         return getattr(self, name)
 
     def get_submodule(self, target: str) -> Module:
-        """Return the module of that dotted name.
+        """Return the submodule with this dotted name.
 
         Raises
         ------
@@ -372,7 +374,7 @@ class Module(Calls, State, Conversion, ShortErrors):
         return module
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
-        """Put a module in the place of that dotted name.
+        """Replace the submodule with this dotted name.
 
         Parameters
         ----------
@@ -392,7 +394,7 @@ class Module(Calls, State, Conversion, ShortErrors):
         setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Parameter:
-        """Return the parameter of that dotted name."""
+        """Return the parameter with this dotted name."""
         where, _, name = target.rpartition(".")
         found = self.get_submodule(where)._member(name)
         if not isinstance(found, Parameter):
@@ -400,7 +402,7 @@ class Module(Calls, State, Conversion, ShortErrors):
         return found
 
     def get_buffer(self, target: str) -> Tensor:
-        """Return the buffer of that dotted name."""
+        """Return the buffer with this dotted name."""
         where, _, name = target.rpartition(".")
         module = self.get_submodule(where)
         found = module._member(name)
@@ -411,7 +413,7 @@ class Module(Calls, State, Conversion, ShortErrors):
     # -- all at once ----------------------------------------------------------------------------------------------
 
     def train(self, mode: bool = True) -> Self:
-        """Set training mode, on this module and all below it."""
+        """Set training mode for this module and its descendants."""
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
         self.training = mode
@@ -420,7 +422,7 @@ class Module(Calls, State, Conversion, ShortErrors):
         return self
 
     def eval(self) -> Self:
-        """Set evaluation mode."""
+        """Set evaluation mode for this module and its descendants."""
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
@@ -430,7 +432,7 @@ class Module(Calls, State, Conversion, ShortErrors):
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters, or fill them with zeros."""
+        """Reset the gradients of all parameters: to None, or to zeros."""
         for parameter in self.parameters():
             grad = parameter.grad
             if grad is None:
@@ -452,13 +454,13 @@ class Module(Calls, State, Conversion, ShortErrors):
         return self
 
     def share_memory(self) -> Self:
-        """Move parameters and buffers to memory that processes share, see `Tensor.share_memory_`."""
+        """Move parameters and buffers to memory shared by processes; see `Tensor.share_memory_`."""
         for t in (*self.parameters(), *self.buffers()):
             t.share_memory_()
         return self
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Compile the calls of this module, hooks included, in place; see `gradcore.compile` for the arguments.
+        """Compile the calls of this module in place, including hooks; see `gradcore.compile` for the arguments.
 
         Copies and pickles of the module are not compiled.
 
@@ -478,7 +480,7 @@ class Module(Calls, State, Conversion, ShortErrors):
     # -- printing -------------------------------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
-        """Return the text between the parentheses in the module's `repr`."""
+        """Return the text between the parentheses in the `repr` of the module."""
         return ""
 
     def _get_name(self) -> str:
@@ -500,5 +502,5 @@ class Module(Calls, State, Conversion, ShortErrors):
 
 @functools.cache
 def _private_names() -> frozenset[str]:
-    """Names that every module has and that are not for users."""
+    """Return the names that every module has, and that are not meant for users."""
     return frozenset(name for name in (*dir(Module), *vars(Module())) if name[0] == "_" and name[:2] != "__")

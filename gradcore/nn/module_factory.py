@@ -1,4 +1,4 @@
-"""Modules made of functions: a class for each entry of a table of names, functions and settings."""
+"""Module classes generated from tables of names, functions and settings."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ REQUIRED = inspect.Parameter.empty
 
 
 def settings(*required: str, **optional: Any) -> dict[str, Any]:
-    """Return the settings that a class takes, in their order: without a default, then with."""
+    """Return the settings of a class in order: those without a default, then those with one."""
     return {**dict.fromkeys(required, REQUIRED), **optional}
 
 
 class Made(NamedTuple):
-    """A module whose forward calls a function of `gradcore.nn.functional` with the module's settings.
+    """Base class of modules whose forward calls a function of `gradcore.nn.functional` with the module's settings.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Made(NamedTuple):
 
 
 def ntuple(value: Any, n: int) -> tuple[Any, ...]:
-    """`value` as a tuple: repeated `n` times if it is one number."""
+    """Return `value` as a tuple. A single number is repeated `n` times."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,) * n
 
 
@@ -66,7 +66,7 @@ def _shown(module: Any, names: Any) -> str:
 
 
 def make(name: str, made: Made, where: str) -> type[Module]:
-    """Return the class of an entry; `where` is the module that it belongs to."""
+    """Create and return the class of a table entry, which belongs to the module `where`."""
     kind = inspect.Parameter.KEYWORD_ONLY if made.keyword_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
     signature = inspect.Signature([inspect.Parameter(n, kind, default=d) for n, d in made.settings.items()])
     names = list(made.settings) if made.shown is None else made.shown

@@ -1,4 +1,4 @@
-"""Calling modules: forward, with the hooks before and after it."""
+"""Calls of modules: forward, with the hooks before and after it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _Result = TypeVar("_Result", covariant=True)
 
 
 class _Computing(Protocol[_Result]):
-    """Anything with a `forward`."""
+    """Protocol of objects that have a `forward`."""
 
     @property
     def forward(self) -> Callable[..., _Result]: ...
 
 
 class Hook(NamedTuple):
-    """A hook around forward, and how it is called."""
+    """A hook around forward, and the options with which it is called."""
 
     call: Callable[..., Any]
     with_kwargs: bool = False
@@ -42,7 +42,7 @@ Table = dict[int, Any]
 
 
 class _Everywhere:
-    """Hooks on all modules."""
+    """Hooks that apply to all modules."""
 
     forward_pre: Table = {}  # noqa: RUF012  (one table for the process)
     forward: Table = {}  # noqa: RUF012
@@ -55,7 +55,7 @@ MIXED = "Cannot use both regular backward hooks and full backward hooks {where}.
 
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, args)`` before the forward of every module; it may return other arguments.
+    """Call ``hook(module, args)`` before the forward of every module. The hook may return other arguments.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandl
 def register_module_forward_hook(
     hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
 ) -> RemovableHandle:
-    """Call ``hook(module, args, output)`` after the forward of every module; it may return another output.
+    """Call ``hook(module, args, output)`` after the forward of every module. The hook may return another output.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def register_module_forward_hook(
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, grad_output)`` for every module when the gradients of its outputs are known.
+    """Call ``hook(module, grad_output)`` for every module once the gradients of its outputs are computed.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def _everywhere(hook: Callable[..., Any], full: bool) -> RemovableHandle:
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, grad_input, grad_output)`` for every module when its inputs' gradients are known.
+    """Call ``hook(module, grad_input, grad_output)`` for every module once the gradients of its inputs are computed.
 
     Examples
     --------
@@ -134,12 +134,12 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHan
 
 
 def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Return the older form of `register_module_full_backward_hook`: the hook sees the last node of forward only."""
+    """Register the older form of `register_module_full_backward_hook`. The hook sees only the last node of forward."""
     return _everywhere(hook, False)
 
 
 class Calls:
-    """Calls of modules, with their hooks."""
+    """Methods that call modules, with their hooks."""
 
     _forward_hooks: Table
     _forward_pre_hooks: Table
@@ -151,7 +151,7 @@ class Calls:
     _compiled_call_impl: Any = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the computation; define it in the subclass."""
+        """Compute the result of a call. Subclasses define it."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     if TYPE_CHECKING:  # what `forward` returns
@@ -174,11 +174,11 @@ class Calls:
                 raise
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the module, and not its compiled function."""
+        """Call the module with its hooks, without its compiled function."""
         return _Call(self, args, kwargs).run()
 
     def _has_hooks(self) -> bool:
-        """Return whether a call does more than to call `forward`."""
+        """Return whether a call has to run hooks besides `forward`."""
         own = self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
         every = _Everywhere
         return bool(own or every.forward or every.forward_pre or every.backward or every.backward_pre)
@@ -188,7 +188,7 @@ class Calls:
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
     ) -> RemovableHandle:
-        """Call ``hook(module, args, output)`` after `forward`; it may return another output.
+        """Call ``hook(module, args, output)`` after `forward`. The hook may return another output.
 
         Parameters
         ----------
@@ -205,7 +205,7 @@ class Calls:
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Call ``hook(module, args)`` before `forward`; it may return other arguments.
+        """Call ``hook(module, args)`` before `forward`. The hook may return other arguments.
 
         Parameters
         ----------
@@ -218,14 +218,14 @@ class Calls:
         return _register(self._forward_pre_hooks, Hook(hook, with_kwargs), prepend)
 
     def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call ``hook(module, grad_input, grad_output)`` when the gradients of the inputs are known.
+        """Call ``hook(module, grad_input, grad_output)`` once the gradients of the inputs are computed.
 
-        It may return gradients that replace `grad_input`.
+        The hook may return gradients that replace `grad_input`.
         """
         return self._register_backward(hook, True, prepend)
 
     def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Return the older form of `register_full_backward_hook`: the hook sees the last node of `forward` only."""
+        """Register the older form of `register_full_backward_hook`. The hook sees only the last node of `forward`."""
         return self._register_backward(hook, False, False)
 
     def _register_backward(self, hook: Callable[..., Any], full: bool, prepend: bool) -> RemovableHandle:
@@ -235,7 +235,10 @@ class Calls:
         return _register(self._backward_hooks, hook, prepend)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call ``hook(module, grad_output)`` when the gradients of the outputs are known; it may replace them."""
+        """Call ``hook(module, grad_output)`` once the gradients of the outputs are computed.
+
+        The hook may replace them.
+        """
         return _register(self._backward_pre_hooks, hook, prepend)
 
 
@@ -249,7 +252,7 @@ def _register(table: Table, hook: Any, prepend: bool) -> RemovableHandle:
 
 
 class _Call:
-    """A call of a module that has hooks."""
+    """Call of a module that has hooks."""
 
     def __init__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.module, self.args, self.kwargs = module, args, kwargs
@@ -298,7 +301,7 @@ class _Call:
         self.result = self.result if replaced is None else replaced
 
     def call_remaining(self) -> None:
-        """Call the hooks with ``always_call=True`` that have not been called, after an error."""
+        """Call, after an error, the hooks with ``always_call=True`` that have not run yet."""
         for table, which in ((_Everywhere.forward, "global module"), (self.module._forward_hooks, "module")):
             for key, hook in table.items():
                 if hook.always and key not in self.done:

@@ -1,4 +1,4 @@
-"""PyTorch's names for where modules and the hooks on all modules are found: ``nn.modules.conv`` and its like."""
+"""Aliases of PyTorch's module paths for layers and hooks, such as ``nn.modules.conv``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalization with parameters and running statistics."""
+"""Normalization layers, with learned scales and running statistics."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["GroupNorm", "LayerNorm", "RMSNorm", "SyncBatchNorm"]
 
 
 def sizes_of(shape: Any) -> tuple[int, ...]:
-    """Return the sizes of the last dims, of which one is given as it is."""
+    """Return the sizes of the last dims as a tuple, given one number or several."""
     several = isinstance(shape, (tuple, list)) or getattr(shape, "ndim", 0) > 0
     taken = setting("layer_norm", "normalized_shape", "Ints").take(tuple(shape) if several else shape)
     return (taken,) if isinstance(taken, int) else taken
 
 
 class _Affine(Module):
-    """Base of normalizations with weight and bias."""
+    """Base class of normalization layers with weight and bias."""
 
     weight: Tensor | None
     bias: Tensor | None
@@ -38,7 +38,7 @@ class _Affine(Module):
             self.register_parameter(name, made)
 
     def reset_parameters(self) -> None:
-        """Set factors to one and offsets to zero."""
+        """Set the weights to one and the biases to zero."""
         if self.weight is not None:
             ones_(self.weight)
         if self._parameters.get("bias") is not None:
@@ -46,7 +46,7 @@ class _Affine(Module):
 
 
 class LayerNorm(_Affine):
-    """`gradcore.nn.functional.layer_norm` with factors and offsets that are learned.
+    """`gradcore.nn.functional.layer_norm` with learned weights and biases.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class LayerNorm(_Affine):
 
 
 class RMSNorm(_Affine):
-    """`gradcore.nn.functional.rms_norm` with factors that are learned.
+    """`gradcore.nn.functional.rms_norm` with learned weights.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class RMSNorm(_Affine):
 
 
 class GroupNorm(_Affine):
-    """`gradcore.nn.functional.group_norm` with factors and offsets that are learned.
+    """`gradcore.nn.functional.group_norm` with learned weights and biases.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ class GroupNorm(_Affine):
 
 
 class _Running(_Affine):
-    """Base of normalizations with a running mean and variance.
+    """Base class of normalization layers with a running mean and variance.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ class _Running(_Affine):
                 buffer.fill_(value)
 
     def reset_parameters(self) -> None:
-        """Set factors and the running variance to one, offsets and the running mean to zero."""
+        """Set the weights and the running variance to one, the biases and the running mean to zero."""
         self.reset_running_stats()
         super().reset_parameters()
 
@@ -277,7 +277,7 @@ class _Running(_Affine):
 
 class _BatchNorm(_Running):
     def forward(self, input: Tensor) -> Tensor:
-        """Return the input, normalized over everything but the channels."""
+        """Return the input, normalized over all dims except the channels."""
         self._check_input_dim(input)
         momentum = self._count_batch()
         by_batch = self.training or self.running_mean is None
@@ -287,7 +287,7 @@ class _BatchNorm(_Running):
         return F.batch_norm(input, mean, var, self.weight, self.bias, by_batch, momentum, self.eps)
 
     def _count_batch(self) -> float:
-        """Return the weight of a batch in the running statistics, of which it is the next."""
+        """Count a batch, and return its weight in the running statistics."""
         momentum: float = 0.0 if self.momentum is None else self.momentum
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
@@ -312,7 +312,7 @@ class _InstanceNorm(_Running):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return the input, each channel of each sample normalized."""
+        """Return the input, with each channel of each sample normalized."""
         self._check_input_dim(input)
         alone = input.ndim == self.ndims[0]  # one sample without a dim of batches
         momentum = 0.0 if self.momentum is None else self.momentum
@@ -338,10 +338,10 @@ def _make_layer(base: type[_Running], n: int, ndims: tuple[int, ...]) -> type[_R
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalization over the batches of all processes together, for any number of dims.
+    """Batch normalization over the batches of all processes, for any number of dims.
 
-    The processes are those of `gradcore.distributed`. It has derivatives of every order. Where there is one process,
-    and in evaluation, it is `BatchNorm1d` or its like.
+    The processes are those of `gradcore.distributed`. Derivatives of every order are available. With one process, and
+    in evaluation mode, it equals `BatchNorm1d`, `BatchNorm2d` or `BatchNorm3d`.
 
     Parameters
     ----------
@@ -383,7 +383,7 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError(f"expected at least 2D input (got {input.ndim}D input)")
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return the input, normalized over everything but the channels, in all processes."""
+        """Return the input, normalized over all dims except the channels, and over all processes."""
         from gradcore.distributed import groups
         from gradcore.distributed.nn.functional import all_reduce
 
@@ -416,7 +416,7 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
-        """Replace the batch normalization layers of a module by `SyncBatchNorm` with the same parameters and buffers.
+        """Replace the batch normalization layers in a module by `SyncBatchNorm`, with the same parameters and buffers.
 
         Parameters
         ----------

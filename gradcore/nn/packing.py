@@ -1,4 +1,4 @@
-"""Sequences of different lengths, one behind the other: what recurrent layers run over without computing padding."""
+"""Packed sequences of different lengths, on which recurrent layers compute without padding."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class _Fields(NamedTuple):
 
 
 class PackedSequence(_Fields):
-    """The steps of several sequences: the first step of each, then the second of those that have one, and so on.
+    """Steps of several sequences, step by step: the first step of each, then the second of those that have one, ...
 
-    Made by `pack_padded_sequence` and `pack_sequence`, taken and returned by recurrent layers.
+    `pack_padded_sequence` and `pack_sequence` create it; recurrent layers take and return it.
 
     Parameters
     ----------
@@ -67,11 +67,11 @@ class PackedSequence(_Fields):
 
     @property
     def is_cuda(self) -> bool:
-        """Whether the data lie on a CUDA device."""
+        """Whether the data is on a CUDA device."""
         return self.data.is_cuda
 
     def to(self, *args: Any, **named: Any) -> PackedSequence:
-        """Return the sequence with its data and permutations converted or moved as by `Tensor.to`."""
+        """Return the packed sequence with its data and permutations converted as by `Tensor.to`."""
         data = self.data.to(*args, **named)
         if data is self.data:
             return self
@@ -79,36 +79,36 @@ class PackedSequence(_Fields):
         return type(self)(data, self.batch_sizes, *moved)
 
     def cpu(self) -> PackedSequence:
-        """On the CPU."""
+        """Return the packed sequence on the CPU."""
         return self.to("cpu")
 
     def cuda(self, device: Any = "cuda") -> PackedSequence:
-        """On a CUDA device."""
+        """Return the packed sequence on a CUDA device."""
         return self.to(device)
 
     def double(self) -> PackedSequence:
-        """In float64."""
+        """Return the packed sequence in float64."""
         return self.to(dtypes.float64)
 
     def float(self) -> PackedSequence:
-        """In float32."""
+        """Return the packed sequence in float32."""
         return self.to(dtypes.float32)
 
     def half(self) -> PackedSequence:
-        """In float16."""
+        """Return the packed sequence in float16."""
         return self.to(dtypes.float16)
 
     def long(self) -> PackedSequence:
-        """In int64."""
+        """Return the packed sequence in int64."""
         return self.to(dtypes.int64)
 
     def int(self) -> PackedSequence:
-        """In int32."""
+        """Return the packed sequence in int32."""
         return self.to(dtypes.int32)
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """Return the permutation that undoes another one; None of None.
+    """Return the inverse of a permutation, or None for None.
 
     Examples
     --------
@@ -124,14 +124,14 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
 
 
 def _positions(batch_sizes: np.ndarray[Any, Any], batch: int) -> np.ndarray[Any, Any]:
-    """Return the position of each packed step among the steps of the padded sequences, step by step."""
+    """Return, for each packed step in order, its position among the steps of the padded sequences."""
     return np.concatenate([step * batch + np.arange(n) for step, n in enumerate(batch_sizes)])
 
 
 def pack_padded_sequence(
     input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """Leave the padding out of padded sequences.
+    """Return padded sequences as a `PackedSequence`, without the padding.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def _check_lengths(lengths: np.ndarray[Any, Any], batch: int) -> None:
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the sequences of `pack_padded_sequence` with padding again.
+    """Return a `PackedSequence` as padded sequences, and their lengths.
 
     Parameters
     ----------

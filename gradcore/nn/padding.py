@@ -1,4 +1,4 @@
-"""Padding as modules."""
+"""Padding layers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 
 class _Pad(Module):
-    """Base of padding layers.
+    """Base class of padding layers.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class _Pad(Module):
 
 
 class _ConstantPad(_Pad):
-    """Padding with one value.
+    """Padding with a constant value.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class _ConstantPad(_Pad):
         return F.pad(input, self.padding, "constant", self.value)
 
     def extra_repr(self) -> str:
-        """Widths and value."""
+        """Return the widths and the value."""
         return f"padding={self.padding}, value={self.value}"
 
 

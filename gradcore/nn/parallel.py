@@ -1,4 +1,4 @@
-"""Data parallelism on several devices: each runs a module on a part of the batch."""
+"""Data parallelism on several devices, each of which runs a module on a part of the batch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _device_of(where: DeviceLike) -> Any:
 
 
 def scatter(inputs: Any, target_gpus: Places, dim: int = 0) -> Any:
-    """Return the parts of inputs for several devices, on these devices.
+    """Split inputs into parts, and return each part on one of several devices.
 
     Parameters
     ----------
@@ -66,12 +66,12 @@ def _parts(value: Any, devices: list[Any], dim: int) -> Any:
 
 
 def _like(given: Any, parts: Any) -> Any:
-    """Return the parts in a tuple or list of that type."""
+    """Return `parts` in a tuple or list of the type of `given`."""
     return type(given)(*parts) if hasattr(given, "_fields") else type(given)(parts)
 
 
 def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> Any:
-    """Return the results of several devices as one, on one device.
+    """Concatenate the results of several devices on one device.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def data_parallel(
     dim: int = 0,
     module_kwargs: dict[str, Any] | None = None,
 ) -> Any:
-    """Call a module on several devices, each with a part of the batch, see `DataParallel`.
+    """Call a module on several devices, each with a part of the batch; see `DataParallel`.
 
     Parameters
     ----------
@@ -166,8 +166,8 @@ def data_parallel(
 class DataParallel(Module):
     """A module that runs on several devices, each with a part of the batch.
 
-    Parameters move to the other devices in each call, and gradients come back: they are summed on each device, and
-    moved once. What is written to buffers counts on the first device.
+    Each call copies the parameters to the other devices. Gradients are summed on each device and moved back once.
+    Buffers are updated from the first device only.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ class DataParallel(Module):
                 module.to(_device_of(self.device_ids[0]))
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Return the joined results of all devices."""
+        """Return the concatenated results of all devices."""
         if not self.device_ids:
             return self.module(*inputs, **kwargs)
         devices = [_device_of(where) for where in self.device_ids]
@@ -236,7 +236,7 @@ class DataParallel(Module):
                 )
 
     def _run(self, device: Any, args: Any, kwargs: Any) -> Any:
-        """Return the module's result on one device."""
+        """Return the result of the module on one device."""
         with device.backend.use_index(device.index):
             held = (*self.module.named_parameters(), *self.module.named_buffers())
             moved = {name: t.to(device) for name, t in held if t.device != device}

@@ -1,4 +1,4 @@
-"""Parameters and buffers: tensors that modules own."""
+"""Parameters and buffers, the tensors that modules own."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Buffer", "Parameter"]
 
 
 class _ParameterType(type):
-    """The class of `Parameter`, of which tensors of other subclasses may be instances, too."""
+    """Metaclass of `Parameter`, which lets tensors of other subclasses be instances of it."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return super().__instancecheck__(instance) or (cls is Parameter and getattr(instance, "_is_param", False))
 
 
 class Parameter(Tensor, metaclass=_ParameterType):
-    """A leaf tensor that a `Module` registers as its own when it is assigned as an attribute.
+    """A leaf tensor that a `Module` registers when it is assigned as an attribute.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Parameter(Tensor, metaclass=_ParameterType):
 
 
 def _parameter_of_subclass(data: Tensor, requires_grad: bool) -> Tensor:
-    """Return a leaf with the data, of the class of the data: what it does with operations is kept."""
+    """Return a leaf with the data and the class of `data`, so that the subclass's operations are kept."""
     out = data.detach().requires_grad_(requires_grad)
     if type(out) is not type(data):
         raise RuntimeError(

@@ -1,4 +1,4 @@
-"""Parameters in sequence or by key."""
+"""Containers of parameters: in a list, or by key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _as_parameter(value: Any) -> Any:
 
 
 def _line(name: Any, value: Any, kind: Any) -> str:
-    """Return the line of an entry in the `repr`; `kind` is the text for a tensor's type."""
+    """Return the line of an entry in the `repr`, where `kind` describes a tensor's type."""
     if not isinstance(value, Tensor):
         return f"  ({name}): Object of type: {type(value).__name__}"
     word = "Parameter" if isinstance(value, Parameter) else "Tensor"
@@ -29,7 +29,7 @@ def _line(name: Any, value: Any, kind: Any) -> str:
 
 
 class ParameterList(Module):
-    """A list of parameters, registered as the module's; other tensors become parameters.
+    """A list of registered parameters. Other tensors that are added become parameters.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class ParameterList(Module):
         return self
 
     def extra_repr(self) -> str:
-        """Return the parameters, a line each."""
+        """Return one line for each parameter."""
         return "\n".join(_line(i, value, lambda t: t.dtype) for i, value in enumerate(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -98,7 +98,7 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """Parameters by key, registered as the module's; other tensors become parameters.
+    """A dictionary of registered parameters. Other tensors that are added become parameters.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ class ParameterDict(Module):
         return self
 
     def copy(self) -> ParameterDict:
-        """Another dictionary of the same parameters."""
+        """Return a new dictionary with the same parameters."""
         return ParameterDict(OrderedDict(self.items()))
 
     def keys(self) -> KeysView[str]:
@@ -176,41 +176,41 @@ class ParameterDict(Module):
         return (self[key] for key in self._keys)
 
     def items(self) -> Iterator[tuple[str, Parameter]]:
-        """Pairs of key and parameter."""
+        """Return the pairs of key and parameter."""
         return ((key, self[key]) for key in self._keys)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return the parameter of that key, or `default`."""
+        """Return the parameter with this key, or `default`."""
         return self[key] if key in self._keys else default
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """Return the parameter of that key, which becomes `default` if there is none."""
+        """Return the parameter with this key. If there is none, set it to `default` first."""
         if key not in self:
             self[key] = default
         return self[key]
 
     def pop(self, key: str) -> Any:
-        """Take a parameter out."""
+        """Remove the parameter with this key, and return it."""
         found = self[key]
         del self[key]
         return found
 
     def popitem(self) -> tuple[str, Any]:
-        """Take the newest parameter out; returns key and parameter."""
+        """Remove the parameter added last, and return its key and itself."""
         key = next(reversed(self._keys))
         return key, self.pop(key)
 
     def clear(self) -> None:
-        """Take all parameters out."""
+        """Remove all parameters."""
         for key in list(self._keys):
             del self[key]
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
-        """Return a new dictionary with one value under several keys."""
+        """Return a new dictionary that has the same value under several keys."""
         return ParameterDict((key, default) for key in keys)
 
     def update(self, parameters: Any) -> None:
-        """Add parameters by key; those of an unordered mapping in the order of their keys."""
+        """Add parameters by key. The keys of an unordered mapping are sorted."""
         entries: Any = pairs(parameters, "ParameterDict", "ParametersDict")
         if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
             entries = sorted(entries)
@@ -218,7 +218,7 @@ class ParameterDict(Module):
             self[key] = value
 
     def extra_repr(self) -> str:
-        """Return the parameters, a line each."""
+        """Return one line for each parameter."""
         return "\n".join(_line(key, value, lambda t: Tensor.type(t)) for key, value in self.items())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

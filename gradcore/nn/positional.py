@@ -1,4 +1,4 @@
-"""Functions of `gradcore.nn.functional` that PyTorch also has at the top, with arguments in an order of their own."""
+"""Functions of `gradcore.nn.functional` that PyTorch also has at the top level, with another order of arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REDUCTIONS = ("none", "mean", "sum")
 
 
 def _dropping(name: str, function: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
-    """Return a kind of dropout, and its form that works in place."""
+    """Return a kind of dropout, and its in-place form."""
 
     def drop(input: Tensor, p: float, train: bool) -> Tensor:
         return getattr(F, function)(input, p, train)  # type: ignore[no-any-return]
@@ -40,7 +40,7 @@ feature_alpha_dropout, feature_alpha_dropout_ = _dropping("feature_alpha_dropout
 def embedding(
     weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Tensor:
-    """`gradcore.nn.functional.embedding`, with the weight first; a negative `padding_idx` stands for none."""
+    """Call `gradcore.nn.functional.embedding` with the weight first. A negative `padding_idx` means none."""
     padding = None if padding_idx < 0 else padding_idx
     return F.embedding(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
 
@@ -56,7 +56,7 @@ def batch_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Tensor:
-    """`gradcore.nn.functional.batch_norm` with all of its arguments by position."""
+    """Call `gradcore.nn.functional.batch_norm` with all arguments by position."""
     return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)  # type: ignore[arg-type]
 
 
@@ -71,12 +71,12 @@ def instance_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Tensor:
-    """`gradcore.nn.functional.instance_norm` with all of its arguments by position."""
+    """Call `gradcore.nn.functional.instance_norm` with all arguments by position."""
     return F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
 def kl_div(self: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Tensor:
-    """`gradcore.nn.functional.kl_div` with the reduction as a number: 0 is none, 1 the mean, 2 the sum."""
+    """Call `gradcore.nn.functional.kl_div` with the reduction as a number: 0 for none, 1 for mean, 2 for sum."""
     return F.kl_div(self, target, reduction=_REDUCTIONS[reduction], log_target=log_target)
 
 
@@ -89,7 +89,7 @@ def ctc_loss(
     reduction: int = 1,
     zero_infinity: bool = False,
 ) -> Tensor:
-    """`gradcore.nn.functional.ctc_loss` with the reduction as a number: 0 is none, 1 the mean, 2 the sum."""
+    """Call `gradcore.nn.functional.ctc_loss` with the reduction as a number: 0 for none, 1 for mean, 2 for sum."""
     chosen = _REDUCTIONS[reduction]
     return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, chosen, zero_infinity)
 
@@ -101,14 +101,14 @@ def binary_cross_entropy_with_logits(
     pos_weight: Tensor | None = None,
     reduction: int = 1,
 ) -> Tensor:
-    """Call the function of `gradcore.nn.functional` with a reduction given as a number: 0 none, 1 mean, 2 sum."""
+    """Call the function of `gradcore.nn.functional` with the reduction as a number: 0 none, 1 mean, 2 sum."""
     chosen = _REDUCTIONS[reduction]
     return F.binary_cross_entropy_with_logits(self, target, weight, reduction=chosen, pos_weight=pos_weight)
 
 
 @overridable
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
-    """Norms of a tensor over all dims but one; over all of them for ``dim=-1``. Dims stay, with the size 1."""
+    """Return the norms over all dims except `dim`, or over all dims if it is -1. Reduced dims have size 1."""
     if dim == -1:
         return v.norm(pow)
     others = tuple(d for d in range(v.ndim) if d != dim)
@@ -117,7 +117,7 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
 
 @overridable
 def conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
-    """Convolution over time of an input of the shape (time, batch, channels).
+    """Return the convolution over time of an input with the shape (time, batch, channels).
 
     Parameters
     ----------

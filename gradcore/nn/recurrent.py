@@ -1,4 +1,4 @@
-"""Recurrent networks: cells that make one step, and layers that run over a sequence."""
+"""Recurrent networks: cells, which compute one step, and layers, which compute whole sequences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ States = tuple[Any, ...]
 
 
 class Mode(NamedTuple):
-    """A kind of recurrent network.
+    """Properties of a kind of recurrent network.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ def run_layer(
     sizes: tuple[int, ...] | None = None,
     reverse: bool = False,
 ) -> tuple[Tensor, States]:
-    """Run one layer in one direction.
+    """Compute one layer of a recurrent network over a sequence, in one direction.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def run_layer(
 
 
 def run_cell(mode: str, x: Tensor, state: States, weights: Sequence[Any]) -> States:
-    """Return the state after one more step; arguments as for `run_layer`. A plain network has but few operations."""
+    """Return the state after one step; the arguments are those of `run_layer`."""
     if mode not in ("LSTM", "GRU"):
         w_ih, w_hh, b_ih, b_hh, _ = weights
         activation = functional.relu if mode == "RNN_RELU" else functional.tanh
@@ -97,7 +97,7 @@ def run_cell(mode: str, x: Tensor, state: States, weights: Sequence[Any]) -> Sta
 
 
 class _Recurrent(Module):
-    """Base of recurrent cells and layers."""
+    """Base class of recurrent cells and layers."""
 
     hidden_size: int
 
@@ -107,7 +107,7 @@ class _Recurrent(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new parameters, uniform between plus and minus ``1 / sqrt(hidden_size)``."""
+        """Draw new parameters, uniformly between plus and minus ``1 / sqrt(hidden_size)``."""
         bound = 1 / math.sqrt(self.hidden_size) if self.hidden_size else 0.0
         for parameter in self.parameters():
             uniform_(parameter, -bound, bound)
@@ -177,7 +177,7 @@ class RNNCellBase(_Recurrent):
         return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh, None
 
     def _check(self, input: Tensor, state: Sequence[Tensor]) -> None:
-        """Refuse sizes that do not belong together: a batch of one would be broadcast."""
+        """Raise an error if the sizes of input and state do not match. A batch of one would otherwise be broadcast."""
         if input.shape[-1] != self.input_size:
             raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {self.input_size}")
         batch = input.shape[:-1]
@@ -190,14 +190,14 @@ class RNNCellBase(_Recurrent):
                 raise RuntimeError(f"Input batch size {sizes[0]} doesn't match hidden{i} batch size {sizes[1]}")
 
     def extra_repr(self) -> str:
-        """Sizes, and settings that are not the usual ones."""
+        """Return the sizes, and the settings that differ from their defaults."""
         shown = f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else f", bias={self.bias}")
         nonlinearity = getattr(self, "nonlinearity", "tanh")
         return shown + (f", nonlinearity={nonlinearity}" if nonlinearity != "tanh" else "")
 
 
 class RNNCell(RNNCellBase):
-    """``act(weight_ih @ input + bias_ih + weight_hh @ h + bias_hh)``.
+    """Recurrent cell: ``act(weight_ih @ input + bias_ih + weight_hh @ h + bias_hh)``.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ class RNNCell(RNNCellBase):
 
     @property
     def mode(self) -> str:  # type: ignore[override]
-        """The name of the step."""
+        """Name of the step."""
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
         return f"RNN_{self.nonlinearity.upper()}"
@@ -295,7 +295,7 @@ class GRUCell(RNNCellBase):
 
 
 class RNNBase(_Recurrent):
-    """Layers that run over a sequence, for subclasses to choose the step.
+    """Base class of recurrent layers. Subclasses define the step.
 
     Parameters
     ----------
@@ -382,7 +382,7 @@ class RNNBase(_Recurrent):
 
     @property
     def all_weights(self) -> list[list[Tensor]]:
-        """The parameters of each layer and direction."""
+        """Parameters of each layer and direction."""
         directions = range(2 if self.bidirectional else 1)
         return [
             [getattr(self, name) for name in self._names(layer, d)]
@@ -391,10 +391,10 @@ class RNNBase(_Recurrent):
         ]
 
     def flatten_parameters(self) -> None:
-        """Do nothing; the layers need no particular layout in memory."""
+        """Do nothing: the layers need no particular memory layout."""
 
     def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
-        """Return the states of the last layer at all steps, and the last states of all layers.
+        """Return the states of the last layer at all steps, and the final states of all layers.
 
         Parameters
         ----------
@@ -442,7 +442,7 @@ class RNNBase(_Recurrent):
             )
 
     def _layers(self, x: Tensor, first: States, sizes: tuple[int, ...] | None) -> tuple[Tensor, States]:
-        """All layers over the steps of `x`, or over packed ones with so many samples each."""
+        """Compute all layers over the steps of `x`. For packed steps, `sizes` has the number of samples of each."""
         last: list[States] = []
         weights = self.all_weights
         directions = 2 if self.bidirectional else 1
@@ -476,14 +476,14 @@ class RNNBase(_Recurrent):
     def _run(
         self, x: Tensor, first: States, weights: list[Tensor], backwards: bool, sizes: tuple[int, ...] | None
     ) -> tuple[Tensor, States]:
-        """Run a layer in one direction; return the states at all steps, and the last one."""
+        """Compute one layer in one direction. Return the states at all steps, and the final state."""
         biases = weights[2:4] if self.bias else (None, None)
         return run_layer(
             self.mode, x, first, (*weights[:2], *biases, weights[-1] if self.proj_size else None), sizes, backwards
         )
 
     def extra_repr(self) -> str:
-        """Sizes, and settings that are not the usual ones."""
+        """Return the sizes, and the settings that differ from their defaults."""
         shown = [str(self.input_size), str(self.hidden_size)]
         usual = {
             "proj_size": 0, "num_layers": 1, "bias": True, "batch_first": False, "dropout": 0, "bidirectional": False
@@ -493,7 +493,7 @@ class RNNBase(_Recurrent):
 
 
 class RNN(RNNBase):
-    """Layers of ``act(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh)``; see `RNNBase`.
+    """Recurrent layers with the step ``act(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh)``; see `RNNBase`.
 
     Examples
     --------
@@ -524,7 +524,7 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Layers of long short-term memory; see `RNNBase`. States are pairs of hidden states and cells.
+    """Long short-term memory layers; see `RNNBase`. A state is a pair of hidden state and cell state.
 
     Examples
     --------
@@ -552,7 +552,7 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """Layers of gated recurrent units; see `RNNBase`.
+    """Gated recurrent unit layers; see `RNNBase`.
 
     Examples
     --------

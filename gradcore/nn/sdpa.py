@@ -1,4 +1,4 @@
-"""Backends that `scaled_dot_product_attention` may choose from, as in ``torch.nn.attention``."""
+"""Choice of the backend of `scaled_dot_product_attention`, as in ``torch.nn.attention``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["SDPBackend", "sdpa_kernel"]
 
 
 class SDPBackend(enum.IntEnum):
-    """Ways to compute attention.
+    """Implementations of attention.
 
     Examples
     --------
@@ -42,7 +42,7 @@ _SWITCHES = {
 
 @contextmanager
 def sdpa_kernel(backends: SDPBackend | Iterable[SDPBackend], set_priority: bool = False) -> Iterator[None]:
-    """Inside, attention takes one of the given ways only.
+    """Restrict attention to the given backends inside this context manager.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Settings with one number for each dim, as layers outside of gradcore take them: ``nn.modules.utils``."""
+"""Settings with one number for each dim, as in ``torch.nn.modules.utils``, for layers defined outside of gradcore."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__: list[str] = []
 
 
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
-    """Return a function from one number, or several, to a tuple: a number stands for `n` equal ones."""
+    """Return a function that converts one number or several to a tuple. One number is repeated `n` times."""
 
     def parse(x: Any) -> tuple[Any, ...]:
         return tuple(x) if isinstance(x, Iterable) else tuple(repeat(x, n))
@@ -25,12 +25,12 @@ _single, _pair, _triple, _quadruple = (
 
 
 def _reverse_repeat_tuple(t: Sequence[Any], n: int) -> tuple[Any, ...]:
-    """Return the elements in reverse order, each `n` times: a convolution's padding in the form of `functional.pad`."""
+    """Return the elements in reverse order, each `n` times: padding as `functional.pad` takes it."""
     return tuple(x for x in reversed(t) for _ in range(n))
 
 
 def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
-    """Sizes, with those of `defaults` (its last ones) for every None."""
+    """Return `out_size` with each None replaced by the corresponding one of the last `defaults`."""
     if not isinstance(out_size, (tuple, list)):
         return out_size
     if len(defaults) <= len(out_size):

@@ -1,4 +1,4 @@
-"""State of modules: what they hold by dotted name, saved and loaded."""
+"""State dicts of modules: saving and loading parameters and buffers by dotted name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class IncompatibleKeys(NamedTuple):
 
 
 def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
-    """Take a prefix off the names of a state, in place.
+    """Remove a prefix from the keys of a state dict, in place.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: 
 
 
 class _OfModule:
-    """A hook that gets its module as first argument, and does not keep it alive."""
+    """A hook whose first argument is its module, to which it holds a weak reference."""
 
     def __init__(self, hook: Callable[..., Any], module: Any) -> None:
         self.hook, self.module = hook, weakref.ref(module)
@@ -72,7 +72,7 @@ class _OfModule:
 
 
 class State:
-    """Saving and loading of modules."""
+    """Methods that save and load the state of modules."""
 
     #: A number for the layout of a class's state, which `_load_from_state_dict` finds in the metadata.
     _version: int = 1
@@ -86,15 +86,15 @@ class State:
     _load_state_dict_post_hooks: Table
 
     def get_extra_state(self) -> Any:
-        """Further state for the `state_dict`, to be defined in subclasses together with `set_extra_state`."""
+        """Return extra state for the `state_dict`. Subclasses define it together with `set_extra_state`."""
         raise RuntimeError("Reached a code path in Module.get_extra_state() that should never be called.")
 
     def set_extra_state(self, state: Any) -> None:
-        """Take what `get_extra_state` returned."""
+        """Restore the state that `get_extra_state` returned."""
         raise RuntimeError("Reached a code path in Module.set_extra_state() that should never be called.")
 
     def _own_state(self) -> dict[str, Tensor]:
-        """Parameters and persistent buffers of this module alone."""
+        """Return the parameters and persistent buffers of this module, without its submodules."""
         lasting = {n: b for n, b in self._buffers.items() if n not in self._non_persistent_buffers_set}
         return {name: t for name, t in {**self._parameters, **lasting}.items() if t is not None}
 
@@ -103,7 +103,7 @@ class State:
     def state_dict(
         self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
     ) -> dict[str, Any]:
-        """Parameters and persistent buffers by dotted name; their memory is shared.
+        """Return the parameters and persistent buffers by dotted name. They share memory with the module.
 
         Parameters
         ----------
@@ -142,7 +142,7 @@ class State:
         return destination  # type: ignore[no-any-return]
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        """Add what this module holds itself; subclasses may add to it."""
+        """Add this module's own state to `destination`. Subclasses may add more."""
         for name, tensor in self._own_state().items():
             destination[prefix + name] = tensor if keep_vars or is_lazy(tensor) else tensor.detach()
         if type(self).get_extra_state is not State.get_extra_state:
@@ -198,7 +198,7 @@ class State:
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Load what this module holds itself; subclasses may do more before or after."""
+        """Load this module's own state. Subclasses may do more before or after."""
         for hook in self._load_state_dict_pre_hooks.values():
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         own = self._own_state()
@@ -244,7 +244,7 @@ class State:
         return RemovableHandle(self._state_dict_hooks, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call a function before the module's own state is loaded.
+        """Register a hook that is called before the module's own state is loaded.
 
         Parameters
         ----------
@@ -259,7 +259,7 @@ class State:
         return RemovableHandle(self._load_state_dict_pre_hooks, _OfModule(hook, self) if with_module else hook)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(module, incompatible_keys)`` after state is loaded; it may change the lists of names."""
+        """Call ``hook(module, incompatible_keys)`` after the state is loaded. The hook may change the lists of keys."""
         return RemovableHandle(self._load_state_dict_post_hooks, hook)
 
 
@@ -284,7 +284,7 @@ def _load(
 
 
 def _take(module: Any, name: str, tensor: Tensor, value: Any, key: str, assign: bool) -> str | None:
-    """Load one tensor; returns what is wrong with it, if anything."""
+    """Load one tensor of a state dict. Return a description of the problem, or None."""
     received = value
     try:
         value = _as_tensor(value)
@@ -331,7 +331,7 @@ def _take(module: Any, name: str, tensor: Tensor, value: Any, key: str, assign: 
 
 
 def _as_tensor(value: Any) -> Tensor | None:
-    """Return `value` as a tensor that shares memory with it, or None if it is no tensor or array of any library."""
+    """Return `value` as a tensor that shares its memory, or None if it is not a tensor or array of any library."""
     if isinstance(value, Tensor):
         return value
     if isinstance(value, (np.ndarray, np.generic)):

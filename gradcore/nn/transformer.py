@@ -1,4 +1,4 @@
-"""Transformers: stacks of layers, and an encoder with a decoder."""
+"""Transformers: stacks of encoder and decoder layers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["Transformer", "TransformerDecoder", "TransformerEncoder"]
 
 
 def _causal_mask(size: int, device: DeviceLike | None = None, dtype: DTypeLike | None = None) -> Tensor:
-    """Numbers to be added to scores: no position sees a later one."""
+    """Return a mask that is added to scores, so that no position attends to a later one."""
     return full((size, size), float("-inf"), device=device, dtype=dtype).triu(1)
 
 
 def _is_causal(mask: Tensor | None, hint: bool | None) -> bool:
-    """Return whether a mask is the causal one: as the hint says or, without one, by its values."""
+    """Return whether a mask is causal: according to `hint`, or by its values if `hint` is None."""
     if hint is not None or mask is None:
         return hint is True
     if mask.ndim != 2 or mask.shape[0] != mask.shape[1]:
@@ -37,7 +37,7 @@ def _is_causal(mask: Tensor | None, hint: bool | None) -> bool:
 
 
 class _Stack(Module):
-    """Copies of a layer, one after the other, and perhaps a norm."""
+    """Base class of stacks: copies of a layer one after the other, and an optional final norm."""
 
     def __init__(self, layer: Module, num_layers: int, norm: Module | None) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class _Stack(Module):
 
 
 class TransformerEncoder(_Stack):
-    """A stack of encoder layers, which begin as copies of one.
+    """A stack of encoder layers, which start as copies of one layer.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class TransformerEncoder(_Stack):
 
 
 class TransformerDecoder(_Stack):
-    """A stack of decoder layers, which begin as copies of one.
+    """A stack of decoder layers, which start as copies of one layer.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ class TransformerDecoder(_Stack):
 
 
 class Transformer(Module):
-    """An encoder of a source sequence, and a decoder of a target sequence that attends to it.
+    """An encoder of a source sequence, and a decoder of a target sequence that attends to the encoder's output.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ class Transformer(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Return the decoder's output.
+        """Return the output of the decoder.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Layers of transformers: attentions and a feedforward network in residual blocks."""
+"""Transformer layers: attention and a feedforward network, each in a residual block."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Dropout = layers.MADE["Dropout"]
 def additive(
     name: str, mask: Tensor | None, like: Tensor, other_name: str = "", other: Tensor | None = None
 ) -> Tensor | None:
-    """Return a mask as numbers to be added, of the dtype of `like`; `other` is expected to have the same dtype."""
+    """Return a mask as numbers to add to scores, in the dtype of `like`. Warn if `other` has another dtype."""
     if mask is None:
         return None
     boolean = mask.dtype.name == "bool"
@@ -50,7 +50,7 @@ def _activation(given: Activation) -> Callable[[Tensor], Tensor]:
 
 
 class _Layer(Module):
-    """Attentions and a feedforward network, each in a residual block with a norm and a dropout of its own."""
+    """Base class of layers: attention and a feedforward network, each in a residual block with norm and dropout."""
 
     #: The names of the attentions, in their order.
     _attentions: tuple[str, ...]
@@ -87,19 +87,22 @@ class _Layer(Module):
         self.activation = _activation(activation)
 
     def _residual(self, i: int, x: Tensor, branch: Callable[[Tensor], Tensor]) -> Tensor:
-        """``x`` plus a branch, normalized: the branch's input if `norm_first`, else the sum."""
+        """Return ``x`` plus the output of a branch.
+
+        The norm applies to the branch's input if `norm_first`, else to the sum.
+        """
         norm = getattr(self, f"norm{i}")
         return x + branch(norm(x)) if self.norm_first else norm(x + branch(x))
 
     def _sa_block(
         self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
     ) -> Tensor:
-        """Attention among the positions of `x`."""
+        """Return the self-attention of the positions of `x`."""
         found, _ = self.self_attn(x, x, x, key_padding_mask, False, attn_mask, is_causal=is_causal)
         return self.dropout1(found)  # type: ignore[no-any-return]
 
     def _ff_block(self, x: Tensor) -> Tensor:
-        """Return the feedforward network."""
+        """Return the output of the feedforward network for `x`."""
         last = getattr(self, f"dropout{len(self._attentions) + 1}")
         return last(self.linear2(self.dropout(self.activation(self.linear1(x)))))  # type: ignore[no-any-return]
 
@@ -249,6 +252,6 @@ class TransformerDecoderLayer(_Layer):
         key_padding_mask: Tensor | None,
         is_causal: bool = False,
     ) -> Tensor:
-        """Attention from the positions of `x` to those of `mem`."""
+        """Return the attention of the positions of `x` to those of `mem`."""
         found, _ = self.multihead_attn(x, mem, mem, key_padding_mask, False, attn_mask, is_causal=is_causal)
         return self.dropout2(found)  # type: ignore[no-any-return]

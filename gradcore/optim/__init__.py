@@ -1,4 +1,4 @@
-"""Optimisers: they update parameters by their gradients."""
+"""Optimisers, which update parameters from their gradients."""
 
 from gradcore.optim import lr_scheduler
 from gradcore.optim.adafactor_muon import Adafactor, Muon

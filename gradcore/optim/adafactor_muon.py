@@ -1,4 +1,4 @@
-"""Adafactor and Muon: optimisers whose update of an element depends on the whole matrix."""
+"""Adafactor and Muon, optimisers whose update of an element depends on the whole matrix."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _DECAY = "Coefficient of decoupled weight decay."
 
 
 class _MatrixOptimizer(Optimizer):
-    """The base of optimisers that update their parameters one by one."""
+    """Base class of optimisers that update parameters one by one."""
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters by their gradients.
+        """Update the parameters from their gradients.
 
         Parameters
         ----------
@@ -85,7 +85,7 @@ def _check_threshold(d: float) -> None:
     d=Option("Clipping threshold: the largest root mean square of an update.", _check_threshold),
 )
 class Adafactor(_MatrixOptimizer):
-    """Adafactor: second moments in factored form, which a matrix keeps for rows and columns only.
+    """Adafactor: second moments in factored form, stored only for the rows and columns of a matrix.
 
     Examples
     --------
@@ -135,14 +135,14 @@ class Adafactor(_MatrixOptimizer):
 
 
 def _initial_second_moments(grad: Tensor) -> dict[str, Tensor]:
-    """Zero second moments: of rows and columns, or of the elements of a vector."""
+    """Return second moments of zero: for the rows and columns of a matrix, or for the elements of a vector."""
     if grad.ndim < 2:
         return {"variance": zeros_like(grad)}
     return {"row_var": zeros_like(grad[..., :1]), "col_var": zeros_like(grad[..., :1, :])}
 
 
 def _second_moments(state: dict[str, Any], grad: Tensor, new: float, least: float) -> Tensor:
-    """Return the second moment of each element, after an update of the state."""
+    """Update the second moments in `state`, and return the second moment of each element."""
     squares = grad * grad
     if grad.ndim < 2:
         return state["variance"].lerp_(squares, new).clone()  # type: ignore[no-any-return]
@@ -176,7 +176,7 @@ def _check_adjustment(adjust_lr_fn: str | None) -> None:
     ),
 )
 class Muon(_MatrixOptimizer):
-    """Muon: momentum, orthogonalized by Newton-Schulz iterations; for matrices.
+    """Muon: momentum that is orthogonalized by Newton-Schulz iterations, for matrices.
 
     Examples
     --------
@@ -224,7 +224,10 @@ class Muon(_MatrixOptimizer):
 
 
 def _orthogonalize(matrix: Tensor, coefficients: tuple[float, ...], steps: int, eps: float) -> Tensor:
-    """Return a matrix with the singular vectors of `matrix` and singular values near 1 (Newton-Schulz, in bfloat16)."""
+    """Return a matrix with the singular vectors of `matrix` and singular values near 1.
+
+    It uses Newton-Schulz iterations in bfloat16.
+    """
     if steps >= 100:
         raise ValueError("Number of steps must be less than 100 for computational efficiency")
     if len(coefficients) != 3:
@@ -241,5 +244,5 @@ def _orthogonalize(matrix: Tensor, coefficients: tuple[float, ...], steps: int, 
 
 
 def _lr_factor(adjust: str | None, rows: int, columns: int) -> float:
-    """Return the factor of the learning rate for a matrix of that shape."""
+    """Return the factor of the learning rate for a matrix with this shape."""
     return 0.2 * math.sqrt(max(rows, columns)) if adjust == "match_rms_adamw" else math.sqrt(max(1, rows / columns))

@@ -1,4 +1,4 @@
-"""Adam and AdamW."""
+"""The optimisers Adam and AdamW."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def adam(
     decay_factor: float | None,
     maximize: bool,
 ) -> None:
-    """Adam with first moment `m`, second moment `v` and, for AMSGrad, the `largest` second moment so far.
+    """Update `p` by Adam, with moments `m` and `v` and, for AMSGrad, the `largest` second moment so far.
 
-    `step_size` and `eps` contain the bias corrections; `decay_factor` is that of decoupled weight decay.
+    `step_size` and `eps` contain the bias corrections. `decay_factor` is the factor of decoupled weight decay.
     """
     g = effective_grad(p, g, weight_decay, maximize)
     if decay_factor is not None:
@@ -48,7 +48,7 @@ def adam(
     amsgrad=Option("Divide by the largest second moment so far (AMSGrad)."),
 )
 class Adam(ElementwiseOptimizer):
-    """Adam: steps along the first moment of the gradients over the root of the second.
+    """Adam: steps along the first moment of the gradients divided by the root of the second moment.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Adamax, NAdam and RAdam: variants of Adam."""
+"""Adamax, NAdam and RAdam, variants of Adam."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def adamax(
     weight_decay: float,
     maximize: bool,
 ) -> None:
-    """Adam with an exponentially weighted infinity norm of the gradients, `largest`, for the second moment."""
+    """Update `p` by Adam with an exponentially weighted infinity norm of the gradients, `largest`, as second moment."""
     g = effective_grad(p, g, weight_decay, maximize)
     m += (g - m) * (1 - beta1)
     largest[...] = newest = F.maximum(largest * beta2, F.abs(g) + eps)
@@ -51,7 +51,7 @@ def nadam(
     mean_step: float,
     maximize: bool,
 ) -> None:
-    """Adam with Nesterov momentum; `correction` is the bias correction of the second moment."""
+    """Update `p` by Adam with Nesterov momentum. `correction` is the bias correction of the second moment."""
     g = effective_grad(p, g, weight_decay, maximize)
     if decay_factor is not None:
         p *= decay_factor
@@ -77,7 +77,7 @@ def radam(
     adaptive: Any,
     maximize: bool,
 ) -> None:
-    """Adam's step where `adaptive`, a bool or 0 or 1 on a device; a step along the first moment alone elsewhere."""
+    """Update `p` by Adam where `adaptive` (a bool, or 0 or 1 on a device), else along the first moment alone."""
     g = effective_grad(p, g, weight_decay, maximize)
     if decay_factor is not None:
         p *= decay_factor
@@ -92,7 +92,7 @@ def radam(
 
 
 def _decay(group: dict[str, Any]) -> dict[str, Any]:
-    """Return the hyperparameters of weight decay, an L2 penalty or decoupled."""
+    """Return the hyperparameters of weight decay, either an L2 penalty or decoupled."""
     if group["decoupled_weight_decay"]:
         return {"weight_decay": 0, "decay_factor": 1 - group["lr"] * group["weight_decay"]}
     return {"weight_decay": group["weight_decay"], "decay_factor": None}
@@ -100,7 +100,7 @@ def _decay(group: dict[str, Any]) -> dict[str, Any]:
 
 @with_options(betas=OPTIONS["betas"]._replace(description="Decay rates of the first moment and of the infinity norm."))
 class Adamax(ElementwiseOptimizer):
-    """Adamax: `Adam` with the infinity norm of the gradients for the second moment."""
+    """Adamax: `Adam` with the infinity norm of the gradients as second moment."""
 
     formula = staticmethod(adamax)
 

@@ -1,4 +1,4 @@
-"""Adagrad, RMSprop and Adadelta: step sizes adapted to the squares of past gradients."""
+"""Adagrad, RMSprop and Adadelta, whose step sizes adapt to the squares of past gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Adadelta", "Adagrad", "RMSprop"]
 def adagrad(
     F: Any, p: Any, g: Any, total: Any, *, step_size: float, eps: float, weight_decay: float, maximize: bool
 ) -> None:
-    """Gradient descent with the gradient divided by the root of the sum of all squared gradients."""
+    """Update `p` along the gradient divided by the root of the sum of all squared gradients."""
     g = effective_grad(p, g, weight_decay, maximize)
     total += g * g
     p -= g / (F.sqrt(total) + eps) * step_size
@@ -36,7 +36,10 @@ def rmsprop(
     centered: bool,
     maximize: bool,
 ) -> None:
-    """Gradient descent with the gradient over its root mean square; `rest` are momentum buffer and first moment."""
+    """Update `p` along the gradient divided by its root mean square.
+
+    `rest` has the momentum buffer and the first moment.
+    """
     g = effective_grad(p, g, weight_decay, maximize)
     square *= alpha
     square += g * g * (1 - alpha)
@@ -67,7 +70,7 @@ def adadelta(
     weight_decay: float,
     maximize: bool,
 ) -> None:
-    """Gradient descent with the gradient scaled to the root mean square of past updates."""
+    """Update `p` along the gradient scaled to the root mean square of past updates."""
     g = effective_grad(p, g, weight_decay, maximize)
     square *= rho
     square += g * g * (1 - rho)

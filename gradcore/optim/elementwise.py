@@ -1,4 +1,4 @@
-"""Optimisers whose update is an elementwise formula: how the formula runs on groups of parameters."""
+"""Base of optimisers whose update is an elementwise formula, which runs on batches of parameters."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ __all__ = ["ElementwiseOptimizer", "effective_grad"]
 
 
 def effective_grad(p: Any, g: Any, weight_decay: float, maximize: bool) -> Any:
-    """Return the gradient to descend: negated to maximize, plus that of the L2 penalty."""
+    """Return the gradient to descend: negated if `maximize`, plus the gradient of the L2 penalty."""
     if maximize:
         g = -g
     return g + p * weight_decay if weight_decay != 0 else g
 
 
 class ElementwiseOptimizer(Optimizer):
-    """The base of optimisers that have one formula for all elements of all parameters.
+    """Base class of optimisers with one formula for all elements of all parameters.
 
-    A subclass has a `formula`, and says which state it needs and how its hyperparameters follow from a group's options.
-    The formula runs on raw arrays, on many parameters at once, or with ``differentiable=True`` on tensors, recorded.
+    A subclass defines the `formula`, the states it needs, and its hyperparameters, given the options of a group. The
+    formula runs on raw arrays of many parameters at once. With ``differentiable=True`` it runs on tensors and is
+    recorded.
 
     Parameters
     ----------
@@ -73,27 +74,27 @@ class ElementwiseOptimizer(Optimizer):
                 group.setdefault(name, default)
 
     def tensor_state(self, group: dict[str, Any]) -> dict[str, Any]:
-        """Return names and initial values of the states with the parameter's shape, in the order of the formula."""
+        """Return names and initial values of states with the parameter's shape, in the formula's order."""
         return {}
 
     def _state_shapes(self, group: dict[str, Any], p: Tensor) -> dict[str, tuple[int, ...]]:
         return dict.fromkeys(self.tensor_state(group), tuple(p.shape))
 
     def scalar_state(self, group: dict[str, Any]) -> dict[str, Any]:
-        """Return the names of the states that are one number for each parameter, and their initial values."""
+        """Return the names and initial values of states that are one number for each parameter."""
         return {"step": 0.0}
 
     def hyperparameters(self, F: Any, group: dict[str, Any], scalars: dict[str, Any]) -> dict[str, Any]:
-        """Return the formula's hyperparameters for a step: by default, the options of these names.
+        """Return the formula's hyperparameters for a step, by default the options with the same names.
 
-        It advances `scalars`, the scalar state, by this step. Where a device counts the steps, they are its arrays: `F`
-        has ``where`` and ``maximum`` for either.
+        This method advances the scalar states in `scalars` by one step. If a device counts the steps, they are arrays
+        on it; `F` has ``where`` and ``maximum`` for both cases.
         """
         scalars["step"] += 1
         return {name: group[name] for name in self._names if name in group}
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters by their gradients.
+        """Update the parameters from their gradients.
 
         Parameters
         ----------
@@ -122,7 +123,7 @@ class ElementwiseOptimizer(Optimizer):
         return loss
 
     def _without_sparse(self, group: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-        """Return the parameters with dense gradients, and these, after the steps of those with sparse ones."""
+        """Update parameters with sparse gradients. Return those with dense gradients, and their gradients."""
         sparse = with_sparse_grad(group["params"])
         if sparse and group["differentiable"]:
             raise RuntimeError(f"{type(self).__name__}: differentiable=True does not support sparse gradients")
@@ -133,16 +134,19 @@ class ElementwiseOptimizer(Optimizer):
         return with_grad(p for p in group["params"] if p not in known)
 
     def _step_sparse(self, group: dict[str, Any], p: Any, grad: Any, state: dict[str, Any]) -> None:
-        """Update a parameter whose gradient is sparse; refused unless an optimiser says how."""
+        """Update a parameter with a sparse gradient.
+
+        Optimisers that support this override the method, which raises an error.
+        """
         raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
-        """Whether a `GradScaler` leaves unscaling, and steps with gradients that are not finite, to this optimiser."""
+        """Whether this optimiser unscales gradients for a `GradScaler`, and skips steps with infinite ones itself."""
         return bool(self.defaults.get("fused"))
 
     def _unscale(self) -> Tensor | None:
-        """Divide the gradients by the scale of a `GradScaler`, if any; return its tensor `found_inf`."""
+        """Divide the gradients by the scale of a `GradScaler`, if there is one, and return its tensor `found_inf`."""
         scale, found = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
         if scale is not None:
             divide_((p.grad for group in self.param_groups for p in group["params"]), scale)
@@ -155,7 +159,7 @@ class ElementwiseOptimizer(Optimizer):
         note_writes(plan.written)
 
     def _make_plan(self, group: dict[str, Any], params: list[Any]) -> tuple[StepPlan, dict[str, Any]]:
-        """Return the plan for a step of a group, and the group's options with numbers for tensors."""
+        """Return a new plan for the steps of a group, and the group's options with numbers instead of tensors."""
         plan = self._plans.get(id(group))
         if plan is None or not plan.fits(params, self.state) or not plan.has_options(group):
             plan = self._plan(group, params)
@@ -166,7 +170,7 @@ class ElementwiseOptimizer(Optimizer):
         return plan, {**group, **{name: _number(group[name], plan.capturable) for name in plan.tensor_options}}
 
     def _plan(self, group: dict[str, Any], params: list[Any]) -> StepPlan:
-        """Return the plan for a group's options and parameters: the one of its last step, if that still fits."""
+        """Return the plan for a group's step: the plan of its last step if that is still valid, or a new one."""
         tensors, scalars = self.tensor_state(group), self.scalar_state(group)
         capturable = bool(group.get("capturable") or group.get("fused"))
         backend = params[0].device.backend if params else None
@@ -183,7 +187,7 @@ class ElementwiseOptimizer(Optimizer):
         return plan
 
     def _check_capture(self, backend: Any, group: dict[str, Any]) -> None:
-        """Refuse to capture a step that the host counts."""
+        """Raise an error if a step that the host counts is captured."""
         if not backend.is_capturing():
             return
         name = type(self).__name__
@@ -195,7 +199,7 @@ class ElementwiseOptimizer(Optimizer):
         raise RuntimeError(f"step() of {name} cannot be captured: the host counts its steps")
 
     def _step_recorded(self, group: dict[str, Any], params: list[Any]) -> None:
-        """Make a step that is recorded: states are new tensors, and parameters are changed in place."""
+        """Take a recorded step: states become new tensors, and parameters are changed in place."""
         tensors, scalars = self.tensor_state(group), self.scalar_state(group)
         with enable_grad():
             for p in params:
@@ -219,7 +223,7 @@ def _has_tensor(option: Any) -> bool:
 
 
 def _number(option: Any, capturable: bool) -> Any:
-    """Return an option with tensors as Python numbers, or as arrays where reading them would make the host wait."""
+    """Return an option with tensors as Python numbers, or as arrays if reading them would make the host wait."""
     if isinstance(option, tuple):
         return tuple(_number(each, capturable) for each in option)
     if capturable and isinstance(option, Tensor) and not option.device.backend.host_scalars:
@@ -235,7 +239,7 @@ def _initial(tensor: AnyTensor, p: Any, value: float) -> Any:
 
 
 def _constant(value: Any) -> Any:
-    """Return the number of an initial value or a state, which has no gradient."""
+    """Return an initial value or state as a number without gradient."""
     if isinstance(value, Tensor) and functional.is_differentiated(value):
         raise RuntimeError(
             "the optimizer keeps its learning rate in its state, as a number without a derivative: it cannot require "

@@ -1,4 +1,4 @@
-"""The memory of optimisers: the states of many parameters in one flat array, and views of it for users."""
+"""Memory of optimiser states: one flat array for many parameters, with views for users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["HOST", "FlatState", "round_to_state_dtype", "value_of"]
 
 
 def value_of(number: Any) -> Any:
-    """Return a Python number, or the number in a tensor of one element."""
+    """Return a Python number, also for a tensor with one element."""
     return number.item() if isinstance(number, Tensor) else number
 
 
@@ -26,14 +26,14 @@ def _scalar_dtype() -> Any:
 
 
 def round_to_state_dtype(number: Any) -> Any:
-    """Return a number rounded to the dtype of scalar states, or a device's array of numbers in double precision."""
+    """Return a number rounded to the dtype of scalar states, or a device array in double precision."""
     if isinstance(number, float):
         return _scalar_dtype().type(number).item()
     return number.astype(_scalar_dtype()).astype("float64")
 
 
 class _Host:
-    """The functions of `F` that hyperparameters are computed with, for Python numbers."""
+    """The functions that `F` provides to compute hyperparameters, for Python numbers."""
 
     maximum = staticmethod(max)
 
@@ -46,7 +46,7 @@ HOST = _Host()
 
 
 class FlatState:
-    """The states of parameters of one device and dtype.
+    """States of parameters that share a device and a dtype.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class FlatState:
                 entry.update((name, views[i]) for name, views in self.tensors.items())
 
     def _fill(self, out: Any, value: Any) -> Any:
-        """Fill an array with `value`, a number or a tensor, in real and imaginary parts alike, and return it."""
+        """Fill the array `out` with `value`, a number or a tensor, in real and imaginary parts, and return it."""
         parts = out.view(out.real.dtype) if out.dtype.kind == "c" else out
         stays = self.on_device and isinstance(value, Tensor)  # so that the host does not wait for it
         parts[...] = arrays_of([value.detach().to(self.device)])[0] if stays else value_of(value)
@@ -117,7 +117,7 @@ class FlatState:
         return tensor_of(self._part(name, i).reshape(tuple(p.shape)), self.device, p.dtype)
 
     def _load(self, i: int, entry: dict[str, Any]) -> None:
-        """Copy the states that a parameter has already."""
+        """Copy the existing states of parameter `i` into the flat arrays."""
         found = [name for name in self.arrays if entry.get(name) is not None]
         for name in found:
             part = self._part(name, i)
@@ -131,7 +131,7 @@ class FlatState:
                 values[i : i + 1] = arrays_of([known])[0].reshape(1) if there else value_of(known)
 
     def holds(self, i: int, entry: dict[str, Any] | None, names: tuple[str, ...]) -> bool:
-        """Return whether a state is still that of parameter `i` here, with these names."""
+        """Return whether `entry` is the state of parameter `i` in these arrays, with these names."""
         return names == tuple(self.tensors) and (
             not self.tensors
             or (entry is self.entries[i] and all(entry.get(n) is tensors[i] for n, tensors in self.tensors.items()))

@@ -1,4 +1,4 @@
-"""Limited-memory BFGS, for smooth losses of whole data sets."""
+"""The limited-memory BFGS optimiser, for smooth losses of whole data sets."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def _check_history_size(size: int) -> None:
     line_search_fn=Option('Line search for the length of each step: "strong_wolfe" or None.'),
 )
 class LBFGS(Optimizer):
-    """L-BFGS: a quasi-Newton method with an inverse Hessian estimated from the last steps.
+    """L-BFGS: a quasi-Newton method, which estimates the inverse Hessian from the last steps.
 
-    Every step of the optimiser takes up to `max_iter` iterations, and evaluates the closure in each. There is one
-    parameter group only.
+    Each optimiser step takes up to `max_iter` iterations, each of which evaluates the closure. Only one parameter group
+    is supported.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class LBFGS(Optimizer):
     # -- all parameters as one vector ---------------------------------------------------------------------------
 
     def _gradient(self) -> Any:
-        """Return the gradients of all parameters as one vector, complex ones as pairs."""
+        """Return the gradients of all parameters as one vector. Complex gradients become pairs of real numbers."""
         return functional.cat([_flat(_dense_grad(p)) for p in self._params])
 
     def _move(self, step: float, direction: Any) -> None:
@@ -174,7 +174,7 @@ class LBFGS(Optimizer):
     def _advance(
         self, closure: Callable[[], Any], here: Point, step: float, direction: Any, most: int, last: bool
     ) -> tuple[Point, int]:
-        """Take a step along `direction`; return its end and the number of evaluations."""
+        """Take a step along `direction`. Return the point that it reaches and the number of evaluations."""
         search = self.param_groups[0]["line_search_fn"]
         if search is None:
             self._move(step, direction)

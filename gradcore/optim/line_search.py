@@ -1,4 +1,4 @@
-"""Line search for the strong Wolfe conditions."""
+"""Line search for a step that satisfies the strong Wolfe conditions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ SUFFICIENT, CURVATURE, TOLERANCE = 1e-4, 0.9, 1e-9
 
 
 class Point(NamedTuple):
-    """The loss at a step along the line.
+    """Loss and gradient at a step along the line.
 
-    `gradient` is that of all parameters, `slope` its component along the line.
+    `gradient` is the gradient of all parameters, `slope` its component along the line.
     """
 
     step: float
@@ -40,7 +40,7 @@ def _cubic_minimum(a: Point, b: Point, bounds: tuple[float, float] | None = None
 def strong_wolfe(
     evaluate: Callable[[float], Point], start: Point, step: float, size: float, most: int
 ) -> tuple[Point, int]:
-    """Find a step of sufficient decrease and small enough slope.
+    """Return a step with sufficient decrease of the loss and a sufficiently small slope.
 
     Parameters
     ----------
@@ -79,7 +79,10 @@ def strong_wolfe(
 
 
 def _bracket(evaluate: Callable[[float], Point], start: Point, step: float, most: int) -> tuple[list[Point], int, bool]:
-    """Bracket a step: two points, or one that satisfies the conditions; with the evaluations, and whether it is one."""
+    """Return the points that bracket a step, the number of evaluations, and whether a point satisfies the conditions.
+
+    There are two points, or one that satisfies them.
+    """
     before, point, count = start, evaluate(step), 1
     while count - 1 < most:
         fell = point.loss <= start.loss + SUFFICIENT * point.step * start.slope
@@ -96,7 +99,7 @@ def _bracket(evaluate: Callable[[float], Point], start: Point, step: float, most
 
 
 def _next_step(ends: list[Point], stuck: bool) -> tuple[float, bool]:
-    """Return the cubic's minimizer, moved away from the ends if it was near them twice; and whether it is near them."""
+    """Return the cubic's minimizer, moved away from the ends if it was near them twice, and whether it is near them."""
     step = _cubic_minimum(ends[0], ends[1])
     low, high = sorted(p.step for p in ends)
     margin = 0.1 * (high - low)

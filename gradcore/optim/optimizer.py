@@ -1,4 +1,4 @@
-"""The base class of optimisers: parameter groups with options, the state of each parameter, and hooks."""
+"""The base class of optimisers: parameter groups with options, the states of parameters, and hooks."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _HOOKS = ("step_pre", "step_post", "state_dict_pre", "state_dict_post", "load_st
 
 
 def evaluate(closure: Callable[[], Any]) -> Any:
-    """Return the loss of a step's closure, which computes the gradients."""
+    """Evaluate the closure of a step, which computes the gradients, and return the loss."""
     with enable_grad():
         return closure()
 
 
 class _Required:
-    """The default of an option that every group has to give."""
+    """Type of the default value of an option that every group has to set."""
 
     def __repr__(self) -> str:
         return "<required parameter>"
@@ -59,7 +59,7 @@ def register_optimizer_step_post_hook(hook: Hook) -> RemovableHandle:
 
 
 def _with_hooks(step: Step) -> Step:
-    """`step` with its pre- and post-hooks."""
+    """Return `step` wrapped so that it calls pre- and post-hooks."""
 
     @functools.wraps(step)
     def run_with_hooks(self: Optimizer, *args: Any, **named: Any) -> Any:
@@ -149,7 +149,7 @@ class Optimizer(ShortErrors):
             self.add_param_group(group)
 
     def _prepare(self) -> None:
-        """Set up what pickles do not hold."""
+        """Create the attributes that pickles do not contain."""
         self._hooks: dict[str, dict[int, Hook]] = {name: {} for name in _HOOKS}
         cls: Any = type(self)
         if not getattr(cls.step, "hooked", False):
@@ -171,14 +171,14 @@ class Optimizer(ShortErrors):
         return "\n".join([*lines, ")"])
 
     def _watch_steps(self) -> None:
-        """Start to track whether a step was taken, for the first scheduler."""
+        """Start to record whether a step was taken, for the first scheduler."""
         if not self._watched:
             self._watched, self._opt_called = True, False
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters by their gradients.
+        """Update the parameters from their gradients.
 
         Parameters
         ----------
@@ -268,7 +268,7 @@ class Optimizer(ShortErrors):
     # -- states ---------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state and the options, with parameters as indices; tensors are not copied.
+        """Return the states and options, with parameters replaced by indices. Tensors are not copied.
 
         Returns
         -------
@@ -284,7 +284,7 @@ class Optimizer(ShortErrors):
         return out
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load the state and the options of a state dict.
+        """Load the states and options from a state dict.
 
         Parameters
         ----------
@@ -310,7 +310,7 @@ class Optimizer(ShortErrors):
             hook(self)
 
     def _state_shapes(self, group: dict[str, Any], p: Tensor) -> dict[str, tuple[int, ...]]:
-        """Return the shapes that a parameter's states must have, by their names; other states are not checked."""
+        """Return the required shapes of a parameter's states by name. States without an entry are not checked."""
         return {}
 
     # -- hooks ----------------------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ class Optimizer(ShortErrors):
         return handle
 
     def register_step_pre_hook(self, hook: Hook) -> RemovableHandle:
-        """Call ``hook(optimizer, args, kwargs)`` before each step; it may return new arguments as a pair."""
+        """Call ``hook(optimizer, args, kwargs)`` before each step. It may return new arguments as a pair."""
         return self._add_hook("step_pre", hook)
 
     def register_step_post_hook(self, hook: Hook) -> RemovableHandle:
@@ -338,11 +338,11 @@ class Optimizer(ShortErrors):
         return self._add_hook("state_dict_pre", hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
-        """Call ``hook(optimizer, state_dict)`` after `state_dict`; it may return another one."""
+        """Call ``hook(optimizer, state_dict)`` after `state_dict`. It may return a replacement."""
         return self._add_hook("state_dict_post", hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
-        """Call ``hook(optimizer, state_dict)`` before loading; it may return another one."""
+        """Call ``hook(optimizer, state_dict)`` before loading. It may return a replacement."""
         return self._add_hook("load_state_dict_pre", hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
@@ -356,7 +356,7 @@ def _type_name(value: Any) -> str:
 
 
 def _unpack(group: dict[str, Any]) -> None:
-    """Make the parameters of a group a list, with the names of named parameters in a list beside it."""
+    """Convert the parameters of a group to a list. Names of named parameters go to a list of their own."""
     params = group["params"]
     if isinstance(params, set):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""Options of optimisers: a description and a check for each name, used by constructors and docstrings."""
+"""Options of optimisers, with a description and a check each, for constructors and docstrings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _RAISES = "Raises\n------\nValueError\n    If an option is out of its range."
 
 
 class Option(NamedTuple):
-    """An option of optimisers, apart from its type and its default, which stand in the constructor's signature.
+    """An option of optimisers: its description and check. Its type and default are in the constructor's signature.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Option(NamedTuple):
 
 
 def non_negative(what: str, message: str = "Invalid {what}: {value}", finite: bool = False) -> Callable[[Any], None]:
-    """Return a check that refuses negative values, NaN, and infinity if values must be `finite`."""
+    """Return a check that raises an error for negative values and NaN, and for infinity if `finite`."""
 
     def check(value: Any) -> None:
         if not value >= 0.0 or (finite and not value < math.inf):
@@ -60,7 +60,7 @@ def non_negative(what: str, message: str = "Invalid {what}: {value}", finite: bo
 
 
 def valid_lr(check: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Return a check of learning rates: a number that passes `check`, or a tensor of one such element."""
+    """Return a check of learning rates: a number that passes `check`, or a tensor with one such element."""
 
     def check_lr(lr: float | Tensor) -> None:
         if isinstance(lr, Tensor) and lr.numel() != 1:
@@ -97,7 +97,7 @@ OPTIONS = {
 
 
 def with_options(order: str = "", **own: Option) -> Callable[[C], C]:
-    """Declare an optimiser's options: a decorator of a class whose constructor takes them.
+    """Declare the options of an optimiser class, whose constructor takes them (class decorator).
 
     Parameters
     ----------
@@ -126,12 +126,12 @@ def with_options(order: str = "", **own: Option) -> Callable[[C], C]:
 
 
 def arguments(namespace: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a constructor, of which `namespace` is ``locals()``."""
+    """Return the arguments of a constructor, given its ``locals()``."""
     return {name: value for name, value in namespace.items() if name not in ("self", "__class__")}
 
 
 def checked(namespace: dict[str, Any]) -> dict[str, Any]:
-    """Return the options among the arguments of a constructor, checked, in the order of groups; see `arguments`."""
+    """Check the options in a constructor's ``locals()``, and return them in the order of groups."""
     cls, options = type(namespace["self"]), arguments(namespace)
     del options["params"]
     parameters = inspect.signature(cls.__init__).parameters
@@ -146,7 +146,7 @@ def checked(namespace: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_sections(cls: Any, descriptions: dict[str, str], *others: str) -> str:
-    """Return a class's docstring with sections, such as that of the constructor's parameters, before the examples."""
+    """Return a class docstring with further sections, such as the constructor's parameters, before the examples."""
     entries = []
     for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
         annotated = parameter.annotation is not parameter.empty

@@ -26,7 +26,10 @@ def rprop(
     largest: float,
     maximize: bool,
 ) -> None:
-    """Compute a step along the gradient's sign, whose size grows while the sign stays and shrinks when it changes."""
+    """Update `p` by a step along the gradient's sign.
+
+    The step grows while the sign stays, and shrinks when it changes.
+    """
     if maximize:
         g = -g
     agreement = F.sign(g * (before + 0))  # a copy: a recorded product would need `before` as it is now
@@ -50,7 +53,7 @@ def asgd(
     weight_decay: float,
     maximize: bool,
 ) -> None:
-    """Compute a step against the gradient and the average of the parameter over the steps; `mu` None means 1."""
+    """Update `p` by a step against the gradient, and the average of `p` over the steps. `mu` None means 1."""
     g = effective_grad(p, g, weight_decay, maximize)
     p *= decay_factor
     p -= g * eta
@@ -72,7 +75,7 @@ def _check_etas(etas: tuple[float, float]) -> None:
     step_sizes=Option("Smallest and largest step size."),
 )
 class Rprop(ElementwiseOptimizer):
-    """Rprop: steps along the signs of gradients, with an adaptive step size for each element; for full batches."""
+    """Rprop: steps along the signs of gradients with an adaptive step size for each element, for full batches."""
 
     formula = staticmethod(rprop)
 
@@ -105,7 +108,7 @@ class Rprop(ElementwiseOptimizer):
     t0=Option("Step at which averaging starts."),
 )
 class ASGD(ElementwiseOptimizer):
-    """Averaged stochastic gradient descent: the state ``ax`` is the average of a parameter over the steps."""
+    """Averaged stochastic gradient descent. The state ``ax`` is the average of a parameter over the steps."""
 
     formula = staticmethod(asgd)
 

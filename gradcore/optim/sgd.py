@@ -1,4 +1,4 @@
-"""Stochastic gradient descent."""
+"""The optimiser SGD (stochastic gradient descent)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sgd(
     nesterov: bool,
     maximize: bool,
 ) -> None:
-    """Gradient descent, with momentum if there is a buffer, to which the gradient is added times `grad_factor`."""
+    """Update `p` along the gradient. With a momentum `buffer`, the gradient is added to it times `grad_factor`."""
     g = effective_grad(p, g, weight_decay, maximize)
     if buffer:
         (b,) = buffer

@@ -1,4 +1,4 @@
-"""Adam for parameters whose gradients are sparse."""
+"""Adam for parameters with sparse gradients."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def _positive(what: str) -> Callable[[Any], None]:
     eps=Option("Term added to the denominator, for numerical stability.", _positive("epsilon value")),
 )
 class SparseAdam(Optimizer):
-    """Adam in which a step changes only the elements that the gradient stores, and their moments.
+    """Adam that updates only the elements for which the gradient stores a value, and their moments.
 
-    For the gradients of `nn.Embedding` and `nn.EmbeddingBag` with ``sparse=True``. An element without a gradient keeps
-    its value and its moments, where `Adam` would go on along the first moment.
+    Use it for the gradients of `nn.Embedding` and `nn.EmbeddingBag` with ``sparse=True``. An element without a gradient
+    keeps its value and its moments, whereas `Adam` would continue along the first moment.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class SparseAdam(Optimizer):
             raise ValueError(f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors")
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the elements that gradients store.
+        """Update the elements for which gradients store a value.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The layout of an optimiser's checkpoint: parameters are indices, in the order of the groups."""
+"""State dicts of optimisers, in which parameters are indices in the order of the groups."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pack(state: dict[Any, Any], groups: list[dict[str, Any]]) -> dict[str, Any]:
 def unpack(
     state_dict: dict[str, Any], groups: list[dict[str, Any]]
 ) -> tuple[defaultdict[Any, Any], list[dict[str, Any]]]:
-    """Return the states and groups of a state dict, for the parameters of `groups`."""
+    """Return the states and groups in a state dict, for the parameters of `groups`."""
     saved = copy.deepcopy(state_dict["param_groups"])
     if len(groups) != len(saved):
         raise ValueError("loaded state dict has a different number of parameter groups")
@@ -53,7 +53,7 @@ def unpack(
 def check_shapes(
     state: dict[Any, Any], groups: list[dict[str, Any]], shapes_of: Callable[..., dict[str, tuple[int, ...]]]
 ) -> None:
-    """Raise RuntimeError if a tensor of a loaded state has another shape than ``shapes_of(group, param)`` says."""
+    """Raise RuntimeError if a loaded tensor does not have the shape that ``shapes_of(group, param)`` gives."""
     for number, (group, p) in enumerate((g, p) for g in groups for p in g["params"]):
         states = state.get(p)
         if not isinstance(states, dict):
@@ -68,7 +68,7 @@ def check_shapes(
 
 
 def _fit(value: Any, param: Tensor, key: Any = None) -> Any:
-    """Return a state on the device and in the dtype of its parameter; the step count is left alone."""
+    """Return a state on the device and in the dtype of its parameter. The step count is not changed."""
     if isinstance(value, Tensor):
         if key == "step":
             return value

@@ -1,4 +1,4 @@
-"""Batches of parameters that step together, kept from one step to the next."""
+"""Plans of optimiser steps: batches of parameters that are updated together, reused from step to step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_STATE: dict[str, Any] = {}
 
 
 class ParameterBatch:
-    """Contiguous parameters of a flat state whose scalar states are equal.
+    """Contiguous parameters of a flat state with equal scalar states.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class ParameterBatch:
         grads: list[Any],
         found_inf: Any = None,
     ) -> None:
-        """Update the parameters and the states, if the tensor `found_inf` (only for state on a device) is 0."""
+        """Update the parameters and states, but only if `found_inf`, a tensor for state on a device, is 0."""
         kernels, skip = self.state.device.kernels, None
         if self.state.on_device:
             if found_inf is not None:
@@ -65,7 +65,7 @@ class ParameterBatch:
         self.batch.grads = []  # they are not ours to keep
 
     def advance(self, hyperparameters: Hyperparameters, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-        """Return the scalar state and the hyperparameters of the coming step, if the host counts steps."""
+        """Return the scalar state and hyperparameters of the next step, if the host counts steps."""
         scalars = {name: values.item(0) for name, values in self.scalars.items()}
         settings = hyperparameters(HOST, options, scalars)
         return scalars, settings
@@ -78,7 +78,9 @@ class ParameterBatch:
 
 
 class StepPlan:
-    """The batches of the parameters that take a step, valid while these, their memory and their states are the same.
+    """The batches of the parameters of a step.
+
+    The plan is valid while parameters, their memory and their states are the same.
 
     Parameters
     ----------
@@ -138,7 +140,7 @@ class StepPlan:
         self.written = [*params, *(next(iter(flat.tensors.values()))[0] for flat in states if flat.tensors)]
 
     def has_options(self, group: dict[str, Any]) -> bool:
-        """Return whether the group's options are the objects that they were at the last step."""
+        """Return whether the group's options are the same objects as at the last step."""
         return len(group) == len(self.options) and all(map(is_, group.values(), self.options))
 
     def has_states(self, tensors: dict[str, Any], scalars: dict[str, Any], capturable: bool) -> bool:
@@ -146,7 +148,7 @@ class StepPlan:
         return capturable == self.capturable and self.names == _visible(tensors, scalars)
 
     def fits(self, params: list[Any], state: dict[Any, Any]) -> bool:
-        """Return whether the parameters, their memory and their states are those that the last step left."""
+        """Return whether the parameters, their memory and their states are unchanged since the last step."""
         if len(params) != len(self.params) or not all(map(is_, params, self.params)):
             return False
         if not all(map(is_, arrays_of(params), self.memory)):
@@ -160,7 +162,7 @@ class StepPlan:
 
 
 def _visible(tensors: dict[str, Any], scalars: dict[str, Any]) -> tuple[str, ...]:
-    """Return the names under which users see the states."""
+    """Return the names of the states that users see."""
     return (*(name for name in scalars if not name.startswith("_")), *tensors)
 
 

@@ -1,4 +1,4 @@
-"""Averages of a model's weights over its training: equal ones (SWA), exponential ones (EMA), or others."""
+"""Averages of a model's weights over its training: equally weighted (SWA), exponential (EMA), or others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Averages = Callable[[Sequence[Tensor], Sequence[Tensor], Any], None]
 
 
 def _each(average: Average) -> Averages:
-    """Return an averaging function of one tensor as one of lists of tensors, in place; integers are copied."""
+    """Return an in-place averaging function for lists of tensors, given one for single tensors. Integers are copied."""
 
     @no_grad()
     def update(averages: Sequence[Tensor], values: Sequence[Tensor], num_averaged: Any) -> None:
@@ -45,7 +45,7 @@ def _each(average: Average) -> Averages:
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
-    """Return an exponential average of one tensor: ``decay * average + (1 - decay) * value``.
+    """Return a function that averages one tensor exponentially: ``decay * average + (1 - decay) * value``.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
 
 
 def get_swa_avg_fn() -> Average:
-    """Return an average of one tensor in which all values count equally.
+    """Return a function that averages one tensor with equal weights.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def get_swa_avg_fn() -> Average:
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Averages:
-    """As `get_ema_avg_fn`, of a list of tensors, in place.
+    """Return a function that averages a list of tensors in place, as `get_ema_avg_fn` does for one tensor.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Averages:
 
 
 def get_swa_multi_avg_fn() -> Averages:
-    """As `get_swa_avg_fn`, of a list of tensors, in place.
+    """Return a function that averages a list of tensors in place, as `get_swa_avg_fn` does for one tensor.
 
     Returns
     -------
@@ -143,7 +143,7 @@ def get_swa_multi_avg_fn() -> Averages:
 
 
 class AveragedModel(Module):
-    """A copy of a model whose parameters are averages over its training.
+    """A copy of a model whose parameters are averages over the training of the model.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ class AveragedModel(Module):
 
 @no_grad()
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Recompute the running statistics of a model's batch norms, which an averaged model does not have.
+    """Recompute the running statistics of a model's batch normalization layers, which an averaged model lacks.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """Anneals the learning rate to a constant, at which weights are averaged.
+    """Anneals the learning rate to the constant at which weights are averaged.
 
     Parameters
     ----------
@@ -304,7 +304,7 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _share(self, step: int) -> float:
-        """Return the share of `swa_lr` in the learning rate after that number of steps."""
+        """Return the share of `swa_lr` in the learning rate after `step` steps."""
         t = min(1.0, max(0.0, step / max(1, self.anneal_epochs)))
         return (1 - math.cos(math.pi * t)) / 2 if self._anneal_strategy == "cos" else t
 

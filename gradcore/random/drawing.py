@@ -1,4 +1,4 @@
-"""From words of the generator to tensors, for each sample of the running batches its own where that is wanted."""
+"""Conversion of the generator's random words to tensors. Samples of a batch (vmap) may get different numbers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["all_words", "depending", "different_levels", "draw", "drawn_like", "
 
 
 def depending(node: str, made: Any, *parameters: Any) -> Any:
-    """Numbers that were drawn with these tensors for parameters: a node of that name gives them zero gradients."""
+    """Return drawn numbers as a tensor that depends on `parameters`: a node called `node` gives them zero gradients."""
     return functional.drawn(made, *parameters, name=node) if any(t.requires_grad for t in parameters) else made
 
 
 def draw(count: int, where: Any, generator: Generator | None) -> Any:
-    """Draw random words on a device; batches whose samples differ have as many for each of them."""
+    """Draw `count` random words on a device. If samples of a batch differ, each sample gets as many."""
     levels = different_levels()
     total = count * math.prod(level.size for level in levels)
     backend = where.real.backend
@@ -41,7 +41,7 @@ def draw(count: int, where: Any, generator: Generator | None) -> Any:
 
 
 def different_levels() -> tuple[Any, ...]:
-    """Return the batches whose samples get numbers of their own, the outermost first.
+    """Return the batch levels whose samples get different numbers, the outermost first.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def different_levels() -> tuple[Any, ...]:
 
 
 def for_samples(make: Callable[[tuple[int, ...]], Any], shape: tuple[int, ...]) -> Any:
-    """``make(shape)`` for all samples of the running batches at once, as a tensor of one sample."""
+    """Return ``make(shape)`` for all samples of the current batches, as a batched tensor."""
     levels = different_levels()
     made = make((*(level.size for level in levels), *shape))
     for level in levels:
@@ -98,12 +98,12 @@ def _sample_one(
 
 
 def all_words(words: Any) -> Any:
-    """Return the words as an array, also where they are made in parts."""
+    """Return the words as one array, also if they are generated in parts."""
     return words[:] if isinstance(words, philox.WordStream) else words
 
 
 def check_bounds(low: int, high: int, dtype: dtypes.dtype) -> None:
-    """Refuse bounds of random integers that are outside of a dtype's range."""
+    """Raise an error if the bounds of random integers do not fit into a dtype."""
     if dtype.is_differentiable:
         return
     least, most = (0, 1) if dtype.category == 0 else (dtypes.iinfo(dtype).min, dtypes.iinfo(dtype).max)
@@ -136,5 +136,5 @@ def integers(low: int, high: int, shape: tuple[int, ...], dtype: Any, where: Any
 
 
 def drawn_like(distribution: str, like: Any, *parameters: Any) -> Any:
-    """Numbers of a distribution of `philox`, with the shape, dtype and device of another tensor."""
+    """Return numbers from a distribution of `philox`, with the shape, dtype and device of another tensor."""
     return sample(getattr(philox, distribution), like._array.shape, like._dtype, like._device, None, *parameters)

@@ -1,4 +1,4 @@
-"""Methods that fill a tensor with random numbers."""
+"""Tensor methods that fill a tensor with random numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["METHODS"]
 
 
 def _fill(self: Tensor, made: Any, node: str, *parameters: Tensor) -> Tensor:
-    """Write what was drawn, with a gradient of zero for what was there and for the parameters."""
+    """Write drawn numbers to a tensor. The gradients of its former content and of the parameters are zero."""
     check_inplace(self, local.state)
     if local.state.batches and not set(different_levels()) <= set(self._device.levels):
         raise RuntimeError(RANDOM_INPLACE)
@@ -36,7 +36,7 @@ def _fill(self: Tensor, made: Any, node: str, *parameters: Tensor) -> Tensor:
 def _filler(
     distribution: Callable[..., Any], doc: str, check: Callable[..., None] | None = None, **defaults: float
 ) -> Callable[..., Tensor]:
-    """Return the method that fills with numbers of a distribution, whose parameters have these defaults."""
+    """Return a method that fills a tensor with numbers from a distribution with these default parameters."""
 
     def fill(self: Tensor, *values: Any, generator: Generator | None = None, **named: Any) -> Tensor:
         unknown = set(named) - set(defaults)
@@ -94,7 +94,7 @@ def _check_geometric(p: float) -> None:
 
 
 def _random_(self: Tensor, *bounds: Any, generator: Generator | None = None, **named: Any) -> Tensor:
-    """Fill with random integers: from 0 to the dtype's largest, to a bound (exclusive), or between two bounds."""
+    """Fill with random integers: over the range of the dtype, below one bound, or between two bounds."""
     if len(bounds) > 2 or named.keys() - {"from", "to"} or (bounds and "from" in named):
         raise TypeError(f"random_() takes from, to and generator, but got {(*bounds, *named)}")
     values = [*bounds, *(named[name] for name in ("from", "to") if name in named)]
@@ -115,7 +115,7 @@ def _random_(self: Tensor, *bounds: Any, generator: Generator | None = None, **n
 
 
 def _bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
-    """Fill with zeros and ones, one with probability `p` (a number, or a tensor of probabilities)."""
+    """Fill with zeros and ones: each is one with probability `p`, a number or a tensor."""
     if isinstance(p, Tensor):
         made = bernoulli(p.detach().expand(self._array.shape).clone(), generator=generator)
         return _fill(self, made, "BernoulliBackward1", p)

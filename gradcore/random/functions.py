@@ -1,4 +1,4 @@
-"""Tensors of random numbers, by distribution."""
+"""Functions that return tensors of random numbers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def rand(
     pin_memory: bool = False,
     **named: Any,
 ) -> Tensor:
-    """Numbers from the uniform distribution on [0, 1).
+    """Return numbers from the uniform distribution on [0, 1).
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def randn(
     pin_memory: bool = False,
     **named: Any,
 ) -> Tensor:
-    """Numbers from the normal distribution with mean 0 and variance 1; parameters as in `rand`.
+    """Return numbers from the normal distribution with mean 0 and variance 1; the parameters are those of `rand`.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def randint(
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Integers from ``low`` (0 if only one bound is given) to ``high``, exclusive: ``randint(high, size)``.
+    """Return random integers from ``low`` (default 0) to ``high``, exclusive: ``randint(high, size)``.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def randint_like(
     device: Any = None, requires_grad: bool = False, layout: Any = None, memory_format: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """As `randint`, with the shape, and by default the dtype and device, of another tensor.
+    """Return random integers as `randint` does, with the shape and by default the dtype and device of `input`.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def randperm(
     n: int, *, generator: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
     out: Tensor | None = None, layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Return a random order of the integers from 0 to ``n - 1``.
+    """Return a random permutation of the integers from 0 to ``n - 1``.
 
     Examples
     --------
@@ -257,7 +257,7 @@ def normal(
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Numbers from normal distributions with the given means and standard deviations (numbers or tensors).
+    """Return numbers from normal distributions with the given means and standard deviations (numbers or tensors).
 
     Examples
     --------
@@ -295,7 +295,7 @@ def normal(
 @overridable
 @converting
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Any = None) -> Tensor:
-    """Zeros and ones, one with the probability that `input` holds (or with `p`).
+    """Return zeros and ones: each is one with the probability in `input` (or with probability `p`).
 
     Examples
     --------
@@ -331,7 +331,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
 
 
 def _refuse_where(wrong: Any, message: str) -> None:
-    """Raise if a mask holds anywhere; where a graph is recorded, when the host next waits."""
+    """Raise an error if any element of a mask is True. During a graph capture it is raised when the host next waits."""
     where = wrong._device.real
     if where.type != "meta" and where.backend.is_capturing():
         with where.backend.use_index(where.index):
@@ -341,7 +341,7 @@ def _refuse_where(wrong: Any, message: str) -> None:
 
 
 def _refuse_capture(name: str, parameters: Tensor) -> None:
-    """Raise where a graph is recorded: these numbers are drawn again until they are accepted."""
+    """Raise an error during a graph capture, because these numbers are drawn repeatedly until accepted."""
     where = parameters._device.real
     if where.type != "meta" and where.backend.is_capturing():
         raise RuntimeError(
@@ -355,13 +355,16 @@ def check_probability(p: float) -> None:
 
 
 def bernoulli_mask(shape: Sequence[int], p: float, device: Any, generator: Generator | None = None) -> Tensor:
-    """Return a bool tensor that is True with probability `p`: what dropout keeps."""
+    """Return a bool tensor that is True with probability `p`, such as the elements that dropout keeps."""
     where = resolve(device)
     return sample(philox.bernoulli, tuple(shape), dtypes.float32, where, generator, p).to(dtypes.bool_)  # type: ignore[no-any-return]
 
 
 def dropped_by_kernel(input: Tensor, p: float) -> Tensor | None:
-    """Dropout by one kernel, which draws as `bernoulli_mask` does; None where the device has none, and in batches."""
+    """Return the dropout of `input`, computed by one kernel, or None if the device has none or the call is batched.
+
+    It draws the same numbers as `bernoulli_mask`.
+    """
     where, x = input._device, input._array
     if local.state.batches or not where.backend.has_dropout or not input._dtype.is_floating_point or not x.size:
         return None
@@ -431,7 +434,7 @@ def multinomial(
 
 @overridable
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
-    """Numbers from Poisson distributions whose rates `input` holds.
+    """Return numbers from Poisson distributions with the rates in `input`.
 
     Examples
     --------
@@ -447,7 +450,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 
 
 def log_standard_gamma(shape: Tensor, generator: Generator | None = None) -> Tensor:
-    """Logarithms of numbers from gamma distributions of these shapes and the scale 1, which move with the shapes."""
+    """Return logarithms of gamma numbers with scale 1, differentiable with respect to their shapes."""
     _refuse_capture("gamma", shape)
     return functional.log_gamma_drawn(shape, _for_each(gammas.log_gamma, shape, generator))  # type: ignore[no-any-return]
 
@@ -500,7 +503,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
 
 
 def _for_each(sampler: Callable[..., Any], input: Tensor, generator: Generator | None) -> Tensor:
-    """Draw a number for each parameter in `input`, by a sampler that takes as many random words as it needs."""
+    """Draw a number for each parameter in `input`, with a sampler that takes as many random words as it needs."""
     if input.is_meta:
         return functional.empty_like(input)  # type: ignore[no-any-return]
     where = input._device
@@ -520,7 +523,7 @@ def _for_each(sampler: Callable[..., Any], input: Tensor, generator: Generator |
 
 
 def _row_by_row(sampler: Callable[..., Any], rows: Tensor, generator: Generator) -> Tensor:
-    """Numbers for each row of parameters; all rows start at the same offset of the generator's stream."""
+    """Draw numbers for each row of parameters. All rows start at the same offset of the random stream."""
     backend, parameters, state = rows._device.backend, rows._array, generator._state
     states = [state if len(parameters) == 1 else state.copy() for _ in range(len(parameters))]
 

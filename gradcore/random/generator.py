@@ -1,4 +1,4 @@
-"""Streams of random numbers, and the one that all devices share."""
+"""Random number generators, and the default generator, which all devices share."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _CAPTURING = (
 
 
 class Generator:
-    """A stream of random numbers with a state of its own.
+    """A random number generator with its own state.
 
     Parameters
     ----------
@@ -69,12 +69,12 @@ class Generator:
         self._state = PhiloxState(67280421310721)
 
     def _present(self) -> PhiloxState:
-        """Return the state, or what it is inside the graph that this thread records."""
+        """Return the state, or its counterpart inside the graph that this thread captures."""
         recording = present()
         return self._state if recording is None else recording.of(self._state)
 
     def _go_to(self, wanted: PhiloxState) -> Generator:
-        """Continue from a state; while a graph is recorded, from a place inside the graph."""
+        """Continue from a state. During a graph capture, the state is a position inside the graph."""
         state = self._present()
         if present() is not None and wanted.seed != state.seed:
             raise RuntimeError(
@@ -85,7 +85,7 @@ class Generator:
         return self
 
     def manual_seed(self, seed: int) -> Generator:
-        """Start the stream of a seed; returns the generator.
+        """Set the seed, and return the generator.
 
         Parameters
         ----------
@@ -110,7 +110,7 @@ class Generator:
         return self._go_to(wanted)
 
     def seed(self) -> int:
-        """Start a stream chosen by the operating system's randomness, and return its seed."""
+        """Set a seed chosen by the operating system, and return it."""
         _refuse_capture("call CUDAGeneratorImpl::seed")
         chosen = int.from_bytes(os.urandom(8), "little") >> 1
         self.manual_seed(chosen)
@@ -121,7 +121,10 @@ class Generator:
         return self._state.seed
 
     def get_state(self) -> Tensor:
-        """Return the state (key and counter) as a uint8 tensor; while a CUDA graph is recorded, a place inside it."""
+        """Return the state (key and counter) as a uint8 tensor.
+
+        During a graph capture it is a position inside the graph.
+        """
         return from_numpy(self._present().to_bytes())
 
     def set_state(self, new_state: Tensor) -> Generator:
@@ -141,7 +144,7 @@ class Generator:
         return self._go_to(PhiloxState.from_bytes(new_state.host()))
 
     def clone_state(self) -> Generator:
-        """Another generator that gives the same numbers from here on.
+        """Return a new generator that continues with the same numbers, independently.
 
         Raises
         ------
@@ -160,9 +163,9 @@ class Generator:
         return self._sharing(self._state.copy())
 
     def graphsafe_get_state(self) -> Generator:
-        """Another generator with the same state: numbers that are drawn from one are not drawn from the other again.
+        """Return a generator that shares this one's state: numbers drawn from one are not drawn again from the other.
 
-        It can be called while a CUDA graph is recorded.
+        It can be called during a graph capture.
 
         Examples
         --------
@@ -175,7 +178,7 @@ class Generator:
         return self._sharing(self._state)
 
     def graphsafe_set_state(self, state: Generator) -> None:
-        """Draw from the state of another generator from now on, also while a CUDA graph is recorded.
+        """Share the state of another generator from now on. It can be called during a graph capture.
 
         Parameters
         ----------
@@ -205,7 +208,7 @@ def _refuse_capture(attempt: str) -> None:
 
 
 class _OfThread(threading.local):
-    """The stream of a thread that does not draw from the one of all."""
+    """Random stream of a thread that does not use the shared default stream."""
 
     state: PhiloxState | None = None
 
@@ -214,7 +217,7 @@ _own = _OfThread()
 
 
 class _DefaultGenerator(Generator):
-    """The generator of all random numbers, in which a thread may have a stream of its own."""
+    """The default generator, from which a thread may draw in a stream of its own."""
 
     @property
     def _state(self) -> PhiloxState:
@@ -234,7 +237,7 @@ default_generator.seed()
 
 
 def begin_stream(seed: int) -> None:
-    """Give the default generator a stream of its own in this thread, from now on."""
+    """Give the default generator its own stream in this thread, from now on."""
     _own.state = PhiloxState(seed)
 
 
@@ -321,7 +324,7 @@ def set_rng_state(new_state: Tensor) -> None:
 
 @contextlib.contextmanager
 def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cuda") -> Iterator[None]:
-    """Context after which the default generator continues as if nothing had been drawn inside.
+    """Restore the state of the default generator after this context manager, so that draws inside have no effect.
 
     Examples
     --------
@@ -347,8 +350,7 @@ def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cuda
 def repeat_draws(state: PhiloxState) -> Iterator[None]:
     """Repeat, in this thread, the draws of the default generator that followed a state; see `again`.
 
-    In a graph that is recorded these are, in each replay, the numbers that were drawn before: by the same graph, by
-    another one, or by none.
+    During a graph capture, each replay repeats the numbers drawn before, by the same graph, another graph, or no graph.
     """
     before, _own.state = _own.state, again(state)
     try:
@@ -358,5 +360,5 @@ def repeat_draws(state: PhiloxState) -> Iterator[None]:
 
 
 def current_state() -> PhiloxState:
-    """Seed and offset of the default generator, for `repeat_draws`."""
+    """Return the seed and offset of the default generator, for `repeat_draws`."""
     return again(default_generator._present())

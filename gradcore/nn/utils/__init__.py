@@ -1,4 +1,4 @@
-"""Utilities for modules: clipping of gradients, parameters as one vector, parametrizations, calls with other state."""
+"""Utilities for modules: gradient clipping, parameter vectors, parametrizations, pruning and functional calls."""
 
 from gradcore.nn.utils import parametrizations, parametrize, prune, rnn, stateless
 from gradcore.nn.utils.clip_grad import (

@@ -1,4 +1,4 @@
-"""Gradients kept within bounds, all together or each element by itself."""
+"""Gradient clipping, by the norm of all gradients or element by element."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _grads(parameters: Tensors) -> list[Tensor]:
 def get_total_norm(
     tensors: Tensors, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Tensor:
-    """Return the norm of all elements of several tensors.
+    """Return the norm of the elements of several tensors, taken together.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def _norm_of_norms(found: dict[Device, list[Tensor]], order: float, device: Devi
 def clip_grads_with_norm_(
     parameters: Tensors, max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
-    """Scale gradients down in place, so that a norm of theirs that is already known is at most `max_norm`.
+    """Scale gradients in place so that their norm is at most `max_norm`, given their norm `total_norm`.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scale the gradients of parameters down in place, so that the norm of all together is at most `max_norm`.
+    """Scale the gradients of parameters in place so that their total norm is at most `max_norm`.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def clip_grad_norm_(
 
 
 def _norm_with_shards(parameters: list[Tensor], shards: list[Any], order: float, error_if_nonfinite: bool) -> Tensor:
-    """Return the norm of gradients of which some have their parts in several processes."""
+    """Return the total norm of gradients, some of which are distributed over several processes."""
     own = get_total_norm(_grads(shards), order)
     found = [shards[0].total_norm(own.to(shards[0].device), order)]
     sharded = {id(p) for p in shards}
@@ -163,7 +163,7 @@ def _norm_with_shards(parameters: list[Tensor], shards: list[Any], order: float,
 def clip_grad_norm(
     parameters: Tensors, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> Tensor:
-    """Return the former name of `clip_grad_norm_`."""
+    """Call `clip_grad_norm_`, the present name of this function."""
     warnings.warn(
         "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.",
         FutureWarning,
@@ -174,7 +174,7 @@ def clip_grad_norm(
 
 @no_grad()
 def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
-    """Clamp the elements of the gradients of parameters in place between plus and minus `clip_value`.
+    """Clamp the elements of the gradients of parameters in place to ``[-clip_value, clip_value]``.
 
     Parameters
     ----------

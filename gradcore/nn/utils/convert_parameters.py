@@ -1,4 +1,4 @@
-"""Parameters as one vector, and back."""
+"""Conversion of parameters to one vector, and back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _on_one_device(parameters: Iterable[Tensor]) -> list[Tensor]:
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All parameters one after the other in one vector, through which gradients flow back.
+    """Return all parameters concatenated into one vector. Gradients flow back to the parameters.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Make a vector the data of parameters, as views of it.
+    """Set the data of parameters to views of a vector.
 
     Parameters
     ----------

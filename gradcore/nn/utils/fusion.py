@@ -1,4 +1,4 @@
-"""Batch normalization in evaluation mode, taken into the linear map or the convolution before it."""
+"""Fusion of batch normalization, in evaluation mode, into the preceding linear or convolution layer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ M = TypeVar("M", bound=Module)
 def _fuse(
     dim: int, weight: Tensor, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float, *affine: Tensor | None
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of a map whose outputs, by that dim of its weight, are normalized."""
+    """Return the weight and bias of a layer fused with the normalization of its outputs, dim `dim` of the weight."""
     bias = zeros_like(mean) if bias is None else bias
     factor, offset = affine
     factor = ones_like(mean) if factor is None else factor
@@ -53,7 +53,7 @@ def fuse_conv_bn_weights(
     bn_b: Tensor | None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of a convolution that does what a convolution and then a normalization do.
+    """Return the weight and bias of a convolution that equals a convolution followed by batch normalization.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def fuse_conv_bn_weights(
 
 
 def fuse_conv_bn_eval(conv: M, bn: Module, transpose: bool = False) -> M:
-    """Return a convolution that does what `conv` and then `bn` do, both in evaluation mode.
+    """Return a convolution that equals `conv` followed by `bn`, both in evaluation mode.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def fuse_linear_bn_weights(
     bn_w: Tensor | None,
     bn_b: Tensor | None,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of a linear map that does what a linear map and then a normalization do.
+    """Return the weight and bias of a linear layer that equals a linear layer followed by batch normalization.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def fuse_linear_bn_weights(
 
 
 def fuse_linear_bn_eval(linear: M, bn: Any) -> M:
-    """Return a linear map that does what `linear` and then `bn` do, both in evaluation mode.
+    """Return a linear layer that equals `linear` followed by `bn`, both in evaluation mode.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Matrices with orthonormal columns (or rows), by maps from matrices without a constraint."""
+"""Parametrization of orthogonal matrices by unconstrained matrices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["orthogonal"]
 
 
 def _skew(x: Tensor) -> Tensor:
-    """Return the square skew-Hermitian matrix with the lower triangle of `x`, and zeros where `x` has no columns."""
+    """Return the skew-Hermitian matrix with the lower triangle of `x`. Columns that `x` lacks are zero."""
     n, k = x.shape[-2:]
     lower = x.tril()
     if n > k:
@@ -37,7 +37,10 @@ def _by_cayley(x: Tensor) -> Tensor:
 
 
 def _by_reflections(x: Tensor) -> Tensor:
-    """Return the product of reflections whose vectors are below the diagonal; the diagonal has the signs of columns."""
+    """Return the product of the reflections given by the vectors below the diagonal.
+
+    The diagonal has the signs of the columns.
+    """
     vectors = x.tril(-1)
     factors = 2 / (1 + (vectors * vectors).sum(-2))
     return householder_product(vectors, factors) * _signs(x).unsqueeze(-2)
@@ -63,14 +66,14 @@ def _orthonormal(x: Tensor) -> Tensor:
 
 
 def _is_orthonormal(q: Tensor) -> bool:
-    """Return whether the columns are orthonormal, up to rounding."""
+    """Return whether the columns of `q` are orthonormal, up to rounding."""
     one = eye(q.shape[-1], dtype=q.dtype, device=q.device)
     eps = 10 * q.shape[-2] * finfo(q.dtype).eps
     return bool(((q.mH @ q - one).abs() <= eps).all())
 
 
 class _Orthogonal(Module):
-    """A matrix with orthonormal columns, or rows if it is wider than high."""
+    """Parametrization of a matrix with orthonormal columns, or rows if it is wider than high."""
 
     base: Tensor | None
 
@@ -84,7 +87,7 @@ class _Orthogonal(Module):
         self.trivialized = use_trivialization
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the matrix that the free one stands for."""
+        """Return the orthogonal matrix that the unconstrained matrix `x` represents."""
         wide = x.shape[-2] < x.shape[-1]
         q = _MAPS[self.orthogonal_map](x.mT if wide else x)
         if self.trivialized and self.base is not None:
@@ -93,7 +96,7 @@ class _Orthogonal(Module):
 
     @no_grad()
     def right_inverse(self, q: Tensor) -> Tensor:
-        """Return a free matrix that stands for (the nearest to) `q`."""
+        """Return an unconstrained matrix that represents `q`, or the orthogonal matrix nearest to it."""
         if q.shape != self.shape:
             raise ValueError(
                 f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {q.shape}."
@@ -133,7 +136,7 @@ class _Orthogonal(Module):
 def orthogonal(
     module: Module, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
 ) -> Module:
-    """Keep a parameter of a module a matrix with orthonormal columns, or rows if it is wider than high.
+    """Parametrize a parameter of a module as a matrix with orthonormal columns, or rows if it is wider than high.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Ready-made parametrizations."""
+"""Common parametrizations: weight normalization, spectral normalization and orthogonal matrices."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 class _WeightNorm(Module):
-    """A tensor as a length for each index of one dim, and a direction."""
+    """Parametrization of a tensor by a length for each index of one dim, and directions."""
 
     def __init__(self, dim: int | None = 0) -> None:
         super().__init__()
         self.dim = -1 if dim is None else dim
 
     def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
-        """Return the tensor of those lengths and directions."""
+        """Return the tensor with the given lengths and directions."""
         return weight_v * (weight_g / lengths(weight_v, self.dim))
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Lengths and directions of a tensor."""
+        """Return the lengths and the directions of a tensor."""
         return lengths(weight, self.dim), weight
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Store a parameter of a module as lengths (``original0``) and directions (``original1``).
+    """Parametrize a parameter by its lengths (``original0``) and directions (``original1``).
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 
 class _SpectralNorm(Module):
-    """A tensor divided by its largest singular value, whose vectors are buffers."""
+    """Parametrization that divides a tensor by its largest singular value. The singular vectors are buffers."""
 
     _u: Tensor
     _v: Tensor
@@ -89,7 +89,7 @@ class _SpectralNorm(Module):
             improve(self._v, matrix.T.mv(self._u), self.eps)
 
     def forward(self, weight: Tensor) -> Tensor:
-        """Return the tensor, divided."""
+        """Return the tensor divided by its largest singular value."""
         if weight.ndim == 1:
             return F.normalize(weight, dim=0, eps=self.eps)
         matrix = as_matrix(weight, self.dim)
@@ -105,9 +105,9 @@ class _SpectralNorm(Module):
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
-    """Divide a parameter of a module by its largest singular value.
+    """Parametrize a parameter by division by its largest singular value.
 
-    The value is found by power iteration, which goes on with each access in training mode.
+    Power iteration finds the value. It continues with each access in training mode.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Parameters and buffers as functions of others: computed anew at each access, or once inside `cached`."""
+"""Parametrizations: parameters and buffers computed from other tensors at each access, or once inside `cached`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class _Cache:
-    """The cache of parametrized tensors inside `cached`, by module and name."""
+    """Cache of parametrized tensors inside `cached`, by module and name."""
 
     depth = 0
     values: dict[tuple[int, str], Tensor] = {}  # noqa: RUF012  (one for the process)
@@ -34,7 +34,7 @@ class _Cache:
 
 @contextlib.contextmanager
 def cached() -> Iterator[None]:
-    """Cache parametrized tensors inside of the block: each is computed at its first access only.
+    """Cache parametrized tensors inside this context manager: each is computed on its first access only.
 
     Examples
     --------
@@ -59,7 +59,10 @@ def _register(module: Module, name: str, t: Tensor) -> None:
 
 
 def _check_alike(expected: Tensor, found: Tensor, attributes: tuple[str, ...], message: str) -> None:
-    """Refuse a tensor in which an attribute is another; the message has fields for it and for both values."""
+    """Raise an error if one of `attributes` differs between two tensors.
+
+    `message` has fields for its name and both values.
+    """
     for what in attributes:
         a, b = getattr(expected, what), getattr(found, what)
         if a != b:
@@ -76,7 +79,7 @@ def _as_tensor(found: Any) -> Tensor:
 
 
 class ParametrizationList(ModuleList):
-    """The functions that make one tensor, applied one after the other to what is stored.
+    """Functions that compute a tensor, applied one after the other to the stored tensors.
 
     Parameters
     ----------
@@ -146,7 +149,7 @@ class ParametrizationList(ModuleList):
 
     @property
     def _stored_names(self) -> list[str]:
-        """The names of what is stored."""
+        """Names of the stored tensors."""
         return ["original"] if self.is_tensor else [f"original{i}" for i in range(self.ntensors)]
 
     def _originals(self) -> list[Tensor]:
@@ -154,7 +157,7 @@ class ParametrizationList(ModuleList):
 
     @no_grad()
     def right_inverse(self, value: Any) -> None:
-        """Store what makes the tensor equal to `value`."""
+        """Set the stored tensors so that the parametrized tensor equals `value`."""
         for module in reversed(list(self)):
             if not hasattr(module, "right_inverse"):
                 raise RuntimeError(f"parametrization {type(module).__name__} does not implement right_inverse.")
@@ -176,7 +179,7 @@ class ParametrizationList(ModuleList):
             original.data = t
 
     def forward(self) -> Tensor:
-        """Return the tensor."""
+        """Return the parametrized tensor."""
         first, *rest = self
         out = first(*self._originals())
         for module in rest:
@@ -196,7 +199,7 @@ def _getstate(self: AnyTensor) -> Any:
 
 
 def _give_properties(module: Module) -> None:
-    """Give a module a class of its own, which is to have a property for each parametrized tensor."""
+    """Give a module a class of its own, for the properties of its parametrized tensors."""
     cls = type(module)
     body: dict[str, Any] = {"__getstate__": _getstate}
     if not hasattr(cls, "__deepcopy__"):
@@ -221,7 +224,7 @@ def _property(name: str) -> property:
 
 
 def tensor_of(module: Module, name: str) -> Tensor:
-    """Return the parameter or buffer of that name, as a ready-made parametrization of it needs to see it."""
+    """Return the parameter or buffer called `name`, in the form that parametrizations of this package need."""
     tensor = getattr(module, name, None)
     if not isinstance(tensor, Tensor):
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
@@ -231,7 +234,7 @@ def tensor_of(module: Module, name: str) -> Tensor:
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
-    """Make a parameter or buffer of a module a function of what is stored instead of it.
+    """Replace a parameter or buffer of a module by a function of stored tensors.
 
     Parameters
     ----------
@@ -284,7 +287,7 @@ def register_parametrization(
 
 
 def _check_next(parametrization: Module, before: Tensor, name: str) -> None:
-    """Refuse a further function that changes shape or dtype, there or back."""
+    """Raise an error if a further parametrization changes the shape or dtype, in forward or right_inverse."""
     after = _as_tensor(parametrization(before))
     message = f"\nmodule.{name}.{{what}}: {{expected}}\nparametrization(module.{name}).{{what}}: {{found}}"
     _check_alike(before, after, ("dtype", "shape"), _CHANGED.format("the `unsafe`") + message)
@@ -302,7 +305,7 @@ def _check_next(parametrization: Module, before: Tensor, name: str) -> None:
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Return whether a module has parametrized tensors.
+    """Return whether a module has parametrized tensors, or whether `tensor_name` is one.
 
     Parameters
     ----------
@@ -327,7 +330,7 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 
 
 def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
-    """Make a parametrized tensor an ordinary one again.
+    """Turn a parametrized tensor back into an ordinary parameter or buffer.
 
     Parameters
     ----------
@@ -391,7 +394,7 @@ def type_before_parametrizations(module: Module) -> type:
 def transfer_parametrizations_and_params(
     from_module: Module, to_module: Module, tensor_name: str | None = None
 ) -> Module:
-    """Parametrize a module as another one is, with the same stored tensors.
+    """Copy the parametrizations of a module to another module, with the same stored tensors.
 
     Parameters
     ----------

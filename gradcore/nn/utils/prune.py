@@ -1,19 +1,7 @@
 """Pruning: parameters multiplied by masks of zeros and ones.
 
-A pruned parameter ``weight`` is stored as the parameter ``weight_orig`` and the buffer ``weight_mask``; the attribute
-``weight`` is their product, made anew before each forward.
-
-Examples
---------
->>> import gradcore
->>> from gradcore.nn.utils import prune
->>> layer = gradcore.nn.Linear(4, 3)
->>> _ = prune.l1_unstructured(layer, "weight", amount=0.5)
->>> int((layer.weight == 0).sum()), sorted(layer.state_dict())
-(6, ['bias', 'weight_mask', 'weight_orig'])
->>> _ = prune.remove(layer, "weight")
->>> sorted(layer.state_dict())
-['bias', 'weight']
+A pruned parameter ``weight`` is stored as the parameter ``weight_orig`` and the buffer ``weight_mask``. The attribute
+``weight`` is their product, computed before each forward.
 """
 
 from __future__ import annotations
@@ -60,7 +48,7 @@ __all__ = [
 
 
 def identity(module: Module, name: str) -> Module:
-    """Give a parameter a mask of ones, as a start.
+    """Add a mask of ones to a parameter, which prunes nothing yet.
 
     Parameters
     ----------
@@ -85,7 +73,7 @@ def identity(module: Module, name: str) -> Module:
 
 
 def random_unstructured(module: Module, name: str, amount: Amount) -> Module:
-    """Prune elements of a parameter at random.
+    """Prune randomly chosen elements of a parameter.
 
     Parameters
     ----------
@@ -112,7 +100,7 @@ def random_unstructured(module: Module, name: str, amount: Amount) -> Module:
 
 
 def l1_unstructured(module: Module, name: str, amount: Amount, importance_scores: Tensor | None = None) -> Module:
-    """Prune the elements of a parameter that have the smallest magnitude.
+    """Prune the elements of a parameter with the smallest magnitude.
 
     Parameters
     ----------
@@ -141,7 +129,7 @@ def l1_unstructured(module: Module, name: str, amount: Amount, importance_scores
 
 
 def random_structured(module: Module, name: str, amount: Amount, dim: int) -> Module:
-    """Prune slices of a parameter at random.
+    """Prune randomly chosen slices of a parameter.
 
     Parameters
     ----------
@@ -172,7 +160,7 @@ def random_structured(module: Module, name: str, amount: Amount, dim: int) -> Mo
 def ln_structured(
     module: Module, name: str, amount: Amount, n: Any, dim: int, importance_scores: Tensor | None = None
 ) -> Module:
-    """Prune the slices of a parameter that have the smallest norm.
+    """Prune the slices of a parameter with the smallest norm.
 
     Parameters
     ----------
@@ -205,7 +193,7 @@ def ln_structured(
 
 
 def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
-    """Prune a parameter where a mask is 0.
+    """Prune a parameter where `mask` is 0.
 
     Parameters
     ----------
@@ -238,7 +226,7 @@ def global_unstructured(
     importance_scores: dict[tuple[Module, str], Tensor] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Prune several parameters as if they were one tensor.
+    """Prune several parameters together, as if they were one tensor.
 
     Parameters
     ----------
@@ -287,7 +275,7 @@ def global_unstructured(
 
 
 def remove(module: Module, name: str) -> Module:
-    """Make a pruned parameter an ordinary one, with zeros where it is pruned.
+    """Turn a pruned parameter back into an ordinary one, with zeros where it was pruned.
 
     Parameters
     ----------
@@ -323,7 +311,7 @@ def remove(module: Module, name: str) -> Module:
 
 
 def is_pruned(module: Module) -> bool:
-    """Return whether anything of a module, or of a module in it, is pruned.
+    """Return whether a module or one of its submodules has pruned parameters.
 
     Examples
     --------

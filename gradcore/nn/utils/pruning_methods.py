@@ -1,4 +1,4 @@
-"""Ways to choose what `gradcore.nn.utils.prune` prunes."""
+"""Pruning methods, which choose the elements for `gradcore.nn.utils.prune`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Amount = Any  # a number of elements, or a share of them
 
 
 def _check_amount(amount: Amount) -> None:
-    """Refuse what is neither a number of elements nor a share of them."""
+    """Raise an error unless `amount` is a number of elements or a fraction of them."""
     if isinstance(amount, bool) or not isinstance(amount, (int, float)):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     if amount < 0 or (isinstance(amount, float) and amount > 1):
@@ -35,7 +35,7 @@ def _check_amount(amount: Amount) -> None:
 
 
 def _number(amount: Amount, size: int) -> int:
-    """Return the number of elements to prune that an amount stands for."""
+    """Return the number of elements to prune, given an amount and the total number."""
     if isinstance(amount, float):
         return round(amount * size)
     if amount > size:
@@ -44,10 +44,10 @@ def _number(amount: Amount, size: int) -> int:
 
 
 class BasePruningMethod:
-    """A way to choose what is pruned. Subclasses define `compute_mask`, and set ``PRUNING_TYPE``.
+    """Base class of pruning methods. Subclasses define `compute_mask`, and set ``PRUNING_TYPE``.
 
-    ``PRUNING_TYPE`` is ``"unstructured"`` for single elements, ``"structured"`` for whole slices of a tensor, or
-    ``"global"``. Where several methods prune one parameter, the next one sees what the earlier ones have left.
+    ``PRUNING_TYPE`` is ``"unstructured"`` for single elements, ``"structured"`` for whole slices, or ``"global"``. If
+    several methods prune a parameter, each one sees only what the previous ones left.
 
     Examples
     --------
@@ -65,15 +65,15 @@ class BasePruningMethod:
     _tensor_name: str
 
     def __call__(self, module: Module, inputs: Any) -> None:
-        """Make the attribute anew; a hook that runs before forward."""
+        """Recompute the pruned attribute. This is a forward pre-hook."""
         setattr(module, self._tensor_name, self.apply_mask(module))
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Return the new mask of a tensor (of importances) with that mask."""
+        """Return the new mask for a tensor of importances, given its present mask."""
         raise NotImplementedError
 
     def apply_mask(self, module: Module) -> Tensor:
-        """Return the product of parameter and mask."""
+        """Return the product of the parameter and its mask."""
         name = self._tensor_name
         mask, original = getattr(module, f"{name}_mask"), getattr(module, f"{name}_orig")
         return mask.to(dtype=original.dtype) * original  # type: ignore[no-any-return]
@@ -82,7 +82,7 @@ class BasePruningMethod:
     def apply(
         cls, module: Module, name: str, *args: Any, importance_scores: Tensor | None = None, **kwargs: Any
     ) -> BasePruningMethod:
-        """Prune a parameter of a module, whatever has been pruned of it before.
+        """Prune a parameter of a module, in addition to earlier pruning.
 
         Parameters
         ----------
@@ -127,7 +127,7 @@ class BasePruningMethod:
         return method
 
     def prune(self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None) -> Tensor:
-        """Return a pruned tensor, without a module.
+        """Return a pruned copy of a tensor that belongs to no module.
 
         Parameters
         ----------
@@ -149,7 +149,7 @@ class BasePruningMethod:
         return t * self.compute_mask(scores, mask)
 
     def remove(self, module: Module) -> None:
-        """Make the parameter an ordinary one again, with zeros where it is pruned."""
+        """Turn the parameter back into an ordinary one, with zeros where it was pruned."""
         name = self._tensor_name
         value = self.apply_mask(module)
         delattr(module, name)
@@ -161,7 +161,7 @@ class BasePruningMethod:
 
 
 class PruningContainer(BasePruningMethod):
-    """Several methods that have pruned one parameter after the other.
+    """Several pruning methods that were applied to one parameter, in order.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ class PruningContainer(BasePruningMethod):
             self.add_pruning_method(method)
 
     def add_pruning_method(self, method: Any) -> None:
-        """Add a method for the same parameter."""
+        """Add a pruning method for the same parameter."""
         if not isinstance(method, BasePruningMethod):
             raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
         if getattr(method, "_tensor_name", self._tensor_name) != self._tensor_name:
@@ -205,7 +205,7 @@ class PruningContainer(BasePruningMethod):
         return self._methods[index]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Return the mask after the last method, which sees what the mask has left."""
+        """Return the mask after the last method, which sees only what the mask left."""
         method = self._methods[-1]
         mask = default_mask.to(dtype=t.dtype)
         if method.PRUNING_TYPE == "unstructured":
@@ -223,7 +223,7 @@ class PruningContainer(BasePruningMethod):
 
 
 class Identity(BasePruningMethod):
-    """Prunes nothing; masks of ones.
+    """Pruning method that prunes nothing: its masks are ones.
 
     Examples
     --------
@@ -235,12 +235,12 @@ class Identity(BasePruningMethod):
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Return the mask as it is."""
+        """Return the mask unchanged."""
         return default_mask
 
 
 class _OfAmount(BasePruningMethod):
-    """Prunes so many elements, those of the smallest scores.
+    """Base class of methods that prune a number of elements, those with the lowest scores.
 
     Parameters
     ----------
@@ -255,23 +255,23 @@ class _OfAmount(BasePruningMethod):
         self.amount = amount
 
     def _scores(self, t: Tensor) -> Tensor:
-        """By which is chosen, as a vector."""
+        """Return the scores of the elements, as a vector."""
         raise NotImplementedError
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Return the mask without what has the smallest scores."""
+        """Return the mask with zeros for the elements with the lowest scores."""
         scores = self._scores(t)
         mask = default_mask.contiguous().clone()
         self._clear(mask, scores.argsort()[: _number(self.amount, scores.numel())])
         return mask
 
     def _clear(self, mask: Tensor, chosen: Tensor) -> None:
-        """Put zeros into a mask where elements of these numbers are."""
+        """Set the elements `chosen` of a mask to zero."""
         mask.view(-1)[chosen] = 0
 
 
 class RandomUnstructured(_OfAmount):
-    """Prunes elements at random.
+    """Pruning method for randomly chosen elements.
 
     Parameters
     ----------
@@ -290,7 +290,7 @@ class RandomUnstructured(_OfAmount):
 
 
 class L1Unstructured(_OfAmount):
-    """Prunes the elements of the smallest magnitude.
+    """Pruning method for the elements with the smallest magnitude.
 
     Parameters
     ----------
@@ -309,7 +309,7 @@ class L1Unstructured(_OfAmount):
 
 
 class _OfSlices(_OfAmount):
-    """Prunes so many slices along a dim."""
+    """Base class of methods that prune slices along a dim."""
 
     PRUNING_TYPE = "structured"
     dim: int
@@ -329,7 +329,7 @@ class _OfSlices(_OfAmount):
 
 
 class RandomStructured(_OfSlices):
-    """Prunes slices at random.
+    """Pruning method for randomly chosen slices.
 
     Parameters
     ----------
@@ -354,7 +354,7 @@ class RandomStructured(_OfSlices):
 
 
 class LnStructured(_OfSlices):
-    """Prunes the slices of the smallest norm.
+    """Pruning method for the slices with the smallest norm.
 
     Parameters
     ----------
@@ -383,7 +383,7 @@ class LnStructured(_OfSlices):
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes where a mask is 0.
+    """Pruning method that prunes where a given mask is 0.
 
     Parameters
     ----------
@@ -402,12 +402,12 @@ class CustomFromMask(BasePruningMethod):
         self.mask = mask
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Return the product of both masks."""
+        """Return the product of the given mask and the present one."""
         return default_mask * self.mask.to(dtype=default_mask.dtype)
 
 
 def method_of(module: Module, name: str) -> tuple[Any, BasePruningMethod] | None:
-    """Return the hook that prunes a parameter, with its key."""
+    """Return the hook that prunes a parameter, and the key of the hook."""
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook.call, BasePruningMethod) and hook.call._tensor_name == name:
             return key, hook.call

@@ -1,4 +1,4 @@
-"""Sequences of different lengths in one tensor."""
+"""Batches of sequences of different lengths, padded or packed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 def pad_sequence(
     sequences: Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> Tensor:
-    """Sequences one beside the other, made equally long.
+    """Return sequences stacked into one tensor, padded to the same length.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
-    """Return the sequences that `pad_sequence` put one beside the other.
+    """Return the sequences that `pad_sequence` stacked.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = F
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
-    """Sequences of different lengths, packed.
+    """Return sequences of different lengths as a `PackedSequence`.
 
     Parameters
     ----------

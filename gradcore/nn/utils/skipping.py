@@ -1,4 +1,4 @@
-"""Modules without first values."""
+"""Creation of modules without initialization of their parameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["skip_init"]
 
 
 def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
-    """Make a module whose parameters are not given first values.
+    """Create a module without initializing its parameters.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Weights divided by their largest singular value, by a hook before forward (the older form of the parametrization)."""
+"""Spectral normalization of weights by a forward pre-hook, the older form of the parametrization."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ M = TypeVar("M", bound=Module)
 
 
 def as_matrix(weight: Tensor, dim: int) -> Tensor:
-    """Return a weight as a matrix with a row for each index of one dim."""
+    """Return a weight as a matrix with one row for each index of `dim`."""
     return weight.movedim(dim, 0).flatten(1)
 
 
 def outputs_of(module: Module) -> int:
-    """Return the dim of a module's weight that counts outputs."""
+    """Return the dim of a module's weight that corresponds to the outputs."""
     return int(isinstance(module, _ConvTranspose))
 
 
 def check_iterations(n: int) -> None:
-    """Raise an error unless the number of steps is positive."""
+    """Raise an error unless the number of power iterations is positive."""
     if n <= 0:
         raise ValueError(f"Expected n_power_iterations to be positive, but got n_power_iterations={n}")
 
@@ -40,24 +40,27 @@ def direction(size: int, like: Tensor, eps: float) -> Tensor:
 
 
 def improve(vector: Tensor, product: Tensor, eps: float) -> None:
-    """Write the direction of a product into a singular vector, which modules on other devices may share."""
+    """Normalize `product`, and write it to the singular vector `vector`, which replicas on other devices may share."""
     vector.copy_(F.normalize(product, dim=0, eps=eps))
 
 
 def spectral_value(matrix: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """Return the largest singular value of a matrix, by its vectors, which may be overwritten before backward."""
+    """Return the largest singular value of a matrix, given its singular vectors.
+
+    They may be overwritten before backward.
+    """
     return u.clone().dot(matrix.mv(v.clone()))
 
 
 class SpectralNorm:
-    """The hook of one weight."""
+    """Forward pre-hook that normalizes one weight."""
 
     def __init__(self, name: str = "weight", n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
         check_iterations(n_power_iterations)
         self.name, self.n_power_iterations, self.dim, self.eps = name, n_power_iterations, dim, eps
 
     def compute_weight(self, module: Module, do_power_iteration: bool) -> Tensor:
-        """Return the weight, after some steps towards its singular vectors if so wanted."""
+        """Return the normalized weight, after power iterations if `do_power_iteration`."""
         weight, u, v = (getattr(module, f"{self.name}_{part}") for part in ("orig", "u", "v"))
         matrix = as_matrix(weight, self.dim)
         if do_power_iteration:
@@ -81,7 +84,7 @@ def spectral_norm(
 ) -> M:
     """Divide a weight by its largest singular value before each forward.
 
-    The value is found by power iteration, which goes on with each forward in training mode.
+    Power iteration finds the value. It continues with each forward in training mode.
 
     Parameters
     ----------
@@ -136,7 +139,7 @@ def spectral_norm(
 
 
 class _Version:
-    """The hook that notes in metadata how the state is laid out, as PyTorch does."""
+    """State dict hook that records the format version in the metadata, as PyTorch does."""
 
     def __init__(self, hook: SpectralNorm) -> None:
         self.hook = hook
@@ -146,7 +149,7 @@ class _Version:
 
 
 def remove_spectral_norm(module: M, name: str = "weight") -> M:
-    """Make a weight an ordinary parameter again, with the value that it has now.
+    """Turn a normalized weight back into an ordinary parameter with its present value.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """Return the former name of `gradcore.func.functional_call`."""
+    """Call `gradcore.func.functional_call`, the present name of this function."""
     warnings.warn(
         "`torch.nn.utils.stateless.functional_call` is deprecated as of PyTorch 2.0 and will be removed in a future "
         "version of PyTorch. Please use `torch.func.functional_call` instead which is a drop-in replacement.",
@@ -39,7 +39,7 @@ def functional_call(
 def call_with(
     module: Module, values: dict[str, Tensor], args: Any, kwargs: dict[str, Any] | None, tie_weights: bool, strict: bool
 ) -> Any:
-    """Call a module with `values` in the place of the parameters and buffers of these names."""
+    """Call a module, with `values` in place of the parameters and buffers of these names."""
     args = () if args is None else args if isinstance(args, tuple) else (args,)
     with replace_tensors(module, values, tie_weights, strict):
         return module(*args, **(kwargs or {}))
@@ -47,7 +47,10 @@ def call_with(
 
 @contextlib.contextmanager
 def replace_tensors(module: Module, values: dict[str, Tensor], tie_weights: bool, strict: bool) -> Iterator[None]:
-    """Inside, `module` has other parameters and buffers; afterwards `values` has what has become of them."""
+    """Replace parameters and buffers of `module` inside this context manager.
+
+    On exit, `values` gets their final values.
+    """
     wanted = _with_tied(module, values) if tie_weights else dict(values)
     if strict:
         _check_names(module, wanted)
@@ -72,7 +75,7 @@ def replace_tensors(module: Module, values: dict[str, Tensor], tie_weights: bool
 
 
 def _with_tied(module: Module, values: dict[str, Tensor]) -> dict[str, Tensor]:
-    """`values` under all names of the tensors that they replace.
+    """Return `values` under all names of the tensors that they replace, which may be tied.
 
     Raises
     ------
@@ -109,7 +112,7 @@ def _check_names(module: Module, values: dict[str, Tensor]) -> None:
 
 
 def _owner(module: Module, dotted: str) -> tuple[Any, str, dict[str, Any] | None]:
-    """Return the submodule that owns a tensor, the name there, and its table of parameters or buffers."""
+    """Return the submodule that owns a tensor, the tensor's name in it, and its table of parameters or buffers."""
     path, _, name = dotted.rpartition(".")
     owner = module.get_submodule(path)
     tables = (owner._parameters, owner._buffers)
@@ -117,13 +120,13 @@ def _owner(module: Module, dotted: str) -> tuple[Any, str, dict[str, Any] | None
 
 
 def _tensor_of(module: Module, dotted: str) -> Any:
-    """Return a parameter, buffer or other attribute; `NOTHING` if there is none."""
+    """Return the parameter, buffer or other attribute with this dotted name, or `NOTHING` if there is none."""
     owner, name, table = _owner(module, dotted)
     return getattr(owner, name, NOTHING) if table is None else table[name]
 
 
 def _replace(module: Module, dotted: str, value: Any) -> None:
-    """Put a value, or `NOTHING`, in the place of a parameter, buffer or other tensor."""
+    """Replace a parameter, buffer or other tensor by `value`; delete it if `value` is `NOTHING`."""
     if value is not NOTHING and value is not None and not isinstance(value, Tensor):
         raise TypeError(f"{value} is not an instance of torch.Tensor")
     owner, name, table = _owner(module, dotted)
@@ -136,7 +139,7 @@ def _replace(module: Module, dotted: str, value: Any) -> None:
 
 
 def _check_replaceable(dotted: str, before: Any) -> Any:
-    """Return the attribute `before`, or raise if a tensor cannot replace it."""
+    """Return the attribute `before`. Raise an error if a tensor cannot replace it."""
     if before is not NOTHING and before is not None and not isinstance(before, Tensor):
         raise TypeError(f"attribute `{dotted.rpartition('.')[2]}`: {before} is not an instance of torch.Tensor")
     return before

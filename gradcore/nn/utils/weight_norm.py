@@ -1,4 +1,4 @@
-"""Weights as lengths and directions, by a hook before forward (the older form of `parametrizations.weight_norm`)."""
+"""Weight normalization by a forward pre-hook, the older form of `parametrizations.weight_norm`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ M = TypeVar("M", bound=Module)
 
 
 def lengths(t: Tensor, dim: int) -> Tensor:
-    """Return the norms over all dims but one, as a tensor that broadcasts; over all dims if `dim` is -1."""
+    """Return the norms over all dims except `dim`, or over all dims if it is -1, in a shape that broadcasts."""
     if dim == -1:
         return functional.linalg_vector_norm(t)  # type: ignore[no-any-return]
     others = tuple(d for d in range(t.ndim) if d != dim % t.ndim)
@@ -24,13 +24,13 @@ def lengths(t: Tensor, dim: int) -> Tensor:
 
 
 class WeightNorm:
-    """The hook of one weight."""
+    """Forward pre-hook that computes one weight."""
 
     def __init__(self, name: str, dim: int) -> None:
         self.name, self.dim = name, dim
 
     def compute_weight(self, module: Module) -> Any:
-        """Return the weight of the lengths and directions that the module has."""
+        """Return the weight, computed from the module's lengths and directions."""
         g, v = getattr(module, f"{self.name}_g"), getattr(module, f"{self.name}_v")
         return v * (g / lengths(v, self.dim))
 
@@ -39,7 +39,7 @@ class WeightNorm:
 
 
 def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
-    """Train a weight as lengths (``weight_g``) and directions (``weight_v``).
+    """Train a weight as its lengths (``weight_g``) and directions (``weight_v``).
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
 
 
 def remove_weight_norm(module: M, name: str = "weight") -> M:
-    """Make a weight an ordinary parameter again.
+    """Turn a normalized weight back into an ordinary parameter.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Schedulers of learning rates."""
+"""Learning-rate schedulers."""
 
 from gradcore.optim.lr_scheduler.base import LRScheduler
 from gradcore.optim.lr_scheduler.compositions import ChainedScheduler, SequentialLR

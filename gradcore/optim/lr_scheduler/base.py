@@ -1,4 +1,4 @@
-"""The base class of learning-rate schedulers, which set the learning rates of an optimiser's groups at each step."""
+"""The base class of learning-rate schedulers, which set the learning rates of parameter groups at each step."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ _EXAMPLE = """Examples
 
 
 def complete_docstring(example: str = "", **descriptions: str) -> Callable[[S], S]:
-    """Complete a scheduler's docstring: with its parameters, and an example, ``"call -> rates of four steps"``."""
+    """Add the parameters and an example to a scheduler's docstring (class decorator).
+
+    `example` is ``"call -> rates of four steps"``.
+    """
 
     def complete(cls: Any) -> Any:
         if cls.__doc__ is not None:  # as it is with python -OO
@@ -62,18 +65,18 @@ def complete_docstring(example: str = "", **descriptions: str) -> Callable[[S], 
 
 
 def check_optimizer(optimizer: Any) -> None:
-    """Raise an error for anything but an optimiser."""
+    """Raise an error unless `optimizer` is an optimiser."""
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
 
 
 def current(optimizer: Optimizer, key: str = "lr") -> list[Rate]:
-    """Return the current value of an option, for each group."""
+    """Return the present value of an option in each parameter group."""
     return [g[key].clone() if isinstance(g[key], Tensor) else g[key] for g in optimizer.param_groups]
 
 
 def put(group: dict[str, Any], key: str, value: Rate) -> None:
-    """Set an option of a group; tensors are filled in place."""
+    """Set an option of a group. A tensor is filled in place."""
     if isinstance(group[key], Tensor):
         group[key].fill_(value_of(value))
     else:
@@ -81,7 +84,7 @@ def put(group: dict[str, Any], key: str, value: Rate) -> None:
 
 
 def for_each_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
-    """Return one value for each group, from one for all or a list."""
+    """Return a list with one value for each group, given one value for all of them or a list."""
     count = len(optimizer.param_groups)
     if not isinstance(value, (list, tuple)):
         value = [value] * count
@@ -94,7 +97,7 @@ def for_each_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
 
 
 class LRScheduler:
-    """The base of all schedulers: subclass it and define `get_lr`.
+    """Base class of all schedulers. A subclass defines `get_lr`.
 
     Parameters
     ----------
@@ -156,11 +159,11 @@ class LRScheduler:
             self._is_initial = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state, without the optimiser."""
+        """Return the state of the scheduler, without the optimiser."""
         return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a result of `state_dict`."""
+        """Load a state that `state_dict` returned."""
         self.__dict__.update(state_dict)
 
     def get_last_lr(self) -> list[Rate]:
@@ -168,7 +171,7 @@ class LRScheduler:
         return self._last_lr
 
     def get_lr(self) -> list[Rate]:
-        """Return the learning rate of each group at step `last_epoch`; called by `step`."""
+        """Return the learning rate of each group at step `last_epoch`. `step` calls this method."""
         raise NotImplementedError
 
     def _check_call(self) -> None:
@@ -178,7 +181,7 @@ class LRScheduler:
             )
 
     def step(self, epoch: int | None = None) -> None:
-        """Set the next learning rates; call it after the optimiser's step.
+        """Set the next learning rates. Call this after the optimiser's step.
 
         Parameters
         ----------

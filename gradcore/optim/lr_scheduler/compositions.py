@@ -1,4 +1,4 @@
-"""Schedulers made of schedulers."""
+"""Schedulers that combine other schedulers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ChainedScheduler", "SequentialLR"]
 
 
 class Composition(LRScheduler):
-    """The base of schedulers that hold others."""
+    """Base class of schedulers that contain others."""
 
     _schedulers: Sequence[LRScheduler]
 
@@ -42,11 +42,11 @@ class Composition(LRScheduler):
         return optimizer
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state, without the optimiser, with the states of the schedulers."""
+        """Return the state, including that of the contained schedulers, without the optimiser."""
         return {**super().state_dict(), "_schedulers": [s.state_dict() for s in self._schedulers]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a result of `state_dict`."""
+        """Load a state that `state_dict` returned."""
         super().load_state_dict({key: value for key, value in state_dict.items() if key != "_schedulers"})
         for scheduler, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
             scheduler.load_state_dict(state)
@@ -54,7 +54,7 @@ class Composition(LRScheduler):
 
 @complete_docstring(schedulers="Schedulers in their order.", milestones="Steps at which the next scheduler takes over.")
 class SequentialLR(Composition):
-    """Schedulers one after another.
+    """Scheduler that runs several schedulers one after another.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class SequentialLR(Composition):
 
 
 def _step_back(scheduler: Any) -> None:
-    """Take back the first steps of all schedulers, which they took when they were made."""
+    """Undo the first steps that schedulers took when they were created."""
     inner = getattr(scheduler, "_schedulers", None)
     if inner is None:
         scheduler.last_epoch -= 1
@@ -116,7 +116,7 @@ def _step_back(scheduler: Any) -> None:
 
 @complete_docstring(schedulers="Schedulers that all step, in this order.", optimizer="Optimizer of the schedulers.")
 class ChainedScheduler(Composition):
-    """Several schedulers at once.
+    """Scheduler that runs several schedulers at once.
 
     Examples
     --------

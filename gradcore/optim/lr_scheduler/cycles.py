@@ -1,4 +1,4 @@
-"""Cyclical schedulers: cosine annealing, one cycle, many cycles."""
+"""Cyclical schedulers: cosine annealing, one-cycle and cyclic learning rates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "OneC
 
 
 def _anneal(scheduler: Any, height: float) -> list[Rate]:
-    """Return learning rates between `eta_min` (height 0) and the initial ones (height 2)."""
+    """Return learning rates between `eta_min` (height 0) and the initial rates (height 2)."""
     least = scheduler.eta_min
     return [least + (base - least) * height / 2 for base in scheduler.base_lrs]
 
@@ -113,7 +113,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class MomentumCycle(LRScheduler):
-    """The base of schedulers that also move the momentum, against the learning rate."""
+    """Base class of schedulers that also change the momentum, opposite to the learning rate."""
 
     def _start_momentum(self, base_momentum: Any, max_momentum: Any, last_epoch: int) -> None:
         defaults = self.optimizer.defaults
@@ -220,7 +220,7 @@ class OneCycleLR(MomentumCycle):
 
 
 def _steps(total: Any, epochs: Any, each: Any) -> int:
-    """Return the number of steps, from whichever way it was given."""
+    """Return the total number of steps, given directly or as epochs and steps per epoch."""
     if total is None and (epochs is None or each is None):
         raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
     given = {"epochs": epochs, "steps_per_epoch": each} if total is None else {"total_steps": total}
@@ -231,7 +231,7 @@ def _steps(total: Any, epochs: Any, each: Any) -> int:
 
 
 def _phases(steps: int, share: float, three: bool) -> list[dict[str, Any]]:
-    """Return the end of each phase, and the options of a group that it goes from and to."""
+    """Return, for each phase, its end and the group options from which and to which it anneals."""
     ends = [share * steps - 1, *([2 * share * steps - 2] if three else []), steps - 1]
     rates = ["initial_lr", "max_lr", *(["initial_lr"] if three else []), "min_lr"]
     momenta = ["max_momentum", "base_momentum", "max_momentum", "max_momentum"]
@@ -302,7 +302,7 @@ class CyclicLR(MomentumCycle):
         self.base_lrs = lowest
 
     def scale_fn(self, x: float) -> float:
-        """Return the height of cycle, or step, `x`."""
+        """Return the height of the cycle (or step) `x`."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "triangular2":
@@ -323,13 +323,16 @@ class CyclicLR(MomentumCycle):
         return [low + (high - low) * height for low, high in zip(self.base_lrs, self.max_lrs, strict=True)]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state, without the optimiser; of `scale_fn`, the attributes of an object but not a function."""
+        """Return the state, without the optimiser.
+
+        If `scale_fn` is an object, its attributes are included; a function is not.
+        """
         state, function = super().state_dict(), self._scale_fn_custom
         plain = function is None or isinstance(function, types.FunctionType)
         return {**state, "_scale_fn_custom": None if plain else function.__dict__.copy()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a result of `state_dict`."""
+        """Load a state that `state_dict` returned."""
         super().load_state_dict({key: value for key, value in state_dict.items() if key != "_scale_fn_custom"})
         if state_dict["_scale_fn_custom"] is not None:
             self._scale_fn_custom.__dict__.update(state_dict["_scale_fn_custom"])

@@ -1,4 +1,4 @@
-"""Schedulers in chainable form: each learning rate is the last one times a factor, so that they can be combined."""
+"""Schedulers in chainable form, which multiply the last learning rate by a factor and can be combined."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ MILESTONE = setting("MultiStepLR", "milestones", "float")
 
 
 class Factors(LRScheduler):
-    """The base of schedulers whose factor is the same for all groups."""
+    """Base class of schedulers with the same factor for all groups."""
 
     def step_factor(self, epoch: int) -> float:
-        """Return the factor of the last learning rate."""
+        """Return the factor by which the last learning rate is multiplied."""
         raise NotImplementedError
 
     def factor_so_far(self, epoch: int) -> float:
-        """Return the factor of the initial learning rate."""
+        """Return the factor by which the initial learning rate is multiplied."""
         raise NotImplementedError
 
     def get_lr(self) -> list[Rate]:
@@ -195,7 +195,7 @@ class PolynomialLR(Factors):
 
 
 class Lambdas(LRScheduler):
-    """The base of schedulers by functions, one for each group."""
+    """Base class of schedulers with a user-defined function for each group."""
 
     @constructor
     def __init__(
@@ -213,12 +213,12 @@ class Lambdas(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state, without the optimiser; of callables, the attributes of objects but not functions."""
+        """Return the state, without the optimiser. Attributes of callable objects are included; functions are not."""
         held = [None if isinstance(f, types.FunctionType) else f.__dict__.copy() for f in self.lr_lambdas]
         return {**super().state_dict(), "lr_lambdas": held}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a result of `state_dict`."""
+        """Load a state that `state_dict` returned."""
         super().load_state_dict({key: value for key, value in state_dict.items() if key != "lr_lambdas"})
         for function, held in zip(self.lr_lambdas, state_dict["lr_lambdas"], strict=True):
             if held is not None:

@@ -1,4 +1,4 @@
-"""The scheduler that looks at the result of training."""
+"""The scheduler that reduces the learning rate when a metric stops improving."""
 
 from __future__ import annotations
 
@@ -82,11 +82,11 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def in_cooldown(self) -> bool:
-        """Whether steps do not count just now."""
+        """Whether the scheduler is in its cooldown, in which steps without improvement do not count."""
         return self.cooldown_counter > 0
 
     def step(self, metrics: SupportsFloat, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Note a new value of the metric, and reduce the learning rates where it is time to.
+        """Record a new value of the metric, and reduce the learning rates if it has stopped improving.
 
         Parameters
         ----------
