@@ -1,23 +1,9 @@
-"""Probability distributions, as ``torch.distributions`` has them: samples with gradients, densities, divergences.
+"""Probability distributions, as in ``torch.distributions``: differentiable samples, densities and divergences.
 
-Samples of `rsample` are differentiable functions of the parameters, so that gradients of means can be estimated;
-gamma numbers, and what is made of them (beta, Dirichlet, Student's t), move so that their distribution function stays
-what it is. Where there is no `rsample`, ``log_prob`` times a reward has the gradient.
-
-Examples
---------
->>> import gradcore
->>> from gradcore.distributions import Categorical, Normal
->>> scale = gradcore.tensor(2.0, requires_grad=True)
->>> Normal(0.0, scale).rsample((4000,)).square().mean().backward()  # the variance, whose derivative is 2 * scale
->>> bool((scale.grad - 4).abs() < 0.5)
-True
->>> logits = gradcore.zeros(3, requires_grad=True)
->>> policy = Categorical(logits=logits)
->>> action = policy.sample()
->>> (-policy.log_prob(action) * 1.0).backward()
->>> bool(logits.grad.argmin() == action)  # a step would make it likelier
-True
+Samples from `rsample` are differentiable functions of the parameters, so that gradients of expectations can be
+estimated. Samples based on gamma numbers (gamma, beta, Dirichlet, Student's t) are differentiated implicitly: a sample
+moves so that its distribution function stays constant. Without `rsample`, use the gradient of ``log_prob`` times a
+reward.
 """
 
 from gradcore.distributions import constraints, transforms

@@ -1,4 +1,4 @@
-"""Distributions of categories: their indices, vectors with a one, and how often each is chosen."""
+"""Distributions of categories: as indices, as one-hot vectors, and as counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Categorical", "Multinomial", "OfCategories", "OneHotCategorical", "O
 
 
 class OfCategories(WithProbabilities):
-    """A distribution whose probabilities are those of categories, along the last dim."""
+    """Base class of distributions whose last dim of probabilities is over categories."""
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     _event_dims = {"probs": 1, "logits": 1}
@@ -41,7 +41,7 @@ class OfCategories(WithProbabilities):
 
     @property
     def _categorical(self) -> Categorical:
-        """The distribution of the categories' indices."""
+        """Distribution of the categories' indices."""
         return Categorical(**{self._given: self._param}, validate_args=False)
 
     @lazy_property
@@ -125,7 +125,7 @@ class Categorical(OfCategories):
 
 
 class OneHotCategorical(OfCategories):
-    """The categorical distribution with vectors for values, which are 1 at one category and else 0.
+    """The categorical distribution with one-hot vectors as values: 1 at one category, else 0.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ class OneHotCategorical(OfCategories):
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
-    """As `OneHotCategorical`, with samples whose gradients are those of the probabilities.
+    """`OneHotCategorical` with samples whose gradients are those of the probabilities (straight-through).
 
     Parameters
     ----------

@@ -68,7 +68,8 @@ class VonMises(Distribution):
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Draw angles from -pi to pi.
 
-        By rejection from a wrapped Cauchy distribution (D. J. Best and N. I. Fisher, Applied Statistics 28, 1979).
+        They are drawn by rejection from a wrapped Cauchy distribution (D. J. Best and N. I. Fisher, Applied Statistics
+        28, 1979).
         """
         shape = self._extended_shape(sample_shape)
         with no_grad():
@@ -135,12 +136,12 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
 
     @property
     def _outside(self) -> Tensor:
-        """Return whether the closed formula, rather than the series, is accurate."""
+        """Return where the closed formula is accurate, and not the series around 1/2."""
         return (self._p <= self._lims[0]) | (self._p > self._lims[1])
 
     @property
     def _cut(self) -> Tensor:
-        """The parameter where the formulas hold, another one where they do not."""
+        """Return the probabilities, replaced by another value where the closed formula is inaccurate."""
         return functional.where(self._outside, self._p, self._lims[0])  # type: ignore[no-any-return]
 
     @property
@@ -152,7 +153,7 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
         return functional.where(self._outside, formula, series)  # type: ignore[no-any-return]
 
     def _log_norm(self) -> Tensor:
-        """Return the logarithm of the density's constant."""
+        """Return the logarithm of the normalization constant."""
         x = (self._p - 0.5).pow(2)
         formula = self._log_odds.abs().log() - (2 * self._cut - 1).abs().log()
         return self._choose(formula, math.log(2) + (4 / 3 + 104 / 45 * x) * x)
@@ -187,7 +188,7 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
 
     @property
     def _small_odds(self) -> Tensor:
-        """The logarithm of the odds near 1/2."""
+        """Return the logarithm of the odds near 1/2."""
         return 4 * (self._p - 0.5)
 
     def entropy(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""Distributions made of others: of several values together, and of mixtures."""
+"""Distributions that combine others: independent values taken together, and mixtures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Independent", "MixtureSameFamily"]
 
 
 class Independent(Distribution):
-    """The last batch dims of a distribution, taken as dims of one value.
+    """A distribution whose last batch dims are treated as dims of one value.
 
     Parameters
     ----------
@@ -163,21 +163,21 @@ class MixtureSameFamily(Distribution):
 
     @property
     def mixture_distribution(self) -> Categorical:
-        """The distribution of the component."""
+        """Distribution of the component's index."""
         return self._mixture_distribution
 
     @property
     def component_distribution(self) -> Distribution:
-        """The components."""
+        """Distribution of the components."""
         return self._component_distribution
 
     def _weights(self) -> Tensor:
-        """Return the components' probabilities, with the dims of a value."""
+        """Return the probabilities of the components, with dims of size 1 for those of a value."""
         probs = self._mixture_distribution.probs
         return probs.reshape(*probs.shape, *(1,) * len(self._event_shape))  # type: ignore[no-any-return]
 
     def _over(self, values: Tensor) -> Tensor:
-        """Return the weighted mean over the components."""
+        """Return the mean of `values` over the components, weighted by their probabilities."""
         return (self._weights() * values).sum(-1 - len(self._event_shape))
 
     def _for_each(self, value: Tensor) -> Tensor:

@@ -1,13 +1,6 @@
-"""Transforms from real numbers to the sets of constraints, for parameters that are optimised.
+"""Transforms from unconstrained real numbers to constrained sets, for the optimisation of parameters.
 
-`biject_to` gives bijections; `transform_to` may give other maps too, and is to be preferred for parameters.
-
-Examples
---------
->>> import gradcore
->>> from gradcore.distributions import constraints, transform_to
->>> transform_to(constraints.positive)(gradcore.zeros(2))
-tensor([1., 1.])
+`biject_to` returns bijections. `transform_to` may return other maps, and is preferable for parameters.
 """
 
 from __future__ import annotations
@@ -23,13 +16,13 @@ __all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
 
 
 class ConstraintRegistry:
-    """Functions from constraints to transforms, by the constraint or by its class."""
+    """Registry of functions from constraints to transforms, by a constraint or its class."""
 
     def __init__(self) -> None:
         self._registry: dict[Any, Callable[[Any], Transform]] = {}
 
     def register(self, constraint: Any, factory: Callable[[Any], Transform] | None = None) -> Any:
-        """Say which transform leads to a constraint, or to those of a class.
+        """Register the transform to a constraint, or to the constraints of a class.
 
         Parameters
         ----------
@@ -51,7 +44,7 @@ class ConstraintRegistry:
         return factory
 
     def __call__(self, constraint: Constraint) -> Transform:
-        """Return the transform that leads to a constraint."""
+        """Return the transform to a constraint."""
         factory = self._registry.get(_key(constraint))
         if factory is None:
             raise NotImplementedError(f"Cannot transform {type(constraint).__name__} constraints: {constraint!r}")
@@ -59,7 +52,7 @@ class ConstraintRegistry:
 
 
 def _key(constraint: Any) -> Any:
-    """Return the class of a constraint."""
+    """Return the class of a constraint, the key in the registry."""
     return constraint if isinstance(constraint, type) else type(constraint)
 
 
@@ -112,7 +105,7 @@ transform_to.register(constraints.simplex, lambda constraint: transforms.Softmax
 
 
 def _register_composites(registry: ConstraintRegistry) -> None:
-    """Register transforms to sets that are made of other sets, from the transforms to these."""
+    """Register transforms to composite sets, which are built from the transforms to their parts."""
 
     def independent(constraint: Any) -> Transform:
         base = registry(constraint.base_constraint)

@@ -1,12 +1,4 @@
-"""Sets that the values and the parameters of distributions belong to.
-
-Examples
---------
->>> import gradcore
->>> from gradcore.distributions import constraints
->>> constraints.interval(0, 1).check(gradcore.tensor([-1.0, 0.5, 2.0]))
-tensor([False,  True, False])
-"""
+"""Constraints: sets to which values and parameters of distributions belong."""
 
 from __future__ import annotations
 
@@ -84,33 +76,33 @@ class Constraint:
 
 
 class _Dependent(Constraint):
-    """A set that depends on other parameters, so that a value cannot be checked alone."""
+    """A set that depends on other parameters, so that values cannot be checked on their own."""
 
     def __init__(self, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> None:
         self._is_discrete, self._event_dim = is_discrete, event_dim
 
     @property
     def is_discrete(self) -> bool:  # type: ignore[override]
-        """Whether the set is discrete, where that is known."""
+        """Whether the set is discrete, if that is known."""
         if self._is_discrete is NotImplemented:
             raise NotImplementedError(".is_discrete cannot be determined statically")
         return self._is_discrete  # type: ignore[no-any-return]
 
     @property
     def event_dim(self) -> int:  # type: ignore[override]
-        """The number of event dims, where that is known."""
+        """Number of event dims, if that is known."""
         if self._event_dim is NotImplemented:
             raise NotImplementedError(".event_dim cannot be determined statically")
         return self._event_dim  # type: ignore[no-any-return]
 
     def __call__(self, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> _Dependent:
-        """Return the same, with what is known."""
+        """Return a copy with the given properties."""
         known = self._is_discrete if is_discrete is NotImplemented else is_discrete
         dims = self._event_dim if event_dim is NotImplemented else event_dim
         return type(self)(is_discrete=known, event_dim=dims)
 
     def check(self, x: Tensor) -> Tensor:
-        """Refuse: nothing is known of the set."""
+        """Raise an error, since the set is unknown."""
         raise ValueError("Cannot determine validity of dependent constraint")
 
 
@@ -127,7 +119,7 @@ def is_dependent(constraint: Any) -> bool:
 
 
 class dependent_property(property, _Dependent):
-    """A property of a distribution that is a constraint of each instance, and a dependent one of the class.
+    """A property that is a constraint on instances, and a dependent constraint on the class.
 
     Parameters
     ----------
@@ -154,12 +146,12 @@ class dependent_property(property, _Dependent):
         _Dependent.__init__(self, is_discrete=is_discrete, event_dim=event_dim)
 
     def __call__(self, fn: Callable[..., Any]) -> dependent_property:  # type: ignore[override]
-        """As a decorator with settings."""
+        """Return the property for a function, when used as a decorator with settings."""
         return dependent_property(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
 
 
 class _Independent(Constraint):
-    """Values of more dims, all of whose parts belong to a set.
+    """A set of values with more dims, whose parts all belong to a base set.
 
     Examples
     --------
@@ -198,7 +190,7 @@ class _Independent(Constraint):
 
 
 class MixtureSameFamilyConstraint(Constraint):
-    """The set of a mixture's values: that of its components.
+    """The set of values of a mixture: the set of its components.
 
     Parameters
     ----------
@@ -266,7 +258,7 @@ class _Boolean(_Elementwise):
 
 
 class _From(_Elementwise):
-    """Numbers that a lower bound limits."""
+    """Base class of sets of numbers with a lower bound."""
 
     def __init__(self, lower_bound: Any) -> None:
         self.lower_bound = lower_bound
@@ -288,7 +280,7 @@ class _GreaterThan(_From):
 
 
 class _GreaterThanEq(_From):
-    """The numbers from a bound on.
+    """The numbers greater than or equal to a bound.
 
     Examples
     --------
@@ -303,7 +295,7 @@ class _GreaterThanEq(_From):
 
 
 class _IntegerGreaterThan(_From):
-    """The whole numbers from a bound on."""
+    """The integers greater than or equal to a bound."""
 
     is_discrete = True
 
@@ -331,14 +323,14 @@ class _LessThan(_Elementwise):
 
 
 class _Between(_Elementwise):
-    """Numbers that two bounds limit."""
+    """Base class of sets of numbers between two bounds."""
 
     def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
 
 
 class _Interval(_Between):
-    """The numbers between two bounds, and these.
+    """The numbers between two bounds, including both.
 
     Examples
     --------
@@ -353,7 +345,7 @@ class _Interval(_Between):
 
 
 class _HalfOpenInterval(_Between):
-    """The numbers between two bounds, and the lower one.
+    """The numbers between two bounds, including the lower one.
 
     Examples
     --------
@@ -368,7 +360,7 @@ class _HalfOpenInterval(_Between):
 
 
 class _IntegerInterval(_Between):
-    """The whole numbers between two bounds, and these.
+    """The integers between two bounds, including both.
 
     Examples
     --------
@@ -385,7 +377,7 @@ class _IntegerInterval(_Between):
 
 
 class multinomial(Constraint):
-    """Vectors of whole numbers from 0 on with a given sum at most.
+    """Vectors of nonnegative integers whose sum is at most a given number.
 
     Parameters
     ----------
@@ -411,7 +403,7 @@ class multinomial(Constraint):
 
 
 def _vectors(name: str, event_dim: int, belongs: Callable[[Tensor], Tensor], discrete: bool = False) -> Any:
-    """Return the class of a set of vectors or matrices, of which a formula says whether one belongs to it."""
+    """Return a class for a set of vectors or matrices, given a function that tests whether values belong to it."""
     body = {"event_dim": event_dim, "is_discrete": discrete, "__module__": __name__}
     body["check"] = lambda self, value: belongs(value)
     body["__repr__"] = lambda self: f"{type(self).__name__.removeprefix('_')}()"
@@ -460,7 +452,7 @@ def _is_on_simplex(x: Tensor) -> Tensor:
 
 
 class _Parts(Constraint):
-    """Tensors whose parts along a dim belong to several sets."""
+    """Base class of sets of tensors whose parts along a dim belong to several sets."""
 
     def __init__(self, parts: Sequence[Constraint], dim: int = 0) -> None:
         self.cseq, self.dim = list(parts), dim
@@ -472,7 +464,7 @@ class _Parts(Constraint):
 
 
 class cat(_Parts):
-    """Tensors whose parts along a dim, of given lengths, belong to several sets.
+    """Tensors whose consecutive parts along a dim, of given lengths, belong to several sets.
 
     Parameters
     ----------
@@ -497,7 +489,7 @@ class cat(_Parts):
 
     @property
     def event_dim(self) -> int:  # type: ignore[override]
-        """The most dims that a value of any of the sets has."""
+        """Largest number of event dims of the sets."""
         return max(c.event_dim for c in self.cseq)
 
     def check(self, value: Tensor) -> Tensor:
@@ -526,7 +518,7 @@ class stack(_Parts):
 
     @property
     def event_dim(self) -> int:  # type: ignore[override]
-        """The most dims that a value of any of the sets has, and one more if the slices are among them."""
+        """Largest number of event dims of the sets, plus one if the slices are among them."""
         dim = max(c.event_dim for c in self.cseq)
         return dim + 1 if self.dim + dim < 0 else dim
 

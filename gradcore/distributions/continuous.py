@@ -1,4 +1,4 @@
-"""Continuous distributions of numbers whose samples are functions of uniform or normal numbers."""
+"""Continuous distributions whose samples are functions of uniform or normal numbers."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ __all__ = ["Cauchy", "Exponential", "GeneralizedPareto", "Laplace", "Normal", "U
 
 
 def random(kind: str, distribution: Distribution, sample_shape: Sequence[int], like: Tensor) -> Tensor:
-    """Uniform (``"rand"``) or normal (``"randn"``) numbers in the shape of a distribution's samples."""
+    """Return uniform (``"rand"``) or normal (``"randn"``) numbers in the shape of a distribution's samples."""
     shape = distribution._extended_shape(sample_shape)
     return getattr(functional, kind)(*shape, dtype=like.dtype, device=like.device)  # type: ignore[no-any-return]
 
 
 def open_uniform(distribution: Distribution, sample_shape: Sequence[int], like: Tensor) -> Tensor:
-    """Uniform numbers between 0 and 1, without these."""
+    """Return uniform numbers between 0 and 1, excluding both."""
     info = finfo(like.dtype)
     return random("rand", distribution, sample_shape, like).clamp(info.tiny, 1 - info.eps / 2)
 
 
 class _LocationScale(Distribution):
-    """A distribution of real numbers that is moved and stretched, symmetric to its densest value."""
+    """Base class of distributions of real numbers with location and scale, symmetric about their mode."""
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     has_rsample = True
 
     def _of_location(self, loc: Parameter, scale: Parameter, validate_args: bool | None) -> None:
-        """Begin with both, broadcast against each other."""
+        """Initialize with location and scale, broadcast against each other."""
         self.loc, self.scale = broadcast_all(loc, scale)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
@@ -339,7 +339,7 @@ class Uniform(Distribution):
 
 
 class GeneralizedPareto(Distribution):
-    """The generalized Pareto distribution: what lies above a threshold.
+    """The generalized Pareto distribution, of excesses over a threshold.
 
     Parameters
     ----------
@@ -377,11 +377,11 @@ class GeneralizedPareto(Distribution):
 
     @property
     def _is_exponential(self) -> Tensor:
-        """Return whether each tail is that of an exponential distribution."""
+        """Return where the tail is that of an exponential distribution."""
         return functional.isclose(self.concentration, functional.zeros_like(self.concentration))  # type: ignore[no-any-return]
 
     def _of(self, limit: Tensor, slope: Tensor, formula: Any) -> Tensor:
-        """Return a formula of the concentration; where that is nearly zero, its limit there and its slope."""
+        """Return a formula of the concentration. Near 0, it is replaced by its limit and slope there."""
         k = functional.where(self._is_exponential, functional.ones_like(self.concentration), self.concentration)
         near = limit + self.concentration * slope
         return functional.where(self._is_exponential, near, formula(k))  # type: ignore[no-any-return]
@@ -397,7 +397,7 @@ class GeneralizedPareto(Distribution):
         return -self.scale.log() - self._of(z, z - z * z / 2, lambda k: (1 + 1 / k) * (k * z).log1p())
 
     def log_survival_function(self, value: Tensor) -> Tensor:
-        """Return the logarithm of the probability of values above given ones."""
+        """Return the logarithm of the probability of values above `value`."""
         z = self._z(self._check_sample(value))
         return -self._of(z, -z * z / 2, lambda k: (k * z).log1p() / k)
 

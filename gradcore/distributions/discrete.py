@@ -1,4 +1,4 @@
-"""Distributions of zeros and ones, and of counts."""
+"""Discrete distributions of zeros and ones, and of counts."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Bernoulli(WithProbabilities, ExponentialFamily):
 
 
 class Geometric(WithProbabilities):
-    """The geometric distribution: how many trials fail before the first that succeeds.
+    """The geometric distribution: the number of failures before the first success.
 
     Parameters
     ----------
@@ -135,12 +135,12 @@ class Geometric(WithProbabilities):
 
 
 class _OfTrials(WithProbabilities):
-    """A distribution of counts of successes, with a number of trials that is broadcast against the probabilities."""
+    """Base class of distributions of counts of successes, with a number of trials."""
 
     def _of_trials(
         self, total_count: Parameter, probs: Tensor | None, logits: Tensor | None, validate_args: bool | None
     ) -> None:
-        """Begin with a number of trials, and one of both."""
+        """Initialize with the number of trials and either `probs` or `logits`."""
         self.total_count = total_count
         self._of_probabilities(probs, logits, validate_args)
 
@@ -151,7 +151,7 @@ class _OfTrials(WithProbabilities):
 
 
 class Binomial(_OfTrials):
-    """The binomial distribution: how many of some trials succeed.
+    """The binomial distribution: the number of successes in a number of trials.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ class Binomial(_OfTrials):
 
 
 class NegativeBinomial(_OfTrials):
-    """The negative binomial distribution: how many trials succeed before some have failed.
+    """The negative binomial distribution: the number of successes before a number of failures.
 
     Parameters
     ----------

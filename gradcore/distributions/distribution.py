@@ -1,4 +1,4 @@
-"""The base classes of distributions."""
+"""Base classes of distributions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Parameter = Any  # a number or a tensor
 
 
 def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
-    """Numbers and tensors as tensors of one shape; numbers have the dtype of the first tensor."""
+    """Return numbers and tensors as tensors with a common shape. Numbers get the dtype of the first tensor."""
     if not all(isinstance(v, (Tensor, int, float)) for v in values):
         raise ValueError("Input arguments must all be instances of Number, torch.Tensor or objects implementing "
                          "__torch_function__.")  # fmt: skip
@@ -36,7 +36,7 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
 
 
 class lazy_property(functools.cached_property):  # type: ignore[type-arg]
-    """An attribute that is computed when it is first asked for, with gradients."""
+    """An attribute that is computed on first access, with gradients."""
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
@@ -46,10 +46,10 @@ class lazy_property(functools.cached_property):  # type: ignore[type-arg]
 
 
 class Distribution(ShortErrors):
-    """A distribution of tensors.
+    """Base class of distributions of tensors.
 
-    A sample has the shape ``sample_shape + batch_shape + event_shape``: so many draws of so many distributions with
-    values of that shape.
+    A sample has the shape ``sample_shape + batch_shape + event_shape``: the shape of the draws, the shape of the batch
+    of distributions, and the shape of one value.
 
     Parameters
     ----------
@@ -118,12 +118,12 @@ class Distribution(ShortErrors):
 
     @property
     def batch_shape(self) -> Size:
-        """The shape of the batch of distributions."""
+        """Shape of the batch of distributions."""
         return self._batch_shape
 
     @property
     def event_shape(self) -> Size:
-        """The shape of one value."""
+        """Shape of one value."""
         return self._event_shape
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
@@ -151,11 +151,11 @@ class Distribution(ShortErrors):
         return new
 
     def _batch_shape_of(self, name: str, batch: Size) -> Sequence[int]:
-        """Return the batch shape that a distribution of which this one is made needs for one of its own."""
+        """Return the batch shape that the component distribution `name` needs, given the batch shape of this one."""
         return batch
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
-        """Return an empty instance, for an `expand` that subclasses write themselves."""
+        """Return an empty instance, for subclasses that implement `expand` themselves."""
         if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]
             raise NotImplementedError(
                 f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must also "
@@ -171,7 +171,7 @@ class Distribution(ShortErrors):
 
     @property
     def support(self) -> Constraint | None:
-        """The set of the values."""
+        """Set of the values."""
         raise NotImplementedError
 
     @property
@@ -181,7 +181,7 @@ class Distribution(ShortErrors):
 
     @property
     def mode(self) -> Tensor:
-        """The value of the greatest density."""
+        """Value with the largest density."""
         raise NotImplementedError(f"{self.__class__} does not implement mode")
 
     @property
@@ -195,12 +195,15 @@ class Distribution(ShortErrors):
         return self.variance.sqrt()
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """Draw values, through which no gradient flows."""
+        """Draw values without gradients."""
         with no_grad():
             return self.rsample(sample_shape)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """Draw values through which gradients flow to the parameters (`has_rsample` says whether this is possible)."""
+        """Draw values that are differentiable with respect to the parameters, which requires `has_rsample`.
+
+        `has_rsample` tells whether this is possible.
+        """
         raise NotImplementedError
 
     def sample_n(self, n: int) -> Tensor:
@@ -209,11 +212,11 @@ class Distribution(ShortErrors):
         return self.sample((n,))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return the logarithm of the density, or of the probability, at values."""
+        """Return the logarithm of the density, or of the probability, at `value`."""
         raise NotImplementedError
 
     def cdf(self, value: Tensor) -> Tensor:
-        """Return the probability of values up to given ones."""
+        """Return the probability of values up to `value`."""
         raise NotImplementedError
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -221,7 +224,7 @@ class Distribution(ShortErrors):
         raise NotImplementedError
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All values of a discrete distribution, along a new first dim."""
+        """Return all values of a discrete distribution, along a new first dim."""
         raise NotImplementedError
 
     def entropy(self) -> Tensor:
@@ -235,7 +238,7 @@ class Distribution(ShortErrors):
     # -- checks ----------------------------------------------------------------------------------------------
 
     def _validate_sample(self, value: Any) -> None:
-        """Refuse what is no value of the distribution."""
+        """Raise an error unless `value` belongs to the support of the distribution."""
         if not isinstance(value, Tensor):
             raise ValueError("The value argument to log_prob must be a Tensor")
         event = len(self._event_shape)
@@ -265,7 +268,7 @@ class Distribution(ShortErrors):
             )
 
     def _check_sample(self, value: Tensor) -> Tensor:
-        """Return a value, after its check where samples are checked."""
+        """Return `value`, after validating it if samples are validated."""
         if self._validate_args:
             self._validate_sample(value)
         return value
@@ -281,7 +284,7 @@ class Distribution(ShortErrors):
 
 
 class ExponentialFamily(Distribution):
-    """A distribution with the density ``exp(<t(x), theta> - F(theta) + k(x))``, whose entropy follows from F.
+    """A distribution with density ``exp(<t(x), theta> - F(theta) + k(x))``, whose entropy is computed from F.
 
     Examples
     --------
@@ -302,12 +305,12 @@ class ExponentialFamily(Distribution):
 
     @property
     def _mean_carrier_measure(self) -> Any:
-        """The mean of k."""
+        """Mean of k."""
         raise NotImplementedError
 
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:
-        """The natural parameters theta."""
+        """Natural parameters theta."""
         raise NotImplementedError
 
     def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
@@ -315,14 +318,14 @@ class ExponentialFamily(Distribution):
         raise NotImplementedError
 
     def _normalizer_and_slopes(self) -> tuple[list[Tensor], Tensor, tuple[Tensor, ...]]:
-        """Natural parameters, F, and its derivatives by them."""
+        """Return the natural parameters, F, and the derivatives of F with respect to them."""
         natural = [p.detach().requires_grad_() for p in self._natural_params]
         with enable_grad():
             normalizer = self._log_normalizer(*natural)
             return natural, normalizer, grad(normalizer.sum(), natural, create_graph=True)
 
     def entropy(self) -> Tensor:
-        """Return the entropy, in nats, from the derivatives of F."""
+        """Return the entropy, in nats, computed from the derivatives of F."""
         natural, normalizer, slopes = self._normalizer_and_slopes()
         result = normalizer - self._mean_carrier_measure
         for parameter, slope in zip(natural, slopes, strict=True):

@@ -1,4 +1,4 @@
-"""Distributions made of gamma numbers, which move with their shapes: samples have gradients by all parameters."""
+"""Distributions based on gamma numbers, whose samples are differentiable with respect to all parameters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Beta", "Chi2", "Dirichlet", "FisherSnedecor", "Gamma", "StudentT"]
 
 
 def log_gammas(concentration: Tensor, shape: Sequence[int]) -> Tensor:
-    """Logarithms of gamma numbers of the scale 1, of a shape to which their parameters are expanded."""
+    """Return logarithms of gamma numbers with scale 1, with the concentrations expanded to `shape`."""
     return functional.log_standard_gamma(concentration.expand(*shape))  # type: ignore[no-any-return]
 
 
@@ -184,7 +184,7 @@ class Beta(ExponentialFamily):
 
 
 def _mode_of_shares(concentration: Tensor) -> Tensor:
-    """Return the densest shares; where all concentrations are below 1, the greatest of them has all."""
+    """Return the shares with the largest density. If all concentrations are below 1, the largest has the whole."""
     excess = (concentration - 1).clamp(min=0.0)
     mode = excess / excess.sum(-1, True)
     corner = (concentration < 1).all(-1, keepdim=True)
@@ -193,7 +193,7 @@ def _mode_of_shares(concentration: Tensor) -> Tensor:
 
 
 class Dirichlet(ExponentialFamily):
-    """The Dirichlet distribution: shares of a whole.
+    """The Dirichlet distribution of shares of a whole.
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ class StudentT(Distribution):
 
 
 class FisherSnedecor(Distribution):
-    """The F distribution: the quotient of two chi-squared numbers over their degrees of freedom.
+    """The F distribution: the quotient of two chi-squared numbers divided by their degrees of freedom.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Kullback-Leibler divergences, by the families of two distributions."""
+"""Kullback-Leibler divergences of pairs of distributions, by their classes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FORMULAS: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
-    """Return a decorator for the divergence of distributions of two classes, and of their subclasses.
+    """Return a decorator that registers a function as the divergence of two classes and their subclasses.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Callable[..., Tensor]],
 
 @functools.cache
 def _find(type_p: Any, type_q: Any) -> Callable[[Any, Any], Tensor] | None:
-    """Return the formula of the nearest pair of base classes: first those nearest to `type_p`."""
+    """Return the divergence registered for the nearest base classes, first those nearest to `type_p`."""
     matches = [pair for pair in _FORMULAS if issubclass(type_p, pair[0]) and issubclass(type_q, pair[1])]
     if not matches:
         return None
@@ -82,7 +82,7 @@ def _find(type_p: Any, type_q: Any) -> Callable[[Any, Any], Tensor] | None:
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
-    """Return the mean, over values of `p`, of ``p.log_prob - q.log_prob``.
+    """Return the Kullback-Leibler divergence: the mean of ``p.log_prob - q.log_prob`` over values of `p`.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def _infinite_unless(condition: Tensor, value: Tensor) -> Tensor:
 
 @register_kl(ExponentialFamily, ExponentialFamily)
 def _of_families(p: Any, q: Any) -> Tensor:
-    """By the Bregman divergence of the normalizers."""
+    """Return the divergence within an exponential family, as the Bregman divergence of the log normalizer."""
     if type(p) is not type(q):
         raise NotImplementedError(
             "The cross KL-divergence between different exponential families cannot be computed using Bregman "
@@ -269,7 +269,7 @@ def _independent(p: Independent, q: Independent) -> Tensor:
 
 
 def _spread(p: Any) -> Tensor:
-    """Return a factor of the covariance, square or wider than high."""
+    """Return a factor of the covariance of `p`, which is square or wider than high."""
     if isinstance(p, MultivariateNormal):
         return p._unbroadcasted_scale_tril
     return functional.cat([p.cov_factor, p.cov_diag.sqrt().diag_embed()], -1)  # type: ignore[no-any-return]
@@ -349,12 +349,12 @@ def _beta_normal(p: Beta, q: Normal) -> Tensor:
 @register_kl(Beta, Uniform)
 @register_kl(ContinuousBernoulli, Uniform)
 def _to_uniform(p: Distribution, q: Uniform) -> Tensor:
-    """Of values from 0 to 1."""
+    """Return the divergence of a distribution on [0, 1] from a uniform distribution."""
     return _infinite_unless((q.low <= 0) & (q.high >= 1), -p.entropy() + (q.high - q.low).log())
 
 
 def _cross_entropy_normal(mean: Tensor, variance: Tensor, q: Normal) -> Tensor:
-    """Return the mean of ``-q.log_prob`` over values with that mean and variance."""
+    """Return the mean of ``-q.log_prob`` over values with this mean and variance."""
     return q.scale.log() + 0.5 * LOG_2PI + 0.5 * (variance + (mean - q.loc).pow(2)) / q.scale.pow(2)
 
 
@@ -470,7 +470,7 @@ def _uniform_pareto(p: Uniform, q: Pareto) -> Tensor:
 
 
 def _infinite(p: Any, q: Any) -> Tensor:
-    """Infinity: `p` has values that `q` cannot have."""
+    """Return infinity, as `p` has values that `q` cannot have."""
     return full_like(p.mean, math.inf)
 
 

@@ -1,4 +1,4 @@
-"""Distributions of matrices: covariances and factors of correlations."""
+"""Distributions of covariance matrices, and of Cholesky factors of correlation matrices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["LKJCholesky", "Wishart"]
 
 
 class LKJCholesky(Distribution):
-    """Cholesky factors of correlation matrices, with densities that are powers of the matrices' determinants.
+    """Distribution of Cholesky factors of correlation matrices whose density is a power of the determinant.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class LKJCholesky(Distribution):
         super().__init__(self.concentration.shape, (dim, dim), validate_args=validate_args)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """Draw factors row by row: the length of what lies beside the diagonal, and its direction."""
+        """Draw factors row by row: first the length of the part beside the diagonal, then its direction."""
         with no_grad():
             like = self.concentration
             before = arange(self.dim, dtype=like.dtype, device=like.device)  # the elements beside the diagonal
@@ -77,7 +77,7 @@ class LKJCholesky(Distribution):
 
 
 class Wishart(OfCovariance, ExponentialFamily):
-    """The Wishart distribution: of the sum of squares of normal vectors.
+    """The Wishart distribution, of the sum of outer products of normal vectors.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class Wishart(OfCovariance, ExponentialFamily):
         return self._scaled_df * (v.pow(2) + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))  # type: ignore[no-any-return]
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """Draw by Bartlett's decomposition: normal numbers below a diagonal of roots of chi-squared ones."""
+        """Draw by Bartlett's decomposition: normal numbers below a diagonal of roots of chi-squared numbers."""
         n = self._event_shape[-1]
         shape = self._extended_shape(sample_shape)
         degrees = self.df.unsqueeze(-1) - arange(n, dtype=self.df.dtype, device=self.df.device)

@@ -1,4 +1,4 @@
-"""Normal distributions of vectors."""
+"""Multivariate normal distributions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["LowRankMultivariateNormal", "MultivariateNormal", "mahalanobis"]
 
 
 def mahalanobis(factor: Tensor, x: Tensor) -> Tensor:
-    """Return the squared lengths of vectors relative to covariances with that Cholesky factor."""
+    """Return the squared Mahalanobis lengths of vectors, given the Cholesky factor of the covariance."""
     batch = broadcast_shapes(factor.shape[:-2], x.shape[:-1])
     n = x.shape[-1]
     z = solve_triangular(factor.expand(*batch, n, n), x.expand(*batch, n).unsqueeze(-1), upper=False)
@@ -27,12 +27,12 @@ def mahalanobis(factor: Tensor, x: Tensor) -> Tensor:
 
 
 def half_log_det(factor: Tensor) -> Tensor:
-    """Half the logarithm of a covariance's determinant, from its Cholesky factor."""
+    """Return half the logarithm of a covariance's determinant, given its Cholesky factor."""
     return factor.diagonal(0, -2, -1).log().sum(-1)
 
 
 def inverse_of_factor(factor: Tensor) -> Tensor:
-    """Return the inverse of the matrix with that Cholesky factor."""
+    """Return the inverse of a matrix, given its Cholesky factor."""
     n = factor.shape[-1]
     inverse = solve_triangular(factor, eye(n, dtype=factor.dtype, device=factor.device), upper=False)
     return inverse.mT @ inverse
@@ -54,7 +54,7 @@ _FACTORS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def the_given(*matrices: Tensor | None) -> tuple[str, Tensor]:
-    """Return the name and the value of the one matrix that was given, of those that may be."""
+    """Return the name and value of the one matrix that is not None. Raise an error if there is not exactly one."""
     given = [(name, matrix) for name, matrix in zip(_FACTORS, matrices, strict=True) if matrix is not None]
     if len(given) != 1:
         raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
@@ -62,13 +62,16 @@ def the_given(*matrices: Tensor | None) -> tuple[str, Tensor]:
 
 
 def check_matrix(name: str, value: Tensor) -> None:
-    """Refuse vectors and numbers."""
+    """Raise an error unless the tensor has at least two dims."""
     if value.ndim < 2:
         raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
 
 
 class OfCovariance(Distribution):
-    """A distribution that is given by a covariance, its inverse or its factor, of which the others are computed."""
+    """Base class of distributions given by a covariance, its inverse or its Cholesky factor.
+
+    The others are computed.
+    """
 
     arg_constraints: Any = {
         "covariance_matrix": constraints.positive_definite,
@@ -81,29 +84,29 @@ class OfCovariance(Distribution):
     def _of_covariance(
         self, name: str, matrix: Tensor, batch: Sequence[int], event: Sequence[int], validate_args: bool | None
     ) -> None:
-        """Begin with one of the three."""
+        """Initialize with one of the three matrices, whose name is `name`."""
         setattr(self, name, matrix.expand(*batch, -1, -1))
         super().__init__(batch, event, validate_args=validate_args)
         self._unbroadcasted_scale_tril = _FACTORS[name](matrix)
 
     def _whole(self, matrix: Tensor) -> Tensor:
-        """Return a matrix of each distribution of the batch."""
+        """Return `matrix` expanded to the batch of distributions."""
         n = self._event_shape[-1]
         return matrix.expand(*self._batch_shape, n, n)
 
     @lazy_property
     def scale_tril(self) -> Tensor:
-        """The Cholesky factor of the covariance."""
+        """Cholesky factor of the covariance matrix."""
         return self._whole(self._unbroadcasted_scale_tril)
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
-        """The covariance."""
+        """Covariance matrix."""
         return self._whole(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
 
     @lazy_property
     def precision_matrix(self) -> Tensor:
-        """The inverse of the covariance."""
+        """Inverse of the covariance matrix."""
         return self._whole(inverse_of_factor(self._unbroadcasted_scale_tril))
 
 
@@ -171,7 +174,7 @@ class MultivariateNormal(OfCovariance):
 
 
 class LowRankMultivariateNormal(Distribution):
-    """The normal distribution of vectors with the covariance ``cov_factor @ cov_factor.mT + diag(cov_diag)``.
+    """The multivariate normal distribution with covariance ``cov_factor @ cov_factor.mT + diag(cov_diag)``.
 
     Parameters
     ----------
@@ -222,7 +225,7 @@ class LowRankMultivariateNormal(Distribution):
 
     @property
     def _scale_factor(self) -> Tensor:
-        """The transposed factor with columns divided by the diagonal."""
+        """Return the transposed factor with its columns divided by the diagonal."""
         return self.cov_factor.mT / self.cov_diag.unsqueeze(-2)
 
     @property
@@ -233,22 +236,22 @@ class LowRankMultivariateNormal(Distribution):
 
     @lazy_property
     def variance(self) -> Tensor:
-        """The variance."""
+        """Variance of each element."""
         return self.cov_factor.pow(2).sum(-1) + self.cov_diag
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
-        """The covariance."""
+        """Covariance matrix."""
         return self.cov_factor @ self.cov_factor.mT + self.cov_diag.diag_embed()
 
     @lazy_property
     def scale_tril(self) -> Tensor:
-        """The Cholesky factor of the covariance."""
+        """Cholesky factor of the covariance matrix."""
         return cholesky(self.covariance_matrix)
 
     @lazy_property
     def precision_matrix(self) -> Tensor:
-        """The inverse of the covariance."""
+        """Inverse of the covariance matrix."""
         part = solve_triangular(self._capacitance_tril, self._scale_factor, upper=False)
         return self.cov_diag.reciprocal().diag_embed() - part.mT @ part
 

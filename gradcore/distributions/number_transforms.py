@@ -1,4 +1,4 @@
-"""Transforms of each number by itself."""
+"""Transforms of single numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class _OfNumbers(Transform):
-    """A transform of each number, without parameters, that rises."""
+    """Base class of increasing transforms of single numbers without parameters."""
 
     bijective = True
     domain: Constraint = constraints.real
@@ -42,7 +42,7 @@ class _OfNumbers(Transform):
 
 
 class ExpTransform(_OfNumbers):
-    """``exp(x)``.
+    """The transform ``exp(x)``.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class ExpTransform(_OfNumbers):
 
 
 class SigmoidTransform(_OfNumbers):
-    """``1 / (1 + exp(-x))``.
+    """The transform ``1 / (1 + exp(-x))``.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class SigmoidTransform(_OfNumbers):
 
 
 class SoftplusTransform(_OfNumbers):
-    """``log(1 + exp(x))``.
+    """The transform ``log(1 + exp(x))``.
 
     Examples
     --------
@@ -111,7 +111,7 @@ class SoftplusTransform(_OfNumbers):
 
 
 class TanhTransform(_OfNumbers):
-    """``tanh(x)``, of which the Jacobian is computed without cancellation.
+    """The transform ``tanh(x)``, whose Jacobian is computed without cancellation.
 
     Examples
     --------
@@ -133,7 +133,7 @@ class TanhTransform(_OfNumbers):
 
 
 class AbsTransform(Transform):
-    """``|x|``, which is no bijection; its inverse is the positive number.
+    """The transform ``|x|``, which is not a bijection. Its inverse returns the positive number.
 
     Examples
     --------
@@ -158,7 +158,7 @@ class AbsTransform(Transform):
 
 
 class PowerTransform(Transform):
-    """``x ** exponent`` of positive numbers.
+    """The transform ``x ** exponent`` of positive numbers.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ class PowerTransform(Transform):
 
 
 class AffineTransform(Transform):
-    """``loc + scale * x``.
+    """The transform ``loc + scale * x``.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ class AffineTransform(Transform):
 
 
 class CumulativeDistributionTransform(Transform):
-    """The distribution function of a distribution, which makes its values uniform.
+    """The cumulative distribution function of a distribution, which makes its values uniform.
 
     Parameters
     ----------

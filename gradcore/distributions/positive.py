@@ -1,4 +1,4 @@
-"""Distributions of positive numbers, of extremes and of shares, as transformed ones of simpler numbers."""
+"""Distributions of positive numbers, of extremes and of shares, defined as transforms of simpler ones."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ EULER = 0.57721566490153286060  # the Euler-Mascheroni constant
 
 
 class _OfBase(TransformedDistribution):
-    """A transformed distribution whose parameters are those of its base."""
+    """Base class of transformed distributions with the parameters of their base distribution."""
 
     has_rsample = True
 
     @property
     def loc(self) -> Tensor:
-        """Of the base."""
+        """Location of the base distribution."""
         return self.base_dist.loc  # type: ignore[no-any-return]
 
     @property
     def scale(self) -> Tensor:
-        """Of the base."""
+        """Scale of the base distribution."""
         return self.base_dist.scale  # type: ignore[no-any-return]
 
 
 class LogNormal(_OfBase):
-    """Numbers whose logarithms are normal.
+    """The log-normal distribution: numbers whose logarithms are normally distributed.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class LogNormal(_OfBase):
 
 
 class LogisticNormal(TransformedDistribution):
-    """Shares of a whole, made of normal numbers by `StickBreakingTransform`.
+    """The logistic-normal distribution of shares of a whole: normal numbers mapped by `StickBreakingTransform`.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class LogisticNormal(TransformedDistribution):
 
 
 class _Half(_OfBase):
-    """The absolute values of a distribution that is symmetric to 0."""
+    """Base class of the absolute values of distributions that are symmetric about 0."""
 
     arg_constraints = {"scale": constraints.positive}
     support = constraints.nonnegative
@@ -151,7 +151,7 @@ class _Half(_OfBase):
 
 
 class HalfNormal(_Half):
-    """The absolute values of normal numbers with the mean 0.
+    """The half-normal distribution: absolute values of normal numbers with mean 0.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ class HalfNormal(_Half):
 
 
 class HalfCauchy(_Half):
-    """The absolute values of Cauchy numbers around 0.
+    """The half-Cauchy distribution: absolute values of Cauchy numbers centered at 0.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ class HalfCauchy(_Half):
 
 
 class Gumbel(TransformedDistribution):
-    """The Gumbel distribution: of the largest of many numbers.
+    """The Gumbel distribution, of the largest of many numbers.
 
     Parameters
     ----------
@@ -264,7 +264,7 @@ class Gumbel(TransformedDistribution):
 
 
 class InverseGamma(TransformedDistribution):
-    """Numbers whose reciprocals have a gamma distribution.
+    """The inverse gamma distribution: numbers whose reciprocals are gamma distributed.
 
     Parameters
     ----------
@@ -318,7 +318,7 @@ class InverseGamma(TransformedDistribution):
 
 
 class Kumaraswamy(TransformedDistribution):
-    """The Kumaraswamy distribution: like a beta distribution, with a simple distribution function.
+    """The Kumaraswamy distribution, which resembles the beta distribution but has a simple distribution function.
 
     Parameters
     ----------
@@ -345,7 +345,7 @@ class Kumaraswamy(TransformedDistribution):
         super().__init__(base, steps, validate_args=validate_args)
 
     def _moment(self, n: int) -> Tensor:
-        """Return the mean of the power `n`."""
+        """Return the mean of the `n`-th power."""
         b, at = self.concentration0, 1 + n / self.concentration1
         return b * (at.lgamma() + b.lgamma() - (at + b).lgamma()).exp()
 
@@ -369,7 +369,7 @@ class Kumaraswamy(TransformedDistribution):
 
 
 class Pareto(TransformedDistribution):
-    """The Pareto distribution: a power above a bound.
+    """The Pareto distribution: a power law above a bound.
 
     Parameters
     ----------
@@ -417,7 +417,7 @@ class Pareto(TransformedDistribution):
 
 
 class Weibull(TransformedDistribution):
-    """The Weibull distribution: of the time until something fails.
+    """The Weibull distribution, of the time until a failure.
 
     Parameters
     ----------

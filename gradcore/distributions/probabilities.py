@@ -1,4 +1,4 @@
-"""Base of distributions that are parametrized by `probs` or `logits`."""
+"""Base class of distributions with the parameters `probs` or `logits`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["WithProbabilities", "inside"]
 
 
 def inside(probs: Tensor) -> Tensor:
-    """Probabilities a rounding error away from 0 and 1, so that their logarithms are finite."""
+    """Return probabilities clamped away from 0 and 1 by a rounding error, so that their logarithms are finite."""
     eps = finfo(probs.dtype).eps
     return probs.clamp(eps, 1 - eps)
 
 
 class WithProbabilities(Distribution):
-    """A distribution that is given by probabilities or by logits, of which the others are computed."""
+    """Base class of distributions given by probabilities or logits. The other parameter is computed."""
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     _given: str
 
     def _of_probabilities(self, probs: Parameter, logits: Parameter, validate_args: bool | None) -> None:
-        """Begin with one of both."""
+        """Initialize with either `probs` or `logits`."""
         if (probs is None) == (logits is None):
             raise ValueError("Either `probs` or `logits` must be specified, but not both.")
         self._given = "logits" if probs is None else "probs"
@@ -35,12 +35,12 @@ class WithProbabilities(Distribution):
         super().__init__(batch, event, validate_args=validate_args)
 
     def _keep_parameter(self, given: Parameter) -> Tensor:
-        """Return a parameter in the form in which it is stored."""
+        """Return the given parameter in the form in which it is stored."""
         return broadcast_all(given)[0]
 
     @property
     def _shapes(self) -> tuple[Size, Size]:
-        """Of the batch and of a value."""
+        """Return the batch shape and the event shape."""
         return self._param.shape, Size()
 
     @property
@@ -49,7 +49,7 @@ class WithProbabilities(Distribution):
 
     @property
     def param_shape(self) -> Size:
-        """The shape of the parameter that was given."""
+        """Shape of the given parameter."""
         return self._param.shape
 
     @lazy_property
@@ -64,7 +64,7 @@ class WithProbabilities(Distribution):
         return p.log() - (-p).log1p()
 
     def _whole_numbers(self, count: int, expand: bool, dtype: dtypes.dtype | None = None) -> Tensor:
-        """Return the whole numbers below a count, along a new first dim; in the parameter's dtype by default."""
+        """Return the integers below `count` along a new first dim, by default in the parameter's dtype."""
         batch = self._batch_shape
         values = arange(count, dtype=dtype or self._param.dtype, device=self._param.device)
         values = values.reshape(-1, *(1,) * len(batch))

@@ -1,4 +1,4 @@
-"""Continuous relatives of discrete distributions, whose samples have gradients."""
+"""Continuous relaxations of discrete distributions, whose samples have gradients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ExpRelaxedCategorical", "LogitRelaxedBernoulli", "RelaxedBernoulli",
 
 
 class _WithTemperature(WithProbabilities):
-    """A distribution that is given by a temperature besides probabilities."""
+    """Base class of distributions with a temperature and probabilities."""
 
     _shared = ("temperature",)
     has_rsample = True
@@ -26,7 +26,7 @@ class _WithTemperature(WithProbabilities):
     def _of_temperature(
         self, temperature: Parameter, probs: Parameter, logits: Parameter, validate_args: bool | None
     ) -> None:
-        """Begin with a temperature, and one of both."""
+        """Initialize with a temperature, and either `probs` or `logits`."""
         self.temperature = temperature
         self._of_probabilities(probs, logits, validate_args)
 
@@ -37,13 +37,13 @@ class _WithTemperature(WithProbabilities):
 
 
 class _Relaxed(TransformedDistribution):
-    """A transformed distribution whose parameters are those of its base."""
+    """Base class of transformed distributions with the parameters of their base distribution."""
 
     has_rsample = True
 
     @property
     def temperature(self) -> Parameter:
-        """The temperature: the lower, the nearer values are to 0 and 1."""
+        """Temperature: the lower it is, the nearer the values are to 0 and 1."""
         return self.base_dist.temperature
 
     @property
@@ -58,7 +58,7 @@ class _Relaxed(TransformedDistribution):
 
 
 class LogitRelaxedBernoulli(_WithTemperature):
-    """The logits of `RelaxedBernoulli`.
+    """The distribution of the logits of `RelaxedBernoulli` values.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class LogitRelaxedBernoulli(_WithTemperature):
 
 
 class RelaxedBernoulli(_Relaxed):
-    """Numbers between 0 and 1, the nearer to these the lower the temperature.
+    """The relaxed Bernoulli distribution of numbers between 0 and 1. At low temperatures they are near to 0 or 1.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class RelaxedBernoulli(_Relaxed):
 
 
 class ExpRelaxedCategorical(_WithTemperature, OfCategories):
-    """The logarithms of `RelaxedOneHotCategorical`.
+    """The distribution of the logarithms of `RelaxedOneHotCategorical` values.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ class ExpRelaxedCategorical(_WithTemperature, OfCategories):
 
 
 class RelaxedOneHotCategorical(_Relaxed):
-    """Vectors on the simplex, the nearer to a corner the lower the temperature.
+    """The relaxed one-hot distribution of vectors on the simplex. At low temperatures they are near to its corners.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The base class of transforms, and their composition."""
+"""The base class of transforms, their composition and their inverse."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ __all__ = [
 
 
 def sum_rightmost(value: Any, dims: int) -> Any:
-    """Return the sum over so many of the last dims."""
+    """Return the sum over the last `dims` dims."""
     if not dims:
         return value
     return value.reshape(*value.shape[: value.ndim - dims], -1).sum(-1)
 
 
 class Transform(ShortErrors):
-    """A map with, if `bijective`, an inverse and a Jacobian determinant.
+    """A map with an inverse and a Jacobian determinant if it is `bijective`.
 
-    Subclasses define `_call`, and as they can `_inverse` and `log_abs_det_jacobian`.
+    Subclasses define `_call`, and if possible `_inverse` and `log_abs_det_jacobian`.
 
     Parameters
     ----------
@@ -71,14 +71,14 @@ class Transform(ShortErrors):
 
     @property
     def event_dim(self) -> int:
-        """The dims of one value, where inputs and outputs have as many."""
+        """Number of dims of one value, if it is the same for inputs and outputs."""
         if self.domain.event_dim != self.codomain.event_dim:
             raise ValueError("Please use either .domain.event_dim or .codomain.event_dim")
         return self.domain.event_dim  # type: ignore[no-any-return]
 
     @property
     def inv(self) -> Transform:
-        """The inverse, whose `inv` is the transform itself."""
+        """Inverse of the transform. Its own `inv` is the transform."""
         found = None if self._inv is None else self._inv()
         if found is None:
             found = _InverseTransform(self)
@@ -87,11 +87,11 @@ class Transform(ShortErrors):
 
     @property
     def sign(self) -> Any:
-        """1 or -1 of bijections of numbers that rise or fall."""
+        """Sign of the derivative of a bijection of numbers: 1 if it increases, -1 if it decreases."""
         raise NotImplementedError
 
     def with_cache(self, cache_size: int = 1) -> Transform:
-        """Return the same transform with another cache."""
+        """Return the same transform with another cache size."""
         if self._cache_size == cache_size:
             return self
         if type(self).__init__ is Transform.__init__:
@@ -104,7 +104,7 @@ class Transform(ShortErrors):
     __hash__ = object.__hash__
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return the transform of `x`."""
+        """Return the image of `x`."""
         if not self._cache_size:
             return self._call(x)
         before, after = self._cached
@@ -131,15 +131,15 @@ class Transform(ShortErrors):
         raise NotImplementedError
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        """``log |det dy/dx|`` of an input and its output."""
+        """Return ``log |det dy/dx|``, given an input and its output."""
         raise NotImplementedError
 
     def forward_shape(self, shape: Sequence[int]) -> Sequence[int]:
-        """Return the shape of the output for an input of that shape."""
+        """Return the shape of the output for an input of shape `shape`."""
         return shape
 
     def inverse_shape(self, shape: Sequence[int]) -> Sequence[int]:
-        """Return the shape of the input for an output of that shape."""
+        """Return the shape of the input for an output of shape `shape`."""
         return shape
 
     def __repr__(self) -> str:
@@ -201,7 +201,7 @@ class _InverseTransform(Transform):
 
 
 class ComposeTransform(Transform):
-    """Several transforms one after the other.
+    """Composition of several transforms, applied one after the other.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ class ComposeTransform(Transform):
 
 
 def with_dims(constraint: Constraint, dims: int) -> Constraint:
-    """Return a constraint of values with so many dims, at least its own."""
+    """Return a constraint on values with `dims` dims, or as many as `constraint` has if that is more."""
     more = dims - constraint.event_dim
     return constraints.independent(constraint, more) if more else constraint
 
@@ -310,7 +310,7 @@ identity_transform = ComposeTransform([])
 
 
 class IndependentTransform(Transform):
-    """A transform of values of more dims, part by part.
+    """A transform of values with more dims, whose parts it transforms separately.
 
     Parameters
     ----------
@@ -379,7 +379,7 @@ class IndependentTransform(Transform):
 
 
 class ReshapeTransform(Transform):
-    """The last dims in another shape.
+    """A transform that reshapes the last dims.
 
     Parameters
     ----------

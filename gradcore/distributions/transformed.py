@@ -1,4 +1,4 @@
-"""Distributions of transformed values."""
+"""Distributions of transformed random values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["TransformedDistribution"]
 
 
 class TransformedDistribution(Distribution):
-    """The distribution of what transforms make of the values of another one.
+    """The distribution of a random value from a base distribution after transforms.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class TransformedDistribution(Distribution):
         return total + sum_rightmost(self.base_dist.log_prob(y), dims - len(self.base_dist.event_shape))  # type: ignore[no-any-return]
 
     def _in_order(self, probability: Tensor) -> Tensor:
-        """Return a probability of the base as one of the values, or back: the other one where the transforms fall."""
+        """Convert a probability between base and values: it becomes ``1 - probability`` if the transforms decrease."""
         sign = math.prod(transform.sign for transform in self.transforms)
         return probability if isinstance(sign, int) and sign == 1 else sign * (probability - 0.5) + 0.5
 

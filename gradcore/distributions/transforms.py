@@ -1,15 +1,4 @@
-"""Maps between sets of values, with the logarithms of their Jacobian determinants.
-
-Examples
---------
->>> import gradcore
->>> from gradcore.distributions.transforms import AffineTransform, ComposeTransform, ExpTransform
->>> transform = ComposeTransform([AffineTransform(0.0, 2.0), ExpTransform()])
->>> x = gradcore.tensor(1.0)
->>> y = transform(x)
->>> y, transform.inv(y), transform.log_abs_det_jacobian(x, y)
-(tensor(7.3891), tensor(1.), tensor(2.6931))
-"""
+"""Transforms between sets of values, with the logarithms of their Jacobian determinants."""
 
 from gradcore.distributions.number_transforms import (
     AbsTransform,

@@ -1,4 +1,4 @@
-"""Helpers for distributions of one's own, as ``torch.distributions.utils`` has them."""
+"""Helpers for user-defined distributions, as in ``torch.distributions.utils``."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ euler_constant = 0.57721566490153286060
 
 
 def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
-    """Logarithms of probabilities; of odds, if they are those of one of two outcomes."""
+    """Return the logarithms of probabilities, or of the odds if `is_binary`."""
     kept = clamp_probs(probs)
     return kept.log() - (-kept).log1p() if is_binary else kept.log()
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
-    """Probabilities: of logarithms of odds if they are those of one of two outcomes, else softmax."""
+    """Return the softmax of logits, or their sigmoid if `is_binary`."""
     return logits.sigmoid() if is_binary else logits.softmax(-1)
 
 
 def _below(n: int, diag: int, device: Any) -> Tensor:
-    """Return a mask of a square matrix's elements on a diagonal or below it."""
+    """Return a mask of the elements on or below a diagonal of an ``n`` by ``n`` matrix."""
     return ones(n, n, dtype=dtypes.bool_, device=device).tril(diag)
 
 
 def _count(n: int, diag: int) -> int:
-    """Return the number of these elements."""
+    """Return the number of elements on or below a diagonal of an ``n`` by ``n`` matrix."""
     return sum(min(max(row + 1 + diag, 0), n) for row in range(n))
 
 
 def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
-    """Return the elements of matrices on a diagonal and below it, row by row.
+    """Return the elements on and below a diagonal of matrices, row by row.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
 
 
 def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
-    """Square matrices with these elements on a diagonal and below it, row by row, and zeros elsewhere.
+    """Return square matrices with these elements on and below a diagonal, row by row, and zeros elsewhere.
 
     Parameters
     ----------
@@ -100,10 +100,10 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
 
 
 def _standard_normal(shape: Sequence[int], dtype: Any, device: Any) -> Tensor:
-    """Numbers of the standard normal distribution."""
+    """Return numbers from the standard normal distribution."""
     return normal(zeros(shape, dtype=dtype, device=device), ones(shape, dtype=dtype, device=device))
 
 
 def _sum_rightmost(value: Tensor, dim: int) -> Tensor:
-    """Return the sum over that many of the last dims."""
+    """Return the sum over the last `dim` dims."""
     return value if not dim else functional.sum(value, tuple(range(-dim, 0)))

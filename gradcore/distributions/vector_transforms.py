@@ -1,4 +1,4 @@
-"""Transforms of vectors, of matrices, and of parts of tensors."""
+"""Transforms of vectors, matrices, and parts of tensors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class _Plain(Transform):
-    """A transform without parameters."""
+    """Base class of transforms without parameters."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
@@ -40,7 +40,7 @@ class _Plain(Transform):
 
 
 class SoftmaxTransform(_Plain):
-    """``softmax(x)``, which is no bijection; its inverse is the logarithm.
+    """The transform ``softmax(x)``, which is not a bijection. Its inverse returns the logarithm.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def _check_shape(shape: Sequence[int], dims: int = 1) -> Sequence[int]:
 
 
 class StickBreakingTransform(_Plain):
-    """Onto the simplex of one dim more: each number says which share of what is left is broken off.
+    """Transform of vectors onto the simplex with one more dim. Each number gives the share that is broken off the rest.
 
     Examples
     --------
@@ -114,7 +114,7 @@ class StickBreakingTransform(_Plain):
 
 
 class LowerCholeskyTransform(_Plain):
-    """Matrices to lower triangles with a positive diagonal.
+    """Transform of matrices to lower triangular matrices with a positive diagonal.
 
     Examples
     --------
@@ -135,7 +135,7 @@ class LowerCholeskyTransform(_Plain):
 
 
 class PositiveDefiniteTransform(_Plain):
-    """Matrices to positive-definite ones, by their Cholesky factors.
+    """Transform of matrices to positive definite ones, by their Cholesky factors.
 
     Examples
     --------
@@ -157,17 +157,16 @@ class PositiveDefiniteTransform(_Plain):
 
 
 def _below(matrix: Tensor, diagonal: int) -> Tensor:
-    """Return the elements up to a diagonal below the main one, row by row, as vectors."""
+    """Return the elements on and below a diagonal of matrices, row by row, as vectors."""
     n = matrix.shape[-1]
     rows, columns = tril_indices(n, n, diagonal, device=matrix.device)
     return matrix[..., rows, columns]
 
 
 class CorrCholeskyTransform(_Plain):
-    """Vectors to Cholesky factors of correlation matrices: lower triangles whose rows have the length 1.
+    """Transform of vectors to Cholesky factors of correlation matrices, whose rows have length 1.
 
-    The hyperbolic tangents of the numbers are partial correlations, from which each row is made like a stick that is
-    broken.
+    The hyperbolic tangents of the numbers are partial correlations, from which stick breaking computes each row.
 
     Examples
     --------
@@ -222,7 +221,7 @@ class CorrCholeskyTransform(_Plain):
 
 
 class _OfParts(Transform):
-    """Several transforms, each of its part of a tensor along a dim."""
+    """Base class of several transforms, each of which applies to a part of a tensor along a dim."""
 
     def __init__(self, tseq: Sequence[Transform], dim: int = 0, cache_size: int = 0) -> None:
         super().__init__(cache_size=cache_size)
@@ -247,7 +246,7 @@ class _OfParts(Transform):
 
 
 class CatTransform(_OfParts):
-    """Several transforms, each of a part of a tensor that is so many elements long.
+    """Several transforms, each of which applies to a part of given length along a dim.
 
     Parameters
     ----------
@@ -280,7 +279,7 @@ class CatTransform(_OfParts):
 
     @property
     def length(self) -> int:
-        """Of all parts together."""
+        """Length of all parts together."""
         return sum(self.lengths)
 
     @property
@@ -312,7 +311,7 @@ class CatTransform(_OfParts):
 
 
 class StackTransform(_OfParts):
-    """Several transforms, each of one slice of a tensor.
+    """Several transforms, each of which applies to one slice of a tensor.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Saving and loading: PyTorch's files, which PyTorch reads and writes as well.
+"""Saving and loading of files in PyTorch's format, which PyTorch can also read and write.
 
-A file holds a structure of containers, numbers, strings and tensors. What is loaded is restricted to these, unless a
-class is allowed by name: a file cannot run code.
+A file contains containers, numbers, strings and tensors. Loading accepts only these, and classes that the user has
+allowed by name, so a file cannot run code.
 """
 
 from gradcore.serialization.reading import load

@@ -1,4 +1,4 @@
-"""The archive that a file is: its entries by name, read without ever taking more memory than the file has bytes."""
+"""Zip archives of saved files, read entry by entry. Reading never takes more memory than the file has bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, ValueError, OverflowErro
 
 
 class Archive:
-    """A zip archive as ``torch.save`` writes it: entries are stored one after the other, uncompressed.
+    """A zip archive as written by ``torch.save``: its entries are stored one after the other, uncompressed.
 
     Raises
     ------
@@ -49,7 +49,7 @@ class Archive:
         return self._prefix + name in self._entries
 
     def nbytes(self, name: str) -> int:
-        """Return the length of an entry, as far as the file can have it."""
+        """Return the length of an entry in bytes, checked against the length of the file."""
         info = self._entries.get(self._prefix + name)
         if info is None:
             raise pickle.UnpicklingError(f"the file has no {name}")
@@ -63,7 +63,7 @@ class Archive:
         return info.file_size
 
     def read(self, name: str) -> npt.NDArray[np.uint8]:
-        """Return the bytes of an entry, in memory of their own.
+        """Return a copy of the bytes of an entry.
 
         Raises
         ------
@@ -88,9 +88,9 @@ class Archive:
         return out
 
     def map(self, name: str) -> npt.NDArray[np.uint8]:
-        """Return the bytes of an entry as a copy-on-write view of the file, which is read where it is used.
+        """Return the bytes of an entry as a copy-on-write view of the file, which is read on access.
 
-        The checksum is not compared.
+        The checksum is not verified.
 
         Raises
         ------
@@ -114,7 +114,7 @@ class Archive:
 
 
 def _length(file: Any) -> int:
-    """Return the bytes of a file that is open at its start."""
+    """Return the length in bytes of a file that is open at its start."""
     size = file.seek(0, os.SEEK_END)
     size = file.tell() if size is None else size
     file.seek(0)

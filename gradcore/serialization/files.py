@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole: whoever reads them finds the old content or the new one, never a part."""
+"""Atomic replacement of files: readers see either the old content or the new one, never a part."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def open_for_writing(f: Any) -> Iterator[Any]:
 
 
 def _is_replaceable(target: str, folder: str) -> bool:
-    """Return whether a new file can take the target's place: not of a device, a pipe, or in a folder without leave."""
+    """Return whether a file can be replaced: not a device, a pipe, or a file in a folder that is not writable."""
     if os.path.exists(target) and not os.path.isfile(target):
         return False
     return os.access(folder, os.W_OK | os.X_OK) or not (os.path.isfile(target) and os.access(target, os.W_OK))
@@ -74,7 +74,7 @@ def _remove(path: str) -> None:
 
 
 def _remove_abandoned(folder: str, name: str) -> None:
-    """Remove what earlier saves of this file left behind, whose processes were killed."""
+    """Remove temporary files of this file from earlier saves whose processes were killed."""
     for path in glob.glob(os.path.join(glob.escape(folder), f".{glob.escape(name[:100])}.????????.saving")):
         with contextlib.suppress(OSError):
             if os.stat(path).st_mtime < time.time() - ABANDONED:
@@ -82,7 +82,7 @@ def _remove_abandoned(folder: str, name: str) -> None:
 
 
 def _sync_folder(folder: str) -> None:
-    """Flush a folder's new entry to the disk, where folders can be opened."""
+    """Flush the directory entry to the disk, on systems where folders can be opened."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

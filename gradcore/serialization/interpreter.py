@@ -1,8 +1,8 @@
-"""The interpreter of a file's structure: a closed list of pickle's instructions, on objects that it has made itself.
+"""Interpreter of pickled structures: a closed list of instructions, on objects that the interpreter has created.
 
-Nothing that the file says reaches an object of the program: names give what a table has for them, calls are made of
-what another table lists, and state is given to containers that this file has made, or to objects of classes that the
-user has allowed. Time and memory grow with the length of the structure.
+A file cannot reach other objects of the program. Names are looked up in a table; only functions in another table are
+called; and state is set only on containers created by this file, or on objects of classes that the user has allowed.
+Time and memory grow linearly with the length of the structure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def error(text: str) -> pickle.UnpicklingError:
 
 
 def check_names(state: Any, owner: str) -> dict[str, Any]:
-    """State whose names can be attributes.
+    """Return `state`, after checking that its keys can be attribute names of `owner`.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def check_names(state: Any, owner: str) -> dict[str, Any]:
 
 
 class Interpreter:
-    """A run over a structure.
+    """One run over a pickled structure.
 
     Parameters
     ----------
@@ -114,19 +114,19 @@ class Interpreter:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def take(self, count: int) -> bytes:
-        """Return the next bytes."""
+        """Return the next `count` bytes."""
         start, self.at = self.at, self.at + count
         if count < 0 or self.at > len(self.data):
             raise error("the structure in the file ends too soon")
         return self.data[start : self.at]
 
     def byte(self) -> int:
-        """Return the next byte, as a number."""
+        """Return the next byte as an int."""
         self.at += 1
         return self.data[self.at - 1]
 
     def number(self, layout: str) -> Any:
-        """Return the next number, of fixed length."""
+        """Return the next number of fixed length, with the struct format `layout`."""
         return struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
 
     def line(self) -> str:
@@ -143,12 +143,15 @@ class Interpreter:
         self.stack.append(value)
 
     def pop_marked(self) -> list[Any]:
-        """Return the values since the last mark."""
+        """Pop the values since the last mark, and return them."""
         found, self.stack = self.stack, self.below.pop()
         return found
 
     def spend(self, count: int) -> None:
-        """Count what a call copies: a few bytes that repeat a large copy must not fill the memory."""
+        """Count bytes that a call copies, and raise an error above a limit.
+
+        A short file could otherwise repeat a large copy.
+        """
         self.room -= count
         if self.room < 0:
             raise error("the structure in the file asks for far more memory than the file has")
@@ -156,7 +159,7 @@ class Interpreter:
     # -- containers ---------------------------------------------------------------------------------------------------
 
     def key(self, container: Any, key: Any) -> Any:
-        """Return `key` if it can be a key of `container`: hashed quickly, and not with the hash of too many others."""
+        """Return `key` if it can be a key of `container`. It must be fast to hash, and few keys may share its hash."""
         if type(key) in (str, bytes, bool, float, type(None)) or (type(key) is int and key.bit_length() <= 64):
             return key  # of which not many have one hash
         waiting, seen = [key], 0
@@ -177,7 +180,7 @@ class Interpreter:
         return key
 
     def put(self, container: Any, items: list[Any]) -> None:
-        """Put keys and values, which take turns, into a dict of this file."""
+        """Put `items`, alternating keys and values, into a dict that this file created."""
         if len(items) % 2:
             raise error("a key in the file has no value")
         if type(container) not in (dict, OrderedDict, Counter) and not self.trusted(type(container)):
@@ -186,13 +189,13 @@ class Interpreter:
             container[self.key(container, key)] = value
 
     def extend(self, container: Any, items: list[Any]) -> None:
-        """Append to a list of this file."""
+        """Append items to a list that this file created."""
         if type(container) is not list and not self.trusted(type(container)):
             raise error(f"the file appends to {type(container).__name__}")
         container.extend(items)
 
     def add(self, container: Any, items: list[Any]) -> None:
-        """Add to a set of this file."""
+        """Add items to a set that this file created."""
         if type(container) is not set:
             raise error(f"the file adds elements to {type(container).__name__}")
         for item in items:
@@ -201,7 +204,7 @@ class Interpreter:
     # -- calls --------------------------------------------------------------------------------------------------------
 
     def call(self, function: Any, args: Any, named: dict[str, Any] | None = None) -> Any:
-        """Return the result of calling a function, if the file may call it."""
+        """Return the result of calling a function, if files may call it."""
         if type(args) is not tuple:
             raise error(f"the file calls a function with {type(args).__name__} for arguments")
         self.spend(64 + sum(_extent(arg) for arg in args))
@@ -215,7 +218,7 @@ class Interpreter:
         return checked(*args)
 
     def container(self, cls: Any, content: Any = ()) -> Any:
-        """Return a container with the content that its constructor was given."""
+        """Return a new container of class `cls`, with the content passed to its constructor."""
         if cls in (set, frozenset):
             found: set[Any] = set()
             self.add(found, _sequence(content))
@@ -235,7 +238,7 @@ class Interpreter:
         raise error(f"the file makes an object of {cls!r}, which is not among what can be made")
 
     def build(self, target: Any, state: Any) -> None:
-        """Give an object of this file its state."""
+        """Set the state of an object that this file created."""
         self.spend(64 + _extent(state))
         if type(target) is OrderedDict:
             target.__dict__.update(check_names(state, "OrderedDict"))
@@ -260,7 +263,7 @@ def _sequence(value: Any) -> Any:
 
 
 def _extent(value: Any) -> int:
-    """About how many bytes a copy of a value takes."""
+    """Return the approximate size in bytes of a copy of a value."""
     if type(value) in (str, bytes, bytearray):
         return len(value)
     return 32 * len(value) if type(value) in (list, tuple, dict, set, frozenset, OrderedDict, Counter) else 0
@@ -270,7 +273,7 @@ def _extent(value: Any) -> int:
 
 
 def step(opcode: bytes) -> Callable[[Step], Step]:
-    """Make a function what an instruction does."""
+    """Return a decorator that registers a function as the implementation of an instruction."""
 
     def note(function: Step) -> Step:
         STEPS[opcode[0]] = function

@@ -1,4 +1,4 @@
-"""Globals that a file may name without permission, with checks of their calls: exact types, sizes before use."""
+"""Globals that files may name without permission. Their calls are checked: exact types, and sizes before use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make_error(text: str) -> pickle.UnpicklingError:
 
 
 def require_type(value: Any, *kinds: type) -> Any:
-    """Return the value, or raise if its class is none of `kinds` (subclasses are refused).
+    """Return the value, or raise an error if its class is not one of `kinds`. Subclasses are refused.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def require_type(value: Any, *kinds: type) -> Any:
 
 
 class Kind:
-    """The class of a storage, by which a file says what a memory's elements are."""
+    """Class of a storage, which determines the dtype of its elements."""
 
     def __init__(self, dtype: dtypes.dtype, name: str) -> None:
         self.dtype, self.name = dtype, name
@@ -54,7 +54,7 @@ class Kind:
 
 
 class Memory:
-    """Memory from the file, as one flat tensor on the device where it is wanted."""
+    """Memory from the file, as one flat tensor on the requested device."""
 
     def __init__(self, data: Tensor, swap: bool, typed: bool) -> None:
         self.data, self._swap = data, swap
@@ -64,7 +64,7 @@ class Memory:
         self._read: dict[tuple[dtypes.dtype, bool, bool], Tensor] = {(data.dtype, False, False): data}
 
     def read_as(self, dtype: dtypes.dtype, conj: bool = False, neg: bool = False) -> Tensor:
-        """All elements in a dtype; conjugated or negated, as PyTorch marks it in views, in memory of their own."""
+        """Return a copy of all elements in a dtype, conjugated or negated as PyTorch marks it in views."""
         found = self._read.get((dtype, conj, neg))
         if found is None:
             if conj or neg:
@@ -77,7 +77,7 @@ class Memory:
         return found
 
     def _view_as(self, dtype: dtypes.dtype) -> Tensor:
-        """Return the memory with its bytes read in a dtype, where the file has none."""
+        """Return the memory with its bytes viewed as a dtype, for files that give no dtype."""
         if self.data.dtype is not dtypes.uint8 or dtype is dtypes.bool_:
             raise make_error(f"a memory of {self.data.dtype} in the file is read as {dtype}")
         (array,) = arrays_of((self.data,))
@@ -85,7 +85,7 @@ class Memory:
         return tensor_of(array.byteswap() if self._swap else array, self.data.device, dtype)  # type: ignore[no-any-return]
 
     def part(self, dtype: dtypes.dtype, offset: Any, shape: Any, stride: Any, metadata: Any) -> Tensor:
-        """Return a tensor in this memory."""
+        """Return a tensor in this memory, with the given dtype, offset, shape and strides."""
         shape, stride = checked_geometry(shape, stride)
         if require_type(offset, int) < 0:
             raise make_error("a tensor in the file begins before its memory")
@@ -106,7 +106,7 @@ class Memory:
 
 
 def checked_geometry(shape: Any, stride: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Sizes and strides of a tensor, in ints that no arithmetic wraps."""
+    """Return the sizes and strides of a tensor as Python ints, which do not overflow."""
     for numbers in (shape, stride):
         for n in require_type(numbers, tuple, Size):
             if require_type(n, int) < 0:
@@ -169,7 +169,7 @@ def _rebuild_from_type(function: Any, cls: Any, args: Any, state: Any) -> Tensor
 
 
 def _rebuild_sparse(layout: Any, parts: Any) -> Any:
-    """Return a sparse tensor of indices that are checked, and of values that may require grad."""
+    """Return a sparse tensor with checked indices, and with values that may require grad."""
     from gradcore.sparse import making
 
     if layout not in LAYOUTS.values() or layout is layouts.strided:
@@ -202,12 +202,15 @@ def _a_tensor(value: Any) -> Tensor:
 
 
 def _attributes(state: Any) -> Any:
-    """Return the attributes in a tensor's state, which may come in a pair with the values of slots (there are none)."""
+    """Return the attributes in the state of a tensor.
+
+    The state may be a pair whose second item, the slots, is empty.
+    """
     return state[0] if type(state) is tuple and len(state) == 2 and not state[1] else state
 
 
 def _with_attributes(t: Any, state: Any) -> Any:
-    """Return the tensor, with attributes that hide nothing of what tensors have themselves."""
+    """Set the attributes in `state` on the tensor and return it. They must not hide attributes of tensors."""
     for name, value in check_names(_attributes(state) or {}, type(t).__name__).items():
         if hasattr(type(t), name):
             raise make_error(f"the file gives {type(t).__name__} the attribute {name!r}, which tensors have themselves")

@@ -1,4 +1,4 @@
-"""Layouts of memory: which elements are an array's, and where they are once the gaps between them are left out."""
+"""Compact layouts: which elements of memory an array uses, and where they are after gaps are removed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Layout"]
 
 
 class Layout(NamedTuple):
-    """The elements of an array in the order of their addresses: strides from the largest to the smallest, and sizes."""
+    """Layout of an array in the order of addresses: strides from the largest to the smallest, and sizes."""
 
     strides: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -19,7 +19,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, x: Any) -> Self | None:
-        """Return the layout of an array; None of one whose elements overlap, or lie at no multiples of their size."""
+        """Return the layout of an array, or None if elements overlap or are not aligned to their size."""
         if any(s % x.itemsize for s in x.strides):
             return None
         dims = [d for d in range(x.ndim) if x.shape[d] > 1 and x.strides[d]]
@@ -36,11 +36,11 @@ class Layout(NamedTuple):
 
     @property
     def numel(self) -> int:
-        """The number of elements."""
+        """Return the number of elements."""
         return math.prod(self.sizes)
 
     def remove_gaps(self, x: Any) -> Any:
-        """Return the elements of the array as a dense array, in the order of their addresses."""
+        """Return the elements of the array as a dense array, in the order of addresses."""
         if not x.size:
             return x.reshape(-1)
         key = tuple(
@@ -51,7 +51,7 @@ class Layout(NamedTuple):
         return x[key].transpose([kept.index(d) for d in self.dims])
 
     def place_of(self, view: Any, offset: int) -> tuple[int, tuple[int, ...]] | None:
-        """Offset and strides of a view once the gaps are left out.
+        """Return the offset and strides of a view after gaps are removed.
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ class Layout(NamedTuple):
         return joined[0], tuple(joined[1:])
 
     def _split(self, step: int) -> list[int] | None:
-        """Return a step as a number of steps along each dim."""
+        """Return `step` as a number of steps along each dim."""
         counts = []
         for stride in self.strides:
             count, step = divmod(step, stride)

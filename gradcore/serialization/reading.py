@@ -1,4 +1,4 @@
-"""Reading files, and nothing but what is known to be harmless in them."""
+"""Reading of files, by default restricted to content that is known to be harmless."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REFUSAL = (
 
 
 class _Memories:
-    """The memories of a file, each read once."""
+    """Memories of a file, each of which is read once."""
 
     def __init__(self, archive: Archive, locations: Locations, swap: bool, mapped: bool) -> None:
         self.archive, self.locations, self.swap, self.mapped = archive, locations, swap, mapped
@@ -74,7 +74,7 @@ class _Memories:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads files that are trusted: whatever they name is imported and called."""
+    """Unpickler of trusted files, which imports and calls whatever the file names."""
 
     def __init__(self, file: Any, memories: _Memories) -> None:
         super().__init__(file)
@@ -86,7 +86,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _find(name: str) -> Any:
-    """Globals that an untrusted file may name."""
+    """Return the global that an untrusted file may refer to by `name`."""
     found = KNOWN.get(name)
     if found is None:
         found = find_allowed(name)
@@ -96,7 +96,7 @@ def _find(name: str) -> Any:
 
 
 def _move_to_location(t: Tensor, location: str, locations: Locations) -> Tensor:
-    """Return a tensor from the file on the device where it was, or where `locations` sends it."""
+    """Return a tensor from the file on its original device, or on the one that `locations` gives."""
     if isinstance(locations, Mapping):
         return t.to(device(locations.get(location, location)))
     if locations is None or isinstance(locations, (str, int, device)):
@@ -115,7 +115,7 @@ def _check_locations(locations: Any) -> None:
 
 @contextlib.contextmanager
 def _open_file(f: Any) -> Iterator[Any]:
-    """Return the file, open at its start."""
+    """Return the file, opened at its start."""
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
             yield file
@@ -136,7 +136,7 @@ def load(
     weights_only: bool = True,
     mmap: bool | None = None,
 ) -> Any:
-    """Read what `save`, or PyTorch's ``torch.save``, has written.
+    """Load an object from a file that `save` or PyTorch's ``torch.save`` has written.
 
     Parameters
     ----------

@@ -1,16 +1,7 @@
-"""Files of safetensors: ``save_file`` and ``load_file`` of dicts of tensors, without the package of that name.
+"""The safetensors format: ``save_file`` and ``load_file`` for dicts of tensors, without the package `safetensors`.
 
-Every tensor is written as it reads: strided ones in the order of their indices, bfloat16 too, and tensors that share
-memory each for itself.
-
-Examples
---------
->>> import gradcore as gc
->>> file = gc.safetensors.save({"a": gc.arange(6.0).reshape(2, 3).T})
->>> gc.safetensors.load(file)["a"]
-tensor([[0., 3.],
-        [1., 4.],
-        [2., 5.]])
+Every tensor is written separately in the order of its indices, including strided tensors, bfloat16, and tensors that
+share memory.
 """
 
 from __future__ import annotations
@@ -45,7 +36,7 @@ _LONGEST = 100_000_000
 
 
 def _serialize_parts(tensors: Any, metadata: Mapping[str, str] | None) -> Iterator[bytes]:
-    """Yield the parts of a file: the header, with its length in front, and the elements of each tensor."""
+    """Yield the parts of a file: the length of the header, the header, and the elements of each tensor."""
     if not isinstance(tensors, Mapping):
         raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
     for name, t in tensors.items():
@@ -71,7 +62,7 @@ def _serialize_parts(tensors: Any, metadata: Mapping[str, str] | None) -> Iterat
 
 
 def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
-    """Return the content of a file with tensors, and with texts about them.
+    """Return the content of a safetensors file with these tensors and text metadata.
 
     Parameters
     ----------
@@ -83,7 +74,7 @@ def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = Non
 
 
 def save_file(tensors: Mapping[str, Tensor], filename: Any, metadata: Mapping[str, str] | None = None) -> None:
-    """Write a file with tensors, and with texts about them.
+    """Write a safetensors file with these tensors and text metadata.
 
     Parameters
     ----------
@@ -100,7 +91,7 @@ def save_file(tensors: Mapping[str, Tensor], filename: Any, metadata: Mapping[st
 
 
 def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
-    """Return the tensors in the content of a file, by name, each with memory of its own.
+    """Return the tensors in the content of a file by name, each as a copy.
 
     Parameters
     ----------
@@ -143,7 +134,7 @@ def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
 
 
 def _check_places(places: list[tuple[int, int]], length: int) -> None:
-    """Raise ValueError if tensors overlap, or bytes belong to none: such a file could be read as another one, too."""
+    """Raise ValueError if tensors overlap, or if bytes belong to no tensor. Such a file could be read in two ways."""
     last = 0
     for begin, end in sorted(places):
         if begin != last:
@@ -157,7 +148,7 @@ def _check_places(places: list[tuple[int, int]], length: int) -> None:
 
 
 def load_file(filename: Any, device: Any = "cpu") -> dict[str, Tensor]:
-    """Return the tensors in a file, by name.
+    """Return the tensors in a file by name.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Safe globals: classes that the user allows in files beside containers, numbers, strings and tensors."""
+"""Safe globals: classes and functions that the user allows in files, in addition to containers and tensors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add_safe_globals(safe_globals: list[Any]) -> None:
 
 
 def get_safe_globals() -> list[Any]:
-    """Return the classes and functions that `add_safe_globals` has allowed.
+    """Return the classes and functions that were allowed by `add_safe_globals`.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def get_safe_globals() -> list[Any]:
 
 
 def clear_safe_globals() -> None:
-    """Forget what `add_safe_globals` has allowed.
+    """Remove all classes and functions that were allowed by `add_safe_globals`.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def clear_safe_globals() -> None:
 
 @contextlib.contextmanager
 def safe_globals(safe_globals: list[Callable[..., Any]]) -> Iterator[None]:
-    """Inside, files may contain objects of these classes, and calls of these functions.
+    """Allow, inside this context manager, objects of these classes and calls of these functions in files.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def safe_globals(safe_globals: list[Callable[..., Any]]) -> Iterator[None]:
 
 
 def find_allowed(name: str) -> Any:
-    """Return the class or function that is allowed under that name, or None."""
+    """Return the allowed class or function called `name`, or None."""
     return _allowed.get(name)
 
 

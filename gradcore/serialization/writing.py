@@ -1,4 +1,4 @@
-"""Writing files: a pickled structure in PyTorch's words, and the memory of the tensors beside it, in a zip archive."""
+"""Writing of files: a zip archive with a pickled structure in PyTorch's format, and the memory of the tensors."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class _Name(NamedTuple):
     name: str
 
     def __call__(self) -> Any:
-        """Nothing: pickling only asks whether it could be called."""
+        """Do nothing. It exists because pickling requires a callable."""
 
 
 class _Storage(NamedTuple):
-    """Memory that the file has beside the structure, and that tensors may share."""
+    """Memory stored next to the structure, which several tensors may share."""
 
     kind: _Name
     key: str
@@ -123,7 +123,7 @@ class _Pickler(_Base):  # type: ignore[misc]
         return function, parts
 
     def _parts(self, t: Tensor, grad: bool) -> tuple[_Name, tuple[Any, ...]]:
-        """Return the function that makes the tensor from the file, and its arguments."""
+        """Return the function that recreates the tensor from the file, and its arguments."""
         if t.is_meta:
             return REBUILD_META, (t.dtype, tuple(t.shape), t.stride(), grad)
         storage, offset, stride = self._memory(t)
@@ -133,8 +133,7 @@ class _Pickler(_Base):  # type: ignore[misc]
     def _memory(self, t: Tensor) -> tuple[_Storage, int, tuple[int, ...]]:
         """Return the memory that a tensor shares with its views, the offset of its first element, and its strides.
 
-        Only elements that are in tensors are written: where those of a NumPy array have gaps between them, the gaps
-        are left out.
+        Only elements that belong to tensors are written; gaps between the elements of a NumPy array are removed.
         """
         (array,), backend = arrays_of((t,)), t.device.backend
         owner = backend.owner_of(array)
@@ -154,7 +153,7 @@ class _Pickler(_Base):  # type: ignore[misc]
 
 
 class _Call:
-    """A call that the file is to make when it is loaded."""
+    """A call that is made when the file is loaded."""
 
     def __init__(self, function: _Name, args: tuple[Any, ...]) -> None:
         self.parts = function, args
@@ -164,10 +163,10 @@ class _Call:
 
 
 def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2) -> None:
-    """Write an object to a file, which `load` and PyTorch's ``torch.load`` read.
+    """Save an object to a file, which `load` and PyTorch's ``torch.load`` can read.
 
-    A file that is there already is replaced by the new one when that is complete and on the disk. Until then, whatever
-    happens, it stays as it was.
+    An existing file is replaced only when the new one is complete and on the disk. Until then it stays unchanged,
+    whatever happens.
 
     Parameters
     ----------

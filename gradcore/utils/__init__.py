@@ -1,4 +1,4 @@
-"""Helpers: checkpointing, nested containers, batches of data, PyTorch's names for handles of hooks and for DLPack."""
+"""Utilities: checkpointing, pytrees, data loading, and PyTorch's modules for hook handles and DLPack."""
 
 from gradcore.torch_names import paths
 

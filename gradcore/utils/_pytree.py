@@ -1,18 +1,7 @@
-"""Nested containers as a flat list of leaves and a structure, as ``torch.utils._pytree`` has them.
+"""Pytrees: nested containers as a flat list of leaves and a structure, as in ``torch.utils._pytree``.
 
 Containers are tuples, lists, dicts, ordered and default dicts, deques, named tuples, results such as that of
-`gradcore.max`, and the classes of `register_pytree_node`. Everything else, None too, is a leaf.
-
-Examples
---------
->>> from gradcore.utils._pytree import tree_flatten, tree_map, tree_unflatten
->>> leaves, spec = tree_flatten({"a": 1, "b": (2, [3])})
->>> leaves
-[1, 2, 3]
->>> tree_unflatten([10, 20, 30], spec)
-{'a': 10, 'b': (20, [30])}
->>> tree_map(lambda x, y: x + y, [1, (2, 3)], [10, (20, 30)])
-[11, (22, 33)]
+`gradcore.max`, and the classes given to `register_pytree_node`. Everything else is a leaf, including None.
 """
 
 from __future__ import annotations
@@ -77,7 +66,7 @@ Predicate: TypeAlias = Callable[[Any], bool] | None
 
 @dataclasses.dataclass(frozen=True)
 class SequenceKey:
-    """The key of an element of a sequence."""
+    """Key of an element of a sequence."""
 
     idx: int
 
@@ -85,13 +74,13 @@ class SequenceKey:
         return f"[{self.idx!r}]"
 
     def get(self, sequence: Any) -> Any:
-        """Return the element."""
+        """Return the element of `sequence` with this key."""
         return sequence[self.idx]
 
 
 @dataclasses.dataclass(frozen=True)
 class MappingKey:
-    """The key of a value in a mapping."""
+    """Key of a value in a mapping."""
 
     key: Any
 
@@ -99,13 +88,13 @@ class MappingKey:
         return f"[{self.key!r}]"
 
     def get(self, mapping: Any) -> Any:
-        """Return the value."""
+        """Return the value in `mapping` with this key."""
         return mapping[self.key]
 
 
 @dataclasses.dataclass(frozen=True)
 class GetAttrKey:
-    """The key of an attribute."""
+    """Key of an attribute."""
 
     name: str
 
@@ -113,7 +102,7 @@ class GetAttrKey:
         return f".{self.name}"
 
     def get(self, obj: Any) -> Any:
-        """Return the attribute."""
+        """Return the attribute of `obj` with this name."""
         return getattr(obj, self.name)
 
 
@@ -122,7 +111,7 @@ KeyPath: TypeAlias = tuple[KeyEntry, ...]
 
 
 def keystr(kp: KeyPath) -> str:
-    """Return the text of a key path, as it is written behind the name of the tree."""
+    """Return a key path as Python source, such as ``[0]['a']``."""
     return "".join(map(str, kp))
 
 
@@ -137,7 +126,7 @@ def key_get(obj: Any, kp: KeyPath) -> Any:
 
 
 class _Kind(NamedTuple):
-    """A class of containers: how it is taken apart and put together, and how its context is written."""
+    """A container class: its functions to flatten, unflatten and serialize."""
 
     flatten: FlattenFn
     unflatten: UnflattenFn
@@ -219,14 +208,14 @@ _NAMEDTUPLE = _Kind(
 
 
 class namedtuple:
-    """The type of every named tuple in a `TreeSpec`; which one it is, is the context."""
+    """Stand-in type of all named tuples in a `TreeSpec`. The context is the actual class."""
 
 
 _KINDS[namedtuple] = _NAMEDTUPLE
 
 
 def is_namedtuple_class(cls: Any) -> bool:
-    """Return whether a class is one of named tuples."""
+    """Return whether `cls` is a class of named tuples."""
     fields = getattr(cls, "_fields", None)
     return isinstance(cls, type) and issubclass(cls, tuple) and isinstance(fields, tuple)
 
@@ -242,7 +231,7 @@ def is_namedtuple(obj: Any) -> bool:
 
 
 def is_structseq(obj: Any) -> bool:
-    """Return whether an object is a struct sequence of Python, such as `time.struct_time`, or the class of one."""
+    """Return whether an object is a struct sequence, such as `time.struct_time`, or a class of them."""
     cls = obj if isinstance(obj, type) else type(obj)
     return cls.__base__ is tuple and all(
         isinstance(getattr(cls, n, None), int) for n in ("n_fields", "n_unnamed_fields")
@@ -250,7 +239,7 @@ def is_structseq(obj: Any) -> bool:
 
 
 def _kind_of(tree: Any) -> type | None:
-    """Return the key of a container in the table of kinds; None for a leaf."""
+    """Return the key of a container in the table of container classes, or None for a leaf."""
     cls = type(tree)
     if cls in _KINDS:
         return cls
@@ -267,7 +256,7 @@ def register_pytree_node(
     from_dumpable_context: Callable[[Any], Any] | None = None,
     flatten_with_keys_fn: Callable[[Any], tuple[list[tuple[Any, Any]], Any]] | None = None,
 ) -> None:
-    """Make instances of a class containers, also for `gradcore.func` and checkpoints.
+    """Register a class as a container, also for `gradcore.func` and checkpoints.
 
     Parameters
     ----------
@@ -313,7 +302,7 @@ _register_pytree_node = register_pytree_node
 
 
 def _deregister_pytree_node(cls: type) -> None:
-    """Make instances of a class leaves again."""
+    """Remove a class from the containers, so that its instances are leaves."""
     del _KINDS[cls]
 
 
@@ -322,7 +311,7 @@ def _deregister_pytree_node(cls: type) -> None:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class TreeSpec:
-    """The containers of a tree without its leaves.
+    """The structure of a tree: its containers, without the leaves.
 
     Attributes
     ----------
@@ -339,21 +328,21 @@ class TreeSpec:
 
     @property
     def num_children(self) -> int:
-        """The number of children of the outermost container."""
+        """Number of children of the outermost container."""
         return len(self.children_specs)
 
     @property
     def num_leaves(self) -> int:
-        """The number of leaves."""
+        """Number of leaves."""
         return 1 if self.type is None else sum(child.num_leaves for child in self.children_specs)
 
     @property
     def num_nodes(self) -> int:
-        """The number of containers and leaves."""
+        """Number of containers and leaves."""
         return 1 + sum(child.num_nodes for child in self.children_specs)
 
     def is_leaf(self) -> bool:
-        """Return whether it is a leaf."""
+        """Return whether the structure is a single leaf."""
         return self.type is None
 
     def children(self) -> list[TreeSpec]:
@@ -365,7 +354,7 @@ class TreeSpec:
         return self.children_specs[index]
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
-        """Return the subtrees of a tree at this structure's leaves.
+        """Return the subtrees of `tree` at the positions of this structure's leaves.
 
         Raises
         ------
@@ -428,15 +417,15 @@ _LEAF = TreeSpec(None, None, [])
 
 
 class LeafSpec(TreeSpec):
-    """The structure of a leaf; `isinstance` knows every one."""
+    """The structure of a leaf. There is only one instance."""
 
     def __new__(cls) -> Any:
-        """Return the only one."""
+        """Return the only instance."""
         return _LEAF
 
 
 def tree_is_leaf(tree: Any, is_leaf: Predicate = None) -> bool:
-    """Return whether a tree is a leaf, also by what `is_leaf` says."""
+    """Return whether a tree is a leaf, by its type or according to `is_leaf`."""
     return _kind_of(tree) is None or (is_leaf is not None and is_leaf(tree))
 
 
@@ -471,7 +460,7 @@ def tree_flatten(tree: Any, is_leaf: Predicate = None) -> tuple[list[Any], TreeS
 
 
 def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
-    """Return the tree with that structure and these leaves."""
+    """Return the tree with structure `treespec` and these leaves."""
     if not isinstance(treespec, TreeSpec):
         raise TypeError(
             f"tree_unflatten(leaves, treespec): Expected `treespec` to be instance of TreeSpec but got item of type "
@@ -486,7 +475,7 @@ def tree_leaves(tree: Any, is_leaf: Predicate = None) -> list[Any]:
 
 
 def tree_iter(tree: Any, is_leaf: Predicate = None) -> Iterator[Any]:
-    """Return the leaves of a tree, one after the other."""
+    """Yield the leaves of a tree, from left to right."""
     return iter(tree_leaves(tree, is_leaf))
 
 
@@ -499,7 +488,7 @@ def tree_structure(tree: Any, is_leaf: Predicate = None) -> TreeSpec:
 
 
 def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Predicate = None) -> Any:
-    """Return the tree of what a function makes of each leaf, with what other trees have there as further arguments."""
+    """Return a tree with ``func(leaf, *others)`` for each leaf, where `others` are the corresponding values in `rests`."""
     leaves, spec = tree_flatten(tree, is_leaf)
     return spec._build(map(func, leaves, *(spec.flatten_up_to(rest) for rest in rests)))
 
@@ -511,7 +500,7 @@ def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Predica
 
 
 def _test(what: Any) -> Callable[[Any], bool]:
-    """Return whether a value is of a type, or of one of several, or meets a predicate."""
+    """Return a function that tests a value: by a type, several types, or a predicate."""
     if isinstance(what, (type, tuple)) or hasattr(what, "__args__"):
         return lambda value: isinstance(value, what)
     if callable(what):
@@ -520,7 +509,7 @@ def _test(what: Any) -> Callable[[Any], bool]:
 
 
 def map_only(type_or_types_or_pred: Any, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
-    """Return a decorator: the function is called on some values, and others stay as they are."""
+    """Return a decorator for functions, which are then applied to some values and return others unchanged."""
     chosen = _test(type_or_types_or_pred)
     return lambda func: lambda value: func(value) if chosen(value) else value
 
@@ -528,39 +517,42 @@ def map_only(type_or_types_or_pred: Any, /) -> Callable[[Callable[[Any], Any]], 
 def tree_map_only(
     type_or_types_or_pred: Any, /, func: Callable[[Any], Any], tree: Any, is_leaf: Predicate = None
 ) -> Any:
-    """Return the tree with a function applied to those leaves that are of a type, or meet a predicate."""
+    """Return the tree with `func` applied to the leaves of a type, or that satisfy a predicate."""
     return tree_map(map_only(type_or_types_or_pred)(func), tree, is_leaf=is_leaf)
 
 
 def tree_map_only_(
     type_or_types_or_pred: Any, /, func: Callable[[Any], Any], tree: Any, is_leaf: Predicate = None
 ) -> Any:
-    """Call a function on those leaves that are of a type, or meet a predicate, and return the tree itself."""
+    """Call `func` on the leaves of a type, or that satisfy a predicate, and return the tree itself."""
     return tree_map_(map_only(type_or_types_or_pred)(func), tree, is_leaf=is_leaf)
 
 
 def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: Predicate = None) -> bool:
-    """Return whether a predicate is true of all leaves."""
+    """Return whether all leaves satisfy a predicate."""
     return all(map(pred, tree_iter(tree, is_leaf)))
 
 
 def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: Predicate = None) -> bool:
-    """Return whether a predicate is true of a leaf."""
+    """Return whether a leaf satisfies a predicate."""
     return any(map(pred, tree_iter(tree, is_leaf)))
 
 
 def tree_all_only(type_or_types: Any, /, pred: Callable[[Any], bool], tree: Any, is_leaf: Predicate = None) -> bool:
-    """Return whether a predicate is true of all leaves of a type."""
+    """Return whether all leaves of a type satisfy a predicate."""
     return all(pred(leaf) for leaf in tree_iter(tree, is_leaf) if isinstance(leaf, type_or_types))
 
 
 def tree_any_only(type_or_types: Any, /, pred: Callable[[Any], bool], tree: Any, is_leaf: Predicate = None) -> bool:
-    """Return whether a predicate is true of a leaf of a type."""
+    """Return whether a leaf of a type satisfies a predicate."""
     return any(pred(leaf) for leaf in tree_iter(tree, is_leaf) if isinstance(leaf, type_or_types))
 
 
 def _broadcast_to_and_flatten(tree: Any, treespec: TreeSpec, is_leaf: Predicate = None) -> list[Any] | None:
-    """Return a value for each leaf of `treespec`, or None if `tree` differs. A leaf of `tree` stands for all below."""
+    """Return a value per leaf of `treespec`, where leaves of `tree` are repeated; None if the structures differ.
+
+    None if the structures differ.
+    """
     if tree_is_leaf(tree, is_leaf):
         return [tree] * treespec.num_leaves
     kind: Any = _kind_of(tree)
@@ -613,7 +605,7 @@ def tree_flatten_with_path(tree: Any, is_leaf: Predicate = None) -> tuple[list[t
 
 
 def tree_map_with_path(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Predicate = None) -> Any:
-    """`tree_map` with a function that gets the key path of each leaf first."""
+    """Return a tree with ``func(key_path, leaf, *others)`` for each leaf; see `tree_map`."""
     pairs, spec = tree_flatten_with_path(tree, is_leaf)
     paths, leaves = [path for path, _ in pairs], [leaf for _, leaf in pairs]
     return spec.unflatten(map(func, paths, leaves, *(spec.flatten_up_to(rest) for rest in rests)))
@@ -626,7 +618,7 @@ _PROTOCOL = 1
 
 
 def _json() -> ModuleType:
-    """Return the module `json`, which a program that writes no structure does without."""
+    """Return the module `json`, imported on first use."""
     import json
 
     return json
@@ -663,7 +655,7 @@ def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
 
 
 def treespec_loads(serialized: str) -> TreeSpec:
-    """Return the structure that `treespec_dumps` has written."""
+    """Return the structure from the JSON text that `treespec_dumps` returned."""
     protocol, schema = _json().loads(serialized)
     if protocol != _PROTOCOL:
         raise ValueError(f"Unknown protocol {protocol}. Available protocols: [{_PROTOCOL}]")
@@ -671,7 +663,7 @@ def treespec_loads(serialized: str) -> TreeSpec:
 
 
 def treespec_pprint(treespec: TreeSpec) -> str:
-    """Return the text of a tree with that structure whose leaves are stars."""
+    """Return a structure as text, with stars for the leaves."""
 
     class Star:
         def __repr__(self) -> str:

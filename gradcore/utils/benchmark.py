@@ -1,13 +1,4 @@
-"""Times of statements, as ``torch.utils.benchmark`` has them: with warm-up, one thread, CUDA's work waited for.
-
-Examples
---------
->>> from gradcore.utils.benchmark import Timer
->>> timer = Timer("x @ x", "import gradcore; x = gradcore.ones(8, 8)", label="product")
->>> measurement = timer.blocked_autorange(min_run_time=0.01)
->>> 0 < measurement.median < 1
-True
-"""
+"""Timing of statements, as in ``torch.utils.benchmark``: with warm-up, in one thread, synchronized with CUDA."""
 
 from __future__ import annotations
 
@@ -27,24 +18,24 @@ _UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 
 
 def timer() -> float:
-    """Return the time in seconds, when everything that was queued on a CUDA device has been done."""
+    """Wait until all CUDA work is done, and return the time in seconds."""
     if cuda.is_available() and cuda.is_initialized():
         cuda.synchronize()
     return timeit.default_timer()
 
 
 def select_unit(t: float) -> tuple[str, float]:
-    """Return the unit in which a time is shown, and its length in seconds."""
+    """Return the unit for displaying a time, and its length in seconds."""
     return next(((unit, length) for unit, length in _UNITS if t >= length), _UNITS[-1])
 
 
 def trim_sigfig(x: float, n: int) -> float:
-    """Return a number rounded to so many significant figures."""
+    """Return a number rounded to `n` significant figures."""
     return round(x, n - 1 - math.floor(math.log10(abs(x)))) if x else 0.0
 
 
 class Measurement:
-    """Times of one statement.
+    """Measured times of one statement.
 
     Parameters
     ----------
@@ -76,22 +67,22 @@ class Measurement:
 
     @property
     def times(self) -> list[float]:
-        """Seconds of the statement, for each measurement."""
+        """Seconds per run, for each measurement."""
         return [t / self.number_per_run for t in self.raw_times]
 
     @property
     def median(self) -> float:
-        """The median of the times."""
+        """Median of the times."""
         return statistics.median(self.times)
 
     @property
     def mean(self) -> float:
-        """The mean of the times."""
+        """Mean of the times."""
         return statistics.fmean(self.times)
 
     @property
     def iqr(self) -> float:
-        """The interquartile range of the times."""
+        """Interquartile range of the times."""
         if len(self.times) < 2:
             return 0.0
         first, _, third = statistics.quantiles(self.times, n=4, method="inclusive")
@@ -99,18 +90,18 @@ class Measurement:
 
     @property
     def significant_figures(self) -> int:
-        """The significant figures of the median, by the spread of the times."""
+        """Number of significant figures of the median, estimated from the spread of the times."""
         spread = self.iqr / math.sqrt(len(self.times))
         return 3 if not spread else max(1, min(5, math.floor(math.log10(self.median / spread)) + 1))
 
     @property
     def has_warnings(self) -> bool:
-        """Whether the times differ so much that they should not be relied on."""
+        """Whether the times vary so much that they are unreliable."""
         return self.iqr / self.median > 0.1
 
     @staticmethod
     def merge(measurements: Sequence[Measurement]) -> list[Measurement]:
-        """Return one measurement for each group of measurements of one name."""
+        """Merge measurements of the same task, and return one for each task."""
         groups: dict[Any, list[Measurement]] = {}
         for each in measurements:
             key = each.title, each.label, each.sub_label, each.description, each.num_threads, each.env
@@ -170,7 +161,7 @@ class Timer:
         self.num_threads, self.env = num_threads, env
 
     def timeit(self, number: int = 1_000_000) -> Measurement:
-        """Measure a number of runs, after a short warm-up."""
+        """Measure `number` runs, after a short warm-up."""
         before = get_num_threads()
         set_num_threads(self.num_threads)
         try:
@@ -182,7 +173,7 @@ class Timer:
     def blocked_autorange(
         self, callback: Callable[[int, float], None] | None = None, min_run_time: float = 0.2
     ) -> Measurement:
-        """Measurements of blocks of runs, each long enough for the clock, for that many seconds at least."""
+        """Measure blocks of runs for at least `min_run_time` seconds. Each block is long enough for the clock."""
         return self._blocks(callback, min_run_time, lambda times: True)
 
     def adaptive_autorange(
@@ -193,7 +184,7 @@ class Timer:
         max_run_time: float = 10.0,
         callback: Callable[[int, float], None] | None = None,
     ) -> Measurement:
-        """As `blocked_autorange`, until the spread of the times is below that part of their median."""
+        """Measure like `blocked_autorange`, until the spread of the times is below `threshold` times the median."""
 
         def is_settled(times: list[float]) -> bool:
             found = Measurement(1, times)
@@ -207,7 +198,7 @@ class Timer:
         return self._measure(number, [seconds])
 
     def collect_callgrind(self, number: int = 100, **settings: Any) -> Any:
-        """Return an error: what is counted is time."""
+        """Raise an error: only time is measured, and no instructions are counted."""
         raise RuntimeError("collect_callgrind: instructions are not counted; use blocked_autorange()")
 
     def _blocks(
@@ -227,7 +218,7 @@ class Timer:
             set_num_threads(before)
 
     def _block_size(self, least: float) -> int:
-        """Return the number of runs per block: a thousandth of the whole time, 100 readings of the clock at least."""
+        """Return the runs per block: a thousandth of the total time, and at least 100 clock readings."""
         clock = min(timeit.Timer("pass", timer=self._clock).timeit(0) for _ in range(5))
         number, wanted = 1, max(100 * clock, least / 1000)
         self._timer.timeit(1)
@@ -240,7 +231,7 @@ class Timer:
 
 
 class Compare:
-    """Measurements as tables: one for each label, with sub-labels for rows and descriptions for columns.
+    """Tables of measurements: a table for each label, a row for each sub-label and a column for each description.
 
     Parameters
     ----------
@@ -256,7 +247,7 @@ class Compare:
         self._results += results
 
     def trim_significant_figures(self) -> None:
-        """Show two figures only."""
+        """Show two significant figures only."""
         self._figures = 2
 
     def colorize(self, rowwise: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Checkpointing: forward keeps only the inputs of a part of a computation, and backward computes the rest again."""
+"""Activation checkpointing: forward keeps only the inputs of a function, and backward computes the rest again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Contexts = Callable[[], tuple[Any, Any]]
 
 
 def noop_context_fn() -> tuple[Any, Any]:
-    """Two contexts that do nothing: the default of `checkpoint`.
+    """Return two contexts that do nothing, the default of `checkpoint`.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def noop_context_fn() -> tuple[Any, Any]:
 
 
 class _Chosen:
-    """Settings for all calls; None leaves a setting to each call."""
+    """Settings for all calls of `checkpoint`; None leaves the setting to each call."""
 
     early_stop: bool | None = None
     debug: bool | None = None
@@ -70,7 +70,7 @@ def _choice(name: str, value: bool | None) -> Iterator[None]:
 
 
 def set_checkpoint_early_stop(enable: bool) -> contextlib.AbstractContextManager[None]:
-    """Context that chooses for all calls of `checkpoint` whether the second computation ends as soon as it can.
+    """Set, inside this context manager, whether recomputation stops as soon as possible in all calls of `checkpoint`.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def set_checkpoint_early_stop(enable: bool) -> contextlib.AbstractContextManager
 
 
 def set_checkpoint_debug_enabled(enabled: bool | None) -> contextlib.AbstractContextManager[None]:
-    """Context that chooses for all calls of `checkpoint` whether errors list the operations of both computations.
+    """Set, inside this context manager, whether errors of `checkpoint` list the operations of both computations.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def checkpoint(
     preserve_rng_state: bool = True,
     **named: Any,
 ) -> Any:
-    """Call a function without keeping what it computes for backward, which calls it again.
+    """Call a function without keeping intermediate results for backward, which calls the function again.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def checkpoint_sequential(
     preserve_rng_state: bool = True,
     **named: Any,
 ) -> Any:
-    """Call functions one after the other, all but the last segment of them checkpointed.
+    """Call functions one after the other in segments, and checkpoint all segments but the last.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ def _without_reentrance(
 
 
 class _Surroundings:
-    """State that a result depends on beside the arguments: random numbers (of all devices) and autocasting."""
+    """State besides the arguments that a result depends on: random numbers (of all devices) and autocasting."""
 
     def __init__(self, preserve_rng_state: bool, args: tuple[Any, ...]) -> None:
         self.numbers = random.generator.current_state() if preserve_rng_state else None
@@ -301,7 +301,7 @@ class _Surroundings:
 
     @contextlib.contextmanager
     def restore(self) -> Iterator[None]:
-        """Restore the surroundings inside of the block."""
+        """Restore the state inside this context manager."""
         with contextlib.ExitStack() as stack:
             if self.numbers is not None:
                 stack.enter_context(random.generator.repeat_draws(self.numbers))
@@ -315,7 +315,7 @@ class _Surroundings:
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments with their tensors detached; those that required grad do so as leaves.
+    """Return the arguments with their tensors detached. Those that required grad become leaves that do.
 
     Examples
     --------
@@ -335,7 +335,7 @@ def check_backward_validity(inputs: Iterable[Any], stacklevel: int = 2) -> None:
 
 
 class CheckpointFunction(Function):
-    """Runs the function unrecorded, and in backward once more, recorded, with a backward of its own."""
+    """Autograd function that runs a function unrecorded, and in backward again, recorded, with its own backward."""
 
     @staticmethod
     def forward(ctx: Any, function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Logs of a checkpointed function's first and second computation, for errors where the two differ."""
+"""Logs of the operations of a checkpointed function, for errors that report how its two computations differ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _shown(tree: Any) -> str:
 
 
 def _source_line() -> str:
-    """Return the line outside gradcore from which the current operation was called."""
+    """Return the line outside of gradcore that called the current operation."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("gradcore."):
         frame = frame.f_back
@@ -26,7 +26,7 @@ def _source_line() -> str:
 
 
 class Log(TorchFunctionMode):
-    """Context that writes down every operation, and where it was called."""
+    """Context manager that logs every operation, and the line that called it."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -1,4 +1,4 @@
-"""PyTorch's names for the exchange of memory with other array libraries."""
+"""Exchange of memory with other array libraries, under PyTorch's names."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["from_dlpack", "to_dlpack"]
 
 
 def to_dlpack(tensor: Tensor) -> Any:
-    """Return a capsule with the memory of a tensor, which another library can take once.
+    """Return a capsule with the memory of a tensor, which another library can consume once.
 
-    Newer libraries take the tensor itself: ``numpy.from_dlpack(tensor)``.
+    Newer libraries accept the tensor itself: ``numpy.from_dlpack(tensor)``.
     """
     return tensor.__dlpack__()
 

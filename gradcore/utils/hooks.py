@@ -1,4 +1,4 @@
-"""PyTorch's name for where the handles of hooks are found."""
+"""Handles of hooks, under PyTorch's module name."""
 
 from gradcore.autograd.graph import RemovableHandle
 from gradcore.torch_names import paths

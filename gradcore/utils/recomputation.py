@@ -1,4 +1,4 @@
-"""A part of a computation that keeps its inputs only, and is computed again when backward asks for what it saved."""
+"""Recomputation for checkpoints: a call keeps only its inputs, and is repeated when backward needs saved tensors."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ TIP = (
 
 
 class CheckpointError(RuntimeError):
-    """The second computation differs from the first one."""
+    """Raised when the recomputation differs from the first computation."""
 
 
 class _StopRecomputationError(Exception):
-    """Everything that backward needs is there."""
+    """Raised to end the recomputation, once all tensors that backward needs are computed."""
 
 
 class _Inputs(Function):
-    """Keeps the arguments as any operation keeps its inputs, so that checkpoints nest."""
+    """Autograd function that saves the arguments like any operation, so that checkpoints can be nested."""
 
     generate_vmap_rule = True
 
@@ -47,7 +47,7 @@ class _Inputs(Function):
 
 
 class _Holder:
-    """Stands in the graph for a tensor that was not kept."""
+    """Placeholder in the graph for a tensor that was not saved."""
 
     __slots__ = ("__weakref__",)
 
@@ -61,7 +61,7 @@ METADATA: dict[str, Callable[[Tensor], Any]] = {"default": _kind, "none": lambda
 
 
 class Frame:
-    """A call of `checkpoint`: how to repeat it, and the results of the repetition.
+    """One call of `checkpoint`: how to repeat it, and the tensors saved by the repetition.
 
     Parameters
     ----------
@@ -100,21 +100,21 @@ class Frame:
         self.pass_: Any = None
 
     def arguments(self) -> list[Any]:
-        """Return the arguments of the call, as they were."""
+        """Return the original arguments of the call."""
         args = list(self.rest)
         for position, tensor in zip(self.positions, self.inputs.saved_tensors, strict=True):
             args[position] = tensor
         return args
 
     def pack(self, tensor: Tensor) -> _Holder:
-        """Return the placeholder that the graph keeps instead of a tensor."""
+        """Return a placeholder, which the graph saves instead of `tensor`."""
         holder = _Holder()
         self.holders.append(weakref.ref(holder))
         self.kinds.append(self.metadata(tensor))
         return holder
 
     def unpack(self, holder: _Holder) -> Tensor:
-        """Return the tensor that a holder stands for; the first one that a backward asks for brings all of them."""
+        """Return the tensor of a placeholder. The first request in a backward recomputes all of them."""
         task = current_graph_task()
         this_pass = None if task is None else task.local_data.setdefault("pass", object())
         if this_pass is not self.pass_ or holder not in self.recomputed:
@@ -127,7 +127,7 @@ class Frame:
         return self.recomputed.pop(holder)
 
     def repeat(self) -> None:
-        """Call the function again and put what it saves in the position of what was not kept."""
+        """Call the function again, and assign the tensors that it saves to the placeholders."""
         found: list[Any] = []
 
         def keep(tensor: Tensor) -> Tensor:
@@ -154,7 +154,7 @@ class Frame:
         self.check(found)
 
     def check(self, found: list[Any]) -> None:
-        """Raise if the repetition saved something else than the first computation."""
+        """Raise an error if the recomputation saved other tensors than the first computation."""
         if len(found) != len(self.holders):
             raise CheckpointError(
                 "torch.utils.checkpoint: A different number of tensors was saved during the original forward and "

@@ -1,4 +1,4 @@
-"""Selective checkpointing: a policy says which operations are computed again, and which results are kept instead."""
+"""Selective checkpointing: a policy decides which operations are recomputed and which results are kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CheckpointPolicy", "SelectiveCheckpointContext", "create_selective_c
 
 
 class CheckpointPolicy(enum.Enum):
-    """A policy's answer for an operation's result; there is no difference here between "must" and "prefer".
+    """Decision of a policy for the result of an operation. "Must" and "prefer" have the same effect here.
 
     Examples
     --------
@@ -36,7 +36,7 @@ SAVING = (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
 
 
 class SelectiveCheckpointContext:
-    """The first argument of a policy function.
+    """Context that is passed to a policy function as its first argument.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ def _same_memory(a: Any, b: Tensor) -> bool:
 
 
 class _Kept:
-    """A call whose result is kept.
+    """A call whose result was kept.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class _Kept:
                 self.saved.append(("other", t.detach()))
 
     def again(self, args: tuple[Any, ...], mutable: bool) -> Any:
-        """Return the result, after the hooks on saved tensors have seen what the call would have saved."""
+        """Return the kept result, after passing what the call would save to the hooks on saved tensors."""
         results = tree_leaves(self.result)
         for t, version in zip(results, self.versions, strict=True):
             if version is not None and t._version != version and not mutable:
@@ -99,12 +99,12 @@ class _Kept:
 
 
 def _as_recorded(t: Tensor) -> Tensor:
-    """Return a tensor of the same memory that requires grad and is no leaf: what follows is recorded as it was."""
+    """Return a non-leaf tensor with the same memory that requires grad, so that later operations are recorded."""
     return _Recorded.apply(empty(0, requires_grad=True), t)
 
 
 class _Recorded(Function):
-    """A node without inputs that matter: its backward is never called, as what it recorded is thrown away."""
+    """Autograd function whose backward is never called, as its graph is discarded."""
 
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, t: Tensor) -> Tensor:
@@ -116,7 +116,7 @@ class _Recorded(Function):
 
 
 class _First(TorchFunctionMode):
-    """Context of the first computation: asks the policy, and keeps results."""
+    """Context of the first computation, which asks the policy and keeps results."""
 
     def __init__(self, policy: Callable[..., Any], calls: dict[Any, list[Any]]) -> None:
         self.policy, self.calls = policy, calls
@@ -150,7 +150,7 @@ MISMATCH = (
 
 
 class _Second(TorchFunctionMode):
-    """Context of the second computation: gives the results that were kept, and computes the others."""
+    """Context of the recomputation, which returns kept results and computes the others."""
 
     def __init__(self, calls: dict[Any, list[Any]], mutable: bool) -> None:
         self.calls, self.mutable = calls, mutable
@@ -185,7 +185,7 @@ class _Second(TorchFunctionMode):
 def create_selective_checkpoint_contexts(
     policy_fn_or_list: Callable[..., Any] | Sequence[Callable[..., Any]], allow_cache_entry_mutation: bool = False
 ) -> tuple[Any, Any]:
-    """Two contexts for `checkpoint`, in which only chosen operations are computed again.
+    """Return two contexts for `checkpoint`, in which only some operations are recomputed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Exchange of two tensors, for whoever refers to them: ``torch.utils.swap_tensors``."""
+"""Exchange of the contents of two tensors, as ``torch.utils.swap_tensors`` does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["swap_tensors"]
 
 
 def swap_tensors(t1: Tensor, t2: Tensor) -> None:
-    """Exchange everything that two tensors are: data, gradient, class, attributes. References stay what they were.
+    """Exchange the data, gradients, classes and attributes of two tensors. References to them stay valid.
 
     Parameters
     ----------

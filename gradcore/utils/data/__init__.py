@@ -1,15 +1,4 @@
-"""Datasets, samplers and the loader of batches, as ``torch.utils.data`` has them; workers are threads.
-
-Examples
---------
->>> import gradcore
->>> from gradcore.utils.data import DataLoader, TensorDataset, random_split
->>> x = gradcore.randn(100, 3)
->>> training, validation = random_split(TensorDataset(x, x.sum(1)), [80, 20])
->>> batches = DataLoader(training, batch_size=32, shuffle=True)
->>> [len(target) for features, target in batches]
-[32, 32, 16]
-"""
+"""Datasets, samplers and data loaders, as in ``torch.utils.data``. Workers are threads."""
 
 from gradcore.torch_names import paths
 from gradcore.utils.data.collation import default_collate, default_convert

@@ -1,4 +1,4 @@
-"""Samples into batches."""
+"""Collation of samples into batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["default_collate", "default_convert"]
 
 
 def default_convert(data: Any) -> Any:
-    """NumPy arrays in nested containers as tensors, everything else as it is.
+    """Return `data` with NumPy arrays in nested containers converted to tensors.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def default_convert(data: Any) -> Any:
 
 
 def _map_leaves(data: Any, function: Any) -> Any:
-    """Return a function of each element of a container; what is none stays as it is."""
+    """Return a container with `function` applied to each element; return a leaf as it is."""
     if isinstance(data, Mapping):
         return _like(data, {key: function(value) for key, value in data.items()})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
@@ -45,7 +45,7 @@ def _map_leaves(data: Any, function: Any) -> Any:
 
 
 def _like(data: Mapping[Any, Any], made: dict[Any, Any]) -> Any:
-    """Return a mapping of the class of another one, where that can be made of a dictionary."""
+    """Return `made` as a mapping of the class of `data`, if that can be constructed from a dict."""
     try:
         return type(data)(made)  # type: ignore[call-arg]
     except TypeError:
@@ -53,7 +53,7 @@ def _like(data: Mapping[Any, Any], made: dict[Any, Any]) -> Any:
 
 
 def default_collate(batch: Any) -> Any:
-    """Return a batch of samples: tensors, arrays and numbers are stacked, within nested containers.
+    """Return a list of samples as a batch: tensors, arrays and numbers are stacked, also in nested containers.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Datasets: samples by number, or one after the other."""
+"""Datasets: samples accessed by index, or iterated over."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ Sample = TypeVar("Sample", covariant=True)
 
 
 class Dataset(Generic[Sample]):
-    """Samples by number. Subclasses define ``__getitem__``, and ``__len__`` where samplers need it.
+    """Base class of datasets whose samples are accessed by index.
 
-    A method ``__getitems__``, from a list of numbers to a list of samples, is used where there is one.
+    Subclasses define ``__getitem__``, and ``__len__`` if samplers need it. If there is a method ``__getitems__``, it is
+    called with a list of indices and returns a list of samples.
 
     Examples
     --------
@@ -53,7 +54,7 @@ class Dataset(Generic[Sample]):
 
 
 class IterableDataset(Dataset[Sample]):
-    """Samples one after the other. Subclasses define ``__iter__``.
+    """Base class of datasets that are iterated over. Subclasses define ``__iter__``.
 
     Examples
     --------
@@ -74,13 +75,13 @@ class IterableDataset(Dataset[Sample]):
 
 
 def samples_of(dataset: Any, keys: Any) -> list[Any]:
-    """Return the samples of several keys, at once where the dataset can."""
+    """Return the samples with several keys, by one call of ``__getitems__`` if the dataset has it."""
     several = getattr(dataset, "__getitems__", None)
     return several(keys) if callable(several) else [dataset[key] for key in keys]
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
-    """The rows of tensors, taken together.
+    """Dataset of the rows of tensors with the same first size.
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
 
 class StackDataset(Dataset[Any]):
-    """The samples of several datasets, taken together as tuples or dictionaries.
+    """Dataset of samples that are tuples or dicts of the samples of several datasets.
 
     Parameters
     ----------
@@ -149,7 +150,7 @@ class StackDataset(Dataset[Any]):
 
 
 class ConcatDataset(Dataset[Any]):
-    """Several datasets, one behind the other.
+    """Concatenation of several datasets.
 
     Parameters
     ----------
@@ -186,7 +187,7 @@ class ConcatDataset(Dataset[Any]):
 
 
 class ChainDataset(IterableDataset[Any]):
-    """Several iterable datasets, one behind the other.
+    """Concatenation of several iterable datasets.
 
     Parameters
     ----------
@@ -217,7 +218,7 @@ class ChainDataset(IterableDataset[Any]):
 
 
 class Subset(Dataset[Sample]):
-    """Some samples of a dataset.
+    """Dataset of some samples of another dataset.
 
     Parameters
     ----------
@@ -251,7 +252,7 @@ class Subset(Dataset[Sample]):
 def random_split(
     dataset: Dataset[Sample], lengths: Sequence[float], generator: Generator | None = None
 ) -> list[Subset[Sample]]:
-    """Parts of a dataset, drawn without replacement.
+    """Split a dataset at random into parts, without replacement.
 
     Parameters
     ----------

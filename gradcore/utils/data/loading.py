@@ -1,4 +1,4 @@
-"""The data loader: batches of a dataset in an order, made by this thread or by workers."""
+"""The data loader, which yields batches of a dataset, loaded by this thread or by workers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "per
 
 
 class DataLoader:
-    """Goes through a dataset in batches.
+    """Iterable over the batches of a dataset.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ class DataLoader:
 
     @property
     def _keys(self) -> Any:
-        """The keys of samples, or lists of those of batches, in their order."""
+        """Return the keys of samples, or the lists of keys of batches, in order."""
         return self.sampler if self.batch_sampler is None else self.batch_sampler
 
     def __iter__(self) -> Iterator[Any]:
@@ -195,7 +195,7 @@ class DataLoader:
             yield batch
 
     def _fetch(self, keys: Any) -> Any:
-        """Return the batch of some keys, or the sample of one."""
+        """Return the batch with these keys, or the sample with this key."""
         if self.batch_sampler is None:
             return self.collate_fn(self.dataset[keys])
         return self.collate_fn(samples_of(self.dataset, keys))

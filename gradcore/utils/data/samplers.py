@@ -1,4 +1,4 @@
-"""Samplers: the order in which a dataset is gone through."""
+"""Samplers, which determine the order of the samples of a dataset."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _AT_A_TIME = 1024
 
 
 class Sampler(Generic[Key]):
-    """An order of keys of a dataset. Subclasses define ``__iter__``, and may define ``__len__``.
+    """Base class of samplers. Subclasses define ``__iter__`` and may define ``__len__``.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class Sampler(Generic[Key]):
 
 
 class SequentialSampler(Sampler[int]):
-    """The numbers of samples in their order.
+    """Sampler of the indices in order.
 
     Parameters
     ----------
@@ -83,13 +83,13 @@ def _check_replacement(replacement: Any) -> None:
 
 
 def check_generator(generator: Any) -> None:
-    """Refuse what is no generator where one is expected."""
+    """Raise an error unless the argument is a generator or None."""
     if generator is not None and not isinstance(generator, Generator):
         raise TypeError(f"generator must be a gradcore.Generator or None, not {type(generator).__name__}")
 
 
 class RandomSampler(Sampler[int]):
-    """The numbers of samples in a random order, another one each time.
+    """Sampler of the indices in random order, which changes with each pass.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """The number of samples drawn."""
+        """Number of samples drawn."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
@@ -137,7 +137,7 @@ class RandomSampler(Sampler[int]):
             count -= n
 
     def _with_replacement(self, n: int, count: int) -> Iterator[int]:
-        """Numbers a few at a time, as there may be any number of them; what is drawn meanwhile does not change them."""
+        """Yield random indices, drawn a few at a time. Other draws in between do not change them."""
         generator = self.generator
         if generator is None:
             generator = Generator().manual_seed(int(randint(2**63 - 1, ())))
@@ -149,7 +149,7 @@ class RandomSampler(Sampler[int]):
 
 
 class SubsetRandomSampler(Sampler[int]):
-    """Some numbers in a random order.
+    """Sampler of given indices in random order.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """Numbers with probabilities proportional to weights.
+    """Sampler of indices with probabilities proportional to weights.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class DistributedSampler(Sampler[int]):
-    """The numbers of samples that one of several processes goes through: every so-manieth.
+    """Sampler of the indices for one of several processes, which get every n-th index.
 
     Parameters
     ----------
@@ -267,12 +267,12 @@ class DistributedSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """The number of samples of each process."""
+        """Number of samples of each process."""
         return count_batches(len(self.dataset), self.num_replicas, self.drop_last)
 
     @property
     def total_size(self) -> int:
-        """The number of samples of all processes together."""
+        """Number of samples of all processes together."""
         return self.num_samples * self.num_replicas
 
     def __iter__(self) -> Iterator[int]:
@@ -286,12 +286,12 @@ class DistributedSampler(Sampler[int]):
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the random order of the next pass."""
+        """Set the epoch, which determines the random order of the next pass."""
         self.epoch = epoch
 
 
 class BatchSampler(Sampler[list[int]]):
-    """The keys of another sampler, several at a time.
+    """Sampler of batches of the keys of another sampler.
 
     Parameters
     ----------
@@ -327,5 +327,5 @@ class BatchSampler(Sampler[list[int]]):
 
 
 def count_batches(samples: int, batch_size: int, drop_last: bool) -> int:
-    """Return the number of batches of a number of samples."""
+    """Return the number of batches for a number of samples."""
     return samples // batch_size if drop_last else -(-samples // batch_size)

@@ -1,4 +1,4 @@
-"""Worker threads of a data loader, and what they know of themselves."""
+"""Worker threads of a data loader."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class WorkerInfo(NamedTuple):
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Information about the worker thread that runs this; None outside of one.
+    """Return information about the worker thread that calls this function, or None in other threads.
 
-    With it, an iterable dataset can give each worker a part of its own.
+    With it, an iterable dataset can yield a different part in each worker.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def get_worker_info() -> WorkerInfo | None:
 
 
 class Worker:
-    """A thread that does tasks in their order. It ends with the process, whatever it does.
+    """A thread that runs tasks in order. It ends with the process, even in the middle of a task.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Worker:
         self.thread.start()
 
     def submit(self, task: Callable[[int], Any]) -> Future[Any]:
-        """Return the future of the task's result."""
+        """Submit a task, and return the future of its result."""
         future: Future[Any] = Future()
         self.tasks.put((future, task))
         return future
@@ -105,7 +105,7 @@ class Worker:
 
 
 class Workers:
-    """Threads that take turns: each makes every so-many-th batch, and batches come in their order.
+    """Several threads that take turns with the tasks. Results come in the order of the tasks.
 
     Parameters
     ----------
@@ -121,7 +121,10 @@ class Workers:
         self.workers = [Worker(WorkerInfo(i, count, seed + i, dataset), init) for i in range(count)]
 
     def run(self, tasks: Iterator[Callable[[int], Any]], ahead: int, timeout: float) -> Iterator[Any]:
-        """Yield the results of tasks, each called with its worker's number, some of them computed ahead."""
+        """Yield the results of tasks in order, up to `ahead` of them computed in advance.
+
+        A task is called with the worker's number.
+        """
         turns = itertools.cycle(enumerate(self.workers))
         waiting: deque[tuple[int, Future[Any]]] = deque()
         ended: set[int] = set()
@@ -151,7 +154,7 @@ class Workers:
                 future.cancel()
 
     def stop(self, patience: float = 0) -> None:
-        """End the threads, which may take so many seconds; those that do not come back then are left to themselves."""
+        """Stop the threads, and wait up to `patience` seconds. Threads that have not ended by then are abandoned."""
         for worker in self.workers:
             worker.tasks.put(None)
         end = time.monotonic() + patience
@@ -160,7 +163,7 @@ class Workers:
 
 
 def _result(future: Future[Any], timeout: float) -> Any:
-    """Return a worker's result or error; this thread wakes up now and then: Ctrl-C may come just before it waits."""
+    """Return the result or raise the error of a worker. This thread wakes up regularly, so that Ctrl-C is noticed."""
     end = time.monotonic() + timeout
     while not future.done():
         left = end - time.monotonic() if timeout else LOOK
