@@ -488,7 +488,7 @@ def tree_structure(tree: Any, is_leaf: Predicate = None) -> TreeSpec:
 
 
 def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Predicate = None) -> Any:
-    """Return a tree with ``func(leaf, *others)`` for each leaf, where `others` are the corresponding values in `rests`."""
+    """Return a tree with ``func(leaf, *others)`` for each leaf, with the corresponding values of `rests`."""
     leaves, spec = tree_flatten(tree, is_leaf)
     return spec._build(map(func, leaves, *(spec.flatten_up_to(rest) for rest in rests)))
 
