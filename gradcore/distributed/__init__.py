@@ -1,4 +1,4 @@
-"""Processes that work together: collectives and messages, on MPI for the CPU and on NCCL for CUDA."""
+"""Distributed computation: collectives and messages between processes, by MPI on the CPU and NCCL on CUDA."""
 
 from gradcore.distributed.collectives import (
     all_gather,

@@ -1,4 +1,4 @@
-"""Collectives that return new arrays: what the operations of ``ops.collectives`` compute, also of batched arrays."""
+"""Collectives of arrays that return new arrays, used by the operations of ``ops.collectives``, also under vmap."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ArrayCollectives"]
 
 
 def _run(array: Array, call: Callable[[AnyTensor], AnyTensor], rows_in: bool = False, rows_out: bool = False) -> Array:
-    """Return the result of a call for a tensor, as an array; the samples of a batch are sent together.
+    """Run a call on a tensor, and return the result as an array. All samples of a batch are sent together.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def _new(t: AnyTensor, shape: Sequence[int]) -> AnyTensor:
 
 
 class ArrayCollectives:
-    """The collectives of a group as functions of arrays.
+    """Collectives of a group as functions of arrays.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class ArrayCollectives:
         return _run(array, call, rows_out=True)
 
     def reduce_scatter(self, array: Array) -> Array:
-        """Return the sum over all processes of the slice of this one."""
+        """Return the slice of this process of the sum over all processes."""
 
         def call(t: AnyTensor) -> AnyTensor:
             out = _new(t, t._array.shape[1:])
@@ -116,7 +116,7 @@ class ArrayCollectives:
         return _run(array, call, rows_in=True)
 
     def all_to_all(self, array: Array, received: Sequence[int], sent: Sequence[int]) -> Array:
-        """Rows that all processes have sent to this one."""
+        """Return the rows that all processes have sent to this one."""
 
         def call(t: AnyTensor) -> AnyTensor:
             out = _new(t, (sum(received), *t._array.shape[1:]))

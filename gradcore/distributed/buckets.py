@@ -1,4 +1,4 @@
-"""Gradients on their way to other processes: flat buckets, each reduced as soon as all of its gradients are there."""
+"""Reduction of gradients in flat buckets, each of which is reduced as soon as its gradients are complete."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LATE = (
 
 
 class GradBucket:
-    """Gradients that are reduced together, as views of one flat tensor; what communication hooks get.
+    """Gradients that are reduced together, as views of one flat tensor. Communication hooks get it.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class GradBucket:
         return self._index
 
     def buffer(self) -> AnyTensor:
-        """All gradients, one after the other."""
+        """Return all gradients concatenated in one flat tensor."""
         return self._buffer
 
     def set_buffer(self, buffer: AnyTensor) -> None:
@@ -93,7 +93,7 @@ class GradBucket:
         return list(self._parameters)
 
     def is_last(self) -> bool:
-        """Return whether it is the last one of an iteration."""
+        """Return whether this is the last bucket of an iteration."""
         return self._is_last
 
 
@@ -115,11 +115,12 @@ def used_leaves(outputs: Iterable[Any]) -> set[int]:
 
 
 class Reducer:
-    """Reduces the gradients of parameters over processes while backward computes further ones.
+    """Reducer of parameters' gradients over processes while backward computes further gradients.
 
-    A hook on each parameter puts its gradient into a bucket. A full bucket is reduced once all buckets before it are on
-    their way, so that all processes reduce them in the same order. At first, buckets are filled in the reverse order of
-    the parameters; after the first backward, in the order in which gradients have arrived in one of the processes.
+    A hook on each parameter puts its gradient into a bucket. The reduction of a full bucket starts after those of all
+    earlier buckets, so that all processes reduce them in the same order. At first, buckets are filled in the reverse
+    order of the parameters. After the first backward, they follow the order in which the gradients arrived in one
+    process.
 
     Parameters
     ----------
@@ -188,7 +189,7 @@ class Reducer:
     # -- buckets ----------------------------------------------------------------------------------------------------
 
     def _make_buckets(self, order: Iterable[int]) -> None:
-        """Fill buckets in an order; each has gradients of one dtype and device."""
+        """Assign parameters to buckets in an order. Each bucket has gradients of one dtype and device."""
         groups: list[list[int]] = []
         filling: dict[Any, list[int]] = {}
         sizes: dict[Any, int] = {}
@@ -211,7 +212,7 @@ class Reducer:
         self.slots = {i: (b, b.views[k]) for b in self.buckets for k, i in enumerate(b.numbers)}
 
     def rebuild(self) -> None:
-        """After the first backward, make buckets in the order in which gradients have arrived."""
+        """Create new buckets after the first backward, in the order in which gradients arrived."""
         if self.rebuilt or not self.finished or self.find_unused:
             return
         rest = [i for i in range(len(self.parameters)) if i not in self.arrived]
@@ -265,7 +266,7 @@ class Reducer:
             self._finish()
 
     def _expect_end(self, _: Any) -> None:
-        """Backward begins, of which the passes of reentrant checkpoints are a part."""
+        """Schedule the end of the first backward of a static graph, of which reentrant checkpoints may be a part."""
         if self.learning and not self.begun:
             self.begun, self.clock[0] = True, time.perf_counter()
             Variable._execution_engine.queue_callback(self._learn)
@@ -292,7 +293,7 @@ class Reducer:
                 Variable._execution_engine.queue_callback(self._finish)
 
     def _learn(self) -> None:
-        """At the end of the first backward of a static graph: know who gets gradients, and reduce them."""
+        """Record which parameters of a static graph get gradients, after the first backward, and reduce these."""
         self.counts, self.learning = list(self.left), False
         self.absent = {i for i, n in enumerate(self.counts) if not n}
         for i, p in enumerate(self.parameters):
@@ -300,7 +301,7 @@ class Reducer:
         self._finish()
 
     def _mark(self, i: int, grad: AnyTensor | None) -> None:
-        """Put a gradient into its bucket, divided; start the buckets that are full."""
+        """Put a divided gradient into its bucket, and start the reduction of full buckets."""
         self.ready[i] = True
         self.unready -= 1
         if grad is not None and (grad._edge is not None or grad.requires_grad):
@@ -360,7 +361,7 @@ class Reducer:
         self.clock[1:] = reached - self.clock[0], done - reached
 
     def _mean_of_sparse(self, p: AnyTensor, grad: AnyTensor | None) -> AnyTensor:
-        """Return the mean of the gradients of all processes: the entries of each, one after the other, added."""
+        """Return the mean of sparse gradients over all processes, with their entries concatenated and added."""
         grad = zeros(p.shape, dtype=p.dtype, device=p.device).to_sparse(1) if grad is None else grad.coalesce()
         if grad.layout is not sparse_coo:
             raise RuntimeError(f"a parameter of a table with sparse=True got a gradient of layout {grad.layout}")
@@ -389,7 +390,7 @@ class Reducer:
                 bucket._buffer.copy_(found.view(bucket._buffer.shape))
 
     def _unused_everywhere(self) -> set[int]:
-        """Return the parameters that got no gradient in any process: theirs stay as they are."""
+        """Return the parameters that got no gradient in any process, whose ``.grad`` does not change."""
         if not (self.static or self.find_unused):
             return set()
         flags = tensor(
@@ -411,7 +412,7 @@ class Reducer:
             bump(grad)
 
     def shadow(self) -> None:
-        """Take part in the reductions of an iteration without gradients of one's own."""
+        """Take part in the reductions of an iteration without own gradients."""
         self.rebuild()
         self.gives = False
         try:
@@ -424,7 +425,10 @@ class Reducer:
             self.gives = True
 
     def times(self) -> dict[str, float]:
-        """Seconds of the last iteration: of backward, of communication, of what backward has hidden of it."""
+        """Return the seconds of the last iteration.
+
+        They are those of backward, of communication, and of the part of communication hidden by backward.
+        """
         _, backward, waited = self.clock
         communication = sum(b.work.seconds() for b in self.buckets if b.work is not None)
         return {"backward": backward, "communication": communication, "waited": waited}

@@ -1,4 +1,4 @@
-"""Processes that were started by hand, by `multiprocessing` or one command each, as one world of MPI."""
+"""MPI for processes that were started without a launcher, by `multiprocessing` or by one command each."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _LAUNCHERS = ("PMI_FD", "PMI_PORT", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RA
 
 
 def is_launched() -> bool:
-    """Return whether a launcher of MPI has started this process, or MPI is initialized already."""
+    """Return whether an MPI launcher has started this process, or MPI is already initialized."""
     return "mpi4py.MPI" in sys.modules or any(name in os.environ for name in _LAUNCHERS)
 
 
 def join_world(rank: int, size: int, init_method: str | None, seconds: float) -> None:
-    """Prepare this process so that MPI, when it is initialized next, finds the other processes.
+    """Set up this process so that MPI finds the other processes when it is initialized.
 
-    Rank 0 starts a process manager (see `pmi_server`), and tells the others its address and an identity for each of
-    them by `rendezvous.share`.
+    Rank 0 starts a process manager (see `pmi_server`). It sends the others the address and an identity each by
+    `rendezvous.share`.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def join_world(rank: int, size: int, init_method: str | None, seconds: float) ->
 
 
 def forget_world() -> None:
-    """Remove the variables of `join_world`, once MPI has read them: programs started later are no part of the world."""
+    """Remove the environment variables of `join_world` once MPI has read them, so that child processes do not join."""
     for name in ("PMI_PORT", "PMI_ID"):
         os.environ.pop(name, None)
 
@@ -90,7 +90,7 @@ def _start_server(size: int) -> bytes:
 
 
 def _watch(watcher: socket.socket) -> None:
-    """End this process when another one has failed: it may wait inside of MPI, where no exception reaches it."""
+    """End this process when another one has failed. It may wait inside of MPI, where no exception reaches it."""
     with watcher, contextlib.suppress(OSError):
         code, _, text = watcher.makefile(encoding="utf-8").readline().partition(" ")
         if code:

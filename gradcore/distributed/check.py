@@ -1,7 +1,7 @@
-"""Whether processes work together here: ``python -m gradcore.distributed.check``.
+"""Check that processes can work together: ``python -m gradcore.distributed.check``.
 
-It starts processes, one for each GPU if there are several, else two of MPI, and compares collectives, derivatives,
-training and checkpoints with what one process computes. Then it measures an ``all_reduce``.
+It starts one process for each GPU if there are several, else two processes of MPI. It compares collectives,
+derivatives, training and checkpoints with results of one process, and measures an ``all_reduce``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VIEWS: tuple[Callable[[Any], Any], ...] = (lambda t: t, lambda t: t.T)
 
 
 class _Wrong(AssertionError):
-    """A result that is not what one process computes."""
+    """Raised when a result differs from that of one process."""
 
 
 def _same(found: Any, wanted: Any, what: str) -> None:
@@ -39,14 +39,14 @@ def _same(found: Any, wanted: Any, what: str) -> None:
 
 
 class _Checks:
-    """The checks of one process, on its device."""
+    """Checks of one process, on its device."""
 
     def __init__(self) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.device = gc.device("cuda", gc.cuda.current_device()) if dist.get_backend() == "nccl" else gc.device("cpu")
 
     def of_rank(self, rank: int, shape: tuple[int, ...], dtype: Any = gc.float32) -> Any:
-        """Small whole numbers, others in each rank."""
+        """Return small integers that differ between ranks."""
         numbers = gc.arange(int(gc.ones(shape).numel())).reshape(shape) % 3 + rank
         return (numbers % 2 == 0 if dtype is gc.bool else numbers.to(dtype)).to(self.device)
 
@@ -54,7 +54,7 @@ class _Checks:
         return [self.of_rank(rank, shape, dtype) for rank in range(self.size)]
 
     def collectives(self) -> None:
-        """Every collective in every dtype, contiguous and transposed."""
+        """Check every collective in every dtype, contiguous and transposed."""
         for dtype in DTYPES:
             every = self.all_ranks((4, 3), dtype)
             mine = every[self.rank]
@@ -82,7 +82,7 @@ class _Checks:
             _same(part, mine, f"scatter of {dtype}")
 
     def sizes(self) -> None:
-        """Uneven sizes, and none."""
+        """Check uneven sizes, and empty tensors."""
         out = [gc.empty(rank, 2, device=self.device) for rank in range(self.size)]
         every = [self.of_rank(rank, (rank, 2)) for rank in range(self.size)]
         dist.all_gather(out, every[self.rank])
@@ -93,7 +93,7 @@ class _Checks:
         _same(part, wanted, "reduce_scatter of uneven sizes")
 
     def calls_under_way(self) -> None:
-        """Asynchronous calls, waited for in another order, and read at once."""
+        """Check asynchronous calls that are waited for in another order, or read at once."""
         tensors = [self.of_rank(self.rank, (100_000,)) * k for k in range(8)]
         works = [dist.all_reduce(t, async_op=True) for t in tensors]
         for k, (work, t) in reversed(list(enumerate(zip(works, tensors, strict=True)))):
@@ -101,7 +101,7 @@ class _Checks:
             _same(t, gc.stack(self.all_ranks((100_000,))).sum(0) * k, "asynchronous all_reduce")
 
     def messages(self) -> None:
-        """Messages around the ring of all ranks."""
+        """Check messages around the ring of all ranks."""
         after, before = (self.rank + 1) % self.size, (self.rank - 1) % self.size
         out = gc.empty(1000, device=self.device)
         mine = self.of_rank(self.rank, (1000,))
@@ -144,7 +144,7 @@ class _Checks:
         return x[self.rank :: self.size]
 
     def training(self) -> None:
-        """Ten steps of DistributedDataParallel and of fully_shard against one process, and a checkpoint."""
+        """Check ten steps of DistributedDataParallel and of fully_shard against one process, and a checkpoint."""
         wanted = self.train_model(lambda net: net, lambda x: x).state_dict()
         model = self.train_model(
             lambda net: gc.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=0.0005), self._own
@@ -166,7 +166,7 @@ class _Checks:
             _same(found, wanted[name], f"checkpoint: {name}")
 
     def measure(self) -> list[str]:
-        """Lines about an ``all_reduce`` in float32 of several sizes."""
+        """Return lines with the speed of ``all_reduce`` in float32 for several sizes."""
         lines = []
         for count in (1, 1 << 12, 1 << 18, 1 << 24):
             t = gc.ones(count, device=self.device)
@@ -184,7 +184,7 @@ class _Checks:
 
 
 def _run() -> None:
-    """Run the checks of this process, which is one of several."""
+    """Run the checks of this process, one of several."""
     cuda = gc.cuda.is_available() and (environment.local_rank() or 0) < gc.cuda.device_count()
     dist.init_process_group("nccl" if cuda else "mpi", timeout=timedelta(seconds=60))
     checks = _Checks()
@@ -211,7 +211,7 @@ def _run() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the checks; in several processes that are started for it, unless this is one of them."""
+    """Run the checks, in new processes unless this is one of them."""
     parser = argparse.ArgumentParser(prog="python -m gradcore.distributed.check", description="Check collectives here.")
     parser.add_argument("--nproc", type=int, default=0, help="processes: by default one for each GPU, or two")
     options = parser.parse_args(argv)

@@ -1,8 +1,8 @@
-"""Checkpoints that all processes write and read together, with any number of processes.
+"""Checkpoints that all processes write and read together. The number of processes may change between both.
 
-A checkpoint is a folder: one file of each process, and an index, which says where everything is. Files have new names
-in each checkpoint, and the index is replaced at the end, in one operation of the file system: until then the one before
-holds, whatever happens to a process.
+A checkpoint is a folder with one file of each process, and an index of their contents. Files get new names in each
+checkpoint. The index is replaced at the end, by one operation of the file system. Until then the previous checkpoint
+stays valid, even if a process fails.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _INDEX = "index.json"
 
 @dataclass
 class Shard:
-    """A part of a tensor, of which other processes have the rest.
+    """A part of a tensor whose other parts are in other processes.
 
     Parameters
     ----------
@@ -51,12 +51,12 @@ class Shard:
 
     @property
     def values(self) -> Tensor:
-        """The elements without the padding."""
+        """Return the elements without the padding."""
         return self.tensor[: max(0, math.prod(self.shape) - self.start)]
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any, Any, Any]]:
-    """Yield the leaves of nested dicts and lists: name, value, the container, and the key there."""
+    """Yield ``(name, value, container, key)`` for the leaves of nested dicts and lists."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, inner in list(items):
         name = (*path, str(key))
@@ -67,7 +67,7 @@ def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any, 
 
 
 def _describe(value: object) -> Value:
-    """Return the description of a value for the plan."""
+    """Return the description of a value that the checkpoint plan needs."""
     if isinstance(value, Shard):
         t, shape = value.tensor, tuple(value.shape)
         return Value(f"{shape} {t.dtype.name}", t.nbytes, shape, value.start, t.numel())
@@ -79,8 +79,8 @@ def _describe(value: object) -> Value:
 def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], process_group: Any = None) -> None:
     """Write a checkpoint. All processes make this call.
 
-    What several processes have is written by one of them, the bytes shared among all; what only one has, such as its
-    share of an optimiser's state, and each `Shard`, by that one.
+    A value that several processes have is written by one of them, with the bytes shared evenly. A value that only one
+    process has, such as a `Shard` or its part of an optimiser's state, is written by that process.
 
     Parameters
     ----------
@@ -119,8 +119,8 @@ def async_save(
 ) -> concurrent.futures.Future[None]:
     """Write a checkpoint in a thread, as `save` does. All processes make this call.
 
-    The values are copied before the call returns, so training can go on at once. Call it again, or end the process
-    group, only when the last one has finished.
+    The values are copied before the call returns, so training can continue. Wait for the last call to finish before you
+    call it again, or end the process group.
 
     Parameters
     ----------
@@ -167,14 +167,14 @@ def async_save(
 
 
 def _copy(value: Any) -> Any:
-    """Return a copy of a value that later steps of an optimizer do not change."""
+    """Return a copy of a value, which later optimizer steps do not change."""
     if isinstance(value, Shard):
         return Shard(value.tensor.detach().clone(), value.shape, value.start)
     return value.detach().clone() if isinstance(value, Tensor) else copy.deepcopy(value)
 
 
 def _write_all(mine: dict[str, Any], folder: Path, group: groups.ProcessGroup | None) -> None:
-    """Write the share of this process, and in rank 0 the index when all files are there."""
+    """Write the file of this process. Rank 0 also writes the index when all files are complete."""
     rank = 0 if group is None else group.rank()
     folder.mkdir(parents=True, exist_ok=True)
     names, index = agree({name: _describe(value) for name, value in mine.items()}, uuid4().hex, group)
@@ -204,9 +204,9 @@ def _write(path: Path, values: dict[str, Any]) -> None:
 
 
 def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], process_group: Any = None) -> None:
-    """Read a checkpoint into the tensors of a state dict, in place; other values are replaced.
+    """Read a checkpoint into the tensors of a state dict, in place. Values that are not tensors are replaced.
 
-    Each process reads what its own state dict names. It may have been written by any number of processes.
+    Each process reads what its own state dict names. The checkpoint may have been written by any number of processes.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], p
 
 
 def _check_shape(name: str, value: object, shapes: Mapping[str, Sequence[int]]) -> None:
-    """Raise if a tensor, or the whole that a part belongs to, has another shape in the checkpoint."""
+    """Raise an error if a tensor, or the tensor to which a shard belongs, has another shape in the checkpoint."""
     if isinstance(value, (Tensor, Shard)) and name in shapes and tuple(value.shape) != tuple(shapes[name]):
         raise ValueError(
             f"{name!r} has the shape {tuple(shapes[name])} in the checkpoint, and here {tuple(value.shape)}"
@@ -263,7 +263,7 @@ def _check_shape(name: str, value: object, shapes: Mapping[str, Sequence[int]]) 
 
 
 def _put(into: Tensor | Shard, elements: Tensor, start: int) -> None:
-    """Copy elements in a row, of which the first has a number, into a tensor or a part of one."""
+    """Copy consecutive elements, the first of which has the index `start` in the whole tensor, to a tensor or shard."""
     if isinstance(into, Tensor):
         flat = into.detach().reshape(-1)
         flat[start : start + elements.numel()].copy_(elements)

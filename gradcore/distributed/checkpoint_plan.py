@@ -1,8 +1,8 @@
-"""Planning of checkpoints: which process writes which values, and where the index says that they are.
+"""Plans of checkpoints: which process writes which values, and how the index describes them.
 
-Processes of one program mostly have values of the same names, shapes and dtypes, and equal parts of what is sharded.
-Each of them then knows the plan by itself, once digests of 32 bytes have shown that it is so. Otherwise rank 0 collects
-what there is, and tells each process its share: no process receives what concerns others alone.
+Usually all processes have values of the same names, shapes and dtypes, and equal parts of sharded values. Each process
+then computes the plan on its own, after digests of 32 bytes have confirmed this. Otherwise rank 0 collects the
+descriptions, and tells each process what to write. No process receives the descriptions of the others except rank 0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Index", "Value", "agree", "assign"]
 
 @dataclass(frozen=True)
 class Value:
-    """Description of a value of a state dict in one process.
+    """Description of a value in the state dict of one process.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Value:
     length: int = 0
 
     def is_regular(self, rank: int) -> bool:
-        """Return whether the part is the one that this process has if all parts are equally long."""
+        """Return whether the part is the one that this process has if all parts have the same length."""
         return self.start == rank * self.length
 
 
@@ -81,7 +81,7 @@ class Index:
         return f"{self.token}-{rank:05d}.pt"
 
     def parts(self, name: str, start: int = 0, end: int | None = None) -> list[tuple[str, int]]:
-        """Return files and first elements of the parts of a value that may have elements from `start` to `end`."""
+        """Return files and first elements of the parts of a value that may overlap elements `start` to `end`."""
         length = self.lengths.get(name)
         if length is None:
             return [(self.file_of(rank), first) for rank, first in self.files[name] if end is None or first < end]
@@ -96,12 +96,12 @@ class Index:
         return own | set(self.lengths)
 
     def dump(self) -> str:
-        """Return the text of the file."""
+        """Return the index as text."""
         return json.dumps({"version": 3, **asdict(self)})
 
     @classmethod
     def parse(cls, text: str) -> Index:
-        """Read the text of the file, also of earlier versions, in which each part has the name of its file."""
+        """Return the index from text. Earlier versions, in which each part has the name of its file, are supported."""
         found = json.loads(text)
         if found.pop("version") > 2:
             return cls(**found)
@@ -126,10 +126,10 @@ def assign(values: Mapping[str, Value], size: int) -> dict[str, int]:
 
 
 def _assign_to_holders(described: Sequence[Mapping[str, Value]]) -> dict[tuple[str, int], int]:
-    """Return the process that writes each value or part, one of those that have it.
+    """Return, for each value or part, which of the processes that have it writes it.
 
-    Values are found by their names, parts by the number of their first element as well. Replicas of sharded parameters
-    have equal parts.
+    Values are identified by name, parts also by the index of their first element. Replicas of sharded parameters have
+    equal parts.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def agree(values: Mapping[str, Value], token: str, group: ProcessGroup | None) -
 
 
 def _agree_by_rank_0(values: Mapping[str, Value], token: str, group: ProcessGroup) -> tuple[set[str], Index]:
-    """Collect the descriptions of all processes in rank 0, which sends each the names that it writes."""
+    """Send the descriptions of all processes to rank 0, which answers each with the names that it writes."""
     first = group.ranks[0]
     described: list[dict[str, Value]] | None = None
     plain = {name: [v.kind, v.nbytes, v.shape, v.start, v.length] for name, v in values.items()}

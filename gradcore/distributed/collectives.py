@@ -49,7 +49,7 @@ __all__ = [
 
 
 class Call:
-    """A collective call of this process: its group, engine and tensors, and its description for errors.
+    """A collective call of this process: group, engine, tensors, and a description for errors.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class Call:
         )
 
     def check(self, shape: Any = None, parts: Any = None) -> None:
-        """Have the call compared with those of the other processes: before it in the debug mode, else beside it.
+        """Compare the call with those of the other processes: before it in the debug mode, otherwise at the same time.
 
         Parameters
         ----------
@@ -119,7 +119,7 @@ class Call:
     # -- from tensors to what the engine carries, and back --------------------------------------------------------
 
     def pack_tensors(self, tensors: Sequence[AnyTensor]) -> Array:
-        """Return the elements of all tensors in one flat array, in the form that the engine sends."""
+        """Return the elements of all tensors in one flat array, in the format that the engine sends."""
         return self._wire([t._array for t in tensors])
 
     def _wire(self, arrays: Sequence[Array]) -> Array:
@@ -135,7 +135,9 @@ class Call:
         return found
 
     def target(self, filled: bool = False, tensors: Sequence[AnyTensor] | None = None) -> tuple[Array, Any]:
-        """Memory for what is written, and the function that puts it into the tensors: the tensor itself, if that works.
+        """Return memory for the result, and a function that copies it to the tensors.
+
+        The tensor itself is used if possible.
 
         Parameters
         ----------
@@ -173,7 +175,7 @@ class Call:
 
     @property
     def engine_op(self) -> ReduceOp:
-        """The reduction that the engine performs: SUM for AVG, and one of bytes for bools."""
+        """Return the reduction that the engine performs: SUM for AVG, and a reduction of bytes for bools."""
         assert self.op is not None
         return select_engine_op(self.op, self.dtype.category == 0)
 
@@ -184,7 +186,7 @@ class Call:
         async_op: bool,
         handle: type[Work] = Work,
     ) -> Work | None:
-        """Make the call; return its handle if it is not to be waited for."""
+        """Start the call, and wait for it unless `async_op`, in which case a handle is returned."""
         written = self.written
         bump_all(written)
 
@@ -218,7 +220,7 @@ def _contiguous(device: Any, array: Array) -> Array:
 
 
 def member_of(group: Any, call: str) -> ProcessGroup | None:
-    """Return the group of a call; None, with a warning, if this process is not in it."""
+    """Return the group of a call, or None with a warning if this process is not in it."""
     if isinstance(group, int) and group == GroupMember.NON_GROUP_MEMBER:
         warnings.warn(f"Running {call} on a rank that is not part of the group has no effect", stacklevel=3)
         return None
@@ -226,7 +228,7 @@ def member_of(group: Any, call: str) -> ProcessGroup | None:
 
 
 def root_of(group: ProcessGroup, call: str, name: str, root: int | None, group_root: int | None) -> int:
-    """Return the rank in the group of the process that a call names by its rank in the world, or in the group."""
+    """Return the rank in the group of the root process, which is given by its rank in the world or in the group."""
     if group_root is not None:
         if root is not None:
             raise ValueError(f"{call}: Can't specify both group_{name} and {name}")
@@ -821,7 +823,7 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
 
 
 def monitored_barrier(group: Any = None, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
-    """Wait until all processes have made this call, at most for a given time.
+    """Wait until all processes have made this call, up to a time limit.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Communication hooks for `DistributedDataParallel`: means of gradients, exact, or rounded for fewer bytes."""
+"""Communication hooks for `DistributedDataParallel`: means of gradients, exact or rounded to send fewer bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Hook = Callable[[Any, GradBucket], Future[Any]]
 
 
 def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
-    """Return the mean over all processes: what happens without a hook.
+    """Return the mean over all processes, as without a hook.
 
     Parameters
     ----------
@@ -48,10 +48,11 @@ def _mean(process_group: Any, bucket: GradBucket, dtype: Any) -> Future[Any]:
 
 
 def _mean_of_halves(group: ProcessGroup, buffer: AnyTensor, sent: AnyTensor) -> Future[Any]:
-    """Return the mean of rounded numbers where the engine would send their sums in float32.
+    """Return the mean of rounded numbers, with half the bytes of an all_reduce in float32.
 
-    Each process gets a share of the numbers of all, sums it in float32, rounds the mean, and gives it to the others:
-    half of the bytes of an all_reduce in float32. The second half of the communication begins when somebody waits.
+    It is used if the engine would send sums of 16-bit numbers in float32. Each process gets a share of the numbers of
+    all processes, sums it in float32, rounds the mean, and sends it to the others. The second half of the communication
+    starts when the result is waited for.
     """
     size = group.size()
     each = -(-sent.numel() // size)
@@ -70,7 +71,7 @@ def _mean_of_halves(group: ProcessGroup, buffer: AnyTensor, sent: AnyTensor) -> 
 
 
 def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
-    """Return the mean over all processes of gradients that are rounded to float16.
+    """Return the mean over all processes of gradients rounded to float16.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
 
 
 def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
-    """Return the mean over all processes of gradients that are rounded to bfloat16.
+    """Return the mean over all processes of gradients rounded to bfloat16.
 
     Parameters
     ----------
@@ -111,10 +112,10 @@ def _tensor(value: Any) -> Any:
 
 
 def fp16_compress_wrapper(hook: Hook) -> Hook:
-    """Another hook, which gets and returns gradients in float16."""
+    """Return a hook that calls `hook` with gradients in float16."""
     return _wrapper(hook, dtypes.float16)
 
 
 def bf16_compress_wrapper(hook: Hook) -> Hook:
-    """Another hook, which gets and returns gradients in bfloat16."""
+    """Return a hook that calls `hook` with gradients in bfloat16."""
     return _wrapper(hook, dtypes.bfloat16)

@@ -1,4 +1,4 @@
-"""Engines: collectives and messages of a group of processes, on flat arrays of the dtypes that they carry."""
+"""Engines: collectives and messages of a group of processes, on flat arrays."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["Alone", "Communicator", "select_engine_op"]
 
 
 class Communicator:
-    """The processes of a group, as an engine sees them.
+    """The interface of an engine, which connects the processes of a group.
 
-    All calls return at once, and have finished when their request has. Arrays are one-dimensional, contiguous, and stay
-    as they are until then. ``counts`` are numbers of elements, one for each rank. All processes make the same calls in
-    the same order.
+    All calls return at once, and are complete when their request is. Until then, their arrays must not change. Arrays
+    are one-dimensional and contiguous. ``counts`` are numbers of elements, one for each rank. All processes make the
+    same calls in the same order.
 
     Parameters
     ----------
@@ -42,13 +42,13 @@ class Communicator:
 
     @property
     def side(self) -> Communicator:
-        """The engine for calls that follow a failed one: of the same processes, with an order of its own."""
+        """Return an engine of the same processes with its own order of calls, to use after a call has failed."""
         return self
 
     def wire(self, array: Array, reduced: bool) -> Array:
-        """Return a flat array that the engine can send: bools as bytes, complex numbers as pairs, halves as bits.
+        """Return a flat array that the engine can send: bools as bytes, complex as pairs, 16-bit floats as bits.
 
-        It is a view of `array` where that is contiguous, unless halves are to be reduced.
+        It is a view of `array` if that is contiguous, unless 16-bit floats are to be reduced.
         """
         flat = array.reshape(-1)
         kind, name = flat.dtype.kind, flat.dtype.name
@@ -64,38 +64,41 @@ class Communicator:
 
     @staticmethod
     def unwire(buffer: Array, like: Array) -> Array:
-        """Return the array that `wire` has made of one like `like`, converted back."""
+        """Return a buffer from `wire` converted back to the dtype and shape of `like`."""
         reinterpreted = buffer.nbytes == like.nbytes
         return (buffer.view(like.dtype) if reinterpreted else buffer.astype(like.dtype)).reshape(like.shape)
 
     def check(self, call: str, dtype: DType, device: Device, op: ReduceOp | None) -> None:
-        """Raise if a call, with a reduction or without, is not one that the engine can do."""
+        """Raise an error if the engine does not support a call with this dtype, device and reduction."""
 
     def as_array(self, array: Array) -> Array:
-        """Return an array of NumPy as one that the engine carries."""
+        """Return a NumPy array as an array of the engine."""
         return array
 
     def as_host(self, array: Array) -> Array:
-        """Such an array as one of NumPy."""
+        """Return an array of the engine as a NumPy array."""
         return array
 
     def empty(self, count: int, dtype: Any) -> Array:
-        """Return a new array that the engine carries."""
+        """Return a new array of the engine."""
         return np.empty(count, dtype)
 
     def batch(self) -> AbstractContextManager[Any]:
-        """Messages that are sent and received inside do not wait for each other."""
+        """Return a context in which messages do not wait for each other."""
         return nullcontext()
 
     def split(self, ranks: Sequence[int]) -> Communicator:
-        """Return the engine for some of the processes, of which this is one; only these call it."""
+        """Return the engine for a part of the processes, which includes this one.
+
+        Only these processes make this call.
+        """
         raise NotImplementedError
 
     def close(self) -> None:
-        """Give resources back."""
+        """Release the resources of the engine."""
 
     def note_failure(self) -> None:
-        """Note that a call has failed, so that the others do not wait for this process when it ends."""
+        """Record that a call has failed, so that the other processes do not wait for this one at its end."""
 
     def all_reduce(self, buffer: Array, op: ReduceOp) -> Request:
         """Reduce `buffer` in place, in all processes."""
@@ -110,11 +113,11 @@ class Communicator:
         raise NotImplementedError
 
     def all_gather(self, out: Array, given: Array, counts: Sequence[int]) -> Request:
-        """Write the arrays of all processes into `out`, one after the other."""
+        """Write the arrays of all processes to `out`, concatenated."""
         raise NotImplementedError
 
     def gather(self, out: Array | None, given: Array, counts: Sequence[int], root: int) -> Request:
-        """Write the arrays of all processes into `out`, in the process `root` alone."""
+        """Write the arrays of all processes to `out` in the process `root`, concatenated."""
         raise NotImplementedError
 
     def scatter(self, out: Array, given: Array | None, counts: Sequence[int], root: int) -> Request:
@@ -130,7 +133,7 @@ class Communicator:
         raise NotImplementedError
 
     def barrier(self) -> Request:
-        """Finish when all processes have made this call."""
+        """Complete when all processes have made this call."""
         raise NotImplementedError
 
     def send(self, buffer: Array, to: int, tag: int) -> Request:
@@ -138,7 +141,10 @@ class Communicator:
         raise NotImplementedError
 
     def receive(self, buffer: Array, source: int | None, tag: int) -> Request:
-        """Receive an array; `source` is None for any process. The request has the `source` when it has finished."""
+        """Receive an array.
+
+        `source` is None for any process; the request has the actual `source` when it is complete.
+        """
         raise NotImplementedError
 
 
@@ -150,7 +156,7 @@ def select_engine_op(op: ReduceOp, is_bool: bool) -> ReduceOp:
 
 
 class Alone(Communicator):
-    """The engine of a world of one process, for arrays of any device."""
+    """Engine for a single process, for arrays on any device."""
 
     name = "alone"
 

@@ -1,4 +1,4 @@
-"""Data parallel training: a module in several processes, each of which trains on a part of the batch."""
+"""Data parallel training of a module in several processes, each on a part of the batch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MB = 1024 * 1024
 
 
 def _sparse_tables(module: Module) -> set[str]:
-    """Return the names of the parameters that get sparse gradients: the tables of embeddings that ask for these."""
+    """Return the names of the parameters with sparse gradients, the tables of embeddings with ``sparse=True``."""
     return {
         f"{path}.weight".lstrip(".")
         for path, each in module.named_modules()
@@ -36,11 +36,11 @@ def _sparse_tables(module: Module) -> set[str]:
 
 
 class DistributedDataParallel(Module):
-    """A module that processes train together: each on a part of the batch, with the mean of all gradients.
+    """A module that processes train together, each on a part of the batch, with the mean of all gradients.
 
-    When it is made, all processes get the parameters and buffers of rank 0. In backward, gradients are collected in
-    buckets, each of which is reduced while backward computes further gradients. After backward, ``.grad`` is the mean
-    over all processes: that of the whole batch, where the loss is a mean and all parts are equally large.
+    On creation, all processes get the parameters and buffers of rank 0. Backward collects gradients in buckets, each of
+    which is reduced while backward computes further gradients. After backward, ``.grad`` is the mean over all
+    processes. That is the gradient of the whole batch if the loss is a mean and all parts have the same size.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class DistributedDataParallel(Module):
         self._joining, self._divides_by_all, self._throws, self._last_active = False, True, False, 0
 
     def _send(self, tensors: list[AnyTensor], source: int) -> None:
-        """Write the tensors of one process into those of all, those of one kind together."""
+        """Copy tensors from one process to all others, with one message for all tensors of a kind."""
         if self.process_group.size() == 1:
             return
         kinds: dict[Any, list[AnyTensor]] = defaultdict(list)
@@ -155,7 +155,7 @@ class DistributedDataParallel(Module):
     # -- forward ----------------------------------------------------------------------------------------------------
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Return the result of the module; the backward that follows reduces the gradients."""
+        """Return the result of the module. The next backward reduces the gradients."""
         reducer = self._reducer if is_grad_enabled() else None
         if reducer is not None and self.require_backward_grad_sync:
             if self._joining:
@@ -177,7 +177,7 @@ class DistributedDataParallel(Module):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Inside, gradients stay in each process: they are summed there until a backward outside reduces them.
+        """Sum gradients locally inside this context manager, until a backward outside of it reduces them.
 
         Examples
         --------
@@ -196,7 +196,7 @@ class DistributedDataParallel(Module):
             self.require_backward_grad_sync = before
 
     def register_comm_hook(self, state: object, hook: Hook) -> None:
-        """Reduce buckets in another way, such as one that sends fewer bytes.
+        """Register a hook that reduces buckets instead of the default, for example with fewer bytes.
 
         Parameters
         ----------
@@ -225,7 +225,7 @@ class DistributedDataParallel(Module):
             self._reducer.static = True
 
     def _get_ddp_logging_data(self) -> dict[str, float]:
-        """Seconds of the last iteration: of backward, of communication, and of waiting for it after backward."""
+        """Return seconds of the last iteration: backward, communication, and waiting for it after backward."""
         return {} if self._reducer is None else self._reducer.times()
 
     # -- uneven inputs ----------------------------------------------------------------------------------------------
@@ -234,7 +234,9 @@ class DistributedDataParallel(Module):
     def join(
         self, divide_by_initial_world_size: bool = True, enable: bool = True, throw_on_early_termination: bool = False
     ) -> Iterator[None]:
-        """Inside, processes may have different numbers of batches: who has no more takes part with zeros.
+        """Allow different numbers of batches inside this context manager.
+
+        A process without further batches takes part with zeros.
 
         Parameters
         ----------
@@ -269,7 +271,7 @@ class DistributedDataParallel(Module):
             reducer.source, reducer.divisor = 0, self.process_group.size()
 
     def _notify(self, active: int) -> int:
-        """Tell all processes whether this one has a batch; return how many have."""
+        """Tell all processes whether this one has a batch, and return how many have one."""
         flags = tensor(
             [active * (i == self.process_group.rank()) for i in range(self.process_group.size())],
             device=next(self.module.parameters()).device,

@@ -1,4 +1,4 @@
-"""Processes in a grid of named dimensions, with a group for each row along each dimension."""
+"""Device meshes: processes in a grid of named dimensions, with a group for each row along each dimension."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class DeviceMesh:
 
     @property
     def mesh(self) -> Tensor:
-        """Return the ranks as a tensor of the CPU."""
+        """Return the ranks as a tensor on the CPU."""
         return tensor(self._ranks.tolist(), device="cpu")
 
     @property
@@ -79,7 +79,7 @@ class DeviceMesh:
         return tuple(self._ranks.shape)
 
     def size(self, mesh_dim: int | None = None) -> int:
-        """Return the number of processes, of all or along a dimension."""
+        """Return the total number of processes, or the number along a dimension."""
         return int(self._ranks.size if mesh_dim is None else self._ranks.shape[self._dim(mesh_dim)])
 
     def get_rank(self) -> int:
@@ -91,14 +91,14 @@ class DeviceMesh:
         return None if self._coordinate is None else list(self._coordinate)
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
-        """Return the position of this process along a dimension, which is its rank in the group of that."""
+        """Return the position of this process along a dimension, its rank in the group of the dimension."""
         dim = self._dim(mesh_dim)
         if self._coordinate is None:
             raise RuntimeError(f"rank {groups.get_rank()} is not in {self!r}")
         return self._coordinate[dim]
 
     def get_group(self, mesh_dim: int | str | None = None) -> ProcessGroup:
-        """Return the group of the processes that differ from this one along a dimension alone."""
+        """Return the group of the processes that differ from this one only along a dimension."""
         found = self._groups[self._dim(mesh_dim)]
         if found is None:
             raise RuntimeError(f"rank {groups.get_rank()} is not in {self!r}")
@@ -109,7 +109,7 @@ class DeviceMesh:
         return [self.get_group(dim) for dim in range(self.ndim)]
 
     def __getitem__(self, names: str | tuple[str, ...]) -> DeviceMesh:
-        """Return the mesh of some dimensions that this process is in. It has the same groups."""
+        """Return the sub-mesh of some dimensions that contains this process, with the same groups."""
         wanted = (names,) if isinstance(names, str) else tuple(names)
         if self.mesh_dim_names is None:
             raise RuntimeError("Cannot slice a DeviceMesh without mesh_dim_names!")
@@ -131,7 +131,7 @@ class DeviceMesh:
         return f"DeviceMesh({self.device_type!r}, {self._ranks.tolist()}{names})"
 
     def _dim(self, mesh_dim: int | str | None) -> int:
-        """Return the number of a dimension."""
+        """Return the index of a dimension."""
         if mesh_dim is None:
             if self.ndim > 1:
                 raise RuntimeError(
@@ -151,7 +151,7 @@ class DeviceMesh:
 def init_device_mesh(
     device_type: str, mesh_shape: Sequence[int], *, mesh_dim_names: Sequence[str] | None = None
 ) -> DeviceMesh:
-    """Arrange the processes in a grid, by rank, the last dimension first. All processes make this call.
+    """Create a mesh of the processes by rank, with the last dimension varying fastest. All processes make this call.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def init_device_mesh(
 
 
 def _check(device_type: str, ranks: NDArray[np.int64], names: tuple[str, ...] | None, world: int) -> None:
-    """Raise unless a mesh can be made of these."""
+    """Raise an error unless a mesh can be created with these arguments."""
     if device_type not in ("cpu", "cuda"):
         raise RuntimeError(f"the device type of a mesh must be 'cpu' or 'cuda', not {device_type!r}")
     if ranks.ndim == 0 or ranks.size == 0 or ranks.dtype.kind not in "iu":

@@ -1,4 +1,4 @@
-"""Starts processes on this machine without MPI, with the variables by which NCCL's find each other."""
+"""Launcher that starts processes on this machine without MPI, with the variables that NCCL processes need."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a command in several processes; if one fails, end the others, and return its exit code.
+    """Run a command in several processes, and return its exit code. If one process fails, end the others.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End the processes that still run: by a signal that they can handle, then by one that they cannot."""
+    """End processes that are still running: first by a signal that they can handle, then by one that they cannot."""
     for child in children:
         child.terminate()
     for child in children:

@@ -1,4 +1,4 @@
-"""Environment variables that describe the processes that were started together."""
+"""Environment variables that launchers set: rank, number of processes, and local rank."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def _first(names: tuple[str, ...], slurm: str) -> int | None:
 
 
 def rank() -> int | None:
-    """Return the rank of this process, if a variable has it."""
+    """Return the rank of this process, or None if no variable has it."""
     return _first(_RANK, "SLURM_PROCID")
 
 
 def size() -> int | None:
-    """Return the number of processes, if a variable has it."""
+    """Return the number of processes, or None if no variable has it."""
     return _first(_SIZE, "SLURM_NTASKS")
 
 
 def local_rank() -> int | None:
-    """Return the rank of this process among those of its machine, if a variable has it."""
+    """Return the rank of this process on its machine, or None if no variable has it."""
     return _first(_LOCAL_RANK, "SLURM_LOCALID")

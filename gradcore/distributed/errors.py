@@ -1,4 +1,4 @@
-"""Errors of communication."""
+"""Errors of communication between processes."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ __all__ = ["DistBackendError", "DistError", "DistNetworkError"]
 
 
 class DistError(RuntimeError):
-    """Base of the errors of communication between processes."""
+    """Base class of the errors of communication between processes."""
 
 
 class DistBackendError(DistError):
-    """A collective failed, differed between ranks, or was not finished in time."""
+    """Raised when a collective fails, differs between ranks, or is not finished in time."""
 
 
 class DistNetworkError(DistError):
-    """Processes did not find each other."""
+    """Raised when processes do not find each other."""
 
 
 for _error in (DistError, DistBackendError, DistNetworkError):

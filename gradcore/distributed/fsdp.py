@@ -31,7 +31,7 @@ RECORDED = (
 
 @dataclass(frozen=True)
 class MixedPrecisionPolicy:
-    """The dtypes in which a sharded module computes and communicates; its shards and their gradients keep their own.
+    """Dtypes in which a sharded module computes and communicates. Shards and their gradients keep their dtype.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class MixedPrecisionPolicy:
 
 
 class _Slot:
-    """A parameter of a unit: where modules have it, its shard, and its whole values while they are needed."""
+    """A parameter of a unit: the modules that own it, its shard, and its full values while they are needed."""
 
     def __init__(self, shard: ShardedParameter, owners: list[tuple[Module, str]]) -> None:
         self.shard, self.owners = shard, owners
@@ -64,23 +64,23 @@ class _Slot:
 
     @property
     def kind(self) -> tuple[Hashable, Hashable]:
-        """Return the properties that parameters gathered and reduced by one collective have in common."""
+        """Return the properties that parameters must share to be gathered or reduced by one collective."""
         return self.shard.dtype, self.shard.device
 
     def show(self, p: AnyTensor) -> None:
-        """Set the parameter of the modules that own it."""
+        """Set `p` as the parameter in the modules that own it."""
         for owner, name in self.owners:
             owner._parameters[name] = p
 
     def drop(self) -> None:
-        """Free the values."""
+        """Free the full values."""
         self.values = None
 
 
 class _Schedule:
-    """State that the units of a model share: the order of their forwards, and gradients on their way.
+    """State shared by the units of a model: the order of their forwards, and the pending reductions.
 
-    Units run in the same order in each iteration, mostly: the one that comes next is gathered while one computes.
+    Units usually run in the same order in each iteration, so the next unit is gathered while one computes.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class _Schedule:
         return order[k + step]
 
     def begin(self, key: tuple[object, Hashable]) -> None:
-        """Begin the reduction of the gradients that were added to an open one."""
+        """Begin a pending reduction of gradients."""
         reduction = self.open.pop(key)
         if self.reductions:
             self.reductions[-1].begin_over_replicas()
@@ -110,13 +110,13 @@ class _Schedule:
         self.reductions.append(reduction)
 
     def collect(self) -> None:
-        """Wait for the gradients on their way, and give them to the shards."""
+        """Wait for the gradients that are being reduced, and assign them to the shards."""
         with no_grad():
             while self.reductions:
                 self.reductions.pop(0).finish()
 
     def finish(self) -> None:
-        """Reduce what is left at the end of backward, wait for all gradients, and free all values."""
+        """Finish backward: reduce the remaining gradients, wait for all of them, and free all full values."""
         self.queued = False
         units = list(dict.fromkeys([*self.order, *self.before]))
         with no_grad():
@@ -132,7 +132,7 @@ class _Schedule:
 
 
 class _Unit:
-    """The parameters that are gathered and freed together: those of a module that no module inside of it shards."""
+    """Parameters that are gathered and freed together: those of a module that no inner module shards."""
 
     def __init__(self, module: Module, slots: list[_Slot], policy: MixedPrecisionPolicy, reshard: bool | None) -> None:
         self.module, self.slots, self.policy, self.reshard = module, slots, policy, reshard
@@ -148,7 +148,7 @@ class _Unit:
     # -- values -----------------------------------------------------------------------------------------------------
 
     def fetch(self) -> None:
-        """Begin to gather the values that are missing: one collective for all parameters of a kind."""
+        """Begin to gather the missing values, by one collective for all parameters of a kind."""
         with no_grad():
             if any(g.versions != [slot.shard._version for slot in slots] for g, slots in self.gatherings):
                 self.take()  # some shards have changed since
@@ -165,7 +165,7 @@ class _Unit:
                 self.gatherings.append((gathering, slots))
 
     def take(self) -> None:
-        """Wait for the values that are on their way."""
+        """Wait for the values that are being gathered."""
         with no_grad():
             while self.gatherings:
                 gathering, slots = self.gatherings.pop(0)
@@ -173,7 +173,7 @@ class _Unit:
                     slot.values, slot.version = values, version
 
     def gather(self, step: int) -> None:
-        """Have all values, and begin to gather those of the units that follow."""
+        """Gather all values, and begin to gather those of the units that follow."""
         self.fetch()
         with record_function("gradcore::gather_parameters"):
             self.take()
@@ -185,7 +185,7 @@ class _Unit:
             unit.fetch()
 
     def release(self) -> None:
-        """Free all values."""
+        """Free the full values of all parameters."""
         self.take()
         for slot in self.slots:
             slot.drop()
@@ -193,7 +193,7 @@ class _Unit:
     # -- forward ----------------------------------------------------------------------------------------------------
 
     def begin(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Give the module whole parameters before forward."""
+        """Replace the module's shards by full parameters before forward. This is a forward pre-hook."""
         if not self.schedule.running:
             self._become_root()
         self.schedule.order.append(self)
@@ -212,7 +212,7 @@ class _Unit:
         return _cast(args, dtype), _cast(kwargs, dtype)
 
     def _become_root(self) -> None:
-        """Share the schedule with all units inside, whose forwards are a part of this one."""
+        """Share the schedule with all inner units, whose forwards are a part of this one's."""
         self.is_root = True
         self.schedule.before, self.schedule.order = self.schedule.order, []
         for unit in units_of(self.module):
@@ -220,7 +220,7 @@ class _Unit:
             unit.is_root = unit is self
 
     def _leaf(self, slot: _Slot, call: object) -> AnyTensor:
-        """Return the whole parameter of a slot in one forward, whose gradient goes to `_receive`."""
+        """Return the full parameter of a slot for one forward. Its gradient is passed to `_receive`."""
         leaf = Parameter(slot.values, slot.shard.requires_grad and is_grad_enabled())
         if leaf.requires_grad:
             leaf.register_post_accumulate_grad_hook(partial(self._receive, slot, call))
@@ -228,7 +228,7 @@ class _Unit:
         return leaf
 
     def end(self, module: Module, args: Any, result: Any) -> Any:
-        """Give the module its shards back after forward."""
+        """Replace the module's full parameters by the shards after forward. This is a forward hook."""
         self.schedule.running -= 1
         hooks, leaves = self.contexts.pop()
         if hooks is not None:
@@ -243,7 +243,7 @@ class _Unit:
         return result if dtype is None else _cast(result, dtype)
 
     def _hooks(self) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-        """Return hooks for saved tensors: of whole parameters only the layout is kept, and they are gathered again."""
+        """Return hooks for saved tensors, which save only the layout of full parameters and gather them again."""
         outer = current_hooks()
         known = {slot.values.untyped_storage().data_ptr(): slot for slot in self.slots if slot.values.numel()}
 
@@ -269,9 +269,10 @@ class _Unit:
     # -- backward ---------------------------------------------------------------------------------------------------
 
     def _receive(self, slot: _Slot, call: object, leaf: AnyTensor) -> None:
-        """Take the whole gradient of a parameter, which backward has used up.
+        """Accept the full gradient of a parameter from backward.
 
-        When all parameters of the forward `call` have theirs, begin to reduce them: one collective for all of a kind.
+        When all parameters of the forward `call` have gradients, their reduction begins, by one collective for all of a
+        kind.
         """
         schedule, grad = self.schedule, leaf.grad
         if grad.requires_grad:
@@ -292,21 +293,21 @@ class _Unit:
             self._reduce(slot, grad, call, [s for s in self.slots if s.shard.requires_grad])
 
     def reduce_pending(self) -> None:
-        """Reduce gradients that earlier backwards have left, of parameters that got none in this one."""
+        """Reduce the gradients left from earlier backwards of parameters that got none in this backward."""
         left = [slot for slot in self.slots if slot.pending is not None] if self.syncs else []
         for slot in left:
             grad, slot.pending = slot.pending, None
             self._reduce(slot, grad, self, left)
 
     def reduce_unreplicated(self) -> None:
-        """Reduce over replicas the gradients that earlier backwards have kept, of parameters that got none in this."""
+        """Reduce over replicas the gradients kept from earlier backwards, of parameters that got none in this one."""
         if self.syncs and self.reduces_over_replicas:
             with no_grad():
                 for slot in self.slots:
                     slot.shard.reduce_over_replicas()
 
     def _reduce(self, slot: _Slot, grad: AnyTensor, call: object, together: Sequence[_Slot]) -> None:
-        """Add a gradient to the reduction of a call's gradients, and begin it when all of `together` have theirs."""
+        """Add a gradient to the reduction of a call, which begins when all of `together` have gradients."""
         key = call, slot.kind
         reductions = self.schedule.open
         if key not in reductions:
@@ -317,7 +318,7 @@ class _Unit:
 
 
 def units_of(module: Module) -> Iterator[_Unit]:
-    """Iterate over the units of a module and of the modules inside."""
+    """Yield the units of a module and of its submodules."""
     for inner in module.modules():
         unit = inner.__dict__.get("_fsdp_unit")
         if unit is not None:
@@ -325,7 +326,10 @@ def units_of(module: Module) -> Iterator[_Unit]:
 
 
 def _empty(leaf: AnyTensor) -> None:
-    """Free the memory of a leaf that the graph still knows: it keeps its shape, and one number that is none."""
+    """Free the memory of a leaf that the graph still references.
+
+    The leaf keeps its shape, with a single number as content.
+    """
     xp = leaf._device.backend.xp
     with leaf._device.backend.use_index(leaf._device.index):
         array = leaf._array
@@ -341,23 +345,23 @@ def _cast(values: Any, dtype: Any) -> Any:
 
 
 class UnshardHandle:
-    """The handle of `FSDPModule.unshard`."""
+    """Handle that `FSDPModule.unshard` returns."""
 
     def __init__(self, unit: _Unit) -> None:
         self._unit = unit
 
     def wait(self) -> None:
-        """Wait until the parameters are there."""
+        """Wait until the parameters are gathered."""
         self._unit.take()
 
 
 class FSDPModule:
-    """Methods of a module that `fully_shard` has changed, a base of its class from then on."""
+    """Methods of modules changed by `fully_shard`, which adds this class to the bases of the module's class."""
 
     _fsdp_unit: _Unit
 
     def unshard(self, async_op: bool = False) -> UnshardHandle | None:
-        """Gather the parameters of this module now, so that its next forward finds them.
+        """Gather the parameters of this module now, in advance of its next forward.
 
         Parameters
         ----------
@@ -375,7 +379,7 @@ class FSDPModule:
         self._fsdp_unit.release()
 
     def set_prefetch(self, enabled: bool) -> None:
-        """Choose whether modules are gathered while the one before computes, which takes the memory of two.
+        """Set whether a module is gathered while the previous one computes, which needs the memory of two.
 
         Parameters
         ----------
@@ -384,7 +388,7 @@ class FSDPModule:
         self._fsdp_unit.schedule.prefetches = enabled
 
     def set_modules_to_forward_prefetch(self, modules: Sequence[FSDPModule]) -> None:
-        """Choose the modules that are gathered while the forward of this one computes.
+        """Set the modules that are gathered while this module computes its forward.
 
         Parameters
         ----------
@@ -394,7 +398,7 @@ class FSDPModule:
         self._fsdp_unit.following[1] = [module._fsdp_unit for module in modules]
 
     def set_modules_to_backward_prefetch(self, modules: Sequence[FSDPModule]) -> None:
-        """Choose the modules that are gathered while the backward of this one computes.
+        """Set the modules that are gathered while this module computes its backward.
 
         Parameters
         ----------
@@ -404,7 +408,9 @@ class FSDPModule:
         self._fsdp_unit.following[-1] = [module._fsdp_unit for module in modules]
 
     def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
-        """Choose whether backward reduces gradients over processes, or adds whole ones up until it does again.
+        """Set whether backward reduces gradients over processes, or accumulates full gradients until it does.
+
+        If not, it accumulates full gradients until it does again.
 
         Parameters
         ----------
@@ -418,7 +424,7 @@ class FSDPModule:
             unit.syncs = requires_gradient_sync
 
     def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None:
-        """Choose whether backward reduces gradients over replicas, or over the shards of each replica alone.
+        """Set whether backward reduces gradients over replicas, in addition to the shards of each replica.
 
         Parameters
         ----------
@@ -440,7 +446,7 @@ class FSDPModule:
         """
 
     def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
-        """Choose whether parameters are freed after forward.
+        """Set whether the full parameters are freed after forward.
 
         Parameters
         ----------
@@ -452,7 +458,7 @@ class FSDPModule:
             unit.reshard = reshard_after_forward
 
     def set_reshard_after_backward(self, reshard_after_backward: bool, *, recurse: bool = True) -> None:
-        """Choose whether parameters are freed after backward.
+        """Set whether the full parameters are freed after backward.
 
         Parameters
         ----------
@@ -565,7 +571,7 @@ def fully_shard(
 
 
 def _split_mesh(mesh: Any) -> tuple[ProcessGroup, ProcessGroup | None]:
-    """Return the group that shares parameters out, and the group of replicas, if there are any."""
+    """Return the group over which parameters are sharded, and the group of replicas or None."""
     if not isinstance(mesh, DeviceMesh):
         return resolve(mesh), None
     if mesh.ndim > 2:
@@ -576,7 +582,10 @@ def _split_mesh(mesh: Any) -> tuple[ProcessGroup, ProcessGroup | None]:
 def _groups_of(
     module: Module, group: ProcessGroup, replicas: ProcessGroup | None
 ) -> tuple[ProcessGroup, ProcessGroup | None]:
-    """Return groups of the same processes whose calls do not mix with others, which all units of a model share."""
+    """Return separate groups with the same processes, so that their calls do not mix with others.
+
+    All units of a model share them.
+    """
     for unit in units_of(module):
         for slot in unit.slots[:1]:
             own, spread = slot.shard.process_group, slot.shard.replicas
@@ -590,7 +599,7 @@ def _groups_of(
 def _parameters_of(
     module: Module, ignored: set[int]
 ) -> Iterator[tuple[int, tuple[AnyTensor, list[tuple[Module, str]]]]]:
-    """Yield the parameters that are not sharded yet, with all modules and names that have them."""
+    """Yield the parameters that are not sharded yet, with the modules and names under which they appear."""
     owners: dict[int, tuple[AnyTensor, list[tuple[Module, str]]]] = {}
     for inner in module.modules():
         for name, p in inner._parameters.items():

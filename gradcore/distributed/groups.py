@@ -1,4 +1,4 @@
-"""Groups of processes: the world, and parts of it."""
+"""Process groups: the world, and groups of some of its processes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ default_pg_timeout = timedelta(minutes=10)
 
 
 class ProcessGroup:
-    """Processes that make collective calls together, made by `init_process_group` and `new_group`.
+    """Processes that make collective calls together. `init_process_group` and `new_group` create groups.
 
     Parameters
     ----------
@@ -88,14 +88,14 @@ class ProcessGroup:
 
     @property
     def group_name(self) -> str:
-        """The name of the group."""
+        """Name of the group."""
         return self.name
 
     def __repr__(self) -> str:
         return f"<ProcessGroup {self.name!r} of ranks {self.ranks}, by {self.backend}>"
 
     def engine_for(self, device_type: str) -> Communicator:
-        """Return the engine that carries tensors of a type of device."""
+        """Return the engine for tensors on a type of device."""
         if self.size() == 1:
             return self._engine
         found = self.engines.get(device_type)
@@ -108,23 +108,23 @@ class ProcessGroup:
 
     @property
     def any_engine(self) -> Communicator:
-        """An engine for what is on no device: that of the CPU, if there is one."""
+        """Return an engine for data that is on no device, preferably that of the CPU."""
         return self.engines.get("cpu", self._engine)
 
     def fail(self, why: str, work: Work) -> None:
-        """Refuse further calls: nobody knows in which the others are."""
+        """Refuse further calls after a failure, since the state of the other processes is unknown."""
         self.broken = why
         self._failed.append(work)
         for engine in self.engines.values():
             engine.note_failure()
 
     def check(self) -> None:
-        """Raise if the group can no longer be used."""
+        """Raise an error if the group can no longer be used."""
         if self.broken is not None:
             raise DistBackendError(f"the group {self.name!r} cannot be used after a failure: {self.broken}")
 
     def close(self) -> None:
-        """Free what the engines hold."""
+        """Release the resources of the engines."""
         if self.broken is None:
             for engine in dict.fromkeys(self.engines.values()):
                 engine.close()
@@ -141,7 +141,7 @@ class Backend:
 
 
 class GroupMember:
-    """Placeholder for a group that this process is not in."""
+    """Placeholder for a group that does not contain this process."""
 
     NON_GROUP_MEMBER: Any = -100
     WORLD: Any = None
@@ -150,7 +150,7 @@ class GroupMember:
 class _World(type):
     @property
     def WORLD(cls) -> ProcessGroup | None:
-        """The group of all processes."""
+        """Return the group of all processes."""
         return _state.world
 
 
@@ -162,7 +162,7 @@ member = GroupMember
 
 
 class _State:
-    """The groups of this process."""
+    """Process groups of this process."""
 
     world: ProcessGroup | None = None
 
@@ -176,7 +176,7 @@ _UNSET = "Default process group has not been initialized, please make sure to ca
 
 
 def find(group: Any) -> ProcessGroup:
-    """Return the group that is meant: by default the world."""
+    """Return `group`, or the world if it is None."""
     if group is None:
         group = _state.world
     if group is None:
@@ -187,7 +187,7 @@ def find(group: Any) -> ProcessGroup:
 
 
 def resolve(group: Any) -> ProcessGroup:
-    """Return the group that a call is for, which works."""
+    """Return the group for a call. Raise an error if it cannot be used."""
     found = find(group)
     found.check()
     return found
@@ -197,7 +197,7 @@ def resolve(group: Any) -> ProcessGroup:
 
 
 def is_available() -> bool:
-    """Return True: processes can work together. `is_mpi_available` and `is_nccl_available` say by which engine."""
+    """Return True. Use `is_mpi_available` and `is_nccl_available` to find out which engines are available."""
     return True
 
 
@@ -207,7 +207,7 @@ def is_initialized() -> bool:
 
 
 def is_mpi_available() -> bool:
-    """Return whether mpi4py is installed, which carries tensors of the CPU."""
+    """Return whether mpi4py is installed, the engine for tensors on the CPU."""
     return importlib.util.find_spec("mpi4py") is not None
 
 
@@ -216,7 +216,7 @@ is_gloo_available = is_mpi_available
 
 
 def is_nccl_available() -> bool:
-    """Return whether there are CUDA devices, and CuPy finds NCCL."""
+    """Return whether there are CUDA devices and CuPy finds NCCL."""
     if registry.unavailable("cuda") is not None:
         return False
     from cupy.cuda import nccl
@@ -225,7 +225,7 @@ def is_nccl_available() -> bool:
 
 
 def is_backend_available(backend: str) -> bool:
-    """Return whether the engine of that name is installed."""
+    """Return whether the engine called `backend` is installed."""
     known = {"mpi": is_mpi_available, "gloo": is_gloo_available, "nccl": is_nccl_available}
     return backend.lower() in known and known[backend.lower()]()
 
@@ -266,7 +266,7 @@ def _is_other(group: Any) -> bool:
 
 
 def get_backend(group: ProcessGroup | None = None) -> str:
-    """Return the name of the engines of a group, as it was given to `init_process_group`."""
+    """Return the names of the engines of a group, as given to `init_process_group`."""
     return find(group).backend
 
 
@@ -292,7 +292,7 @@ def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """Return the rank of this process among those of its machine, by which scripts choose a device."""
+    """Return the rank of this process on its machine, by which scripts choose a device."""
     found = environment.local_rank()
     if found is None:
         found = fallback_rank
@@ -340,11 +340,11 @@ def init_process_group(
     pg_options: Any = None,
     device_id: Any = None,
 ) -> None:
-    """Join the processes that were started together.
+    """Initialize the default process group, and wait for the other processes.
 
-    ``mpiexec``, ``srun`` or ``gradcore.distributed.run`` have started them, or `multiprocessing.spawn`, or one command
-    for each: they then find each other by `init_method`, and need an MPI of MPICH's family, as ``gradcore[mpi]``
-    installs it.
+    The processes were started by ``mpiexec``, ``srun``, ``gradcore.distributed.run``, `multiprocessing.spawn`, or one
+    command each. In the last two cases they find each other by `init_method`, and need an MPI of MPICH's family, as
+    ``gradcore[mpi]`` installs it.
 
     Parameters
     ----------
@@ -404,7 +404,7 @@ def init_process_group(
 
 
 def _start_mpi(given: tuple[int | None, int | None], limit: timedelta, init_method: str | None = None) -> Communicator:
-    """Return the engine of the CPU: MPI, unless the process is alone."""
+    """Return the engine for the CPU: MPI, or `Alone` for a single process."""
     rank, size = given
     if not is_mpi_available() and size in (None, 1):
         return Alone()
@@ -436,7 +436,7 @@ def _start_mpi(given: tuple[int | None, int | None], limit: timedelta, init_meth
 def _start_nccl(
     given: tuple[int | None, int | None], limit: timedelta, init_method: str | None, device_id: Any, cpu: Any
 ) -> Communicator:
-    """Return the engine of CUDA: NCCL, unless the process is alone."""
+    """Return the engine for CUDA: NCCL, or `Alone` for a single process."""
     if cpu is None and init_method is None and "MASTER_ADDR" not in os.environ and is_mpi_available():
         cpu = _start_mpi(given, limit) if given[1] not in (None, 1) else None
     rank, size = given if cpu is None else (cpu.rank, cpu.size)
@@ -460,7 +460,7 @@ def _start_nccl(
 
 
 def _index_of_device(device_id: Any) -> int:
-    """Return the device of this process: the chosen one, or that of the local rank."""
+    """Return the CUDA device of this process: the given one, or that of the local rank."""
     if device_id is not None:
         return devices.index_of(device_id)
     current, local = devices.current_device(), environment.local_rank()
@@ -468,7 +468,7 @@ def _index_of_device(device_id: Any) -> int:
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
-    """Leave a group; by default the world, and with it all groups.
+    """Leave a group; by default the world, and all other groups with it.
 
     Parameters
     ----------
@@ -496,7 +496,7 @@ def new_group(
     group_desc: str | None = None,
     device_id: Any = None,
 ) -> Any:
-    """Make a group of some of the processes. All processes make this call, in the same order, also those not in it.
+    """Create a group of some processes. All processes make this call in the same order, also those not in the group.
 
     Parameters
     ----------
@@ -539,7 +539,10 @@ def new_group(
 
 
 def duplicate_group(group: ProcessGroup, name: str) -> ProcessGroup:
-    """Return a new group of the same processes, whose calls do not mix with others. All of them make this call."""
+    """Return a new group of the same processes, whose calls do not mix with those of others.
+
+    All of them make this call.
+    """
     if group.size() == 1:
         return group
     from gradcore.distributed.checks import check_alike

@@ -1,7 +1,7 @@
-"""The lives of processes that were started together, before MPI knows them: how they end, and end each other.
+"""The end of processes that were started together, before MPI knows them.
 
-MPI ends all processes when one fails, but only those that have initialized it. Until then, a process that fails would
-leave the others waiting inside of ``MPI_Init`` for ever, where no timeout of Python's reaches.
+MPI ends all processes when one fails, but only those that have initialized it. Without this module, a process that
+fails before that would leave the others waiting inside ``MPI_Init`` forever, where Python's timeouts have no effect.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ _AFTER = 0.5
 
 
 def die_with_parent(number: int = signal.SIGTERM) -> None:
-    """Ask the system to signal this process when the one that started it ends, where the system can do that."""
+    """Ask the system to send a signal to this process when its parent ends, if the system supports that."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
 def run_folder() -> Path | None:
-    """Return the folder in which the launcher looks for what becomes of processes; None without it."""
+    """Return the folder in which processes report to the launcher, or None without a launcher."""
     folder = Path(os.environ.get("GRADCORE_RUN_FOLDER", ""))
     return folder if folder != Path() and folder.is_dir() else None  # not on other machines
 
 
 def note_end() -> None:
-    """Tell the launcher that this process ends by itself, and whether it was ever known to MPI."""
+    """Report to the launcher that this process ends normally, and whether it has initialized MPI."""
     folder, rank = run_folder(), environment.rank()
     if folder is not None and rank is not None:
         (folder / f"{rank}.end").write_text("known" if "mpi4py.MPI" in sys.modules else "unknown")
 
 
 def has_ended(pid: int) -> bool:
-    """Return whether a process of this machine is no more, or only waits for its parent to notice."""
+    """Return whether a process of this machine has ended, or is a zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -72,7 +72,10 @@ def has_ended(pid: int) -> bool:
 
 
 def deliver_output(seconds: float = 1.0) -> None:
-    """Write out what standard output and error hold, and wait until the launcher has read it.
+    """Flush standard output and error, and wait until the launcher has read them.
+
+    MPICH's launcher drops output that it has not read when a process aborts. The error that explains the abort would be
+    lost.
 
     MPICH's launcher drops what it has not read when a process aborts: the error that explains the abort would be lost.
     """
@@ -86,7 +89,7 @@ def deliver_output(seconds: float = 1.0) -> None:
 
 
 def _has_unread(number: int) -> bool:
-    """Return whether a pipe holds bytes that nobody has read, where the system can tell."""
+    """Return whether a pipe contains unread bytes, if the system can tell."""
     if sys.platform == "win32" or not stat.S_ISFIFO(os.fstat(number).st_mode):
         return False
     import fcntl
@@ -96,9 +99,9 @@ def _has_unread(number: int) -> bool:
 
 
 def abort_before_mpi(code: int) -> None:
-    """End all processes that MPICH's launcher has started, from one that has not initialized MPI.
+    """End all processes started by MPICH's launcher, from a process that has not initialized MPI.
 
-    Hydra listens for requests of each process from its start. Other launchers notice exit codes by themselves.
+    Hydra accepts requests of a process from its start. Other launchers react to exit codes.
     """
     number = os.environ.get("PMI_FD", "")
     if number.isdecimal() and "mpi4py.MPI" not in sys.modules:
@@ -107,7 +110,7 @@ def abort_before_mpi(code: int) -> None:
 
 
 def abort_on_failure() -> None:
-    """Make an exception that nobody catches end all processes, from the import of ``gradcore.distributed`` on."""
+    """Make any uncaught exception end all processes, from the import of ``gradcore.distributed`` on."""
     if not os.environ.get("PMI_FD", "").isdecimal() or (environment.size() or 1) == 1:
         return
     show = sys.excepthook
@@ -122,10 +125,10 @@ def abort_on_failure() -> None:
 
 @contextlib.contextmanager
 def limit_start(seconds: float) -> Iterator[None]:
-    """Inside, where MPI may wait for processes that never come: end the process when the time is over.
+    """End the process if the block takes too long, as MPI may wait for processes that never start.
 
-    ``MPI_Init`` holds Python's lock, so that only a thread of C or another process can keep the time. The first prints
-    where this process waits; the second ends all processes where there is no launcher of ours that does.
+    ``MPI_Init`` holds Python's lock, so that only a C thread or another process can keep the time. The thread prints
+    where this process waits. The other process ends all processes, unless a launcher of this package does.
     """
     folder, rank = run_folder(), environment.rank()
     with contextlib.ExitStack() as stack:
@@ -144,7 +147,7 @@ def limit_start(seconds: float) -> Iterator[None]:
 
 
 def _start_watchdog(channel: int, rank: int | None, seconds: float) -> subprocess.Popen[bytes]:
-    """Start a process that ends all others when the time is over."""
+    """Start a process that ends all others after `seconds`."""
     said = f"rank {rank}: not all ranks called init_process_group within {seconds:g} s"
     program = (
         f"import os, sys, time\ntime.sleep({max(seconds, 0.001)!r})\nsys.stderr.write({said!r} + chr(10))\n"

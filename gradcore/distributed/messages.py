@@ -1,4 +1,4 @@
-"""Messages from one process to another."""
+"""Messages between two processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _peer(group: ProcessGroup, call: str, name: str, peer: int | None, group_pee
 def isend(
     tensor: AnyTensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
 ) -> Any:
-    """Send a tensor to another process, and go on at once.
+    """Send a tensor to another process without waiting.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def isend(
 def send(
     tensor: AnyTensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
 ) -> None:
-    """Send a tensor to another process, as `isend` does, and wait until it can be changed."""
+    """Send a tensor to another process, and wait until the tensor may be changed; see `isend`."""
     _send("send", tensor, dst, group, tag, group_dst, False)
 
 
@@ -67,7 +67,7 @@ def _send(name: str, tensor: Any, dst: int | None, group: Any, tag: int, group_d
 def irecv(
     tensor: AnyTensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
 ) -> Any:
-    """Receive a tensor from another process, and go on at once.
+    """Receive a tensor from another process without waiting.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def irecv(
 def recv(
     tensor: AnyTensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
 ) -> int:
-    """Receive a tensor from another process, as `irecv` does, and wait for it.
+    """Receive a tensor from another process, and wait for it; see `irecv`.
 
     Returns
     -------
@@ -107,10 +107,10 @@ def recv(
 
 
 class _Receipt(Work):
-    """A message that arrives."""
+    """Handle of a message that is being received."""
 
     def source_rank(self) -> int:
-        """Return the rank in the world of the process that has sent it."""
+        """Return the rank in the world of the process that has sent the message."""
         source: int = self._request.source  # type: ignore[attr-defined]
         return int(self._group.ranks[source])
 
@@ -128,7 +128,7 @@ def _receive(name: str, tensor: Any, src: int | None, group: Any, tag: int, grou
 
 
 class P2POp:
-    """A message that `batch_isend_irecv` will send or receive.
+    """A message for `batch_isend_irecv` to send or receive.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The engine MPI, through mpi4py."""
+"""The MPI engine, by mpi4py."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def import_mpi() -> Any:
 
 
 class _MPIRequest(Request):
-    """A request of MPI, with the arrays that it reads and writes."""
+    """A request of MPI, with references to the arrays that it reads and writes."""
 
     def __init__(self, comm: Any, start: Callable[..., Any], *arrays: Any, **settings: Any) -> None:
         self._request, self._arrays = start(*arrays, **settings), arrays
 
     def done(self) -> bool:
-        """Return whether it has finished; lets it go on."""
+        """Return whether the request is complete, after letting MPI make progress."""
         return bool(self._request.Test())
 
 
 class _Received(_MPIRequest):
-    """The request of a message that arrives."""
+    """The request of a message that is being received."""
 
     source: int | None = None
 
@@ -59,7 +59,7 @@ class _Received(_MPIRequest):
         self._status, self._nbytes = MPI.Status(), buffer.nbytes
 
     def done(self) -> bool:
-        """Return whether it has finished; lets it go on."""
+        """Return whether the request is complete, after letting MPI make progress."""
         if self.source is None:
             MPI = import_mpi()
             if not self._request.Test(self._status):
@@ -71,7 +71,7 @@ class _Received(_MPIRequest):
 
 
 class MPICommunicator(Communicator):
-    """The processes of a communicator of MPI.
+    """Engine of an MPI communicator.
 
     Parameters
     ----------
@@ -91,7 +91,10 @@ class MPICommunicator(Communicator):
 
     @classmethod
     def of_world(cls, seconds: float) -> MPICommunicator:
-        """Return the communicator of all processes that were started together, and come here within some seconds."""
+        """Return the engine of all processes that were started together.
+
+        Raise an error if they do not arrive in time.
+        """
         begun = time.monotonic()
         with limit_start(seconds):
             world = import_mpi().COMM_WORLD
@@ -109,7 +112,7 @@ class MPICommunicator(Communicator):
         return self if self._side is None else MPICommunicator(self._side)
 
     def share(self, data: bytes, seconds: float) -> bytes:
-        """Return the bytes of rank 0, equally many in each process."""
+        """Return the bytes of rank 0. All processes pass the same number of bytes."""
         buffer = np.frombuffer(bytearray(data), np.uint8)
         if not wait_until(self.broadcast(buffer, 0).done, seconds):
             note_failure()
@@ -129,7 +132,7 @@ class MPICommunicator(Communicator):
                 self._side.Free()
 
     def note_failure(self) -> None:
-        """End all processes when this one ends: MPI could not end in an orderly way."""
+        """Arrange that all processes end with this one, as MPI cannot be finalized normally."""
         note_failure()
 
     def _call(self, start: Callable[..., Any], *arrays: Any, **settings: Any) -> Request:
@@ -178,13 +181,13 @@ _failed = False
 
 
 def note_failure() -> None:
-    """Note that MPI cannot end in an orderly way, as somebody is still in a call."""
+    """Record that MPI cannot be finalized normally, since a process is still inside a call."""
     global _failed
     _failed = True
 
 
 def _end_all_if_failed() -> None:
-    """At the end of a process that fails, end the others too, which may wait for it forever."""
+    """End the other processes at the exit of a process that failed, as they may wait for it forever."""
     if not _failed and getattr(sys, "last_value", None) is None:
         return
     MPI = import_mpi()

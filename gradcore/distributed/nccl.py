@@ -1,4 +1,4 @@
-"""The engine NCCL, through CuPy. It is tested with a stand-in for NCCL, and has not run on GPUs yet."""
+"""The NCCL engine, by CuPy. It is tested with a stand-in for NCCL, and has not run on GPUs yet."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DTYPES = {
 
 
 class _NCCLRequest(Request):
-    """Work in the stream of a communicator up to an event, with the arrays that it reads and writes.
+    """Work in a communicator's stream up to an event, with references to its arrays.
 
     Parameters
     ----------
@@ -50,14 +50,14 @@ class _NCCLRequest(Request):
         self.event: Any = None
 
     def done(self) -> bool:
-        """Return whether the device has finished it."""
+        """Return whether the device has finished the work."""
         if self.event is not None and self.event.done:
             return True
         self._engine.check_errors()
         return False
 
     def ready(self) -> bool:
-        """Make the current stream wait for it."""
+        """Make the current stream wait for the work."""
         if self.event is None:
             raise RuntimeError("messages of a batch can be waited for when all of them have been given")
         with self._engine.on_device():
@@ -66,15 +66,15 @@ class _NCCLRequest(Request):
 
 
 class _HostRequest(_NCCLRequest):
-    """Work that the host waits for."""
+    """Work for which the host waits."""
 
     def ready(self) -> bool:
-        """Return whether the device has finished it."""
+        """Return whether the device has finished the work."""
         return self.done()
 
 
 class NCCLCommunicator(Communicator):
-    """The processes of a communicator of NCCL, one for each device, with a stream of its own.
+    """Engine of an NCCL communicator, one process for each device, with its own stream.
 
     Parameters
     ----------
@@ -106,13 +106,16 @@ class NCCLCommunicator(Communicator):
 
     @staticmethod
     def unique_id() -> bytes:
-        """Return a new number by which the processes of a communicator find each other."""
+        """Return a new identifier by which the processes of a communicator find each other."""
         from cupy.cuda import nccl
 
         return bytes(nccl.get_unique_id())
 
     def _connect(self, unique_id: bytes) -> Any:
-        """Return the communicator once all processes are there. A thread makes it, as NCCL waits without a limit."""
+        """Return the communicator once all processes are connected.
+
+        A thread creates it, as NCCL waits without a limit.
+        """
         found: list[Any] = []
 
         def connect() -> None:
@@ -140,7 +143,7 @@ class NCCLCommunicator(Communicator):
         return self._backend.use_index(self.index)
 
     def check(self, call: str, dtype: DType, device: Device, op: ReduceOp | None) -> None:
-        """Raise if a call is not one that NCCL can do."""
+        """Raise an error if NCCL does not support a call."""
         if device.index != self.index:
             raise ValueError(
                 f"{call}: the tensor is on {device}, and this process works with cuda:{self.index} in its group: "
@@ -174,7 +177,7 @@ class NCCLCommunicator(Communicator):
         source: int | None = None,
         kind: type[_NCCLRequest] = _NCCLRequest,
     ) -> Request:
-        """Make a call in the communicator's stream, after what the current stream has been given."""
+        """Queue a call in the communicator's stream, after the work of the current stream."""
         request = kind(self, source, arrays)
         with self.on_device():
             self._stream.wait_event(self.record_events(self.cuda.get_current_stream()))
@@ -201,7 +204,7 @@ class NCCLCommunicator(Communicator):
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Messages that are sent and received inside do not wait for each other."""
+        """Return a context in which messages do not wait for each other."""
         requests: list[_NCCLRequest] = []
         self._batched = requests
         try:
@@ -220,7 +223,7 @@ class NCCLCommunicator(Communicator):
             call(array.data.ptr, array.nbytes, self._nccl.NCCL_UINT8, *rest, stream)
 
     def _exchange(self, out: Sequence[Array] | None, given: Sequence[Array] | None, *arrays: Array | None) -> Request:
-        """Receive an array of each rank, and send one to each; None for nothing."""
+        """Receive an array from each rank, and send one to each. None means that nothing is sent or received."""
 
         def start(comm: Any, stream: int) -> None:
             with self.group_calls():
@@ -307,7 +310,7 @@ class NCCLCommunicator(Communicator):
     # -- communicators ----------------------------------------------------------------------------------------------
 
     def split(self, ranks: Sequence[int]) -> NCCLCommunicator:
-        """Return the engine for some of the processes: the first of them gives the others a number."""
+        """Return the engine for a part of the processes. The first of them sends an identifier to the others."""
         first = ranks[0]
         if self.rank == first:
             unique_id = self.unique_id()
@@ -323,12 +326,12 @@ class NCCLCommunicator(Communicator):
         return NCCLCommunicator(ranks.index(self.rank), len(ranks), self.index, number, self._seconds)
 
     def check_errors(self) -> None:
-        """Raise if NCCL has noticed that another process is gone."""
+        """Raise an error if NCCL has detected that another process is gone."""
         if not self._aborted:
             self._comm.check_async_error()
 
     def note_failure(self) -> None:
-        """End what the device is waiting for: it would wait for other processes forever."""
+        """Abort the work on the device, which would wait for other processes forever."""
         if not self._aborted:
             self._aborted = True
             self._comm.abort()

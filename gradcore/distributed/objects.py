@@ -1,7 +1,7 @@
-"""Collectives of objects: what `gradcore.save` can write, sent as bytes.
+"""Collectives of Python objects, sent as bytes in the format of `gradcore.save`.
 
-What arrives is read as `gradcore.load` reads files: containers, numbers, strings, tensors, and classes that
-`gradcore.serialization.add_safe_globals` has allowed. Nothing that another process sends can run code.
+Received bytes are read as `gradcore.load` reads files: only containers, numbers, strings, tensors, and classes allowed
+by `gradcore.serialization.add_safe_globals`. Nothing that another process sends can run code.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _gather(group: ProcessGroup, data: bytes, root: int, call: str) -> list[byte
 
 
 def _scatter(group: ProcessGroup, parts: Sequence[bytes], root: int, call: str) -> bytes:
-    """Return the part of this process of those that the process `root` gives, one for each process."""
+    """Return the part for this process, of the parts that the process `root` passes."""
     engine = group.any_engine
     lengths, sends = [len(part) for part in parts], engine.rank == root
     length = engine.empty(1, np.int64)

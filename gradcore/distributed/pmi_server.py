@@ -1,12 +1,13 @@
-"""A process manager for processes that were started by hand: how MPI learns of the others.
+"""Process manager for MPI processes that were started without a launcher.
 
-MPICH and its relatives ask a process manager over a socket, in the text protocol PMI-1, for their rank and for the
-addresses of the other processes. Here this is a process that rank 0 starts. It is run as a script, and imports the
-standard library alone, as every start of processes waits for it.
+MPICH and related libraries use a socket and the text protocol PMI-1 to ask a process manager for their rank and for the
+addresses of the other processes. This one is a process that rank 0 starts. It is run as a script and imports only the
+standard library, as the start of all processes waits for it.
 
-Its argument has the host to listen at and an identity for each rank, as JSON; it writes its port to standard output.
-Whoever does not know the identity of a rank is refused. It ends when all ranks have ended MPI; if one ends otherwise,
-those that watch are told. The end of its input is that of rank 0.
+The argument is JSON with the host on which to listen and an identity for each rank. The server writes its port to
+standard output. Connections that do not know the identity of a rank are refused. The server ends when all ranks have
+ended MPI, or when its input ends, which means that rank 0 has ended. If a rank ends in another way, those that watch
+are told.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import threading
 
 
 class Server:
-    """The state that the connections of all ranks share.
+    """State shared by the connections of all ranks.
 
     Parameters
     ----------
@@ -41,7 +42,9 @@ class Server:
         self.changed = threading.Condition()
 
     def mapping(self) -> str:
-        """Return which ranks share a machine, once all have come, in the words of MPICH.
+        """Return which ranks share a machine, in MPICH's format, once all ranks are connected.
+
+        Each block ``(first machine, machines, ranks)`` stands for consecutive ranks of consecutive machines.
 
         Each block ``(first machine, machines, ranks)`` stands for consecutive ranks of consecutive machines.
         """
@@ -53,7 +56,7 @@ class Server:
         return f"(vector,{','.join(f'({machine},1,{count})' for machine, count in runs)})"
 
     def arrive(self, connection: Connection) -> None:
-        """Release all ranks when the last one has come to the barrier."""
+        """Register a rank at the barrier, and release all ranks when the last one has arrived."""
         with self.changed:
             self.waiting.append(connection)
             if len(self.waiting) == len(self.ranks):
@@ -62,14 +65,14 @@ class Server:
                 self.waiting.clear()
 
     def fail(self, text: str, code: int) -> None:
-        """Tell all processes that one has failed, and end."""
+        """Tell all processes that one has failed, and stop the server."""
         with self.changed:
             for each in self.watchers:
                 each.say(f"{code} {text}")
             os._exit(1)
 
     def finish(self, rank: int) -> None:
-        """Note that a rank has ended MPI; end after the last one."""
+        """Record that a rank has ended MPI. Stop the server after the last one."""
         with self.changed:
             self.ended.add(rank)
             if len(self.ended) == len(self.ranks):
@@ -90,12 +93,12 @@ class Connection:
         self.rank: int | None = None
 
     def say(self, line: str) -> None:
-        """Send a line, to whoever still listens."""
+        """Send a line, unless the other end is closed."""
         with contextlib.suppress(OSError):
             self.peer.sendall(f"{line}\n".encode())
 
     def run(self) -> None:
-        """Answer until the process ends."""
+        """Answer requests until the process ends."""
         with contextlib.suppress(OSError, ValueError, KeyError, IndexError):  # it ended, or is no client of PMI
             for line in self.peer.makefile(encoding="utf-8", newline="\n"):
                 if not self.answer(line.rstrip("\n")):
@@ -105,7 +108,7 @@ class Connection:
         self.peer.close()
 
     def answer(self, line: str) -> bool:
-        """Answer a line; return whether to go on."""
+        """Answer a request line. Return whether to continue."""
         words = dict(word.split("=", 1) for word in line.split(" ") if "=" in word)
         command, server = words.get("cmd"), self.server
         if self.rank is None:

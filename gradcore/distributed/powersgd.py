@@ -64,7 +64,7 @@ class PowerSGDState:
 
 
 def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Any]:
-    """Return the mean over all processes, of matrices approximately: ``P @ Q.mT`` with few columns.
+    """Return the mean over all processes, in which matrices are approximated by ``P @ Q.mT`` with few columns.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Reductions of collectives."""
+"""Reductions for collectives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ReduceOp", "check_reduction"]
 
 
 class ReduceOp(enum.Enum):
-    """The reduction of a collective.
+    """Reduction of a collective.
 
     Examples
     --------
@@ -44,7 +44,7 @@ _BITWISE = (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
 
 
 def check_reduction(call: str, op: Any, dtype: dtype) -> None:
-    """Raise unless tensors of a dtype can be reduced by `op`."""
+    """Raise an error unless tensors of a dtype can be reduced by `op`."""
     if not isinstance(op, ReduceOp):
         raise TypeError(f"{call}: op must be a ReduceOp, not {type(op).__name__}")
     if dtype.is_complex and op not in (ReduceOp.SUM, ReduceOp.AVG):

@@ -1,4 +1,4 @@
-"""Rendezvous of processes without MPI: rank 0 gives all the same bytes, through a socket or a file."""
+"""Rendezvous of processes without MPI: rank 0 sends the same bytes to all processes, by a socket or a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PATIENCE, _PROOF, _LONGEST = 5.0, 32, 1 << 20
 
 
 def share(make: Callable[[], bytes], rank: int, size: int, init_method: str | None, seconds: float) -> bytes:
-    """Return the bytes that rank 0 makes, in every process.
+    """Return, in every process, the bytes that `make` returns in rank 0.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def _by_file(make: Callable[[], bytes], rank: int, path: Path, end: float) -> by
 
 
 def _serve(data: bytes, size: int, address: tuple[str, int], end: float) -> bytes:
-    """Give the bytes to every other rank; whoever does not know the token, or is no rank, gets nothing."""
+    """Send the bytes to every other rank. Connections without the token, or that are no rank, get nothing."""
     served: set[int] = set()
     with _listen(address, size) as server:
         server.settimeout(0.05)
@@ -88,7 +88,7 @@ def _serve(data: bytes, size: int, address: tuple[str, int], end: float) -> byte
 
 
 def _listen(address: tuple[str, int], size: int) -> socket.socket:
-    """Listen at the address that the others were told, and only there if it is one of this machine."""
+    """Listen at the address that the other ranks were given, on that address only if it belongs to this machine."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     try:
         return socket.create_server(address, family=family, backlog=2 * size)
@@ -99,7 +99,7 @@ def _listen(address: tuple[str, int], size: int) -> socket.socket:
 
 
 def _answer(peer: socket.socket, data: bytes, size: int, served: set[int]) -> None:
-    """Serve one connection: its rank, proof of the token, then the bytes, and its word that they have arrived."""
+    """Serve one connection: read its rank and its proof of the token, send the bytes, and wait for the confirmation."""
     with peer, contextlib.suppress(OSError):
         peer.settimeout(_PATIENCE)
         rank, proof = int.from_bytes(_read(peer, 4), "little"), _read(peer, _PROOF)
@@ -130,7 +130,7 @@ def _ask(address: tuple[str, int], rank: int, end: float) -> bytes:
 
 
 def _read(peer: socket.socket, count: int) -> bytes:
-    """Read so many bytes; raise ConnectionError if there are fewer."""
+    """Read `count` bytes. Raise ConnectionError if there are fewer."""
     found = b""
     while len(found) < count:
         part = peer.recv(count - len(found))
@@ -141,6 +141,6 @@ def _read(peer: socket.socket, count: int) -> bytes:
 
 
 def _prove(what: bytes, data: bytes) -> bytes:
-    """Return what only those can compute who know the token of the run."""
+    """Return a proof that only processes with the token of the run can compute."""
     token = os.environ.get(TOKEN) or os.environ.get("TORCHELASTIC_RUN_ID", "")
     return hmac.digest(token.encode() or b"gradcore", what + data, "sha256")

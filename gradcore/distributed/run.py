@@ -1,4 +1,4 @@
-"""Starts a program in several processes: ``python -m gradcore.distributed.run --nproc-per-node 4 train.py``."""
+"""Launcher of a program in several processes: ``python -m gradcore.distributed.run --nproc-per-node 4 train.py``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PATIENCE, _DOUBT = 2.0, 1.0
 
 
 def _find_mpiexec() -> str:
-    """Return the program that starts processes: of this Python's environment, or of the system."""
+    """Return the path of ``mpiexec``, from this Python's environment or from the system."""
     given = os.environ.get("MPIEXEC")
     beside = [Path(sys.executable).with_name(name) for name in ("mpiexec", "mpiexec.exe")]
     found = given or next((str(path) for path in beside if path.exists()), None)
@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(command: Sequence[str], variables: dict[str, str], folder: Path) -> tuple[int, bool]:
-    """Run the processes; return the exit code, and whether a signal was to end them."""
+    """Run the processes. Return the exit code, and whether a signal ended the run."""
     with (
         subprocess.Popen(command, env=variables, start_new_session=True, preexec_fn=_die_with_launcher) as launcher,
         _passing(launcher, folder) as got,
@@ -118,12 +118,12 @@ def _run(command: Sequence[str], variables: dict[str, str], folder: Path) -> tup
 
 
 def _die_with_launcher() -> None:
-    """End what starts the processes when this launcher is killed: it ends them in turn."""
+    """End the program that starts the processes when this launcher is killed. It ends the processes in turn."""
     die_with_parent(signal.SIGTERM)
 
 
 def end_group(launcher: Any, folder: Path) -> None:
-    """Kill the processes of this machine, and what has started them."""
+    """Kill the processes on this machine, and the program that has started them."""
     for path in folder.glob("*.pid"):
         with contextlib.suppress(ProcessLookupError, PermissionError, ValueError):
             os.kill(int(path.read_text()), signal.SIGKILL)
@@ -132,7 +132,7 @@ def end_group(launcher: Any, folder: Path) -> None:
 
 
 def explain_end(folder: Path) -> str:
-    """Return why processes are gone that have left no word: one waited for others in vain, or was killed; or ""."""
+    """Return why processes ended without a report (another one was waited for in vain, or killed), or ""."""
     for path in folder.glob("*.wait"):
         seconds = float(path.read_text() or "inf")
         if time.time() > path.stat().st_mtime + seconds:
@@ -146,9 +146,9 @@ def explain_end(folder: Path) -> str:
 
 
 class Watch:
-    """State of the processes while they run, as far as files in the folder and the system tell.
+    """State of the running processes, according to files in the folder and to the system.
 
-    A failure is printed as soon as it is seen; its time is in `failed`, and an exit code in `code`.
+    A failure is printed as soon as it is detected. `failed` has its time, and `code` an exit code.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ class Watch:
         self.suspected: dict[int, float] = {}
 
     def look(self) -> None:
-        """See whether a process has failed, and print what it says."""
+        """Check whether a process has failed, and print its report."""
         now = time.monotonic()
         errors = sorted(self.folder.glob("*.error"))
         if errors:
@@ -203,7 +203,10 @@ class Watch:
 
 @contextlib.contextmanager
 def _passing(launcher: Any, folder: Path) -> Iterator[list[float]]:
-    """Inside, signals go on to the processes; when one was to end them is in the list."""
+    """Forward signals to the processes inside this context manager.
+
+    It yields a list of the times of signals that end them.
+    """
     got: list[float] = []
 
     def pass_on(number: int, frame: Any) -> None:
@@ -226,7 +229,7 @@ def _passing(launcher: Any, folder: Path) -> Iterator[list[float]]:
 
 
 def _report(folder: Path, code: int) -> int:
-    """Print what went wrong, first that of the process which failed first; return its exit code."""
+    """Print the errors of the processes, first that of the one that failed first, and return its exit code."""
     said = (folder / "said").exists()  # while they ran
     failures = sorted((json.loads(path.read_text()) for path in folder.glob("*.error")), key=lambda f: f["time"])
     if not failures and said:

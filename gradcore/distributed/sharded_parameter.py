@@ -1,4 +1,4 @@
-"""Parameters of which each process keeps a part, and collectives that gather or reduce several of them at once."""
+"""Sharded parameters, and collectives that gather or reduce several of them at once."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["Gathering", "Reduction", "ShardedParameter", "initialize_whole"]
 
 
 class ShardedParameter(Parameter):
-    """The part of a parameter that one process keeps: a slice of its elements in a row, padded to equal sizes.
+    """The part of a parameter that one process stores: consecutive elements, padded so that all parts have equal sizes.
 
-    Functions of `gradcore.nn.init`, ``reset_parameters`` and the random methods (``normal_``, ``uniform_``, ...) write
-    the slices of the values that rank 0 draws for the whole parameter; other methods see the elements of the part.
+    Functions of `gradcore.nn.init`, ``reset_parameters`` and random methods (``normal_``, ``uniform_``, ...) write the
+    part of values that rank 0 draws for the whole parameter. Other methods operate on the elements of the part.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class ShardedParameter(Parameter):
 
     @classmethod
     def of(cls, p: AnyTensor, group: ProcessGroup, replicas: ProcessGroup | None = None) -> ShardedParameter:
-        """Return the part of this process of a parameter, with the values of rank 0; on ``meta`` it has none."""
+        """Return this process's part of a parameter, with the values of rank 0. On ``meta`` it has no values."""
         each = -(-p.numel() // group.size())
         with no_grad():
             own = empty(each, dtype=p.dtype, device=p.device)
@@ -64,7 +64,7 @@ class ShardedParameter(Parameter):
         return made
 
     def _take(self, whole: AnyTensor) -> None:
-        """Write the slice of this process of the values that rank 0 of the first replica has for the whole."""
+        """Write this process's part of the values that rank 0 of the first replica has for the whole parameter."""
         group, each = self.process_group, self.numel()
         with no_grad():
             padded = zeros(each * group.size(), dtype=self.dtype, device=self.device)
@@ -77,16 +77,16 @@ class ShardedParameter(Parameter):
 
     @property
     def full_numel(self) -> int:
-        """The number of elements of the whole parameter."""
+        """Number of elements of the whole parameter."""
         return math.prod(self.full_shape)
 
     @property
     def start(self) -> int:
-        """The number of the first element of this part."""
+        """Index of the first element of this part."""
         return self.process_group.rank() * self.numel()
 
     def full_tensor(self) -> Tensor:
-        """Gather the whole parameter. All processes make this call.
+        """Return the whole parameter, gathered from all processes. All processes make this call.
 
         Returns
         -------
@@ -97,13 +97,13 @@ class ShardedParameter(Parameter):
             return Gathering([self], None).wait()[0].clone()
 
     def to_local(self) -> Tensor:
-        """Return the part of this process as a tensor that shares its memory."""
+        """Return this process's part as a tensor that shares its memory."""
         return self.detach()
 
     def initialize_whole(self, initialize: Callable[[Tensor], object]) -> ShardedParameter:
-        """Write the slice of this process of what `initialize` writes into a tensor of the whole shape on rank 0.
+        """Write this process's part of the values that `initialize` writes to a whole tensor on rank 0.
 
-        All processes make this call. One whole parameter is allocated meanwhile.
+        All processes make this call. It temporarily allocates one whole parameter.
         """
         with no_grad():
             whole = empty(self.full_shape, dtype=self.dtype, device=self.device)
@@ -112,7 +112,7 @@ class ShardedParameter(Parameter):
         return self
 
     def accumulate(self, grad: Tensor) -> None:
-        """Add a gradient of this part, which nothing else uses, to ``.grad``."""
+        """Add a gradient of this part to ``.grad``. The gradient must not be used elsewhere."""
         grad = grad.to(self.dtype)
         if self.grad is not None:
             self.grad.add_(grad)
@@ -120,14 +120,14 @@ class ShardedParameter(Parameter):
             self.grad = grad
 
     def reduce_over_replicas(self) -> None:
-        """Reduce a gradient that was kept from the replicas, and add it to ``.grad``."""
+        """Reduce a gradient that was not yet reduced over the replicas, and add it to ``.grad``."""
         grad, self.unreplicated_grad = self.unreplicated_grad, None
         if grad is not None:
             collectives.all_reduce(grad, ReduceOp.AVG, self.replicas)
             self.accumulate(grad)
 
     def total_norm(self, own: AnyTensor, order: float) -> AnyTensor:
-        """Return the norm over all processes of gradients of which this one has a part with the norm `own`."""
+        """Return the norm of gradients over all processes, given the norm `own` of this process's parts."""
         total = own.detach().clone()
         if order == float("inf"):
             collectives.all_reduce(total, ReduceOp.MAX, self.process_group)
@@ -138,7 +138,7 @@ class ShardedParameter(Parameter):
 
 
 def _drawn_whole(name: str) -> Callable[..., ShardedParameter]:
-    """Return a random method that draws the whole parameter: parts drawn alone would repeat each other's numbers."""
+    """Return a random method that draws the whole parameter. Parts drawn separately would have equal numbers."""
 
     def draw(self: ShardedParameter, *args: object, **kwargs: object) -> ShardedParameter:
         return self.initialize_whole(lambda whole: getattr(whole, name)(*args, **kwargs))
@@ -152,10 +152,10 @@ for _name in ("bernoulli", "cauchy", "exponential", "geometric", "log_normal", "
 
 
 def initialize_whole(owner: Module, initialize: Callable[..., object], *args: object, **kwargs: object) -> None:
-    """Call a function that writes the parameters of a module, such as ``reset_parameters``, on whole parameters.
+    """Call a function that initializes a module's parameters, such as ``reset_parameters``, on whole parameters.
 
-    All processes make this call. The whole parameters of this module alone are allocated meanwhile, and rank 0 decides
-    on their values.
+    All processes make this call. It temporarily allocates the whole parameters of this module only, and rank 0
+    determines the values.
     """
     shards = {name: p for name, p in owner._parameters.items() if isinstance(p, ShardedParameter)}
     whole = {
@@ -172,7 +172,7 @@ def initialize_whole(owner: Module, initialize: Callable[..., object], *args: ob
 
 
 class Gathering:
-    """An all-gather, under way, of the whole values of several parameters.
+    """An all-gather in progress of the whole values of several parameters.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ class Gathering:
         self.versions = [shard._version for shard in shards]
 
     def wait(self) -> list[Tensor]:
-        """Wait for the values, and return the whole parameters, in the order of the shards."""
+        """Wait for the values. Return the whole parameters in the order of the shards."""
         if self._work is not None:
             self._work.wait()
         whole, first = self._whole, self._shards[0]
@@ -217,7 +217,7 @@ class Gathering:
 class Reduction:
     """A reduce-scatter of the gradients of several parameters, which are added one by one before it begins.
 
-    With replicas, an all-reduce of each process's part over the replicas follows.
+    With replicas, each process's part is then all-reduced over the replicas.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ class Reduction:
         self._work: Work | None = None
 
     def add(self, shard: ShardedParameter, grad: AnyTensor) -> bool:
-        """Copy the whole gradient of a parameter into the buffer; return whether all parameters have theirs."""
+        """Copy the whole gradient of a parameter to the buffer. Return whether all parameters have gradients."""
         position = self._positions[id(shard)]
         size, each = shard.process_group.size(), shard._array.size
         if self._rows is None:
@@ -261,7 +261,7 @@ class Reduction:
         return len(self._added) == len(self._shards)
 
     def begin(self) -> None:
-        """Begin to reduce the gradients that were added; all processes must have added the same ones."""
+        """Begin to reduce the added gradients. All processes must have added the same ones."""
         self._shards = [self._shards[i] for i in sorted(self._added)]
         rows = self._rows
         if rows.shape[1] > sum(shard.numel() for shard in self._shards):
@@ -272,9 +272,9 @@ class Reduction:
         self._work = collectives.reduce_scatter_tensor(self._out, rows.view(-1), ReduceOp.AVG, group, async_op=True)
 
     def begin_over_replicas(self) -> None:
-        """Wait for the parts of this process, and begin to reduce them over the replicas, if there are any.
+        """Wait for this process's parts, and begin to reduce them over the replicas, if there are any.
 
-        All processes call this for all reductions in the same order. A further call does nothing.
+        All processes call this for all reductions in the same order. A second call does nothing.
         """
         if not self._spreads:
             return
@@ -288,12 +288,12 @@ class Reduction:
         self._work = collectives.all_reduce(self._out, ReduceOp.AVG, self._shards[0].replicas, async_op=True)
 
     def _split(self) -> list[tuple[ShardedParameter, Tensor]]:
-        """Return each parameter with its part of the reduced gradients."""
+        """Return pairs of a parameter and its part of the reduced gradients."""
         sizes = [shard.numel() for shard in self._shards]
         return list(zip(self._shards, self._out.split(sizes), strict=True))
 
     def finish(self) -> None:
-        """Wait for the gradients, and add them to those of the parameters."""
+        """Wait for the gradients, and add them to ``.grad`` of the parameters."""
         self.begin_over_replicas()
         if self._work is not None:
             self._work.wait()

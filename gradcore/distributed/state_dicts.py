@@ -1,4 +1,4 @@
-"""State dicts of models and optimisers whose parameters may be sharded, by the names of the parameters."""
+"""State dicts of models and optimisers with sharded parameters, by the names of the parameters."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _inner(model: Module) -> Module:
 
 
 def export_value(value: Any, p: Any, options: StateDictOptions) -> Any:
-    """Return a value of the size of a parameter in the form for a state dict: a `Shard`, or the whole tensor."""
+    """Return a value with the size of a parameter for a state dict: as a `Shard`, or as the whole tensor."""
     if not isinstance(value, Tensor):
         return value
     value = value.detach()
@@ -65,7 +65,7 @@ def export_value(value: Any, p: Any, options: StateDictOptions) -> Any:
 
 
 def select_part(value: Any, p: Any) -> Any:
-    """Return the part of this process of what a state dict holds."""
+    """Return this process's part of a value in a state dict."""
     if isinstance(value, Shard):
         return value.tensor
     if not (isinstance(p, ShardedParameter) and isinstance(value, Tensor) and tuple(value.shape) == p.full_shape):
@@ -77,7 +77,7 @@ def select_part(value: Any, p: Any) -> Any:
 
 
 def get_model_state_dict(model: Module, *, options: StateDictOptions | None = None) -> dict[str, Any]:
-    """Return the state dict of a model, in which what is sharded is a `Shard`, or whole if `options` say so.
+    """Return the state dict of a model. Sharded parameters are `Shard` objects, or whole tensors if `options` say so.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def get_model_state_dict(model: Module, *, options: StateDictOptions | None = No
 def set_model_state_dict(
     model: Module, model_state_dict: dict[str, Any], *, options: StateDictOptions | None = None
 ) -> Any:
-    """Load a state dict of `get_model_state_dict`, or of a plain model, into a model.
+    """Load a state dict from `get_model_state_dict`, or from an unsharded model, into a model.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def get_optimizer_state_dict(
 ) -> dict[str, Any]:
     """Return the state dict of an optimiser by the names of the model's parameters.
 
-    An optimiser that has made no step yet gets its state by one that changes nothing, so that a checkpoint can be
+    If the optimiser has taken no step yet, a step that changes nothing creates its state, so that a checkpoint can be
     loaded into it.
 
     Parameters
@@ -168,7 +168,7 @@ def get_optimizer_state_dict(
 def set_optimizer_state_dict(
     model: Module, optimizers: Optimizer, optim_state_dict: dict[str, Any], *, options: StateDictOptions | None = None
 ) -> None:
-    """Load a state dict of `get_optimizer_state_dict` into an optimiser.
+    """Load a state dict from `get_optimizer_state_dict` into an optimiser.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def set_optimizer_state_dict(
 
 
 def create_state(optimizer: Optimizer) -> None:
-    """Make an optimizer create its state, by a step of size zero."""
+    """Create the state of an optimizer by a step of size zero."""
     if optimizer.state:
         return
     every = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]

@@ -1,4 +1,4 @@
-"""Calls that are under way: requests of an engine, their progress, and the handles that users wait for."""
+"""Calls in progress: requests of an engine, the thread that advances them, and the handles for users."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ NOT_ON_TIME = "did not finish within {:g} s: another rank has not made this call
 
 
 class Request:
-    """A call of an engine that may still be running; this one has nothing left to do."""
+    """A call of an engine that may be in progress. The base class is complete."""
 
     #: Whether waiting for it makes a stream wait, not the host, so that somebody has to see to its end and to timeouts.
     watched = False
 
     def done(self) -> bool:
-        """Return whether it has finished; lets it go on."""
+        """Return whether the call is complete, after letting it make progress."""
         return True
 
     def ready(self) -> bool:
-        """Return whether its results can be used: it has finished, or the current stream waits for it."""
+        """Return whether the results can be used: the call is complete, or the current stream waits for it."""
         return self.done()
 
 
@@ -49,7 +49,7 @@ class Compared(Request):
         self.watched = request.watched
 
     def done(self) -> bool:
-        """Return whether both have finished."""
+        """Return whether both the call and the comparison are complete."""
         compared = self._comparison.done()
         return self._request.done() and compared
 
@@ -64,9 +64,10 @@ _yield: Callable[[], Any] = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
 def wait_until(done: Callable[[], bool], seconds: float) -> bool:
-    """Poll `done` until it holds; return False if that takes longer.
+    """Poll `done` until it returns True. Return False if that takes longer than `seconds`.
 
-    Processes may be more than processors, so none keeps one busy: after some polls it sleeps between them.
+    There may be more processes than processors, so it does not keep a processor busy: after some polls it sleeps
+    between them.
     """
     end = time.monotonic() + seconds
     for _ in range(_SPINS):
@@ -83,7 +84,7 @@ def wait_until(done: Callable[[], bool], seconds: float) -> bool:
 
 
 class _Progress:
-    """A thread that lets requests go on while the program computes: MPI moves data within its own calls only."""
+    """Thread that advances requests while the program computes, since MPI moves data only within its own calls."""
 
     #: Seconds between two polls.
     PERIOD = 2e-4
@@ -94,7 +95,7 @@ class _Progress:
         self._thread: threading.Thread | None = None
 
     def add(self, work: Work) -> None:
-        """Poll the request of `work` until it has finished."""
+        """Poll the request of `work` until it is complete."""
         with self._changed:
             self._works.append(work)
             if self._thread is None:
@@ -124,7 +125,7 @@ watch = _progress.add
 
 
 class Work:
-    """A collective, or a message, that may still be under way.
+    """Handle of a collective or message that may be in progress.
 
     Parameters
     ----------
@@ -167,7 +168,7 @@ class Work:
         self._trusting: int | None = None
 
     def _poll(self, ready: bool = False) -> bool:
-        """Test the request, unless another thread does that; return whether it has finished, or failed.
+        """Test the request, unless another thread does. Return whether it is complete or has failed.
 
         Parameters
         ----------
@@ -196,7 +197,7 @@ class Work:
         return False
 
     def _is_late(self) -> bool:
-        """Return whether the device should have finished long ago; if so, the engine ends it."""
+        """Return whether the device should have finished long ago. If so, the engine aborts the call."""
         seconds = self._group.timeout.total_seconds()
         if not self._request.watched or time.perf_counter() < self._begun + seconds:
             return False
@@ -205,7 +206,7 @@ class Work:
         return True
 
     def _complete(self) -> None:
-        """Put the results where they belong, once; raise the error of the request."""
+        """Copy the results to the tensors, once. Raise the error of the request, if there is one."""
         if self._error is not None:
             if not isinstance(self._error, DistBackendError):
                 self._fail(f"failed: {self._error}")
@@ -220,7 +221,7 @@ class Work:
             self._future.set_result(self._result)
 
     def _fail(self, why: str) -> None:
-        """Make an error of what went wrong; the group can no longer be used."""
+        """Set an error for a failure, after which the group can no longer be used."""
         cause, text = self._error, f"{self._describe()} {why}"
         self._error = DistBackendError(text)
         self._error.__cause__ = cause
@@ -231,27 +232,27 @@ class Work:
             self._future.set_exception(self._error)
 
     def fail_late(self) -> NoReturn:
-        """Raise the error of a call that has not finished in the time of its group."""
+        """Raise an error because the call has not finished within the timeout of its group."""
         self._fail(NOT_ON_TIME.format(self._group.timeout.total_seconds()))
         assert self._error is not None
         raise self._error
 
     def is_completed(self) -> bool:
-        """Return whether it has finished, and its results are there."""
+        """Return whether the call is complete and its results are available."""
         if not self._completed and self._poll():
             self._complete()
         return self._completed
 
     def is_success(self) -> bool:
-        """Return whether it has finished without an error."""
+        """Return whether the call is complete without an error."""
         return self._completed
 
     def exception(self) -> BaseException | None:
-        """Return the error with which it ended."""
+        """Return the error of the call, or None."""
         return self._error
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait until it has finished; on CUDA, let the current stream wait.
+        """Wait until the call is complete. On CUDA, make the current stream wait instead.
 
         Parameters
         ----------
@@ -280,18 +281,18 @@ class Work:
         return True
 
     def seconds(self) -> float:
-        """Return the time from the call until it was seen to have finished, which the host waits for."""
+        """Wait for the call, and return the time that it took until it was seen to be complete."""
         self.wait()
         wait_until(self._poll, self._group.timeout.total_seconds())
         return self._ended - self._begun
 
     def result(self) -> Sequence[Any]:
-        """Return the tensors that it writes, once it has finished."""
+        """Return the tensors that the call writes, once it is complete."""
         self.wait()
         return self._result
 
     def get_future(self) -> Future[Any]:
-        """Return a future for the list of tensors. Waiting for it, or for what follows it, waits for the call."""
+        """Return a future for the list of tensors. Waiting for it, or for a future that follows, waits for the call."""
         if self._future is None:
             self._future = _WorkFuture(self)
             if self._completed:
@@ -300,7 +301,7 @@ class Work:
 
 
 def _raise_in(thread: int, text: str) -> None:
-    """Raise an error in a thread that goes on with results which will not come, as soon as it runs Python again."""
+    """Raise an error in a thread that uses results which will not arrive, as soon as it runs Python code again."""
     error = type("DistBackendError", (DistBackendError,), {"__str__": lambda _: text})
     error.__module__ = DistBackendError.__module__
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
@@ -310,7 +311,7 @@ Work.__module__ = __name__.rpartition(".")[0]
 
 
 class _WorkFuture(Future[Any]):
-    """The future of a work, or of what follows it, which nobody sets before somebody waits."""
+    """Future of a call or of a callback after it. It is completed when it is waited for."""
 
     def __init__(self, work: Work) -> None:
         super().__init__()
@@ -326,7 +327,7 @@ class _WorkFuture(Future[Any]):
         return super().wait()
 
     def then(self, callback: Callable[[Future[Any]], Any]) -> Future[Any]:
-        """Return a future for the result of a callback, which gets this one when it is done."""
+        """Return a future for the result of `callback`, which is called with this future when it is done."""
         after = _WorkFuture(self._work)
 
         def run(_: Any) -> None:

@@ -21,7 +21,7 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str]) -> None:
-    """Run a program; if it fails, leave its traceback to the launcher, and end all processes.
+    """Run a program. If it fails, write its traceback for the launcher, and end all processes.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _write_whole_lines() -> None:
-    """Make each line of output one write: with ``PYTHONUNBUFFERED``, lines of several processes would mix."""
+    """Write output line by line. With ``PYTHONUNBUFFERED``, parts of lines from several processes would mix."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True, write_through=False)

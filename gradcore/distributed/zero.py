@@ -1,4 +1,4 @@
-"""Optimisers whose state is spread over processes."""
+"""Optimisers whose state is distributed over processes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ __all__ = ["ZeroRedundancyOptimizer"]
 
 
 def list_parameters(each: Any) -> Any:
-    """Return a parameter group with its parameters in a list, so that they can be iterated over twice."""
+    """Return a parameter group with its parameters as a list, so that they can be iterated over twice."""
     if isinstance(each, dict) and isinstance(each["params"], Iterator):
         return {**each, "params": list(each["params"])}
     return dict(each) if isinstance(each, dict) else each
 
 
 class ZeroRedundancyOptimizer(Optimizer):
-    """An optimiser of which each process keeps the state of its share of the parameters.
+    """An optimiser of which each process stores the state for a share of the parameters.
 
-    All processes have all parameters and their reduced gradients, as with `DistributedDataParallel`. Each makes the
-    step of its share, and sends the new values to the others. Shares have about equally many elements.
+    All processes have all parameters and their reduced gradients, as with `DistributedDataParallel`. Each process
+    updates the parameters of its share, and sends the new values to the others. Shares have about the same number of
+    elements.
 
     Parameters
     ----------
@@ -95,7 +96,7 @@ class ZeroRedundancyOptimizer(Optimizer):
                     self.state[p] = state
 
     def _share(self) -> None:
-        """Deal the parameters out, the largest first, always to the process with the fewest elements."""
+        """Assign parameters to processes, the largest first, each to the process with the fewest elements."""
         loads = [0] * self.process_group.size()
         every = [p for group in self.param_groups for p in group["params"]]
         for p in sorted(every, key=lambda p: -p.numel()):
@@ -111,13 +112,13 @@ class ZeroRedundancyOptimizer(Optimizer):
             self.state = self.optim.state
 
     def _pass_options(self) -> None:
-        """Give the options of all groups, which schedulers change, to the optimiser of the share."""
+        """Copy the options of all groups, which schedulers change, to the optimiser of this process's share."""
         if self.optim is not None:
             for k, group in zip(self._groups, self.optim.param_groups, strict=True):
                 group.update({key: value for key, value in self.param_groups[k].items() if key != "params"})
 
     def step(self, closure: Callable[[], Any] | None = None, **named: Any) -> Any:
-        """Update the share of this process, and get the values of the others.
+        """Update the parameters of this process's share, and receive the values of the others.
 
         Parameters
         ----------
@@ -136,7 +137,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         return loss
 
     def _exchange(self) -> None:
-        """Send the parameters of every share from its process to the others."""
+        """Broadcast the parameters of every share from its process to the others."""
         size = self.process_group.size()
         if size == 1:
             return
@@ -160,7 +161,7 @@ class ZeroRedundancyOptimizer(Optimizer):
     # -- states -----------------------------------------------------------------------------------------------------
 
     def local_state_dict(self) -> dict[str, Any]:
-        """Return the state of this process's share, by the numbers of the parameters, for `distributed.checkpoint`.
+        """Return the state of this process's share, by parameter number, for `distributed.checkpoint`.
 
         Returns
         -------
@@ -186,7 +187,7 @@ class ZeroRedundancyOptimizer(Optimizer):
             self._full = {key: value for each in found for key, value in each.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of all processes, after `consolidate_state_dict`: that of an optimiser in one process.
+        """Return the state of all parameters, as one optimiser would have it, after `consolidate_state_dict`.
 
         Returns
         -------
@@ -203,7 +204,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         return out
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load the state of all parameters, of which each process keeps its share.
+        """Load the state of all parameters. Each process keeps that of its share.
 
         Parameters
         ----------

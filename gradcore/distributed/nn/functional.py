@@ -1,7 +1,7 @@
-"""Collectives with derivatives: they return new tensors, whose gradients flow back to the processes they came from.
+"""Differentiable collectives, which return new tensors. Gradients flow back to the processes from which values came.
 
-Each is a linear map, or made of such, so that it can be differentiated in both modes and to every order, also under
-`vmap`. Where one process differentiates, all do: gradients make collectives of their own.
+Each collective is a linear map or composed of such maps. So it has derivatives of every order in both modes, also under
+`vmap`. If one process differentiates, all of them must, because gradients use collectives too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def reduce_by(call: str, t: AnyTensor, op: ReduceOp, group: ProcessGroup, total: Any) -> AnyTensor:
-    """Return a reduction over processes: sums and means by the function `total`, others of the gathered tensors."""
+    """Return a reduction over processes. `total` computes sums and means; other reductions use the gathered tensors."""
     check_reduction(call, op, t.dtype)
     if op is ReduceOp.SUM:
         return total(t)
@@ -45,7 +45,7 @@ def reduce_by(call: str, t: AnyTensor, op: ReduceOp, group: ProcessGroup, total:
 
 
 def all_reduce(tensor: AnyTensor, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> AnyTensor:
-    """Return the reduction of the tensors of all processes, in each.
+    """Return the reduction of the tensors of all processes, in each process.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def reduce(tensor: AnyTensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: Any 
 
 
 def broadcast(tensor: AnyTensor, src: int, group: Any = None) -> AnyTensor:
-    """Return the tensor of one process, in each.
+    """Return the tensor of one process, in each process.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def broadcast(tensor: AnyTensor, src: int, group: Any = None) -> AnyTensor:
 
 
 def all_gather(tensor: AnyTensor, group: Any = None) -> tuple[AnyTensor, ...]:
-    """Return the tensors of all processes, in each.
+    """Return the tensors of all processes, in each process.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def gather(tensor: AnyTensor, dst: int = 0, group: Any = None) -> tuple[AnyTenso
 
 
 def scatter(tensors: Sequence[AnyTensor], src: int = 0, group: Any = None) -> AnyTensor:
-    """Return in each process one of the tensors that the process `src` has.
+    """Return one of the tensors of the process `src`, a different one in each process.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def reduce_scatter(
 def all_to_all(
     output_tensor_list: Sequence[AnyTensor], input_tensor_list: Sequence[AnyTensor], group: Any = None
 ) -> tuple[AnyTensor, ...]:
-    """Return a tensor from each process, each of which gets one.
+    """Return a tensor from each process, after sending one to each process.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def all_to_all_single(
     input_split_sizes: Sequence[int] | None = None,
     group: Any = None,
 ) -> AnyTensor:
-    """Rows along the first dim from each process, each of which gets some.
+    """Return rows from each process, concatenated along the first dim, after sending some rows to each process.
 
     Parameters
     ----------
