@@ -49,7 +49,7 @@ def check_names(state: Any, owner: str) -> dict[str, Any]:
 
 
 class Interpreter:
-    """One run over a pickled structure.
+    """State of one run over a pickled structure.
 
     Parameters
     ----------

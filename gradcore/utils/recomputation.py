@@ -61,7 +61,7 @@ METADATA: dict[str, Callable[[Tensor], Any]] = {"default": _kind, "none": lambda
 
 
 class Frame:
-    """One call of `checkpoint`: how to repeat it, and the tensors saved by the repetition.
+    """Record of one call of `checkpoint`: how to repeat it, and the tensors saved by the repetition.
 
     Parameters
     ----------
