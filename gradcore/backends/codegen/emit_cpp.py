@@ -56,6 +56,12 @@ class CppTracer(CpuTracer):
     def relu(self, x: Any) -> Any:
         return self.where(x < 0, 0, x)
 
+    def clamp(self, x: Any, low: Any = None, high: Any = None) -> Any:
+        # Of two equal numbers the extremum is the second: -0.0 stays, as NumPy's kernel leaves it.
+        if low is not None:
+            x = self.xp.maximum(low, x)
+        return x if high is None else self.xp.minimum(high, x)
+
 
 def trace_loop(
     formula: Callable[..., Any], operands: Sequence[Any], bodies: dict[str, Callable[..., Any]]
