@@ -101,7 +101,7 @@ def _delete_unused(folder: Path) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    """The collector leaves the tests themselves alone: a pass over all of them takes more than a second."""
+    """Keep the collector from the tests themselves: a pass over all of them takes more than a second."""
     gc.disable()
     try:
         return (yield)
@@ -121,7 +121,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def _of(module: str, name: str) -> Any:
-    """An object of a module."""
+    """Return an object of a module."""
     return getattr(sys.modules[module], name)
 
 
@@ -144,7 +144,7 @@ def _warned_of_nothing() -> None:
 
 @pytest.fixture(autouse=True)
 def _examples_restore_settings(request: pytest.FixtureRequest) -> Iterator[None]:
-    """An example that leaves a setting changed would change what follows it in a reader's session."""
+    """Check that an example leaves every setting as it was, for what follows it in a reader's session."""
     if not isinstance(request.node, pytest.DoctestItem):
         yield
         return

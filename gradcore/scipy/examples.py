@@ -434,17 +434,17 @@ tensor(-0.1925, dtype=torch.float64)
 eval_sh_chebyt | x
 Evaluate a Chebyshev polynomial of the first kind on ``[0, 1]``.
 >>> special.eval_sh_chebyt(3, 0.7)
-tensor([-0.9440], dtype=torch.float64)
+tensor(-0.9440, dtype=torch.float64)
 
 eval_sh_chebyu | x
 Evaluate a Chebyshev polynomial of the second kind on ``[0, 1]``.
 >>> special.eval_sh_chebyu(3, 0.7)
-tensor([-1.0880], dtype=torch.float64)
+tensor(-1.0880, dtype=torch.float64)
 
 eval_sh_legendre | x
 Evaluate a Legendre polynomial on ``[0, 1]``.
 >>> special.eval_sh_legendre(3, 0.7)
-tensor([-0.4400], dtype=torch.float64)
+tensor(-0.4400, dtype=torch.float64)
 
 exp1 | x
 Return the exponential integral E1.

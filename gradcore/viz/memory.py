@@ -50,8 +50,8 @@ class MemoryReport:
         Bytes of leaves.
     """
 
-    def __init__(self, rows: list[MemoryRow], is_freed: int) -> None:
-        self.rows, self.freed = rows, is_freed
+    def __init__(self, rows: list[MemoryRow], freed: int) -> None:
+        self.rows, self.freed = rows, freed
         self.nodes = sum(row.nodes for row in rows)
         self.total = sum(row.saved for row in rows)
         self.leaves = sum(row.leaves for row in rows)

@@ -252,7 +252,7 @@ def _short_time(
 def stft(
     x: Any, fs: float = 1.0, window: Any = "hann_periodic", nperseg: int | None = 256, noverlap: int | None = None,
     nfft: int | None = None, detrend: Detrend = False, return_onesided: bool = True, boundary: str | None = "zeros",
-    pad_with_zeros: bool = True, axis: int = -1, scaling: str = "spectrum",
+    padded: bool = True, axis: int = -1, scaling: str = "spectrum",
 ) -> tuple[AnyTensor, AnyTensor, AnyTensor]:  # fmt: skip
     """Compute the short-time Fourier transform, as `scipy.signal.stft`.
 
@@ -267,7 +267,7 @@ def stft(
         raise ValueError(f"Parameter {scaling=} not in ['spectrum', 'psd']!")
     scaling = "density" if scaling == "psd" else scaling
     return _short_time(
-        x, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, boundary, pad_with_zeros,
+        x, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, boundary, padded,
         lambda found, s: found * F.sqrt(s.scale(scaling, fs)),
     )  # fmt: skip
 
