@@ -127,7 +127,7 @@ distributions.von_mises: VonMises
 distributions.weibull: Weibull
 distributions.wishart: Wishart
 functorch.experimental < func: functionalize
-fx < compiler: wrap=_unchanged
+fx < compiler: wrap=_return_function
 nn.functional < nn: _Reduction=_reduction grad
 nn.functional < nn.sizes: _list_with_default _pair _single _triple
 nn.functional < torch_names.overrides: handle_torch_function has_torch_function has_torch_function_unary

@@ -722,7 +722,7 @@ def sites(monkeypatch: pytest.MonkeyPatch) -> None:
         plain(self, condition, text, passing)
 
     monkeypatch.setattr(Guards, "require", require)
-    monkeypatch.setattr(guards, "connected", lambda: [Cuda])
+    monkeypatch.setattr(guards, "find_cupy_backends", lambda: [Cuda])
 
 
 @pytest.mark.unverified("programs are wrong on purpose")

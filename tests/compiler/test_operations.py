@@ -10,7 +10,7 @@ import numpy as np
 
 import gradcore as gc
 from gradcore.compiler.function import CompiledFunction
-from gradcore.cuda.cases import _filled, _leaves
+from gradcore.cuda.cases import _fill_in, _leaves
 from tests.ops.cases import ALL, Drawn
 from tests.ops.test_every_op import by_label, cotangents, floating
 
@@ -25,8 +25,8 @@ def arguments(case: Drawn, arrays: list[Any], device: Any = None) -> Any:
     chosen = set(case.differentiable())
     tensors = [gc.tensor(a, device=device).requires_grad_(i in chosen) for i, a in enumerate(arrays)]
     queue = list(tensors)
-    args = _filled(case.args, queue)
-    return tensors, args, {name: _filled(value, queue) for name, value in case.settings.items()}
+    args = _fill_in(case.args, queue)
+    return tensors, args, {name: _fill_in(value, queue) for name, value in case.settings.items()}
 
 
 def others(case: Drawn) -> list[Any]:

@@ -361,11 +361,11 @@ class Unexpected(Exception):
 
 #: Functions that an attempt to make sizes symbols comes through.
 ATTEMPT = [
-    (symbolic, "symbols_between"), (compiled_functions, "Symbols"), (symbolic, "_copied"),
+    (symbolic, "symbols_between"), (compiled_functions, "Symbols"), (symbolic, "_copy_at_sizes"),
     (symbolic.SymbolicRun, "__init__"), (symbolic.SymbolicRun, "begin"),
     (symbolic.SymbolicSpecializationWriter, "entry"),
     (symbolic.SymbolicSpecializationWriter, "_finder"), (symbolic.Sizes, "__init__"), (symbolic.Sizes, "admits"),
-    (symbolic.Sizes, "frequent"), (symbolic.Sizes, "_is_right"), (Guards, "_symbolic"),
+    (symbolic.Sizes, "frequent"), (symbolic.Sizes, "_is_right"), (Guards, "_match_symbols"),
     (symbolic.SymbolicRecorder, "know"),
 ]  # fmt: skip
 

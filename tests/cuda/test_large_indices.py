@@ -170,7 +170,7 @@ def test_large_group_norm(backend: Any, beyond: int) -> None:
 
 def test_large_batch_norm(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two images, the second of which lies beyond: moments of the last channel, and sums for its gradients."""
-    monkeypatch.setattr(backend, "_scaled", lambda x, *rest: x, raising=False)  # a formula of elements
+    monkeypatch.setattr(backend, "_scale_channels", lambda x, *rest: x, raising=False)  # a formula of elements
     points = 1 << 14
     shape = 2, BEYOND // points // 2 + 3, points
     x, grad = promised(shape, "float16", numbers(points)), promised(shape, "float16", numbers(points, seed=1))
@@ -318,7 +318,7 @@ def test_large_reductions_by_index(backend: Any, beyond: int, reduce: str) -> No
     rows, out = (promised((height, width), "float16", numbers(256, seed=seed)) for seed in range(2))
     values, before = rows._a[-1, -256:].astype(np.float64), out._a[-1, -256:].astype(np.float64)
     function = {"sum": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}[reduce]
-    found = backend._reduced(reduce, out, StrictArray(np.arange(height), 0), rows)
+    found = backend._reduce_rows(reduce, out, StrictArray(np.arange(height), 0), rows)
     close(found._a[-1, -256:], function(before, values))
 
 

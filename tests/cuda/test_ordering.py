@@ -163,7 +163,7 @@ def test_choices_of_streams_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyP
     ticks = iter(range(100))
     kept.clock = lambda: next(ticks)
     for stream in range(20):
-        kept.chosen(stream, device=0)
+        kept.choose(stream, device=0)
     assert kept.at(19, 0) == [19]
     assert kept.at(15, 0) == [15]
     assert kept.at(3, 0) == kept.at(50, 1) == []

@@ -180,7 +180,7 @@ def test_calls_for_large_matrices_cover_them(
     monkeypatch.setattr(backend, "address", lambda x: places.get(id(x), 1 << 60), raising=False)
     shape = (*np.broadcast_shapes(arrays[0].shape[:-2], arrays[1].shape[:-2]), arrays[0].shape[-2], arrays[1].shape[-1])
     out = StrictArray(np.broadcast_to(np.zeros((), "float32"), shape), 0)
-    backend._multiplied(*arrays, out, exact=True)
+    backend._multiply(*arrays, out, exact=True)
     assert len(made) == calls
     total, first = 0, 0
     for call in made:
@@ -244,7 +244,7 @@ def test_what_cublas_can_read_is_one_call_without_a_copy(
     def refuse(*args: Any) -> None:
         raise AssertionError("an operand is copied")
 
-    monkeypatch.setattr(backend, "_regular", refuse, raising=False)
+    monkeypatch.setattr(backend, "_copy_batches", refuse, raising=False)
     monkeypatch.setattr(backend.xp, "ascontiguousarray", refuse, raising=False)
     layouts = {layout.__name__: layout for layout in LAYOUTS}
     check(backend, "float16", layouts[a](drawn("float16", shape)), layouts[b](drawn("float16", other, 1)))
@@ -254,7 +254,7 @@ def test_what_cublas_can_read_is_one_call_without_a_copy(
 def test_heads_that_lie_inside_rows_are_not_copied_for_few_batches(
     backend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backend, "_regular", None, raising=False)
+    monkeypatch.setattr(backend, "_copy_batches", None, raising=False)
     x = drawn("float32", (2, 10, 4, 8)).swapaxes(1, 2)  # batch, heads, positions, width
     check(backend, "float32", x, x.swapaxes(-1, -2))
     assert CALLS["gemmStridedBatchedEx"] == 2

@@ -45,7 +45,7 @@ class Unknowns:
     >>> unknowns = Unknowns({"a": [1.0, 2.0], "b": 3.0})
     >>> unknowns.start
     array([1., 2., 3.])
-    >>> unknowns.nested(unknowns.vector)["b"]
+    >>> unknowns.nest(unknowns.vector)["b"]
     tensor(3., dtype=torch.float64)
     """
 
