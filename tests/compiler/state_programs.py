@@ -323,7 +323,7 @@ class Program(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a drawn program did: ``equal``, ``different``, ``error`` or ``eager`` (it fails in eager mode as well)."""
+    """Result of a drawn program: ``equal``, ``different``, ``error`` or ``eager`` (it fails in eager mode as well)."""
 
     status: str
     kind: str

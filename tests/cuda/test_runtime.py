@@ -132,7 +132,7 @@ def _graph_of_products() -> tuple[Any, Any, Any]:
 
 
 def test_products_are_captured_by_the_own_kernel(cuda: Runtime) -> None:
-    """Where cuBLAS is not found, as CuPy refuses to call it then."""
+    """The own kernel serves where cuBLAS is not found, as CuPy refuses to call it then."""
     needs_compiler()
     CALLS.clear()
     y, x, weight = _graph_of_products()

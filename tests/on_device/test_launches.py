@@ -385,7 +385,7 @@ def test_launches_of_gradients_of_rows(device: str, dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gradients_of_few_and_of_many_rows(device: str, dtype: Any) -> None:
-    """With repeated and negative indices, narrow and wide, on both sides of where sorting begins."""
+    """Indices repeat and are negative; rows are narrow and wide, on both sides of where sorting begins."""
     rng = np.random.default_rng(0)
     for height, count, width in ((7, 50, 5), (3000, 40, 33), (5, 1, 300), (40, 2048, 3), (40, 2049, 3)):
         table, index = drawn(rng, dtype, height, width), gc.tensor(rng.integers(-height, height, count))
