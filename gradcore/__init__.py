@@ -12,7 +12,7 @@ import numpy as _numpy  # without it the import ends here, and nothing has been 
 
 __version__ = "0.1.0"
 
-from gradcore import autograd, bindings, cuda, random, return_types
+from gradcore import autograd, cuda
 from gradcore.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
 from gradcore.autograd.grad_mode import (
     enable_grad,
@@ -54,8 +54,18 @@ from gradcore.core.dtypes import (
     set_default_dtype,
 )
 from gradcore.core.size import Size
-from gradcore.random import *
-from gradcore.tensor import Tensor, creation, installation, legacy_types, namespaces, printing, subclasses
+from gradcore.functions import return_types
+from gradcore.tensor import (
+    Tensor,
+    bindings,
+    creation,
+    installation,
+    legacy_types,
+    namespaces,
+    printing,
+    random,
+    subclasses,
+)
 from gradcore.tensor import neighbours as _neighbours
 from gradcore.tensor.creation import *
 from gradcore.tensor.installation import register_op
@@ -70,6 +80,7 @@ from gradcore.tensor.layouts import (
 )
 from gradcore.tensor.predicates import *
 from gradcore.tensor.printing import set_printoptions
+from gradcore.tensor.random import *
 from gradcore.tensor.storage import TypedStorage, UntypedStorage
 from gradcore.tools.diagnostics import show_config
 from gradcore.torch_names import paths as _paths
@@ -88,7 +99,7 @@ globals().update(dtypes.ALIASES)
 globals().update(legacy_types.legacy_classes())
 vars(cuda).update(legacy_types.legacy_classes("cuda"))
 
-from gradcore import amp, fft, func, linalg, masked, special, utils
+from gradcore import amp, func, utils
 from gradcore.amp.autocasting import (
     autocast,
     clear_autocast_cache,
@@ -102,6 +113,7 @@ from gradcore.amp.autocasting import (
 from gradcore.amp.scaling import GradScaler
 from gradcore.cuda import amp as _cuda_amp
 from gradcore.func import vmap
+from gradcore.functions import fft, linalg, masked, special
 from gradcore.kernels import from_kernel
 from gradcore.torch_names import _C, overrides
 

@@ -15,7 +15,7 @@ LAYERS = {name: int(layer) for layer, cell in ROW.findall(DESIGN) for name in re
 ALL = {name.replace(".", "/") for name in PATHS if name}
 #: The rooms of the compiler, from the lowest to the package itself, which may import all of them.
 ROOMS = re.findall(
-    r"^\| (.+?) \|", DESIGN[DESIGN.index("| room |") : DESIGN.index("### sparse and viz")], re.MULTILINE
+    r"^\| (.+?) \|", DESIGN[DESIGN.index("| room |") : DESIGN.index("### sparse and tools")], re.MULTILINE
 )[2:]
 
 

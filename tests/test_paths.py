@@ -1,6 +1,7 @@
 """Import paths that PyTorch has: every line of the table, drawn ways to import them, and what is said of others."""
 
 import importlib
+import importlib.util
 import inspect
 import re
 import subprocess
@@ -158,8 +159,29 @@ def test_modules_that_the_documentation_uses_are_attributes() -> None:
     used = {
         name for path in texts for name in re.findall(r"\b(?:gc|gradcore)\.([a-z]\w*)\.\w", path.read_text("utf-8"))
     }
-    modules = sorted(n for n in used if (root / n / "__init__.py").exists() or (root / f"{n}.py").exists())
-    assert {"compiled", "numpy", "scipy"} <= set(modules)
+    modules = sorted(n for n in used if importlib.util.find_spec(f"gradcore.{n}") is not None)
+    assert {"compiled", "fft", "numpy", "scipy", "viz"} <= set(modules)
     code = f"import gradcore; print([n for n in {modules} if not hasattr(gradcore, n)])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("path", sorted(paths.MOVED))
+def test_a_module_in_a_room_is_the_module_of_its_public_path(path: str) -> None:
+    module = importlib.import_module(f"gradcore.{paths.MOVED[path]}")
+    assert importlib.import_module(f"gradcore.{path}") is module
+    above, _, name = path.rpartition(".")
+    found = getattr(importlib.import_module(f"gradcore.{above}".rstrip(".")), name)
+    assert found is module or callable(found)  # ``gradcore.tensor`` is a function, as in PyTorch
+    spec = paths._MovedFinder().find_spec(f"gradcore.{path}")
+    assert spec is not None
+    assert (spec.submodule_search_locations is not None) == str(module.__file__).endswith("__init__.py")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "pair", [("fft", "rfft"), ("return_types", "max"), ("random", "seed"), ("viz", "graph"), ("array_api.fft", "fft")]
+)
+def test_a_module_in_a_room_is_found_first_of_all(way: str, pair: tuple[str, str]) -> None:
+    """In a process in which nothing else has been imported."""
+    subprocess.run([sys.executable, "-c", way.format(path=pair[0], name=pair[1])], check=True)

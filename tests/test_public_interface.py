@@ -20,7 +20,7 @@ from gradcore.torch_names.paths import former
 from tests.test_public_names import INTERNAL
 
 ROOT = Path(gc.__file__).parent
-PACKAGES = ("distributions", "func", "nn", "optim", "signal", "utils", "viz")
+PACKAGES = ("distributions", "func", "nn", "optim", "signal", "tools/viz", "utils")
 #: Of the inside, what each of the other packages of this layer is an interface to, or built on.
 SEAMS: dict[str, set[str]] = {
     "amp": {"autograd.modes", "backends.registry", "dispatch.interception", "ops.table"},
@@ -33,14 +33,14 @@ SEAMS: dict[str, set[str]] = {
         "ops.promotion", "ops.table",
     },
     "torch_names/overrides.py": {"autograd.modes", "dispatch.torch_function", "ops.table", "subclasses"},
-    "profiler": {"autograd.modes", "autograd.profiler", "backends.registry"},
+    "tools/profiler": {"autograd.modes", "autograd.profiler", "backends.registry"},
     "serialization": {"backends.registry", "layouts", "size", "storage"},
     "serialization/safetensors.py": {"autograd.variables"},
     "torch_names/testing.py": {"creation"},
 }  # fmt: skip
 #: Who looks at slots: they see tensors of any class within a call, or among all objects of the process, where the
 #: attributes of a subclass would call its ``__torch_function__``.
-READERS_OF_SLOTS = {"amp/casting.py", "cuda/memory.py", "profiler/recording.py"}
+READERS_OF_SLOTS = {"amp/casting.py", "cuda/memory.py", "tools/profiler/recording.py"}
 FILES = list(
     dict.fromkeys(
         path
@@ -119,7 +119,7 @@ def private_attributes(tree: ast.Module) -> Iterator[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_nothing_private_is_used(path: Path) -> None:
     tree, name = ast.parse(path.read_text(encoding="utf-8")), path.relative_to(ROOT)
-    known = SEAMS.get(name.as_posix(), set()) | SEAMS.get(name.parts[0], set())
+    known = {seam for each in (name, *name.parents) for seam in SEAMS.get(each.as_posix(), ())}
     seams = tuple(f"gradcore.{seam}." for seam in known)
     assert [imported for imported in private_imports(tree) if not f"{imported}.".startswith(seams)] == []
     assert (set() if name.as_posix() in READERS_OF_SLOTS else {*private_attributes(tree)}) == set()
@@ -127,8 +127,7 @@ def test_nothing_private_is_used(path: Path) -> None:
 
 def test_every_seam_is_used() -> None:
     for package, seams in SEAMS.items():
-        names = {path: path.relative_to(ROOT) for path in FILES}
-        files = [path for path, name in names.items() if package in (name.as_posix(), name.parts[0])]
+        files = [path for path in FILES if path.is_relative_to(ROOT / package)]
         found = [f"{name}." for path in files for name in private_imports(ast.parse(path.read_text(encoding="utf-8")))]
         assert [seam for seam in seams if not any(name.startswith(f"gradcore.{seam}.") for name in found)] == [], (
             package

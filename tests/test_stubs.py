@@ -72,7 +72,9 @@ def test_results_are_known(generated: dict[str, str]) -> None:
 
 
 def test_named_results_have_their_fields(generated: dict[str, str]) -> None:
-    declared = dict(re.findall(r"class (\w+)\(NamedTuple\):\n((?:    \w+: Tensor\n)+)", generated["return_types.pyi"]))
+    declared = dict(
+        re.findall(r"class (\w+)\(NamedTuple\):\n((?:    \w+: Tensor\n)+)", generated["functions/return_types.pyi"])
+    )
     types = {n: getattr(gradcore.return_types, n) for n in dir(gradcore.return_types)}
     assert {n: tuple(re.findall(r"(\w+):", fields)) for n, fields in declared.items()} == {
         n: t._fields for n, t in types.items()

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 from gradcore.autograd.modes import PROFILE, local
 from gradcore.backends import registry
-from gradcore.profiler.events import EventList, FunctionEvent, FunctionEventAvg
-from gradcore.profiler.recording import Recorder, kineto_available, record_function
+from gradcore.tools.profiler.events import EventList, FunctionEvent, FunctionEventAvg
+from gradcore.tools.profiler.recording import Recorder, kineto_available, record_function
 
 __all__ = [
     "EnforceUnique",
@@ -180,7 +180,7 @@ class emit_nvtx:
         if self.enabled:
             if self.entered:
                 raise RuntimeError("NVTX annotation context manager is not reentrant")
-            from gradcore.profiler.ranges import Ranges  # which needs CUDA
+            from gradcore.tools.profiler.ranges import Ranges  # which needs CUDA
 
             _wait()
             _enable(Ranges(shapes=self.record_shapes))

@@ -19,7 +19,7 @@ from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.program.program import Program
 from gradcore.compiler.targets import cuda, native
 from gradcore.core.tracebacks import generated_file
-from gradcore.random.generator import default_generator
+from gradcore.tensor.random.generator import default_generator
 
 __all__ = ["Specialization", "SpecializationWriter"]
 

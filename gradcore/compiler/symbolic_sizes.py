@@ -46,7 +46,7 @@ from gradcore.compiler.targets.python import emitter
 from gradcore.core.tracebacks import generated_file, user_line
 from gradcore.core.typing import Array
 from gradcore.dispatch import operands
-from gradcore.random.generator import default_generator
+from gradcore.tensor.random.generator import default_generator
 
 __all__ = ["SizeEscapes", "Sizes", "SymbolicRecorder", "SymbolicRun", "SymbolicSpecializationWriter", "symbols_between"]
 

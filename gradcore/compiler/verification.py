@@ -30,7 +30,7 @@ from gradcore.core import dtypes
 from gradcore.core.device import device
 from gradcore.core.locks import process_lock
 from gradcore.core.typing import AnyTensor, Array
-from gradcore.random.generator import default_generator
+from gradcore.tensor.random.generator import default_generator
 
 __all__ = ["Uncopyable", "VerificationError", "Verifier"]
 

@@ -74,7 +74,7 @@ from gradcore.cuda.streams import (
     set_stream,
     stream,
 )
-from gradcore.random import default_generator as _default_generator
+from gradcore.tensor.random import default_generator as _default_generator
 from gradcore.torch_names import paths as _paths
 
 __all__ = [

@@ -13,8 +13,8 @@ from gradcore.backends.cupy.memory import allocator
 from gradcore.backends.cupy.memory_pools import PrivatePool
 from gradcore.backends.random import recording
 from gradcore.cuda.streams import Stream, current_stream, stream
-from gradcore.random import Generator
 from gradcore.tensor import Tensor
+from gradcore.tensor.random import Generator
 from gradcore.torch_names import paths
 from gradcore.utils._pytree import tree_flatten, tree_unflatten
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gradcore import random
 from gradcore.core.device import DeviceLike
 from gradcore.cuda.devices import device_count, index_of
-from gradcore.tensor import Tensor
+from gradcore.tensor import Tensor, random
 
 __all__ = [
     "get_rng_state",

@@ -26,7 +26,7 @@ from gradcore.distributed.communicator import Communicator, select_engine_op
 from gradcore.distributed.groups import GroupMember, ProcessGroup, get_group_rank, resolve
 from gradcore.distributed.reduce_op import ReduceOp, check_reduction
 from gradcore.distributed.work import Compared, Request, Work, watch
-from gradcore.profiler.recording import record_function
+from gradcore.tools.profiler.recording import record_function
 
 __all__ = [
     "Call",

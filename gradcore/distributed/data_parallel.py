@@ -17,8 +17,8 @@ from gradcore.distributed.checks import check_alike
 from gradcore.distributed.groups import duplicate_group, resolve
 from gradcore.nn.embedding import Embedding, EmbeddingBag
 from gradcore.nn.module import Module
-from gradcore.profiler.recording import record_function
 from gradcore.tensor.creation import tensor
+from gradcore.tools.profiler.recording import record_function
 from gradcore.utils import _pytree
 
 __all__ = ["DistributedDataParallel"]

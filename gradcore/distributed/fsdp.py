@@ -17,8 +17,8 @@ from gradcore.distributed.groups import ProcessGroup, duplicate_group, resolve
 from gradcore.distributed.sharded_parameter import Gathering, Reduction, ShardedParameter, initialize_whole
 from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
-from gradcore.profiler.recording import record_function
 from gradcore.tensor import Tensor
+from gradcore.tools.profiler.recording import record_function
 from gradcore.utils import _pytree
 
 __all__ = ["FSDPModule", "MixedPrecisionPolicy", "ShardedParameter", "UnshardHandle", "fully_shard"]

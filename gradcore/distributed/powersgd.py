@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore import functional as F
-from gradcore import linalg
 from gradcore.core.typing import AnyTensor
 from gradcore.distributed import collectives
 from gradcore.distributed.buckets import GradBucket
 from gradcore.distributed.comm_hooks import allreduce_hook
 from gradcore.distributed.groups import find
-from gradcore.random import Generator, randn
+from gradcore.functions import linalg
+from gradcore.tensor.random import Generator, randn
 from gradcore.torch_names.futures import Future
 
 __all__ = ["PowerSGDState", "powerSGD_hook"]

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, NoReturn
 
 from gradcore.distributed.errors import DistBackendError
-from gradcore.profiler.recording import record_function
+from gradcore.tools.profiler.recording import record_function
 from gradcore.torch_names.futures import Future
 
 __all__ = ["Compared", "Request", "Work", "wait_until", "watch"]

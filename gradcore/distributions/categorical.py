@@ -15,9 +15,9 @@ from gradcore.distributions.discrete import Binomial
 from gradcore.distributions.distribution import broadcast_all, lazy_property
 from gradcore.distributions.probabilities import WithProbabilities, inside
 from gradcore.nn import functional as F
-from gradcore.random import multinomial
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import arange, eye, full_like
+from gradcore.tensor.random import multinomial
 
 __all__ = ["Categorical", "Multinomial", "OfCategories", "OneHotCategorical", "OneHotCategoricalStraightThrough"]
 

@@ -12,8 +12,8 @@ from gradcore.distributions import constraints
 from gradcore.distributions.continuous import open_uniform
 from gradcore.distributions.distribution import Distribution, ExponentialFamily, Parameter, broadcast_all
 from gradcore.distributions.probabilities import WithProbabilities, inside
+from gradcore.functions.special import i0e, i1e
 from gradcore.nn import functional as F
-from gradcore.special import i0e, i1e
 from gradcore.tensor import Tensor
 
 __all__ = ["ContinuousBernoulli", "VonMises"]

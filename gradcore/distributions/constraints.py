@@ -7,7 +7,7 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.core import dtypes
-from gradcore.linalg import cholesky_ex
+from gradcore.functions.linalg import cholesky_ex
 from gradcore.tensor import Tensor
 
 __all__ = [

@@ -12,8 +12,8 @@ from gradcore.distributions import constraints
 from gradcore.distributions.distribution import ExponentialFamily, Parameter, broadcast_all
 from gradcore.distributions.probabilities import WithProbabilities
 from gradcore.nn import functional as F
-from gradcore.random import bernoulli, binomial, poisson
 from gradcore.tensor import Tensor
+from gradcore.tensor.random import bernoulli, binomial, poisson
 
 __all__ = ["Bernoulli", "Binomial", "Geometric", "NegativeBinomial", "Poisson"]
 

@@ -25,7 +25,7 @@ from gradcore.distributions.multivariate import (
 from gradcore.distributions.positive import EULER, Gumbel, HalfNormal, Pareto
 from gradcore.distributions.transform import sum_rightmost
 from gradcore.distributions.transformed import TransformedDistribution
-from gradcore.linalg import solve_triangular
+from gradcore.functions.linalg import solve_triangular
 from gradcore.nn import functional as F
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import arange, full_like

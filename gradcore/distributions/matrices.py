@@ -13,7 +13,7 @@ from gradcore.distributions import constraints
 from gradcore.distributions.distribution import Distribution, ExponentialFamily, Parameter, broadcast_all
 from gradcore.distributions.gammas import Beta, log_gammas
 from gradcore.distributions.multivariate import OfCovariance, check_matrix, half_log_det, the_given
-from gradcore.linalg import slogdet
+from gradcore.functions.linalg import slogdet
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import arange
 from gradcore.tensor.predicates import broadcast_shapes

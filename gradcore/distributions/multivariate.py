@@ -10,7 +10,7 @@ from gradcore.core.size import Size
 from gradcore.distributions import constraints
 from gradcore.distributions.continuous import random
 from gradcore.distributions.distribution import LOG_2PI, Distribution, lazy_property
-from gradcore.linalg import cholesky, solve_triangular
+from gradcore.functions.linalg import cholesky, solve_triangular
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import eye
 from gradcore.tensor.predicates import broadcast_shapes

@@ -9,9 +9,9 @@ from gradcore import functional
 from gradcore.core import dtypes
 from gradcore.distributions.distribution import broadcast_all, lazy_property
 from gradcore.distributions.probabilities import inside as clamp_probs
-from gradcore.random import normal
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import ones, zeros
+from gradcore.tensor.random import normal
 
 __all__ = [
     "broadcast_all",

@@ -11,7 +11,7 @@ from gradcore.core.dtypes import finfo
 from gradcore.distributions import constraints
 from gradcore.distributions.constraints import Constraint
 from gradcore.distributions.transform import Transform, sum_rightmost
-from gradcore.linalg import cholesky
+from gradcore.functions.linalg import cholesky
 from gradcore.nn import functional as F
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import arange, eye, tril_indices

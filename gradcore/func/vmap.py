@@ -12,8 +12,8 @@ import numpy as np
 from gradcore import functional
 from gradcore.core.typing import AnyTensor
 from gradcore.func.arguments import check_randomness
-from gradcore.random import get_rng_state, set_rng_state
 from gradcore.tensor import Tensor
+from gradcore.tensor.random import get_rng_state, set_rng_state
 from gradcore.tensor.transforms import VmapLevel, add_batch_dim, batch_scope, in_batch, remove_batch_dim
 from gradcore.utils._pytree import TreeSpec, _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 

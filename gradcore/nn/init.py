@@ -10,9 +10,9 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.random import randperm
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import eye as identity_matrix
+from gradcore.tensor.random import randperm
 from gradcore.torch_names.overrides import overridable
 
 __all__ = [

@@ -495,7 +495,7 @@ class Module(Calls, State, Conversion, ShortErrors):
         return f"{self._get_name()}(\n  " + "\n  ".join(extra + lines) + "\n)"
 
     def _repr_html_(self) -> str:
-        from gradcore.viz.outline import outline
+        from gradcore.tools.viz.outline import outline
 
         return outline(self)
 

@@ -12,8 +12,8 @@ from gradcore.autograd.grad_mode import enable_grad
 from gradcore.core.errors import caller_depth
 from gradcore.core.tracebacks import ShortErrors
 from gradcore.optim import state_dicts
-from gradcore.profiler.recording import is_profiling, record_function
 from gradcore.tensor import Tensor
+from gradcore.tools.profiler.recording import is_profiling, record_function
 from gradcore.utils.hooks import RemovableHandle
 
 __all__ = [

@@ -8,10 +8,11 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from gradcore import functional, return_types
+from gradcore import functional
 from gradcore.core import dtypes
 from gradcore.core.device import device
 from gradcore.core.size import Size, contiguous_strides
+from gradcore.functions import return_types
 from gradcore.nn.lazy_parameter import UninitializedBuffer, UninitializedParameter
 from gradcore.nn.parameter import Buffer, Parameter
 from gradcore.serialization.interpreter import check_names

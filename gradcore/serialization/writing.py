@@ -11,10 +11,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from gradcore import return_types
 from gradcore.core import dtypes
 from gradcore.core.device import device
 from gradcore.core.size import Size
+from gradcore.functions import return_types
 from gradcore.nn.lazy_parameter import Uninitialized
 from gradcore.nn.parameter import Buffer, Parameter
 from gradcore.serialization.files import open_for_writing

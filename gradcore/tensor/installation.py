@@ -8,13 +8,11 @@ from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
-from gradcore import dispatch, functional, ops, random
+from gradcore import dispatch, functional, ops
 from gradcore.autograd import batch_dims
 from gradcore.core.tracebacks import shorten_errors
 from gradcore.ops.declare import checks
 from gradcore.ops.declare.table import OPS, Op
-from gradcore.random import drawing, filling
-from gradcore.random import functions as random_functions
 from gradcore.tensor import (
     Tensor,
     creation,
@@ -25,6 +23,7 @@ from gradcore.tensor import (
     layouts,
     legacy_types,
     predicates,
+    random,
     setitem,
     sharing,
     storage,
@@ -34,6 +33,8 @@ from gradcore.tensor import (
 from gradcore.tensor.creation import data, filled
 from gradcore.tensor.namespaces import LazyMethod
 from gradcore.tensor.operators import operator_methods
+from gradcore.tensor.random import drawing, filling
+from gradcore.tensor.random import functions as random_functions
 
 __all__ = ["install", "register_op"]
 

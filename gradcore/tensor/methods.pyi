@@ -4,8 +4,8 @@ import builtins
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, overload
 
-from gradcore import return_types
 from gradcore.core.dtypes import dtype
+from gradcore.functions import return_types
 from gradcore.tensor import Tensor
 
 Number: TypeAlias = builtins.bool | builtins.int | builtins.float | builtins.complex

@@ -1,1 +1,1 @@
-"""Tools for developers, and descriptions of an installation."""
+"""Instruments: pictures, profiler, building of compiled kernels, descriptions of an installation, stub files."""

@@ -15,9 +15,9 @@ from types import ModuleType
 from typing import Any
 
 import gradcore
-from gradcore import return_types
 from gradcore.backends import switches
 from gradcore.core import dtypes
+from gradcore.functions import return_types
 from gradcore.ops.declare import table
 from gradcore.ops.declare.table import Op
 from gradcore.tensor import Tensor, namespaces
@@ -36,8 +36,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 '''
-IMPORTS = """from gradcore import return_types
-from gradcore.core.dtypes import dtype
+IMPORTS = """from gradcore.core.dtypes import dtype
+from gradcore.functions import return_types
 from gradcore.tensor import Tensor
 """
 #: The longest line of a stub file, as for all source.
@@ -73,7 +73,10 @@ PROTOCOL = {
     "__setstate__": (["self", "state: Any"], "None"),
 }
 #: Modules in rooms that programs import from the top of the package: for type checkers, too.
-FROM_ROOMS = ("errors", "overrides", "testing", "types")
+FROM_ROOMS = (
+    "array_api", "compiled", "errors", "fft", "linalg", "masked", "overrides", "profiler", "random", "return_types",
+    "special", "testing", "types", "viz",
+)  # fmt: skip
 #: Modules that are not there when the package is imported.
 LATER = ("interop", "stubs")
 ANYTHING = ["*args: Any", "**named: Any"]
@@ -350,16 +353,16 @@ def stubs() -> dict[str, str]:
         "__init__.pyi": _root,
         "nn/__init__.pyi": _modules,
         "nn/functional.pyi": lambda: _namespace("nn.functional", gradcore.nn.functional),
-        "linalg.pyi": lambda: _namespace("linalg", gradcore.linalg),
-        "fft.pyi": lambda: _namespace("fft", gradcore.fft),
-        "special.pyi": lambda: _namespace("special", gradcore.special),
-        "masked.pyi": lambda: _namespace("masked", gradcore.masked),
+        "functions/linalg.pyi": lambda: _namespace("linalg", gradcore.linalg),
+        "functions/fft.pyi": lambda: _namespace("fft", gradcore.fft),
+        "functions/special.pyi": lambda: _namespace("special", gradcore.special),
+        "functions/masked.pyi": lambda: _namespace("masked", gradcore.masked),
     }
     found = {path: make() for path, make in texts.items()}
     for name in FROM_ROOMS:
         first, new = HEADER.partition("\n")[0], paths.translate_former(name)
         found[f"{name}.pyi"] = f"{first}\n\nfrom gradcore.{new} import *\n"
-    found["return_types.pyi"] = "\n".join([*_named_tuples(), ""])
+    found["functions/return_types.pyi"] = "\n".join([*_named_tuples(), ""])
     found["tensor/methods.pyi"] = HEADER + IMPORTS + "\n".join(["", ALIASES, "class Methods:", *_methods()]) + "\n"
     found |= {f"backends/{name.rpartition('.')[2]}.pyi": _switches(module) for name, module in switches.MODULES.items()}
     return {path: _without_unused(text) for path, text in found.items()}

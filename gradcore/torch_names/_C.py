@@ -10,9 +10,9 @@ from gradcore.core.dtypes import dtype
 from gradcore.core.size import Size
 from gradcore.dispatch.torch_function import DisableTorchFunction, DisableTorchFunctionSubclass
 from gradcore.dispatch.torch_function import call_without_overrides as _disabled_torch_function_impl
-from gradcore.random import Generator
 from gradcore.tensor import Tensor
 from gradcore.tensor.layouts import layout, memory_format
+from gradcore.tensor.random import Generator
 from gradcore.torch_names import paths
 
 __all__ = [

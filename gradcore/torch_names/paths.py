@@ -25,12 +25,14 @@ __all__ = [
 _ROOMS = """
 core: assertions config determinism device dtypes errors interrupts locks size tracebacks typing
 torch_names: _C accelerator as_torch aten cpu flags functorch futures hub jit multiprocessing overrides paths
+functions: fft linalg masked return_types special
+numpy: array_api
 ops.declare: ops.annotations ops.checks ops.geometry ops.parameters ops.promotion ops.samples ops.shapes ops.table
 serialization: safetensors
 tensor: arrays creation foreach indexing inplace_views installation interop layouts legacy_types methods namespaces
-tensor: neighbours operators pickling predicates printing representation setitem sharing storage subclasses to
+tensor: neighbours operators pickling predicates printing random representation setitem sharing storage subclasses to
 tensor: transforms
-tools: diagnostics inspection stub_results stubs
+tools: compiled diagnostics inspection profiler stub_results stubs viz
 torch_names: placeholders quasirandom symbolic testing torch_version types version
 """
 
@@ -444,11 +446,11 @@ class _Alias:
         return spec.loader.get_code(self._name) if spec is not None else None  # type: ignore[union-attr]
 
 
-def _is_module(name: str) -> bool:
+def _spec_of(name: str) -> ModuleSpec | None:
     try:
-        return importlib.util.find_spec(name) is not None
+        return importlib.util.find_spec(name)
     except ModuleNotFoundError:  # the module above it is no package
-        return False
+        return None
 
 
 class _MovedFinder:
@@ -460,9 +462,13 @@ class _MovedFinder:
         package, _, inner = fullname.partition(".")
         if package != _PACKAGE or (new := translate_former(inner)) == inner:
             return None
-        if inner not in MOVED and (inner in NAMES or not _is_module(f"{_PACKAGE}.{new}")):
+        if inner not in MOVED and inner in NAMES:
             return None  # below a package that has moved, but not in it
-        return ModuleSpec(fullname, _Alias(f"{_PACKAGE}.{new}"))  # type: ignore[arg-type]
+        found = _spec_of(f"{_PACKAGE}.{new}")
+        if found is None:
+            return None
+        is_package = found.submodule_search_locations is not None  # with a ``__main__``, perhaps
+        return ModuleSpec(fullname, _Alias(f"{_PACKAGE}.{new}"), is_package=is_package)  # type: ignore[arg-type]
 
 
 class _Finder:

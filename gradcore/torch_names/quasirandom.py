@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gradcore.core import dtypes
-from gradcore.random import randint
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import from_numpy
+from gradcore.tensor.random import randint
 from gradcore.torch_names import paths
 
 __all__ = ["SobolEngine"]

@@ -24,10 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import random
 from gradcore.core import dtypes
 from gradcore.core.errors import warn
-from gradcore.tensor import Tensor, creation
+from gradcore.tensor import Tensor, creation, random
 from gradcore.tensor.creation.filled import sizes
 from gradcore.torch_names import paths
 

@@ -7,13 +7,12 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from gradcore import random
 from gradcore.amp import autocasting as amp
 from gradcore.autograd.function import Function
 from gradcore.autograd.grad_mode import enable_grad, is_grad_enabled
 from gradcore.autograd.gradients import backward
 from gradcore.autograd.graph import current_graph_task, saved_tensors_hooks
-from gradcore.tensor import Tensor
+from gradcore.tensor import Tensor, random
 from gradcore.torch_names import paths
 from gradcore.utils.checkpoint_log import Log, explain_difference
 from gradcore.utils.recomputation import METADATA, CheckpointError, Frame

@@ -34,7 +34,7 @@ OTHER_LISTS = {
         "numpy/shaping.py": "_padded_with_values",
         "numpy/table.py": "CONSTANT",
         "numpy/ufuncs.py": "SPECIAL Ufunc _CONSTANT _SCATTERED _SMOOTH",
-        "array_api/functions.py": "_SAME",
+        "numpy/array_api/functions.py": "_SAME",
         "scipy/ndimage/__init__.py": "LEFT_OUT",
         "sparse/arithmetic.py": "UNARY",
         "sparse/conversion.py": "transpose",

@@ -21,8 +21,8 @@ from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.compiler.capture.numbers import plain_numbers
 from gradcore.core.typing import Array
-from gradcore.random.generator import repeat_draws
 from gradcore.tensor import Tensor
+from gradcore.tensor.random.generator import repeat_draws
 
 __all__ = ["Backward", "CompiledFunctionBackward", "ReplayedCall", "all_tensors_in", "as_freed", "as_leaf",
            "connect", "connect_one", "grad_of", "ignore", "is_planned", "tensors_in", "unique",

@@ -26,8 +26,8 @@ from gradcore.compiler.targets import native
 from gradcore.compiler.targets.cuda import DeviceStep
 from gradcore.core import config
 from gradcore.optim.elementwise import ElementwiseOptimizer
-from gradcore.profiler.recording import is_profiling
 from gradcore.tensor.arrays import note_writes, with_grad
+from gradcore.tools.profiler.recording import is_profiling
 
 __all__ = ["PlannedStep", "plan_step"]
 

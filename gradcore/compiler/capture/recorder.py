@@ -39,7 +39,7 @@ from gradcore.core.tracebacks import user_line
 from gradcore.core.typing import Array
 from gradcore.dispatch import operands
 from gradcore.ops.declare.table import Formula
-from gradcore.random.generator import default_generator
+from gradcore.tensor.random.generator import default_generator
 
 __all__ = ["OF_METADATA", "Recorder", "Unrecordable", "recording_lock"]
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.core.dtypes import finfo
-from gradcore.linalg import householder_product, matrix_exp, solve
+from gradcore.functions.linalg import householder_product, matrix_exp, solve
 from gradcore.nn.module import Module
 from gradcore.nn.utils.parametrize import register_parametrization, tensor_of
-from gradcore.random import randn
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import eye, zeros, zeros_like
+from gradcore.tensor.random import randn
 
 __all__ = ["orthogonal"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from gradcore.linalg import vector_norm
+from gradcore.functions.linalg import vector_norm
 from gradcore.nn.module import Module
-from gradcore.random import rand, randperm
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import ones_like
+from gradcore.tensor.random import rand, randperm
 
 __all__ = [
     "Amount",

@@ -9,8 +9,8 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from gradcore.random import Generator, randperm
 from gradcore.tensor import Tensor
+from gradcore.tensor.random import Generator, randperm
 
 __all__ = [
     "ChainDataset",

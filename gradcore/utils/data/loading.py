@@ -9,8 +9,8 @@ from typing import Any
 from gradcore import cuda
 from gradcore.core.errors import warn
 from gradcore.dispatch.settings import constructor
-from gradcore.random import Generator, randint
 from gradcore.tensor import Tensor
+from gradcore.tensor.random import Generator, randint
 from gradcore.utils._pytree import tree_map
 from gradcore.utils.data.collation import default_collate, default_convert
 from gradcore.utils.data.datasets import IterableDataset, samples_of

@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from gradcore.core.dtypes import float64
 from gradcore.dispatch.settings import constructor
-from gradcore.random import Generator, multinomial, randint, randperm
 from gradcore.tensor.creation import as_tensor
+from gradcore.tensor.random import Generator, multinomial, randint, randperm
 
 __all__ = [
     "BatchSampler",

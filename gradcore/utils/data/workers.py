@@ -11,7 +11,7 @@ from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from gradcore.random.generator import begin_stream
+from gradcore.tensor.random.generator import begin_stream
 
 __all__ = ["END", "WorkerInfo", "Workers", "get_worker_info"]
 

@@ -1,0 +1,3 @@
+"""Written by gradcore.stubs from the table of operations."""
+
+from gradcore.tools.compiled import *

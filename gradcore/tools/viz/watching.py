@@ -1,0 +1,245 @@
+"""Finding loops that keep every round's graph alive."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections import defaultdict
+from operator import methodcaller
+from typing import Any, NamedTuple, Self
+
+from gradcore.tensor import Tensor
+from gradcore.tools.inspection import edges_of, gradient_edge, saved_values, storage
+from gradcore.tools.viz.memory import bytes_text
+from gradcore.tools.viz.source_lines import SourceLine, here
+from gradcore.torch_names.overrides import TorchFunctionMode
+from gradcore.utils._pytree import tree_leaves
+
+__all__ = ["KeptGraphs", "watch_graphs"]
+
+
+class KeptGraphs(NamedTuple):
+    """Graphs that a loop keeps alive.
+
+    Attributes
+    ----------
+    line : SourceLine
+        The line at which they were recorded.
+    grows : bool
+        Whether they are joined to one graph that grows, by adding up results; else something holds each of them.
+    graphs : int
+        How many graphs, one of each round, are alive.
+    saved : int
+        How many bytes they keep for backward.
+    """
+
+    line: SourceLine
+    grows: bool
+    graphs: int
+    saved: int
+
+    def __str__(self) -> str:
+        where = f"{self.line} ({self.line.text or self.line.function})"
+        cure = (
+            "use `loss.item()`, or `loss.detach()`, which have no graph, or compute under `gradcore.no_grad()`. If all "
+            "of this is to be differentiated together, give watch_graphs a larger limit."
+        )
+        memory = f"keeping {bytes_text(self.saved)} for backward"
+        if self.grows:
+            return (
+                f"{where}: what is added up here holds the graphs of {self.graphs} rounds, {memory}. Adding a loss "
+                f"that requires grad to a total keeps its whole graph alive; {cure}"
+            )
+        return (
+            f"{where}: {self.graphs} separate graphs that were recorded here are alive, {memory}. Something holds a "
+            f"result of each round, as in `losses.append(loss)`; {cure}"
+        )
+
+
+class watch_graphs(TorchFunctionMode):
+    """Inside, a loop that keeps the graphs of all its rounds alive is reported with its line, by a warning.
+
+    Two things are looked for: many separate graphs of the same leaves that come from one line and are alive at the same
+    time, and a sum to which one line adds such a graph in each round. Steps of one computation, as those of a recurrent
+    network or of an inner optimisation, depend on each other and are neither; nor is a sum over different leaves.
+
+    Outside it costs nothing. Inside, every operation takes some tens of microseconds more.
+
+    Parameters
+    ----------
+    limit : int
+        How many graphs are too many. Losses of single samples that are summed before backward are separate graphs as
+        well: for these, choose a limit above their number.
+    warn : bool
+        Whether to warn, or only to fill `found`.
+
+    Attributes
+    ----------
+    found : list of KeptGraphs
+        What was found, one entry for each line.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> weight, losses = gradcore.ones(3, requires_grad=True), []
+    >>> with gradcore.viz.watch_graphs(limit=10, warn=False) as watch:
+    ...     for _ in range(20):
+    ...         loss = (weight * gradcore.rand(3)).sum()
+    ...         losses.append(loss)  # keeps the graph; loss.item() would not
+    >>> watch.found[0].graphs
+    10
+    """
+
+    def __init__(self, limit: int = 50, warn: bool = True) -> None:
+        if limit < 2:
+            raise ValueError(f"limit must be at least 2, but got {limit}")
+        self.limit, self.warn = limit, warn
+        self.found: list[KeptGraphs] = []
+        self._nodes: dict[SourceLine, list[weakref.ref[Any]]] = defaultdict(list)
+        #: At how many entries a line is looked at again.
+        self._next: dict[SourceLine, int] = {}
+
+    def __enter__(self) -> Self:
+        return super().__enter__()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for t in (result,) if isinstance(result, Tensor) else tree_leaves(result):
+            edge = gradient_edge(t) if isinstance(t, Tensor) else None
+            if edge is not None and not edge[0].is_accumulator:
+                self._add(here(), edge[0])
+        return result
+
+    def _add(self, line: SourceLine, node: Any) -> None:
+        nodes = self._nodes[line]
+        nodes.append(weakref.ref(node))
+        if len(nodes) < self._next.get(line, self.limit):
+            return
+        alive = list(dict.fromkeys(n for reference in nodes if (n := reference()) is not None))
+        self._nodes[line] = [weakref.ref(n) for n in alive]
+        self._next[line] = max(self.limit, 2 * len(alive))
+        if len(alive) >= self.limit:
+            self._look(line, alive)
+            # Until the next look the graph doubles, so that all looks together cost no more than the last one.
+            if not any(kept.line == line for kept in self.found):
+                self._next[line] = max(self.limit, min(2 * len(alive), len(alive) + self.limit))
+
+    def _look(self, line: SourceLine, alive: list[Any]) -> None:
+        if any(kept.line == line for kept in self.found):
+            return
+        grows = True
+        count, nodes = _added_up(alive)
+        if count < self.limit:
+            grows = False
+            everything = [n for nodes in self._nodes.values() for r in nodes if (n := r()) is not None]
+            count, nodes = _separate(alive, everything)
+        if count >= self.limit:
+            kept = KeptGraphs(line, grows, count, _bytes(nodes))
+            self.found.append(kept)
+            if self.warn:
+                warnings.warn(str(kept), stacklevel=5)
+
+
+def _below(node: Any, first: int) -> tuple[list[Any], list[Any]]:
+    """Return the nodes of a node's inputs: those of its own round, and those that rounds may share.
+
+    The latter are leaves, and what is older than `first`.
+    """
+    own: list[Any] = []
+    shared: list[Any] = []
+    for source, _ in edges_of(node):
+        outside = source.is_accumulator or source._sequence_nr() < first
+        (shared if outside else own).append(source)
+    return own, shared
+
+
+def _separate(alive: list[Any], everything: list[Any]) -> tuple[int, list[Any]]:
+    """Count the connected graphs that nodes belong to, and collect the nodes of all of them.
+
+    Rounds of a loop share leaves, or what was there before the first of them: graphs that share nothing with another
+    one do not count. Nor do nodes that were computed with further, as what came of that is alive.
+    """
+    first = min(node._sequence_nr() for node in alive)
+    group: dict[Any, int] = {}
+    parent: list[int] = []
+
+    def top(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = i = parent[parent[i]]
+        return i
+
+    used: set[Any] = set()
+    borders: dict[Any, set[int]] = defaultdict(set)
+    for start in everything:
+        if start in group or start._sequence_nr() < first:
+            continue
+        number = len(parent)
+        parent.append(number)
+        stack = [start]
+        while stack:
+            node = stack.pop()
+            if node in group:
+                parent[top(group[node])] = top(number)
+                continue
+            group[node] = number
+            own, shared = _below(node, first)
+            used.update(own)
+            stack.extend(own)
+            for border in shared:
+                borders[border].add(number)
+    together: set[int] = set()
+    for numbers in borders.values():
+        found = {top(i) for i in numbers}
+        together |= found if len(found) > 1 else set()
+    return len({top(group[node]) for node in alive if node not in used} & together), list(group)
+
+
+def _added_up(alive: list[Any]) -> tuple[int, list[Any]]:
+    """Count the graphs that a chain of additions joins, one in each step, and collect their nodes.
+
+    Steps are nodes of one kind. One counts if an input of it is another one, the others lead to none at all, and to a
+    leaf to which those of an earlier step led, too.
+    """
+    kinds: dict[type, list[Any]] = defaultdict(list)
+    for node in alive:
+        kinds[type(node)].append(node)
+    return max((_steps(nodes) for nodes in kinds.values()), key=lambda counted: counted[0])
+
+
+def _steps(nodes: list[Any]) -> tuple[int, list[Any]]:
+    steps = set(nodes)
+    first = min(node._sequence_nr() for node in nodes)
+    count = 0
+    seen: set[Any] = set()
+    borders: set[Any] = set()
+    for node in sorted(nodes, key=methodcaller("_sequence_nr")):
+        own, shared = _below(node, first)
+        stack = [n for n in own if n not in steps]
+        if len(stack) == len(own) or not (stack or shared):
+            continue
+        separate = True
+        reached = set(shared)
+        while stack:
+            n = stack.pop()
+            if n in steps:
+                separate = False
+            elif n not in seen:
+                seen.add(n)
+                own, shared = _below(n, first)
+                stack.extend(own)
+                reached.update(shared)
+        count += separate and not borders.isdisjoint(reached)
+        borders |= reached
+    return count, [*nodes, *seen]
+
+
+def _bytes(nodes: list[Any]) -> int:
+    known: dict[int, Any] = {}
+    total = 0
+    for node in nodes:
+        for value in saved_values(node):
+            key, size = storage(value.array)
+            if key not in known and value.leaf is None:
+                known[key] = value.array
+                total += size
+    return total
