@@ -29,8 +29,12 @@ settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-#: Of a function with more cases than this, one in `SHARE` is run where no path is given, and of those marked slow none.
+#: Of a function with more cases than this, the sample takes one in `SHARE`; of one marked `sampled(n)`, one in `n`; and
+#: none of those marked slow.
 MANY, SHARE = 8, 8
+
+#: Tests that compare a device with the CPU: without a device there is nothing that they could run.
+ON_DEVICE = Path(__file__).parent / "on_device"
 
 #: Node ids of cases that were made only because pytest needs one.
 UNWANTED = pytest.StashKey[set[str]]()
@@ -64,13 +68,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     selection = config.stash.get(changed.SELECTION, None)
     if (on_device and devices.is_left_out(collection_path)) or (selection and selection.is_left_out(collection_path)):
         return True
-    return None
+    return True if collection_path == ON_DEVICE and _lacks_device(config) else None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
     with devices.collecting(collector) if collector.config.getoption("device") == "cuda" else contextlib.nullcontext():
         return (yield)
+
+
+def _lacks_device(config: pytest.Config) -> bool:
+    """Return whether a run that names no path is on the CPU. It leaves `ON_DEVICE` out, and says so in its header."""
+    return config.getoption("device") == "cpu" and config.args == config.getini("testpaths")
 
 
 def _is_sampled(config: pytest.Config) -> bool:
@@ -113,14 +122,17 @@ def _choose(metafunc: pytest.Metafunc, calls: list[Any]) -> list[Any]:
     seed, rest = metafunc.config.getoption("seed"), metafunc.config.getoption("rest")
     selection = metafunc.config.stash.get(changed.SELECTION, None)
     slow = metafunc.definition.get_closest_marker("slow") is not None
+    sampled = metafunc.definition.get_closest_marker("sampled")
+    share = sampled.args[0] if sampled else SHARE if len(calls) > MANY else 1
+    # The cases with the smallest checksums: at least one, and the same ones in every run with this seed.
+    drawn = sorted(calls, key=lambda call: zlib.crc32(f"{seed}{_nodeid(metafunc, call)}".encode()))
+    in_sample = {id(call) for call in drawn[: -(-len(calls) // share)]}
 
     def is_left_out(call: Any) -> bool:
         if slow or any(mark.name == "slow" for mark in call.marks):
             return True
         wanted = selection.is_wanted(metafunc.definition.path, call.id) if selection else None
-        if wanted is not None:
-            return not wanted
-        return len(calls) > MANY and zlib.crc32(f"{seed}{_nodeid(metafunc, call)}".encode()) % SHARE != 0
+        return not wanted if wanted is not None else id(call) not in in_sample
 
     return [call for call in calls if is_left_out(call) == rest]
 
@@ -155,7 +167,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[str]:
         yield name
 
 
-def pytest_report_header(config: pytest.Config) -> str:
+def pytest_report_header(config: pytest.Config) -> list[str]:
     """Name the versions on which a result can depend."""
     found = []
     for name in ("numpy", "scipy", "cupy-cuda12x", "cupy-cuda13x", "torch"):
@@ -163,7 +175,10 @@ def pytest_report_header(config: pytest.Config) -> str:
             found.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             found.append(f"no {name}")
-    return "libraries: " + ", ".join(found)
+    lines = ["libraries: " + ", ".join(found)]
+    if _lacks_device(config):
+        lines.append("left out: tests/on_device, which compares CUDA with the CPU (pytest --device cuda)")
+    return lines
 
 
 @pytest.fixture(scope="session")

@@ -301,6 +301,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("library", "program"), [("scipy", SCIPY), ("sklearn", SKLEARN)])
 def test_libraries_in_their_array_api_mode(library: str, program: str) -> None:
     pytest.importorskip(library)

@@ -83,6 +83,7 @@ def test_modules_are_run(tmp_path):
     assert run("-m", "gradcore.as_torch", "-m", "package.train", "x", folder=tmp_path).stdout == "0.0 ['x']\n"
 
 
+@pytest.mark.slow
 def test_exit_codes_and_usage(tmp_path):
     assert script(tmp_path, "import sys, torch; sys.exit(3)", check=False).returncode == 3
     failed = script(tmp_path, "import torch; torch.ones(2) @ torch.ones(3)", check=False)

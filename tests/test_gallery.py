@@ -31,6 +31,7 @@ def test_tomography():
     assert run("tomography", n=20, angles=12, iterations=60)["error"] < 0.3
 
 
+@pytest.mark.slow
 def test_fitting_ode():
     found = run("fitting_ode", points=8, end=6.0, noise=0.2)
     assert np.all(abs(found["found"] - [1.1, 0.4, 0.4, 0.1]) < 5 * found["deviations"])

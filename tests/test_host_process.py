@@ -28,6 +28,7 @@ def test_import_changes_nothing(compiled: str) -> None:
     assert output(str(PROGRAM), GRADCORE_COMPILED=compiled) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not gc.memory_stats() or not config.KEEP_MEMORY, reason="freed memory is not kept here")
 def test_memory_is_kept_from_the_first_large_computation_on() -> None:
     """So the look at memory sees what it is to see."""

@@ -180,6 +180,7 @@ def test_bombs(structure):
     assert peak < 100 * len(data) + 2**20
 
 
+@pytest.mark.slow
 def test_compressed_and_overlapping_entries_are_refused():
     numel = 10**8
     out = io.BytesIO()

@@ -23,6 +23,7 @@ def graph() -> dict[str, frozenset[str]]:
     return {module: imported_modules(module) for module in PATHS if module}
 
 
+@pytest.mark.slow
 def test_imports_form_no_cycle() -> None:
     """Imports inside functions count: a module that needs another one only later needs it all the same."""
     graphlib.TopologicalSorter(graph()).prepare()  # raises CycleError

@@ -109,6 +109,7 @@ OPERATIONS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operations_in_threads(name: str) -> None:
     OPERATIONS[name]()
@@ -361,6 +362,7 @@ def test_ctrl_c_ends_a_program_whose_worker_does_not_come_back() -> None:
 # -- forks ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 def test_a_child_does_not_wait_for_what_its_parents_threads_held() -> None:
     """Forks while other threads draw, accumulate and share work."""

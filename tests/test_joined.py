@@ -84,6 +84,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=False, cwd=folder).stdout
 
 
+@pytest.mark.slow
 def test_all_cases_are_run(said: str) -> None:
     assert "test_passes[10 cases]" in said
     assert all(f"ran {n} {m} 2" in said for n in range(5) for m in (1, 2))

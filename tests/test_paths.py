@@ -68,6 +68,7 @@ def test_names_are_found_in_every_way_and_order(drawn):
         assert scope["found"] is getattr(importlib.import_module(f"gradcore.{source}".rstrip(".")), defined)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("way", "pair"), list(zip(WAYS, PAIRS[len(PAIRS) // 3 :: 61], strict=False)))
 def test_names_are_found_first_of_all(way, pair):
     """In a process in which nothing else has been imported."""
@@ -152,6 +153,7 @@ def test_imports_hide_no_function() -> None:
     assert callable(importlib.import_module("gradcore.nn.parallel").data_parallel)
 
 
+@pytest.mark.slow
 def test_modules_that_the_documentation_uses_are_attributes() -> None:
     """In a fresh process ``gc.name`` works for every module of the package that a document or docstring writes so."""
     root = Path(gc.__file__).parent

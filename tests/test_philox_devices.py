@@ -107,6 +107,7 @@ def real_dtype(name):
 
 
 class TestCudaSource:
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("recorded", [False, True])
     def test_words(self, kernels, recorded):
         out = launch(kernels, "philox_words", np.empty(2 * N, np.uint64), recorded=recorded)
@@ -216,6 +217,7 @@ def compile_with_nvcc(architecture, folder):
 
 
 class TestCompilation:
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("architecture", [75, 80, 90])
     @pytest.mark.parametrize("compiler", ["nvrtc", "nvcc"])
     def test_exact_instructions_only(self, compiler, architecture, tmp_path):
@@ -304,6 +306,7 @@ class TestEqualBits:
         for (name, expected), (_, values) in zip(draws(np, numpy_words), draws(other, numpy_words), strict=True):
             assert same_bits(values, expected), name
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("tile", [4, 100, 1 << 20])
     def test_tiles(self, tile, monkeypatch):
         before = list(draws(np, numpy_words))

@@ -85,6 +85,7 @@ def test_misspelt_names_are_not_corrected_to_private_ones(private: str) -> None:
                 assert "'_" not in said, said
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("code", "expected"),
     [("gc.tensr", "tensor"), ("gc.linalg.solv", "solve"), ("gc.nn.Liner", "Linear"), ("gc.ones(1).reshap", "reshape")],

@@ -230,6 +230,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL")
 def test_a_process_that_is_killed_leaves_a_file_that_is_whole(tmp_path):
     path = tmp_path / "net.pt"

@@ -32,6 +32,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_processes_write_to_the_same_memory(tmp_path, method):
     path = tmp_path / "program.py"
@@ -61,6 +62,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_pythons_own_processes_write_to_it_too(tmp_path):
     path = tmp_path / "program.py"
     path.write_text(PLAIN)

@@ -85,6 +85,7 @@ def bounds(array):
     return np.lib.array_utils.byte_bounds(array)
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("name", CALLS)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())

@@ -213,6 +213,7 @@ def test_a_script(tmp_path: Path, extent: str) -> None:
     assert done.stderr.splitlines()[-1].startswith("RuntimeError: mat1 and mat2 shapes cannot be multiplied")
 
 
+@pytest.mark.slow
 def test_in_pytest(tmp_path: Path) -> None:
     (tmp_path / "test_script.py").write_text(SCRIPT)
     variables = {**os.environ, "PYTHONPATH": ROOT}

@@ -14,6 +14,7 @@ LEAF = st.tuples(st.integers(0, len(SHAPES) - 1), st.integers(0, len(DTYPES) - 1
 PROGRAM = st.tuples(st.lists(LEAF, min_size=1, max_size=3), st.lists(STEP))
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("mode", MODES)
 @given(program=PROGRAM)
 def test_programs(mode, program):

@@ -34,6 +34,7 @@ def gradient() -> np.ndarray:
 
 
 class TestNumber:
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(("variable", "expected"), [("3", 3), ("2,1", 2)])
     def test_environment(self, variable: str, expected: int) -> None:
         code = "import gradcore; print(gradcore.get_num_threads())"

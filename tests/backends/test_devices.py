@@ -250,6 +250,7 @@ print(*[w.message for w in seen])
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("setup", "reason", "remedy"),
     [

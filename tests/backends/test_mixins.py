@@ -57,6 +57,7 @@ def clashes(backend: type) -> Iterator[str]:
                 yield f"{name}: {cls.__name__} hides that of {other.__name__}"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda cls: cls.__name__)
 def test_no_class_hides_what_is_another_ones(backend: type) -> None:
     assert not list(clashes(backend))

@@ -62,6 +62,7 @@ def test_against_plain_loops(seed, block, most, rows, monkeypatch):
         np.testing.assert_allclose(found, right, atol=1e-12)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("shape", "weight", "settings"),
     [

@@ -113,6 +113,7 @@ def test_small_outputs(compiled: Any, calls: list[str], monkeypatch: pytest.Monk
     assert calls == ["_correlations"] * 9
 
 
+@pytest.mark.sampled(16)
 def test_random_settings(compiled: Any, calls: list[str]) -> None:
     random = np.random.default_rng(5)
     for seed in range(150):

@@ -40,6 +40,7 @@ def values(case: Drawn, device: str) -> list[Any]:
     return [np.array(out.detach().cpu().numpy()) for out in outs]
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("case", [pytest.param(c, id=c.label) for c in CASES])
 def test_operations_agree(compiled: Any, case: Drawn) -> None:
     for found, expected in zip(values(case, "compiled"), values(case, "cpu"), strict=True):

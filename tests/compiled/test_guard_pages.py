@@ -30,6 +30,7 @@ def _needs_compiler() -> None:
         pytest.skip("there is no C compiler, or not Linux")
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(
     ("guard", "offset", "ends"),
     [("end", 396, 0), ("end", 400, -signal.SIGSEGV), ("start", 0, 0), ("start", -4, -signal.SIGSEGV)],

@@ -119,6 +119,7 @@ WORK: list[Callable[[Any], Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", WORK)
 def test_results_do_not_depend_on_the_number_of_threads(compiled: Any, work: Callable[[Any], Any]) -> None:
     gc.set_num_threads(1)
@@ -140,6 +141,7 @@ def test_a_parameter_that_is_there_twice_steps_twice(compiled: Any) -> None:
     np.testing.assert_array_equal(p, -100)
 
 
+@pytest.mark.slow
 def test_threads_of_the_program_work_at_the_same_time(compiled: Any) -> None:
     """One of them has the pool at a time; the others work alone."""
     gc.set_num_threads(3)
@@ -205,6 +207,7 @@ def test_threads_that_look_for_work_stop_for_others(compiled: Any) -> None:
         assert same_bits(softmax(compiled), expected)
 
 
+@pytest.mark.slow
 def test_pauses_between_calls(compiled: Any) -> None:
     """The threads look for work, then sleep, and are woken again."""
     gc.set_num_threads(2)
@@ -238,6 +241,7 @@ def test_the_end_of_the_process(library_variables: dict[str, str]) -> None:
         assert (done.returncode, done.stderr) == (0, ""), code
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_children_have_threads_of_their_own(library_variables: dict[str, str]) -> None:
     """Also if another thread has the pool at work while the process forks, and in children of children."""

@@ -73,6 +73,7 @@ def agree(found: Any, a: Any, b: Any, expected: Any = None) -> None:
     assert abs(found - expected).max(initial=0) <= TOLERANCE[a.dtype.name] * a.shape[-1] ** 0.5
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("lead", [(), (3,), (2, 5), (17,)], ids=str)
 @pytest.mark.parametrize("second", LAYOUTS)

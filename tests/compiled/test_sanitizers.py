@@ -48,6 +48,7 @@ def runtime(kind: str) -> dict[str, str]:
     return {"LD_PRELOAD": ":".join(found), **OPTIONS}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kind", "says"),
     [("address,undefined", "heap-buffer-overflow"), ("thread", "data race")],

@@ -37,6 +37,7 @@ def test_the_command_builds(built: tuple[Path, str]) -> None:
     assert str(library) in said
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("switch", "used"), [("auto", "True"), ("1", "True"), ("0", "False")])
 def test_the_switch(cache: Path, run: Run, switch: str, used: str) -> None:
     done = run(cache, "-W", "error", "-c", USED, GRADCORE_COMPILED=switch)
@@ -45,6 +46,7 @@ def test_the_switch(cache: Path, run: Run, switch: str, used: str) -> None:
     assert ("switched off" if switch == "0" else "are built: ") in said
 
 
+@pytest.mark.slow
 def test_nothing_is_built_or_said_without_being_asked(tmp_path: Path, run: Run) -> None:
     done = run(tmp_path / "cache", "-W", "error", "-c", f"{USED}; {WORKS}")
     assert (done.stdout.split(), done.stderr) == (["False", "50000"], "")
@@ -226,6 +228,7 @@ def test_a_library_of_another_environment_is_left_alone(cache: Path, tmp_path: P
     assert "Removed: 2" in run(cache, "-m", "gradcore.compiled", "remove").stdout
 
 
+@pytest.mark.slow
 def test_without_a_compiler_the_command_says_so(tmp_path: Path, run: Run) -> None:
     done = run(tmp_path / "cache", "-m", "gradcore.compiled", PATH="", CXX="")
     assert done.returncode == 1
@@ -369,6 +372,7 @@ def _variants() -> list[Any]:
     return [pytest.param(each, id=each.name, marks=() if each == first else pytest.mark.slow) for each in of_machine()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", _variants())
 def test_the_package_carries_every_instruction_set(packaged: Path, tmp_path: Path, run: Run, variant: Variant) -> None:
     """The best that the CPU runs is loaded, and gives what NumPy gives."""

@@ -177,6 +177,7 @@ def cut_again(function: Any, chance: random.Random, depth: int) -> Any:
     return function if found is None else found
 
 
+@pytest.mark.sampled(64)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_functions_do_the_same_wherever_they_are_cut(seed: int) -> None:
     parts = 0

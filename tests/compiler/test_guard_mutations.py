@@ -725,6 +725,7 @@ def sites(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guards, "find_cupy_backends", lambda: [Cuda])
 
 
+@pytest.mark.slow
 @pytest.mark.unverified("programs are wrong on purpose")
 def test_every_condition_is_missed_by_some_case(sites: None) -> None:
     mutations = Mutations()

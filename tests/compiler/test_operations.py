@@ -7,6 +7,7 @@ import zlib
 from typing import Any
 
 import numpy as np
+import pytest
 
 import gradcore as gc
 from gradcore.compiler.function import CompiledFunction
@@ -74,6 +75,7 @@ def compare(case: Drawn, device: Any = None) -> CompiledFunction:
     return compiled
 
 
+@pytest.mark.sampled(16)
 @by_label(CHOSEN)
 def test_compiled_samples_are_those_of_eager_execution(case: Drawn) -> None:
     compare(case)

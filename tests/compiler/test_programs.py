@@ -405,6 +405,7 @@ UNARY = ("exp", "sin", "tanh", "sigmoid", "square", "abs", "relu", "neg", "cos")
 BINARY = ("add", "mul", "sub", "maximum")
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(

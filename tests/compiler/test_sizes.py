@@ -493,6 +493,7 @@ def test_one_program_serves_training_steps(name: str) -> None:
     assert has_one_program(compiled, sizes), compiled._static
 
 
+@pytest.mark.slow
 @given(chosen, st.lists(st.integers(0, 40), min_size=3, max_size=6), st.sampled_from([3, 4, 0]),
        st.sampled_from(["values", "gradient", "func", "vmap", "writes"]))  # fmt: skip
 @settings(

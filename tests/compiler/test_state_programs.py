@@ -25,6 +25,7 @@ MISSED = [
 ]
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("part", range(8))
 def test_no_change_of_state_is_missed(part: int) -> None:
     outcomes = [state_programs.check(state_programs.draw(seed)) for seed in range(20 * part, 20 * part + 20)]

@@ -169,6 +169,7 @@ def test_models(kind: str) -> None:
     compare(stepping(lambda params: gc.optim.AdamW(params, lr=0.01), clip="norm"), kind)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_clipping_zeros_and_schedulers(name: str) -> None:
     compare(stepping(lambda params: gc.optim.Adam(params, lr=0.05), **SETTINGS[name]))
@@ -310,6 +311,7 @@ REFUSED: dict[str, Any] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_a_program_does_not_see_is_no_part_of_it(name: str) -> None:
     read, message = REFUSED[name]
@@ -526,6 +528,7 @@ def test_a_scaler_and_groups_by_formulas(by_formulas: list[PlannedStep]) -> None
     test_two_optimizers_take_turns()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
 def test_a_step_is_one_loop_for_each_shape(name: str) -> None:
     """Arrays are read and written once, in loops of their own, however many parameters there are."""

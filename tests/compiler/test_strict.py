@@ -24,6 +24,7 @@ def on_strict(strict: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.sampled(32)
 @by_label(test_operations.CHOSEN)
 def test_compiled_samples_are_those_of_eager_execution(case: Drawn, strict: str) -> None:
     test_operations.compare(case, strict)
@@ -48,6 +49,7 @@ PROGRAMS: list[tuple[Callable[..., None], list[tuple[Any, ...]]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize(
     ("test", "args"),
     [pytest.param(test, args, id="-".join([test.__name__, *map(str, args)])) for test, all in PROGRAMS for args in all],

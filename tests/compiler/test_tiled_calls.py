@@ -55,6 +55,7 @@ def groups_in(program: Program) -> list[TiledCalls]:
     return [call.function for call in program.calls if call.name == "fused"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [gc.float32, gc.float64])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_chain_is_one_group(dtype: Any, threads: int) -> None:

@@ -100,6 +100,7 @@ def train(cls: type[nn.Module], compiles: str, steps: int = 60) -> list[float]:
     return losses
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("cls", MODELS, ids=lambda cls: cls.__name__)
 def test_losses_are_those_of_eager_execution(cls: type[nn.Module]) -> None:
     losses = train(cls, "not")
@@ -146,6 +147,7 @@ def test_digits_example() -> None:
     assert eager[-2] < eager[0] / 2
 
 
+@pytest.mark.slow
 @pytest.mark.unverified("eager execution needs memory")
 def test_ten_thousand_steps_do_not_grow() -> None:
     model = nn.Linear(3, 2)

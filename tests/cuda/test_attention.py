@@ -82,6 +82,7 @@ def test_attention_in_blocks(strict: str, name: str, dtype: str) -> None:
     agree(found, expected, TOLERANCES[dtype])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["causal", "masks of heads"])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_without_cublas(strict: str, backend: Any, name: str, dtype: str) -> None:

@@ -16,6 +16,7 @@ def test_without_cuda_the_reason_is_said(capsys: pytest.CaptureFixture[str]) -> 
     assert "CUDA cannot be used: " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_everything_that_is_compared_runs_on_the_cpu() -> None:
     """So what fails on a device fails there."""
     for name, items in check.SECTIONS.items():

@@ -140,6 +140,7 @@ def _own() -> list[Any]:
     return [pytest.param(name, defines, id=" ".join([name, *defines])) for name, defines in own_sources()]
 
 
+@pytest.mark.sampled(64)
 @pytest.mark.parametrize(("name", "defines"), _own())
 def test_own_kernels(name: str, defines: tuple[str, ...], tmp_path: Path) -> None:
     source = (INCLUDE / f"{name}.cu").read_text()

@@ -100,6 +100,7 @@ def test_of_several_values_for_a_place_the_last_one_stays(ordered: str, shape: A
 UNORDERED = ("add.at", "subtract.at", "multiply.at", "bincount", "histogram", "cumsum", "cumprod")
 
 
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("name", sorted({case.op.name for case in ALL}))
 @pytest.mark.filterwarnings("ignore")
 def test_no_operation_uses_what_has_no_order(strict: str, monkeypatch: pytest.MonkeyPatch, name: str) -> None:

@@ -121,6 +121,7 @@ def test_operands_are_read_where_they_lie(strict: str, layout: str, dtype: str) 
     agree(found, run("cpu"), TOLERANCES[dtype])
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("shape", [None, (20, 30), (2, 1, 20, 30), (2, 6, 1, 30)])
 def test_heads_that_share_keys(strict: str, dtype: str, shape: Any) -> None:

@@ -167,6 +167,7 @@ def test_clipping_values(strict: str, dtype: str) -> None:
     assert agree(clip, dtype) == {"clip_values": 1}
 
 
+@pytest.mark.slow
 def test_many_gradients_have_one_norm(strict: str) -> None:
     shapes = [(1 + i % 5,) for i in range(2 * MOST_ARRAYS + 9)]
     names = agree(lambda params: [gc.nn.utils.clip_grad_norm_(params, 1.0)], "float32", shapes=shapes)

@@ -388,6 +388,7 @@ def test_steps_of_training(order: Order) -> None:
         current().wait_stream(side)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("eager", [False, True])
 def test_a_captured_step(order: Order, eager: bool) -> None:
     training, side = Training(), gc.cuda.Stream()

@@ -64,6 +64,7 @@ def compare(backend: Any, name: str, arrays: tuple[Any, ...], *settings: Any) ->
 # -- rows ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ["softmax_along", "log_softmax_along"])
 def test_softmax_of_rows_of_any_length(backend: Any, name: str, dtype: str) -> None:
@@ -114,6 +115,7 @@ def test_layer_norm(backend: Any, dtype: str, affine: bool) -> None:
                 compare(backend, "layer_norm_backward", arrays, 0.1, needs, ndims)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("affine", [True, False])
 def test_rms_norm(backend: Any, dtype: str, affine: bool) -> None:
@@ -128,6 +130,7 @@ def test_rms_norm(backend: Any, dtype: str, affine: bool) -> None:
                 compare(backend, "rms_norm_backward", arrays, ndims, needs)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_biases(backend: Any, dtype: str) -> None:
     for shape in ((1, 1), (3, 5), (33, 70), (2, 40, 33), (1024, 2), (1025, 2)):
@@ -151,6 +154,7 @@ def test_group_norm(backend: Any, dtype: str, affine: bool) -> None:
             compare(backend, "group_norm_backward", arrays, 0.1, (True, affine, affine), groups)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("affine", [True, False])
 def test_batch_norm(backend: Any, dtype: str, affine: bool) -> None:
@@ -280,6 +284,7 @@ def test_columns(backend: Any, dtype: str) -> None:
 # -- segments --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sums_of_rows_by_index(backend: Any, dtype: str) -> None:
     rng = np.random.default_rng(0)

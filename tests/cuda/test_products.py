@@ -127,6 +127,7 @@ def test_products_that_are_too_large_for_one_call(
     assert CALLS["gemmEx"] > 300
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("dtype", ["float16", "float32", "complex64"])
 def test_factors_and_sums_of_parts(backend: Any, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     limit(monkeypatch, 3)

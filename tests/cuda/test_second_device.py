@@ -41,6 +41,7 @@ def results(case: Drawn, device: str) -> list[Any]:
     return [t for t in found if t is not None]
 
 
+@pytest.mark.sampled(96)
 @pytest.mark.parametrize("name", names_of_operations(without=UNLIKE))
 @pytest.mark.filterwarnings("ignore")
 def test_on_the_second_device(strict: str, name: str) -> None:

@@ -98,6 +98,7 @@ def cases_of(name: str) -> list[Drawn]:
     return [case for case in ALL if case.op.name == name]
 
 
+@pytest.mark.sampled(80)
 @pytest.mark.parametrize("name", names_of_operations())
 @pytest.mark.filterwarnings("ignore")
 def test_what_waits(strict: str, name: str) -> None:

@@ -39,6 +39,7 @@ def test_backward_and_deletion(shallow_stack):
         collector.enable()
 
 
+@pytest.mark.slow
 def test_deletion_without_backward(shallow_stack):
     y = chain(gc.tensor(2.0, requires_grad=True), DEPTH)
     del y

@@ -203,6 +203,7 @@ def test_broadcast_upstream(case: Drawn) -> None:
         np.testing.assert_allclose(host(s), host(d), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.sampled(16)
 @by_label(ALL)
 def test_strict_device(case: Drawn, strict: str) -> None:
     """Values and gradients on a device that allows nothing that CuPy does not."""

@@ -97,6 +97,7 @@ def test_values(case: Drawn) -> None:
     check(case, lambda *ts: tuple(case.outputs(list(ts))))
 
 
+@pytest.mark.sampled(16)
 @by_label(ALL[::4])
 def test_values_on_the_strict_device(case: Drawn, strict: str) -> None:
     """What CuPy's arrays demand."""
@@ -120,17 +121,20 @@ def gradients(case: Drawn) -> Callable[..., Any]:
     return run
 
 
+@pytest.mark.sampled(16)
 @by_label(DIFFERENTIABLE)
 def test_gradients_of_samples(case: Drawn) -> None:
     """``vmap(grad)``: backward runs on the batch."""
     check(case, gradients(case))
 
 
+@pytest.mark.sampled(32)
 @by_label(DIFFERENTIABLE[::4])
 def test_gradients_of_samples_on_the_strict_device(case: Drawn, strict: str) -> None:
     check(case, gradients(case), strict)
 
 
+@pytest.mark.sampled(32)
 @by_label(DIFFERENTIABLE)
 def test_tangents_of_samples(case: Drawn) -> None:
     """``vmap(jvp)``."""

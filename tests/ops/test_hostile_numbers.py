@@ -20,6 +20,7 @@ F = gc.nn.functional
 SLICES = 24
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
 @pytest.mark.parametrize("first", range(SLICES))
 def test_every_operation_answers_at_once(first: int) -> None:

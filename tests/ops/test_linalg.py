@@ -415,6 +415,7 @@ def test_euclidean_norms_of_complex_numbers(dim: int | None) -> None:
     assert gc.autograd.gradgradcheck(lambda x: gc.linalg.vector_norm(x, dim=dim), x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [gc.float64, gc.complex128])
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 2, 4), (4, 3), (3, 4)])
 def test_subspaces_beyond_the_singular_values(shape: tuple[int, ...], dtype: Any) -> None:

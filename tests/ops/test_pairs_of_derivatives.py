@@ -85,6 +85,7 @@ class Gradients:
         return (values[0] - values[1]) / (2 * STEP)
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("case", [pytest.param(c, id=c.label) for c in DIFFERENTIABLE])
 def test_each_gradient_follows_each_tensor(case: Drawn) -> None:
     with warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -42,6 +42,7 @@ def test_every_op_has_a_reference_or_a_reason() -> None:
     assert sorted([*REFERENCES, *without]) == sorted(public)
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("device", ["cpu", "strict"])
 @pytest.mark.parametrize("case", [pytest.param(c, id=c.label) for c in CASES])
 def test_values(case: Drawn, device: str, request: pytest.FixtureRequest) -> None:

@@ -42,6 +42,7 @@ def test_integrals_of_samples(name: str, y: Any, settings: dict[str, Any]) -> No
     assert gradgradcheck(call, leaves, fast_mode=True, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_integrals_of_functions() -> None:
     a = gc.tensor([0.3, 1.2, 0.7], dtype=gc.float64, requires_grad=True)
     fixed = integrate.fixed_quad(lambda x: gc.sin(a[2] * x), a[0], a[1], n=4)[0]

@@ -52,6 +52,7 @@ def tensors(settings: dict[str, Any]) -> dict[str, Any]:
     return {k: gc.tensor(v) if isinstance(v, np.ndarray) else v for k, v in settings.items()}
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("name", "y", "settings"), LINES)
 def test_lines(name: str, y: Any, settings: dict[str, Any]) -> None:
     ours, theirs = getattr(interpolate, name), getattr(scipy_interpolate, name)
@@ -124,6 +125,7 @@ VALUES = RANDOM.normal(size=(6, 6, 4, 2))
 POINTS = np.stack([RANDOM.uniform(g.min(), g.max(), 5) for g in GRID], -1)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("method", ["linear", "nearest", "slinear", "cubic", "quintic", "pchip"])
 def test_grids(method: str) -> None:
     grid, values, points = (GRID, VALUES, POINTS) if method != "quintic" else (GRID[:2], VALUES[:, :, 0], POINTS[:, :2])
@@ -232,6 +234,7 @@ def test_splines_as_knots_coefficients_and_degree(k: int) -> None:
         interpolate.splrep(x, y, s=1.0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 def test_splines_under_their_older_names(k: int) -> None:
     y, points = Y[:, 0], np.concatenate([AROUND, INSIDE.reshape(-1)])

@@ -208,6 +208,7 @@ def test_factors() -> None:
     assert n.shape == (4, 1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows", [1, 2, 3])
 @pytest.mark.parametrize("name", ["null_space", "orth"])
 def test_gradients_of_subspaces(name: str, rows: int) -> None:
@@ -251,6 +252,7 @@ def test_what_is_refused() -> None:
         linalg.solve_banded((1, 1), gc.zeros(3, 4), gc.ones(4))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", [(4, 4), (3, 5), (5, 3)])
 def test_range_of_matrices_with_zero_singular_values(shape: tuple[int, int]) -> None:
     """The gradient of the projection on it is right in the directions that keep the rank."""

@@ -32,6 +32,7 @@ def both_orders(f: Any, *leaves: Any, **settings: Any) -> None:
     assert gradgradcheck(f, leaves, fast_mode=True, eps=1e-4, atol=1e-3, rtol=1e-3, check_fwd_over_rev=True)
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("method", [*GRADIENTS, *PRODUCTS, "Nelder-Mead", "Powell", "COBYLA", "COBYQA"])
 def test_minimize_with_every_method(A: Any, method: str) -> None:
     found = optimize.minimize(bowl, [0.0, 0.0, 0.0], (A,), method, options={} if method == "TNC" else {"maxiter": 2000})
@@ -47,6 +48,7 @@ def test_minimize_with_every_method(A: Any, method: str) -> None:
     np.testing.assert_allclose(envelope.numpy(), -2 * (want - numbers), atol=2e-2)
 
 
+@pytest.mark.slow
 def test_derivatives_of_minima(A: Any) -> None:
     both_orders(lambda a: optimize.minimize(bowl, np.zeros(3), (a,), "BFGS", tol=1e-10).x, A)
 
@@ -71,6 +73,7 @@ def test_nested_unknowns_of_modules() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_bounds_and_constraints(A: Any) -> None:
     both_orders(lambda a: optimize.minimize(bowl, np.ones(3), (a,), "L-BFGS-B", bounds=[(0.2, 1)] * 3, tol=1e-9).x, A)
     clipped = optimize.minimize(bowl, np.zeros(3), (A,), bounds=scipy_optimize.Bounds(0.2, 1.0))

@@ -200,6 +200,7 @@ def test_values(expression: str) -> None:
 _ONCE = {"ellipj"}
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(
     "expression", [e for e in expressions(CALLS) if "F" not in e and called(e) not in ("round", "gammasgn")]
 )
