@@ -100,7 +100,7 @@ class _Pickler(_Base):  # type: ignore[misc]
             return _Name("torch", "device"), (obj.type,) if obj.index is None else (obj.type, obj.index)
         if type(obj) is layouts.layout:
             return _Name("torch.serialization", "_get_layout"), (repr(obj),)
-        if type(obj).__module__ == return_types.__name__:
+        if type(obj) is getattr(return_types, type(obj).__name__, None):
             return _Name("torch.return_types", type(obj).__name__), (tuple(obj), {})
         return NotImplemented
 
