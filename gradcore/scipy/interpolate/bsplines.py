@@ -290,6 +290,13 @@ def splev(x: Any, tck: Any, der: int = 0) -> AnyTensor:
     """Return the values at `x` of a spline that `splrep` returned, or of its derivative of an order.
 
     A spline object, such as a `BSpline`, may stand in the place of knots, coefficients and degree.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import interpolate
+    >>> spline = interpolate.splrep(gc.arange(5.0), gc.arange(5.0) ** 2, s=0)
+    >>> interpolate.splev(gc.tensor(1.5), spline)
+    tensor(2.2500)
     """
     if isinstance(tck, (tuple, list)):
         t, c, k = tck

@@ -127,7 +127,15 @@ class UnivariateSpline:
 
 
 class InterpolatedUnivariateSpline(UnivariateSpline):
-    """The spline through data: `UnivariateSpline` with ``s=0``."""
+    """The spline through data: `UnivariateSpline` with ``s=0``.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import interpolate
+    >>> spline = interpolate.InterpolatedUnivariateSpline(gc.arange(5.0), gc.arange(5.0) ** 2)
+    >>> spline(gc.tensor(1.5))
+    tensor(2.2500)
+    """
 
     def __init__(
         self,

@@ -332,6 +332,16 @@ def generic_laplace(
     """Return the sum of second derivatives that a function computes, as `scipy.ndimage.generic_laplace`.
 
     The function returns its result, a tensor, and is called with None for `output`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import ndimage
+    >>> def second_derivative(x, axis, output, mode, cval):
+    ...     return ndimage.correlate1d(x, [1.0, -2.0, 1.0], axis)
+    >>> ndimage.generic_laplace(gc.eye(3), second_derivative)
+    tensor([[-2.,  2.,  0.],
+            [ 2., -4.,  2.],
+            [ 0.,  2., -2.]])
     """
     given, _ = filterable(input)
     along = axes_of(axes, given.ndim)
@@ -394,6 +404,14 @@ def generic_gradient_magnitude(
     """Compute the norm of the vector of derivatives; its gradient is zero where the norm is zero.
 
     As `scipy.ndimage.generic_gradient_magnitude`, but `derivative` returns its result, a tensor.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import ndimage
+    >>> ndimage.generic_gradient_magnitude(gc.eye(3), ndimage.sobel)
+    tensor([[2.8284, 3.1623, 1.4142],
+            [3.1623, 0.0000, 3.1623],
+            [1.4142, 3.1623, 2.8284]])
     """
     given, _ = filterable(input)
     along = axes_of(axes, given.ndim)

@@ -169,59 +169,136 @@ def euclidean(u: Any, v: Any, w: Any = None) -> AnyTensor:
 
 
 def sqeuclidean(u: Any, v: Any, w: Any = None) -> AnyTensor:
-    """Compute the distance `scipy.spatial.distance.sqeuclidean`."""
+    """Compute the distance `scipy.spatial.distance.sqeuclidean`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy.spatial import distance
+    >>> distance.sqeuclidean(gc.tensor([1.0, 2.0]), gc.tensor([4.0, 6.0]))
+    tensor(25.)
+    """
     return _of_vectors(_sqeuclidean, u, v, w)
 
 
 def minkowski(u: Any, v: Any, p: float = 2, w: Any = None) -> AnyTensor:
-    """Compute the distance `scipy.spatial.distance.minkowski`."""
+    """Compute the distance `scipy.spatial.distance.minkowski`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy.spatial import distance
+    >>> distance.minkowski(gc.tensor([1.0, 2.0]), gc.tensor([4.0, 6.0]), 3)
+    tensor(4.4979)
+    """
     return _of_vectors(_minkowski, u, v, w, p=p)
 
 
 def cityblock(u: Any, v: Any, w: Any = None) -> AnyTensor:
-    """Compute the distance `scipy.spatial.distance.cityblock`."""
+    """Compute the distance `scipy.spatial.distance.cityblock`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy.spatial import distance
+    >>> distance.cityblock(gc.tensor([1.0, 2.0]), gc.tensor([4.0, 6.0]))
+    tensor(7.)
+    """
     return _of_vectors(_cityblock, u, v, w)
 
 
 def chebyshev(u: Any, v: Any, w: Any = None) -> AnyTensor:
-    """Compute the distance `scipy.spatial.distance.chebyshev`."""
+    """Compute the distance `scipy.spatial.distance.chebyshev`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy.spatial import distance
+    >>> distance.chebyshev(gc.tensor([1.0, 2.0]), gc.tensor([4.0, 6.0]))
+    tensor(4.)
+    """
     return _of_vectors(_chebyshev, u, v, w)
 
 
 def cosine(u: Any, v: Any, w: Any = None) -> AnyTensor:
-    """Compute the distance `scipy.spatial.distance.cosine`."""
+    """Compute the distance `scipy.spatial.distance.cosine`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy.spatial import distance
+    >>> distance.cosine(gc.tensor([1.0, 0.0]), gc.tensor([3.0, 4.0]))
+    tensor(0.4000)
+    """
     return _of_vectors(_cosine, u, v, w)
 
 
 def correlation(u: Any, v: Any, w: Any = None, centered: bool = True) -> AnyTensor:
-    """Compute the distance `scipy.spatial.distance.correlation`."""
+    """Compute the distance `scipy.spatial.distance.correlation`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy.spatial import distance
+    >>> distance.correlation(gc.tensor([1.0, 2.0, 3.0]), gc.tensor([3.0, 2.0, 4.0]))
+    tensor(0.5000)
+    """
     return _of_vectors(_correlation, u, v, w, centered=centered)
 
 
 def canberra(u: Any, v: Any, w: Any = None) -> AnyTensor:
-    """Compute the distance `scipy.spatial.distance.canberra`."""
+    """Compute the distance `scipy.spatial.distance.canberra`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy.spatial import distance
+    >>> distance.canberra(gc.tensor([1.0, 2.0]), gc.tensor([3.0, 2.0]))
+    tensor(0.5000)
+    """
     return _of_vectors(_canberra, u, v, w)
 
 
 def braycurtis(u: Any, v: Any, w: Any = None) -> AnyTensor:
-    """Compute the distance `scipy.spatial.distance.braycurtis`."""
+    """Compute the distance `scipy.spatial.distance.braycurtis`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy.spatial import distance
+    >>> distance.braycurtis(gc.tensor([1.0, 2.0]), gc.tensor([3.0, 2.0]))
+    tensor(0.2500)
+    """
     return _of_vectors(_braycurtis, u, v, w)
 
 
 def seuclidean(u: Any, v: Any, V: Any) -> AnyTensor:
-    """Compute the distance `scipy.spatial.distance.seuclidean`, differentiated by the variances, too."""
+    """Compute the distance `scipy.spatial.distance.seuclidean`, differentiated by the variances, too.
+
+    Examples
+    --------
+    >>> from gradcore.scipy.spatial import distance
+    >>> distance.seuclidean(gc.tensor([1.0, 2.0]), gc.tensor([4.0, 6.0]), gc.tensor([9.0, 16.0]))
+    tensor(1.4142)
+    """
     u, v, V = _vectors(u, v, V)
     return _seuclidean(u, v, None, V)
 
 
 def mahalanobis(u: Any, v: Any, VI: Any) -> AnyTensor:
-    """Compute the distance `scipy.spatial.distance.mahalanobis`, differentiated by the matrix, too."""
+    """Compute the distance `scipy.spatial.distance.mahalanobis`, differentiated by the matrix, too.
+
+    Examples
+    --------
+    >>> from gradcore.scipy.spatial import distance
+    >>> distance.mahalanobis(gc.tensor([1.0, 0.0]), gc.tensor([0.0, 1.0]), gc.eye(2))
+    tensor(1.4142)
+    """
     u, v, VI = _vectors(u, v, VI)
     return _mahalanobis(u, v, None, VI)
 
 
 def jensenshannon(p: Any, q: Any, base: float | None = None, *, axis: int = 0, keepdims: bool = False) -> AnyTensor:
-    """Compute the distance `scipy.spatial.distance.jensenshannon`."""
+    """Compute the distance `scipy.spatial.distance.jensenshannon`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy.spatial import distance
+    >>> distance.jensenshannon(gc.tensor([0.5, 0.5]), gc.tensor([0.25, 0.75]))
+    tensor(0.1839)
+    """
     p, q = (t / F.sum(t, axis, True) for t in map(inexact, together(p, q)))
     p, q = F.broadcast_tensors(p, q)
     found = _compare_distributions(F.movedim(p, axis, -1), F.movedim(q, axis, -1), base)
@@ -305,12 +382,26 @@ def pdist(X: Any, metric: Any = "euclidean", *, out: Any = None, **kwargs: Any) 
 
 
 def num_obs_dm(d: Any) -> int:
-    """Return the number of points of a square matrix of distances, as `scipy.spatial.distance.num_obs_dm`."""
+    """Return the number of points of a square matrix of distances, as `scipy.spatial.distance.num_obs_dm`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy.spatial import distance
+    >>> distance.num_obs_dm(gc.zeros(4, 4))
+    4
+    """
     return int(tensor_of(d).shape[0])
 
 
 def num_obs_y(Y: Any) -> int:
-    """Return the number of points of distances in one row, as `scipy.spatial.distance.num_obs_y`."""
+    """Return the number of points of distances in one row, as `scipy.spatial.distance.num_obs_y`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy.spatial import distance
+    >>> distance.num_obs_y(gc.zeros(6))
+    4
+    """
     k = int(tensor_of(Y).shape[0])
     if k == 0:
         raise ValueError("The number of observations cannot be determined on an empty distance matrix.")

@@ -90,19 +90,40 @@ def kurtosis(
 def variation(
     a: Any, axis: Any = 0, nan_policy: str = "propagate", ddof: int = 0, *, keepdims: bool = False
 ) -> AnyTensor:
-    """Return the standard deviation over the mean, as `scipy.stats.variation`."""
+    """Return the standard deviation over the mean, as `scipy.stats.variation`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import stats
+    >>> stats.variation(gc.tensor([1.0, 2.0, 3.0]))
+    tensor(0.4082)
+    """
     x, dims, n = _prepare(a, axis, nan_policy)
     return _std(x, dims, n, ddof, keepdims) / F.mean(x, dims, keepdims)
 
 
 def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> AnyTensor:
-    """Return the standard error of the mean, as `scipy.stats.sem`."""
+    """Return the standard error of the mean, as `scipy.stats.sem`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import stats
+    >>> stats.sem(gc.tensor([1.0, 2.0, 3.0]))
+    tensor(0.5774)
+    """
     x, dims, n = _prepare(a, axis, nan_policy)
     return _std(x, dims, n, ddof, keepdims) / math.sqrt(n)
 
 
 def zmap(scores: Any, compare: Any, axis: Any = 0, ddof: int = 0, nan_policy: str = "propagate") -> AnyTensor:
-    """Return scores in standard deviations from the mean of others, as `scipy.stats.zmap`."""
+    """Return scores in standard deviations from the mean of others, as `scipy.stats.zmap`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import stats
+    >>> stats.zmap(gc.tensor([0.0, 2.0]), gc.tensor([1.0, 2.0, 3.0]))
+    tensor([-2.4495,  0.0000])
+    """
     x, dims, n = _prepare(compare, axis, nan_policy)
     scores, x = (inexact(t) for t in together(scores, x))
     return (scores - F.mean(x, dims, True)) / _std(x, dims, n, ddof, True)
@@ -121,12 +142,26 @@ def zscore(a: Any, axis: Any = 0, ddof: int = 0, nan_policy: str = "propagate") 
 
 
 def gzscore(a: Any, *, axis: Any = 0, ddof: int = 0, nan_policy: str = "propagate") -> AnyTensor:
-    """Return the `zscore` of logarithms, as `scipy.stats.gzscore`."""
+    """Return the `zscore` of logarithms, as `scipy.stats.gzscore`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import stats
+    >>> stats.gzscore(gc.tensor([1.0, 2.0, 8.0]))
+    tensor([-1.0690, -0.2673,  1.3363])
+    """
     return zscore(F.log(floating(a)), axis, ddof, nan_policy)
 
 
 def gstd(a: Any, axis: Any = 0, ddof: int = 1, *, keepdims: bool = False, nan_policy: str = "propagate") -> AnyTensor:
-    """Return the exponential of the standard deviation of logarithms, as `scipy.stats.gstd`."""
+    """Return the exponential of the standard deviation of logarithms, as `scipy.stats.gstd`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import stats
+    >>> stats.gstd(gc.tensor([1.0, 2.0, 4.0]))
+    tensor(2.)
+    """
     x, dims, n = _prepare(a, axis, nan_policy)
     return F.exp(_std(F.log(x), dims, n, ddof, keepdims))
 
@@ -161,7 +196,14 @@ def hmean(
     a: Any, axis: Any = 0, dtype: Any = None, *, weights: Any = None, nan_policy: str = "propagate",
     keepdims: bool = False,
 ) -> AnyTensor:  # fmt: skip
-    """Return the harmonic mean, as `scipy.stats.hmean`."""
+    """Return the harmonic mean, as `scipy.stats.hmean`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import stats
+    >>> stats.hmean(gc.tensor([1.0, 2.0, 4.0]))
+    tensor(1.7143)
+    """
     x, dims, _ = _prepare(a, axis, nan_policy)
     return 1 / _mean(1 / _in(x, dtype), weights, dims, keepdims)
 
@@ -170,7 +212,14 @@ def pmean(
     a: Any, p: float, *, axis: Any = 0, dtype: Any = None, weights: Any = None, nan_policy: str = "propagate",
     keepdims: bool = False,
 ) -> AnyTensor:  # fmt: skip
-    """Return the mean of p-th powers, as `scipy.stats.pmean`."""
+    """Return the mean of p-th powers, as `scipy.stats.pmean`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import stats
+    >>> stats.pmean(gc.tensor([1.0, 2.0, 3.0]), 2)
+    tensor(2.1602)
+    """
     if p == 0:
         return gmean(a, axis, dtype, weights, nan_policy=nan_policy, keepdims=keepdims)
     x, dims, _ = _prepare(a, axis, nan_policy)
@@ -247,7 +296,14 @@ class DescribeResult(NamedTuple):
 
 
 def describe(a: Any, axis: Any = 0, ddof: int = 1, bias: bool = True, nan_policy: str = "propagate") -> DescribeResult:
-    """Compute extrema, mean, variance, skewness and kurtosis, as `scipy.stats.describe`."""
+    """Compute extrema, mean, variance, skewness and kurtosis, as `scipy.stats.describe`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import stats
+    >>> stats.describe(gc.tensor([1.0, 2.0, 3.0])).variance
+    tensor(1.)
+    """
     x, dims, n = _prepare(a, axis, nan_policy)
     if not x.numel():
         raise ValueError("The input must not be empty.")
