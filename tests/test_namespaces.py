@@ -1,8 +1,10 @@
 """Modules whose functions are made when they are first looked up."""
 
 import functools
+import importlib
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -42,3 +44,20 @@ def test_importing_everything():
     exec("from gradcore import *", names)
     assert names["sinc"] is gc.sinc
     assert names["tensor"] is gc.tensor
+
+
+LISTED = (
+    "numpy", "numpy.fft", "numpy.linalg", "scipy", "scipy.fft", "scipy.integrate", "scipy.interpolate", "scipy.linalg",
+    "scipy.ndimage", "scipy.optimize", "scipy.signal", "scipy.sparse.linalg", "scipy.spatial.distance",
+    "scipy.special", "scipy.stats",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", LISTED)
+def test_modules_list_what_they_offer_and_no_helpers(path):
+    module = importlib.import_module(f"gradcore.{path}")
+    offered = {*module.__all__, *getattr(module, "OWN", ())}
+    listed = {name for name in dir(module) if not name.startswith("_")}
+    beside = {name for name in listed - offered if not isinstance(getattr(module, name), types.ModuleType)}
+    assert offered <= listed
+    assert not beside

@@ -75,3 +75,7 @@ def _frequencies(unit: Any, d: Any, device: Any) -> Any:
     found = tensor_of(unit.tolist() or np.zeros(0))
     found = found if device is None else F.to(found, device)
     return found / d
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

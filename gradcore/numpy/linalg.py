@@ -220,3 +220,7 @@ def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike = None) -> Tenso
 
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
     return UFUNCS[np.vecdot](x1, x2, axis=axis)
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

@@ -274,6 +274,11 @@ LEFT_OUT = dict.fromkeys(
     "about SciPy's backends and threads; see gradcore.set_num_threads",
 )
 
+
+def __dir__() -> list[str]:
+    return [*__all__]
+
+
 __getattr__ = module_getattr(__name__, LEFT_OUT)
 
 describe("scipy.fft", globals(), FFT)

@@ -430,4 +430,9 @@ LEFT_OUT = {
     **_because("about SciPy's errors", "SpecialFunctionError SpecialFunctionWarning errstate geterr seterr"),
 }
 
+
+def __dir__() -> list[str]:
+    return [*__all__]
+
+
 __getattr__ = module_getattr(__name__, LEFT_OUT)

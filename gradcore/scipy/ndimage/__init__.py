@@ -57,4 +57,9 @@ LEFT_OUT = {
     ),
 }  # fmt: skip
 
+
+def __dir__() -> list[str]:
+    return [*__all__]
+
+
 __getattr__ = module_getattr(__name__, LEFT_OUT)

@@ -85,3 +85,7 @@ _missing = module_getattr(__name__, LEFT_OUT)
 
 def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module("scipy.signal"), name) if name in OWN else _missing(name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *OWN])

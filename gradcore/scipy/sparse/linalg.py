@@ -58,6 +58,12 @@ LEFT_OUT = {
     "LaplacianNd": "use gradcore.sparse.from_scipy(scipy.sparse.linalg.LaplacianNd(...).tosparse())",
     **dict.fromkeys(("dsolve", "eigen", "interface", "isolve", "matfuncs", "test"), _OLD),
 }  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return [*__all__]
+
+
 __getattr__ = module_getattr(__name__, LEFT_OUT)
 
 

@@ -462,4 +462,9 @@ LEFT_OUT = {
     **dict.fromkeys(("is_valid_dm", "is_valid_y"), "a check; squareform checks what it gets"),
 }
 
+
+def __dir__() -> list[str]:
+    return [*__all__]
+
+
 __getattr__ = module_getattr(__name__, LEFT_OUT)

@@ -35,3 +35,7 @@ def __getattr__(name: str) -> Any:
         f"module {__name__!r} has no attribute {name!r}: tests, ranks and fits are SciPy's, on tensor.numpy(); "
         "see gradcore.distributions for distributions that are drawn from"
     )
+
+
+def __dir__() -> list[str]:
+    return [*__all__]
