@@ -19,7 +19,15 @@ from typing import Any
 
 from gradcore.autograd import anomaly_mode, variables
 from gradcore.autograd.derivatives import LEAF, PLANS, UNCHANGED, are_real
-from gradcore.autograd.input_buffer import TENSOR_GRADS, InputBuffer, PerDevice, count_leaves, in_own_memory
+from gradcore.autograd.input_buffer import (
+    TENSOR_GRADS,
+    InputBuffer,
+    PerDevice,
+    RawGrads,
+    TensorGrads,
+    count_leaves,
+    in_own_memory,
+)
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, is_stack_deep, local, run_in_new_thread
 from gradcore.autograd.node import FREED, Hooks, Node, call_posthooks, call_prehooks, call_tensor_hooks
 from gradcore.autograd.op_node import OpNode
@@ -233,8 +241,8 @@ class GraphTask:
                     plan = plans.get(type(node))
                 if plan is None or grad is None or (stays is not None and not stays(node._seq)) or (
                     node._hooks is not None or (special and node in special)):  # fmt: skip
-                    if type(grad) is not list or not self.delegate(node, grad):
-                        if silent and _calls_out(node) and not self.ends_at(node):
+                    if not self.delegate_or_capture(node, grad):
+                        if silent and _calls_out(node):
                             return node, grad
                         self.run_node(node, grad)
                     continue
@@ -296,6 +304,18 @@ class GraphTask:
         finally:
             self.present = node, following
         return None
+
+    def delegate_or_capture(self, node: Node, grad: Array | list[Array]) -> bool:
+        """Handle a node that need not run: another one takes its place, or its gradient is only stored.
+
+        Return False if the node has to run.
+        """
+        if type(grad) is list and self.delegate(node, grad):
+            return True
+        if node not in self.buffer.special or not self.ends_at(node):
+            return False
+        self.capture(node, grad)
+        return True
 
     def delegate(self, node: Node, grads: list[Array]) -> bool:
         """Put a node with one output in the place of one with several, if it has one for these gradients."""
@@ -488,11 +508,25 @@ class GraphTask:
                 grad = arithmetic.from_tensor(call_tensor_hooks(meta.hooks, t))
         elif node._hooks is not None:
             grad = self.call_tensor_hooks(node, node._hooks, grad)
-        for number, key in self.captures.get(node, ()):
-            self.buffer.owned.discard(node)
+        if node in self.captures:
+            self.note_captures(node, grad, arithmetic)
+        return grad
+
+    def note_captures(self, node: Node, grad: Array | list[Array], arithmetic: RawGrads | TensorGrads) -> None:
+        """Store the gradients of a node's outputs that were asked for, as tensors."""
+        self.buffer.owned.discard(node)
+        for number, key in self.captures[node]:
             found = grad[number] if type(grad) is list else grad
             self.captured[key] = in_own_memory(arithmetic.as_tensor(found))
-        return grad
+
+    def capture(self, node: Node, grad: Array | list[Array]) -> None:
+        """Store the gradient of a node at which the backward ends, see `ends_at`."""
+        if STREAMS.used:
+            self.run_node(node, grad)
+            return
+        if type(grad) is PerDevice or type(grad) is list:
+            grad = self.buffer.gather_on_device(grad, node._device)
+        self.note_captures(node, grad, self.buffer.arithmetic(node._device))
 
     def call_tensor_hooks(self, node: Node, hooks: Hooks, grad: Any) -> Any:
         """Call the tensor hooks of a node's outputs, retain gradients where asked, and return the new gradients."""

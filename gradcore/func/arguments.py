@@ -50,6 +50,8 @@ def positions_of(argnums: Argnums, count: int) -> tuple[int, ...]:
 
 def pick_args(args: Sequence[PyTree], argnums: Argnums) -> PyTree:
     """Return the arguments that `argnums` names as they are: one, or a tuple of them."""
+    if type(argnums) is int and 0 <= argnums < len(args):
+        return args[argnums]
     positions = positions_of(argnums, len(args))
     return args[positions[0]] if isinstance(argnums, int) else tuple(args[i] for i in positions)
 
@@ -62,6 +64,9 @@ def select_args(args: Sequence[Any], argnums: Argnums) -> Any:
 def replace_args(args: Sequence[Any], argnums: Argnums, values: Any) -> list[Any]:
     """Return the arguments with those that `argnums` names exchanged for `values` (one, or a tuple of them)."""
     out = list(args)
+    if type(argnums) is int and 0 <= argnums < len(args):
+        out[argnums] = values
+        return out
     for i, value in zip(
         positions_of(argnums, len(args)), (values,) if isinstance(argnums, int) else values, strict=True
     ):

@@ -107,8 +107,6 @@ class GradLevel:
 
     What it records is removed in the end, unless gradients of the caller depend on it.
 
-    What it records is removed in the end, unless gradients of the caller depend on it.
-
     Everything is on one tape. The inputs of a level are new names of the caller's tensors, with a `LevelInput` between
     them and the caller's history, so that derivatives of different levels are never confused.
     """
@@ -124,7 +122,8 @@ class GradLevel:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.release()
+        if self.written:
+            self.release()
 
     def keep_history(self, out: Tensor) -> Tensor:
         """Return an alias of an output, which keeps its history if the output is a captured tensor."""
@@ -158,8 +157,7 @@ class GradLevel:
         RuntimeError
             If its dtype cannot be differentiated.
         """
-        value = as_input(value)
-        if not isinstance(value, Tensor):
+        if not isinstance(value, Tensor) and not isinstance(value := as_input(value), Tensor):
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
         if not value.dtype.is_differentiable:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
@@ -168,9 +166,9 @@ class GradLevel:
         node = LevelInput.make(value._device, (gradient_edge(value),), value)
         node.level = self
         entered = alias(value, (node, 0))
-        entered._autograd = AutogradMeta()
-        entered._autograd.requires_grad = True
-        return _with_tangents(entered, value)
+        meta = entered._autograd = AutogradMeta()
+        meta.requires_grad = True
+        return entered if value._autograd is None else _with_tangents(entered, value)
 
     def leave(self, value: Any) -> Any:
         """Return a result without this level's history; anything but a tensor is returned unchanged."""
@@ -264,17 +262,20 @@ class GradLevel:
                 (root_of(output),), retain_graph=False, create_graph=False, captures=captures, accumulate=False,
                 all_needed=True,
             )  # fmt: skip
-        gradients = [found[i] if found.get(i) is not None else zeros_like(t) for i, t in enumerate(inputs)]
+        gradients = [zeros_like(t) if (g := found.get(i)) is None else g for i, t in enumerate(inputs)]
         return gradients, alias(output, None)
 
     def _captures_of(self, inputs: Sequence[Tensor]) -> dict[Node, list[tuple[int, int]]] | None:
         """Return the engine's captures for `inputs`, or None where its plain loop cannot be used."""
         if local.state.mode & ~GRAD or variables.subclasses_used:
             return None
-        edges = [gradient_edge(t) for t in inputs]
-        if any(edge is None or edge[0].__class__ is not LevelInput for edge in edges):
-            return None
-        return {edge[0]: [(0, i)] for i, edge in enumerate(edges) if edge is not None}
+        captures: dict[Node, list[tuple[int, int]]] = {}
+        for i, t in enumerate(inputs):
+            edge = gradient_edge(t)
+            if edge is None or edge[0].__class__ is not LevelInput:
+                return None
+            captures[edge[0]] = [(0, i)]
+        return captures
 
     def _include_in_outer(self) -> None:
         """Extend the enclosing levels to the start of this one, since their graphs lead through it."""

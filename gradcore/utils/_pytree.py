@@ -386,6 +386,8 @@ class TreeSpec:
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """Return the tree with this structure and these leaves."""
         leaves = list(leaves)
+        if self.type is None and len(leaves) == 1:
+            return leaves[0]
         if len(leaves) != self.num_leaves:
             raise ValueError(
                 f"treespec.unflatten(leaves): `leaves` has length {len(leaves)} but the spec refers to a pytree that "
@@ -454,6 +456,8 @@ def tree_flatten(tree: Any, is_leaf: Predicate = None) -> tuple[list[Any], TreeS
     ([1, 2], TreeSpec(dict, ['a', 'b'], [*,
       TreeSpec(list, None, [*])]))
     """
+    if is_leaf is None and type(tree) not in _KINDS and not isinstance(tree, tuple):
+        return [tree], _LEAF
     found: list[Any] = []
     spec = _collect(tree, is_leaf, found)
     return found, spec
