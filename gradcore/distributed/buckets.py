@@ -16,7 +16,7 @@ from gradcore.distributed import collectives
 from gradcore.distributed.groups import ProcessGroup
 from gradcore.distributed.work import Work
 from gradcore.sparse.making import sparse_coo_tensor
-from gradcore.tensor.creation import empty, tensor, zeros
+from gradcore.tensor.creation import empty, ones, tensor, zeros
 from gradcore.tensor.layouts import sparse_coo
 from gradcore.torch_names.futures import Future
 
@@ -390,12 +390,17 @@ class Reducer:
                 bucket._buffer.copy_(found.view(bucket._buffer.shape))
 
     def _unused_everywhere(self) -> set[int]:
-        """Return the parameters that got no gradient in any process, whose ``.grad`` does not change."""
+        """Return the parameters that got no gradient in any process, whose ``.grad`` does not change.
+
+        A process that has used all parameters only sends its flags. It does not wait for a device to read them.
+        """
         if not (self.static or self.find_unused):
             return set()
-        flags = tensor(
-            [int(i not in self.absent) for i in range(len(self.parameters))], device=self.parameters[0].device
-        )
+        device, count = self.parameters[0].device, len(self.parameters)
+        if not self.absent:
+            collectives.all_reduce(ones(count, dtype=int64, device=device), group=self.group)
+            return set()
+        flags = tensor([int(i not in self.absent) for i in range(count)], device=device)
         collectives.all_reduce(flags, group=self.group)
         return {i for i, n in enumerate(flags.tolist()) if not n}
 

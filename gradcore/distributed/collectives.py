@@ -169,15 +169,15 @@ class Call:
         return buffer, finish
 
     def _divide(self, buffer: Array) -> None:
-        """Divide a sum by the number of processes, in place."""
-        if self.op is ReduceOp.AVG:
+        """Divide a sum by the number of processes, in place, unless the engine has computed a mean."""
+        if self.op is ReduceOp.AVG and not self.engine.averages:
             buffer /= buffer.dtype.type(self.engine.size)
 
     @property
     def engine_op(self) -> ReduceOp:
-        """Return the reduction that the engine performs: SUM for AVG, and a reduction of bytes for bools."""
+        """Return the reduction that the engine performs, see `select_engine_op`."""
         assert self.op is not None
-        return select_engine_op(self.op, self.dtype.category == 0)
+        return select_engine_op(self.op, self.dtype.category == 0, self.engine.averages)
 
     def start(
         self,

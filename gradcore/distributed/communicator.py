@@ -34,6 +34,8 @@ class Communicator:
     name: str
     #: Whether it sums float16 and bfloat16 itself. If not, they are summed in float32 and rounded once.
     reduces_halves = False
+    #: Whether it computes means itself. If not, sums are divided afterwards.
+    averages = False
     #: Whether small sums do not make the host wait for a device, so that each call can be compared beside it.
     compares = False
 
@@ -148,11 +150,11 @@ class Communicator:
         raise NotImplementedError
 
 
-def select_engine_op(op: ReduceOp, is_bool: bool) -> ReduceOp:
-    """Return the reduction that the engine performs: one of bytes for bools, and SUM for AVG."""
+def select_engine_op(op: ReduceOp, is_bool: bool, averages: bool) -> ReduceOp:
+    """Return the reduction that the engine performs: one of bytes for bools, and SUM for AVG unless it `averages`."""
     if is_bool:
         return BOOLS.get(op, op)
-    return ReduceOp.SUM if op is ReduceOp.AVG else op
+    return ReduceOp.SUM if op is ReduceOp.AVG and not averages else op
 
 
 class Alone(Communicator):

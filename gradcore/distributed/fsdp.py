@@ -10,6 +10,7 @@ from typing import Any
 from gradcore.autograd.grad_mode import is_grad_enabled, no_grad
 from gradcore.autograd.saved import current_hooks, saved_tensors_hooks
 from gradcore.autograd.variables import Variable
+from gradcore.core.device import device as Device
 from gradcore.core.typing import AnyTensor
 from gradcore.distributed.checks import check_alike
 from gradcore.distributed.device_mesh import DeviceMesh
@@ -21,7 +22,15 @@ from gradcore.tensor import Tensor
 from gradcore.tools.profiler.recording import record_function
 from gradcore.utils import _pytree
 
-__all__ = ["FSDPModule", "MixedPrecisionPolicy", "ShardedParameter", "UnshardHandle", "fully_shard"]
+__all__ = [
+    "CPUOffloadPolicy",
+    "FSDPModule",
+    "MixedPrecisionPolicy",
+    "OffloadPolicy",
+    "ShardedParameter",
+    "UnshardHandle",
+    "fully_shard",
+]
 
 RECORDED = (
     "fully_shard reduces gradients without recording it, so derivatives of them (create_graph=True) would be wrong. "
@@ -49,6 +58,27 @@ class MixedPrecisionPolicy:
     reduce_dtype: Any = None
     output_dtype: Any = None
     cast_forward_inputs: bool = True
+
+
+@dataclass(frozen=True)
+class OffloadPolicy:
+    """Base class of policies for the device of parts. This one keeps them on the device on which a module computes."""
+
+
+@dataclass(frozen=True)
+class CPUOffloadPolicy(OffloadPolicy):
+    """Keep parts of parameters, their gradients and so the optimizer's state on the CPU.
+
+    Forward and backward copy the parts of a unit to the device before they gather them, and backward copies reduced
+    gradients to the CPU, where the optimizer makes its step. On the CPU it changes nothing.
+
+    Parameters
+    ----------
+    pin_memory : bool
+        Accepted for compatibility: copies go through memory that is not page-locked.
+    """
+
+    pin_memory: bool = True
 
 
 class _Slot:
@@ -482,7 +512,7 @@ def fully_shard(
     reshard_after_forward: bool | None = None,
     shard_placement_fn: Any = None,
     mp_policy: MixedPrecisionPolicy | None = None,
-    offload_policy: Any = None,
+    offload_policy: OffloadPolicy | None = None,
     ignored_params: Any = None,
 ) -> Any:
     """Shard the parameters of a module over processes, in place. All processes make this call.
@@ -512,8 +542,10 @@ def fully_shard(
     shard_placement_fn
         Accepted for compatibility: parts are slices of all elements in a row.
     mp_policy : MixedPrecisionPolicy, optional
-    offload_policy
-        Accepted for compatibility: parts stay where they are.
+    offload_policy : OffloadPolicy, optional
+        `CPUOffloadPolicy()` keeps parts, gradients and the optimizer's state on the CPU. The module then computes on
+        the device of `mesh`, or on that of its parameters, or, if these are on the CPU, on the device for which the
+        group has an engine.
     ignored_params : set of Tensor, optional
         Parameters that stay whole in each process, whose gradients are not reduced.
 
@@ -543,6 +575,7 @@ def fully_shard(
                 mesh=mesh,
                 reshard_after_forward=reshard_after_forward,
                 mp_policy=mp_policy,
+                offload_policy=offload_policy,
                 ignored_params=ignored_params,
             )
         return module
@@ -553,7 +586,15 @@ def fully_shard(
     alike = [f"{tuple(p.shape)} {p.dtype.name}" for p, _ in found.values()]
     for each in (group,) if replicas is None else (group, replicas):
         check_alike(each, each.any_engine, "fully_shard", {"parameters": alike}, always=True)
-    slots = [_Slot(ShardedParameter.of(p, group, replicas), owners) for p, owners in found.values()]
+    offloads = isinstance(offload_policy, CPUOffloadPolicy)
+    slots = []
+    for p, owners in found.values():
+        compute_device = _find_compute_device(p.device, mesh, group) if offloads else None
+        slots.append(_Slot(ShardedParameter.of(p, group, replicas, compute_device), owners))
+        for owner, _ in owners if compute_device is not None else ():
+            for name, buffer in owner._buffers.items():
+                if buffer is not None and not buffer.is_meta:
+                    owner._buffers[name] = buffer.to(compute_device)
     for slot in slots:
         slot.show(slot.shard)
         for owner, _ in slot.owners:
@@ -570,7 +611,24 @@ def fully_shard(
     return module
 
 
-def _split_mesh(mesh: Any) -> tuple[ProcessGroup, ProcessGroup | None]:
+def _find_compute_device(own: Device, mesh: object, group: ProcessGroup) -> Device | None:
+    """Return the device on which a module with offloaded parts computes, or None if that is the CPU.
+
+    Parameters
+    ----------
+    own : device
+        Of a parameter, before it is sharded.
+    mesh : ProcessGroup or DeviceMesh, optional
+    group : ProcessGroup
+        The processes that share the parameter.
+    """
+    if own.type not in ("cpu", "meta"):
+        return own
+    kind = mesh.device_type if isinstance(mesh, DeviceMesh) else next((k for k in group.engines if k != "cpu"), "cpu")
+    return None if kind == "cpu" else Device(kind, getattr(group.engines.get(kind), "index", None))
+
+
+def _split_mesh(mesh: object) -> tuple[ProcessGroup, ProcessGroup | None]:
     """Return the group over which parameters are sharded, and the group of replicas or None."""
     if not isinstance(mesh, DeviceMesh):
         return resolve(mesh), None

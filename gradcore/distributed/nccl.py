@@ -21,7 +21,12 @@ from gradcore.distributed.work import Request, wait_until
 
 __all__ = ["NCCLCommunicator"]
 
-_OPS = {ReduceOp.SUM: "NCCL_SUM", ReduceOp.PRODUCT: "NCCL_PROD", ReduceOp.MIN: "NCCL_MIN", ReduceOp.MAX: "NCCL_MAX"}
+_OPS = {
+    ReduceOp.SUM: "NCCL_SUM", ReduceOp.PRODUCT: "NCCL_PROD", ReduceOp.MIN: "NCCL_MIN", ReduceOp.MAX: "NCCL_MAX",
+    ReduceOp.AVG: "NCCL_AVG",
+}  # fmt: skip
+#: The first version of NCCL that has NCCL_AVG.
+_AVERAGES = 21000
 
 #: The names of dtypes for NCCL. Others are moved as bytes, and cannot be reduced.
 _DTYPES = {
@@ -94,6 +99,7 @@ class NCCLCommunicator(Communicator):
         super().__init__(rank, size)
         from cupy.cuda import nccl
 
+        self.averages = hasattr(nccl, "NCCL_AVG") and nccl.get_version() >= _AVERAGES
         self._backend = registry.find("cuda")
         self._xp = self._backend.xp
         self.cuda, self._nccl, self.index, self._seconds = self._xp.cuda, nccl, index, seconds
@@ -152,7 +158,7 @@ class NCCLCommunicator(Communicator):
         if op is None:
             return
         is_bool = dtype.category == 0
-        if select_engine_op(op, is_bool) not in _OPS:
+        if select_engine_op(op, is_bool, self.averages) not in _OPS:
             raise ValueError(f"{call}: NCCL has no {op.name}; move the tensor to the CPU, in a group with MPI")
         if not (is_bool or dtype.is_complex or dtype.name in _DTYPES):
             raise ValueError(f"{call}: NCCL does not reduce {dtype.name}; convert the tensor to int32")

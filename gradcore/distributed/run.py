@@ -6,19 +6,24 @@ import argparse
 import contextlib
 import json
 import os
+import re
+import select
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO
 from uuid import uuid4
 
 from gradcore.distributed.lifetime import die_with_parent, has_ended
+from gradcore.distributed.machines import Machines, host_options, parse_range
 
 __all__ = ["main"]
 
@@ -29,6 +34,8 @@ _GRACE = 15.0
 #: Seconds that processes have to end by themselves when one has failed; those for which the last words of a process
 #: that is gone may be on their way.
 _PATIENCE, _DOUBT = 2.0, 1.0
+#: Seconds that a start waits for enough machines; between two looks for machines that have come.
+_JOIN, _LOOK = 600.0, 1.0
 
 
 def _find_mpiexec() -> str:
@@ -51,7 +58,10 @@ def _parser() -> argparse.ArgumentParser:
         description="Start a program in several processes, and end all of them if one fails.",
     )
     parser.add_argument("--nproc-per-node", "--nproc_per_node", default="1", help="processes: a number, cpu or auto")
-    parser.add_argument("--nnodes", type=int, default=1, help="machines, which mpiexec knows or --mpiexec-args name")
+    parser.add_argument("--nnodes", default="1", help="machines: a number, or MIN:MAX where it may change at a restart")
+    parser.add_argument(
+        "--hostfile", type=Path, help="file with the name of a machine on each line, read at each start"
+    )
     parser.add_argument("--max-restarts", "--max_restarts", type=int, default=0, help="starts again after failures")
     parser.add_argument("--mpiexec-args", default="", help="further arguments of mpiexec, as one string")
     parser.add_argument("--no-mpi", action="store_true", help="start without MPI, on this machine, for NCCL")
@@ -64,22 +74,38 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the launcher; return the exit code of the program."""
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
     cores = os.cpu_count() or 1
     each = cores if options.nproc_per_node in ("cpu", "auto") else int(options.nproc_per_node)
-    size = each * options.nnodes
+    try:
+        least, most = parse_range(options.nnodes)
+    except ValueError as error:
+        parser.error(str(error))
+    if options.no_mpi and (most > 1 or options.hostfile is not None):
+        parser.error("--no-mpi starts processes on this machine alone, without --nnodes and --hostfile")
+    machines = Machines(least, most, options.hostfile)
     program = ["-m", options.program] if options.module else [options.program]
-    direct = [sys.executable, "-m", "gradcore.distributed.direct", "-n", str(each)]
-    command = direct if options.no_mpi else [_find_mpiexec(), "-n", str(size), *shlex.split(options.mpiexec_args)]
-    command += [sys.executable, "-m", "gradcore.distributed.worker", *program, *options.arguments]
-    run_id = uuid4().hex
-    for attempt in range(options.max_restarts + 1):
-        with tempfile.TemporaryDirectory(prefix="gradcore-run-") as folder:
+    worker = [sys.executable, "-m", "gradcore.distributed.worker", *program, *options.arguments]
+    mpiexec = "" if options.no_mpi else _find_mpiexec()
+    run_id, attempt = uuid4().hex, 0
+    while True:
+        try:
+            names = machines.choose(_JOIN)
+        except RuntimeError as error:
+            raise SystemExit(f"gradcore.distributed.run: {error}") from None
+        if options.no_mpi:
+            command = [sys.executable, "-m", "gradcore.distributed.direct", "-n", str(each)]
+        else:
+            hosts = [] if options.hostfile is None else host_options(mpiexec, names, each)
+            command = [mpiexec, "-n", str(each * len(names)), *hosts, *shlex.split(options.mpiexec_args)]
+        with tempfile.TemporaryDirectory(prefix="gradcore-run-") as name:
+            folder = Path(name)
             variables = {
                 "OMP_NUM_THREADS": str(max(1, cores // each)),
                 **os.environ,
                 "LOCAL_WORLD_SIZE": str(each),
-                "GRADCORE_RUN_FOLDER": folder,
+                "GRADCORE_RUN_FOLDER": name,
                 "TORCHELASTIC_RUN_ID": run_id,
                 "TORCHELASTIC_RESTART_COUNT": str(attempt),
                 "TORCHELASTIC_MAX_RESTARTS": str(options.max_restarts),
@@ -87,34 +113,106 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
                 "OMPI_MCA_rmaps_base_oversubscribe": "1",
             }
-            code, ended = _run(command, variables, Path(folder))
-            if not code:
+            end = _run([*command, *worker], variables, folder, machines)
+            if end.reason == "machines":
+                print("gradcore.distributed.run: the machines have changed: restart", file=sys.stderr, flush=True)
+                continue
+            if not end.code:
                 return 0
-            code = _report(Path(folder), code)
-        if ended or attempt == options.max_restarts:
+            code = _report(folder, end)
+            reported = any(folder.glob("*.error"))
+        if end.reason == "signal" or attempt == options.max_restarts:
             return code
-        print(f"gradcore.distributed.run: restart {attempt + 1} of {options.max_restarts}", file=sys.stderr, flush=True)
-    return code
+        if least < most and not reported:
+            if end.killed is not None:
+                machines.lose(end.killed // each)
+            elif options.hostfile is not None:
+                machines.lose_silent([mpiexec, *shlex.split(options.mpiexec_args)])
+        attempt += 1
+        print(f"gradcore.distributed.run: restart {attempt} of {options.max_restarts}", file=sys.stderr, flush=True)
 
 
-def _run(command: Sequence[str], variables: dict[str, str], folder: Path) -> tuple[int, bool]:
-    """Run the processes. Return the exit code, and whether a signal ended the run."""
+@dataclass
+class End:
+    """The end of a run.
+
+    Parameters
+    ----------
+    code : int
+        The exit code.
+    reason : str
+        ``"signal"`` if the launcher got a signal that ends the run, ``"machines"`` if other machines are there.
+    killed : int, optional
+        The rank of a process that ended first and without a report.
+    """
+
+    code: int
+    reason: str = ""
+    killed: int | None = None
+
+
+def _run(command: Sequence[str], variables: dict[str, str], folder: Path, machines: Machines) -> End:
+    """Run the processes, and return how they ended."""
     with (
-        subprocess.Popen(command, env=variables, start_new_session=True, preexec_fn=_die_with_launcher) as launcher,
+        subprocess.Popen(
+            command, env=variables, start_new_session=True, preexec_fn=_die_with_launcher, stdout=subprocess.PIPE
+        ) as launcher,
         _passing(launcher, folder) as got,
+        contextlib.closing(Watch(folder)) as watch,
     ):
-        watch = Watch(folder)
+        assert launcher.stdout is not None
+        output = Output(launcher.stdout)
+        looked, resized = time.monotonic(), None
         while launcher.poll() is None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                launcher.wait(0.1)
+            watch.wait(0.1)
             now = time.monotonic()
-            if watch.failed is None and not got:
+            if resized is None and not got and watch.failed is None and now > looked + _LOOK:
+                looked = now
+                if machines.have_changed():
+                    resized = now
+                    _signal_processes(launcher, folder, signal.SIGTERM)
+            if watch.failed is None and not got and resized is None:
                 watch.look()
             elif watch.failed is not None and now > watch.failed + _PATIENCE:
                 end_group(launcher, folder)
-            if got and now > got[0] + _GRACE:
+            stopped = got[0] if got else resized
+            if stopped is not None and now > stopped + _GRACE:
                 end_group(launcher, folder)
-        return launcher.returncode or watch.code, bool(got)
+        watch.wait(0)
+        code = launcher.returncode or watch.code
+        reason = "signal" if got else "machines" if resized is not None and code else ""
+        return End(code, reason, watch.find_killed(output.find_pid()))
+
+
+class Output:
+    """Standard output of ``mpiexec``, which a thread passes on. It says at its end which process was killed first.
+
+    Parameters
+    ----------
+    stream : binary file
+    """
+
+    #: What MPICH and Open MPI say of the first process that was killed, before they end the others.
+    _KILLED = re.compile(rb"=   PID (\d+) RUNNING AT|process rank \d+ with PID (\d+) on node")
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._last = stream, b""
+        self._thread = threading.Thread(target=self._pass_on, name="gradcore-output", daemon=True)
+        self._thread.start()
+
+    def _pass_on(self) -> None:
+        target = 1  # where the output of a process that inherits it would go
+        while data := os.read(self._stream.fileno(), 1 << 16):
+            self._last = (self._last + data)[-4096:]
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                while data:
+                    data = data[os.write(target, data) :]
+
+    def find_pid(self) -> int | None:
+        """Return the process that was killed first, or None if nothing says so."""
+        self._thread.join(2)  # a process that has left the job may have it open
+        found = self._KILLED.findall(self._last)
+        return int(found[-1][0] or found[-1][1]) if found else None
 
 
 def _die_with_launcher() -> None:
@@ -122,7 +220,7 @@ def _die_with_launcher() -> None:
     die_with_parent(signal.SIGTERM)
 
 
-def end_group(launcher: Any, folder: Path) -> None:
+def end_group(launcher: subprocess.Popen[bytes], folder: Path) -> None:
     """Kill the processes on this machine, and the program that has started them."""
     for path in folder.glob("*.pid"):
         with contextlib.suppress(ProcessLookupError, PermissionError, ValueError):
@@ -131,18 +229,23 @@ def end_group(launcher: Any, folder: Path) -> None:
         os.killpg(launcher.pid, signal.SIGKILL)
 
 
-def explain_end(folder: Path) -> str:
+def explain_end(folder: Path, killed: int | None) -> str:
     """Return why processes ended without a report (another one was waited for in vain, or killed), or ""."""
     for path in folder.glob("*.wait"):
         seconds = float(path.read_text() or "inf")
         if time.time() > path.stat().st_mtime + seconds:
             return f"rank {path.stem}: not all ranks called init_process_group within {seconds:g} s"
-    for path in sorted(folder.glob("*.pid")):
-        if not path.with_suffix(".end").exists() and not path.with_suffix(".wait").exists():
-            pid = int(path.read_text() or 0)
-            if has_ended(pid):
-                return f"rank {path.stem} (pid {pid}) was killed, or ended without an error of Python"
-    return ""
+    if killed is None:
+        return ""
+    pid, fault = (folder / f"{killed}.pid").read_text(), folder / f"{killed}.fault"
+    if has_text(fault):
+        return f"rank {killed} (pid {pid}) failed first:\n{fault.read_text(errors='replace').strip()}"
+    return f"rank {killed} (pid {pid}) was killed, or ended without an error of Python"
+
+
+def has_text(path: Path) -> bool:
+    """Return whether a file exists and is not empty."""
+    return path.exists() and path.stat().st_size > 0
 
 
 class Watch:
@@ -162,6 +265,54 @@ class Watch:
         self.code = 0
         #: When ranks were first seen to be gone without a word, or to have left others waiting.
         self.suspected: dict[int, float] = {}
+        #: Ranks whose processes have ended, in this order as far as it is known, and descriptors of the others.
+        self.ended: list[int] = []
+        self._descriptors: dict[int, int] = {}
+
+    def wait(self, seconds: float) -> None:
+        """Wait until a process ends, or for `seconds`. MPI ends the others at once, so that later all look alike."""
+        poll = getattr(os, "pidfd_open", None)
+        known = {*self.ended, *self._descriptors.values()}
+        for path in self.folder.glob("*.pid"):
+            text = path.read_text()
+            if text and int(path.stem) not in known:
+                try:
+                    self._descriptors[poll(int(text)) if poll else -1 - int(path.stem)] = int(path.stem)
+                except ProcessLookupError:
+                    self.ended.append(int(path.stem))
+        if poll is None:
+            time.sleep(seconds)
+            pids = {rank: int((self.folder / f"{rank}.pid").read_text()) for rank in self._descriptors.values()}
+            ready = [number for number, rank in self._descriptors.items() if has_ended(pids[rank])]
+        else:
+            ready = select.select(list(self._descriptors), [], [], seconds)[0]
+        for number in ready:
+            self.ended.append(self._descriptors.pop(number))
+            if number >= 0:
+                os.close(number)
+
+    def close(self) -> None:
+        """Close the descriptors of processes."""
+        for number in filter(lambda n: n >= 0, self._descriptors):
+            os.close(number)
+        self._descriptors.clear()
+
+    def find_killed(self, pid: int | None = None) -> int | None:
+        """Return the rank of the first process that ended without a report, or None.
+
+        Parameters
+        ----------
+        pid : int, optional
+            The process that was killed first, as MPI says.
+        """
+        silent = [
+            rank
+            for rank in self.ended
+            if not any((self.folder / f"{rank}.{kind}").exists() for kind in ("end", "error"))
+        ]
+        named = [rank for rank in silent if (self.folder / f"{rank}.pid").read_text() == str(pid)]
+        faults = [rank for rank in silent if has_text(self.folder / f"{rank}.fault")]
+        return next(iter([*named, *faults, *silent]), None)
 
     def look(self) -> None:
         """Check whether a process has failed, and print its report."""
@@ -183,7 +334,7 @@ class Watch:
             if now < self.suspected.setdefault(rank, now) + _DOUBT:
                 continue  # its last words may be on their way
             if gone:
-                self._say(explain_end(self.folder) or f"rank {rank} ended")
+                self._say(explain_end(self.folder, self.find_killed()) or f"rank {rank} ended")
             elif left:
                 others = ", ".join(map(str, sorted(waiting)))
                 self._say(f"rank {rank} ended before init_process_group, in which rank {others} waits for it")
@@ -201,23 +352,28 @@ class Watch:
         (self.folder / "said").touch()
 
 
+def _signal_processes(launcher: subprocess.Popen[bytes], folder: Path, number: int) -> None:
+    """Send a signal to all processes."""
+    pids = [int(path.read_text() or 0) for path in folder.glob("*.pid")]
+    for pid in filter(None, pids):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+    if not pids:  # none has begun, or they are on other machines
+        launcher.send_signal(number)
+
+
 @contextlib.contextmanager
-def _passing(launcher: Any, folder: Path) -> Iterator[list[float]]:
+def _passing(launcher: subprocess.Popen[bytes], folder: Path) -> Iterator[list[float]]:
     """Forward signals to the processes inside this context manager.
 
     It yields a list of the times of signals that end them.
     """
     got: list[float] = []
 
-    def pass_on(number: int, frame: Any) -> None:
+    def pass_on(number: int, frame: object) -> None:
         if number in (signal.SIGINT, signal.SIGTERM):
             got.append(time.monotonic())
-        pids = [int(path.read_text() or 0) for path in folder.glob("*.pid")]
-        for pid in filter(None, pids):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-        if not pids:  # none has begun, or they are on other machines
-            launcher.send_signal(number)
+        _signal_processes(launcher, folder, number)
 
     numbers = [getattr(signal, name) for name in _PASSED if hasattr(signal, name)]
     before = {number: signal.signal(number, pass_on) for number in numbers}
@@ -228,13 +384,14 @@ def _passing(launcher: Any, folder: Path) -> Iterator[list[float]]:
             signal.signal(number, handler)
 
 
-def _report(folder: Path, code: int) -> int:
+def _report(folder: Path, end: End) -> int:
     """Print the errors of the processes, first that of the one that failed first, and return its exit code."""
+    code = end.code
     said = (folder / "said").exists()  # while they ran
     failures = sorted((json.loads(path.read_text()) for path in folder.glob("*.error")), key=lambda f: f["time"])
     if not failures and said:
         return code if code > 0 else 128 - code
-    why = "" if failures else explain_end(folder)
+    why = "" if failures else explain_end(folder, end.killed)
     if why:
         print(f"gradcore.distributed.run: {why}", file=sys.stderr)
     elif not failures:

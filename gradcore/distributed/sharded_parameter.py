@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.autograd.variables import wrap
+from gradcore.core.device import device as Device
 from gradcore.core.dtypes import dtype as DType
 from gradcore.core.typing import AnyTensor
 from gradcore.distributed import collectives
@@ -47,18 +48,30 @@ class ShardedParameter(Parameter):
     process_group: ProcessGroup
     #: The processes with the same part, if there are replicas of the whole.
     replicas: ProcessGroup | None
+    #: Where whole values are gathered and gradients are reduced: another device than that of the part if the parts are
+    #: offloaded, None for the same.
+    compute_device: Device | None
     #: The gradient that was reduced over `process_group` and not yet over `replicas`.
     unreplicated_grad: AnyTensor
 
     @classmethod
-    def of(cls, p: AnyTensor, group: ProcessGroup, replicas: ProcessGroup | None = None) -> ShardedParameter:
-        """Return this process's part of a parameter, with the values of rank 0. On ``meta`` it has no values."""
+    def of(
+        cls,
+        p: AnyTensor,
+        group: ProcessGroup,
+        replicas: ProcessGroup | None = None,
+        compute_device: Device | None = None,
+    ) -> ShardedParameter:
+        """Return this process's part of a parameter, with the values of rank 0. On ``meta`` it has no values.
+
+        With a `compute_device`, the part is on the CPU.
+        """
         each = -(-p.numel() // group.size())
         with no_grad():
-            own = empty(each, dtype=p.dtype, device=p.device)
+            own = empty(each, dtype=p.dtype, device=p.device if compute_device is None or p.is_meta else "cpu")
         made: ShardedParameter = cls(own, p.requires_grad)
         made.full_shape, made.process_group = tuple(p.shape), group
-        made.replicas, made.unreplicated_grad = replicas, None
+        made.replicas, made.unreplicated_grad, made.compute_device = replicas, None, compute_device
         if not p.is_meta:
             made._take(p.detach())
         return made
@@ -67,13 +80,13 @@ class ShardedParameter(Parameter):
         """Write this process's part of the values that rank 0 of the first replica has for the whole parameter."""
         group, each = self.process_group, self.numel()
         with no_grad():
-            padded = zeros(each * group.size(), dtype=self.dtype, device=self.device)
-            padded[: self.full_numel] = whole.reshape(-1)
+            padded = zeros(each * group.size(), dtype=self.dtype, device=self.compute_device or self.device)
+            padded[: self.full_numel] = whole.reshape(-1).to(padded.device)
             collectives.broadcast(padded, group=group, group_src=0)
-            part = self.detach()
-            part.copy_(padded[each * group.rank() : each * (group.rank() + 1)])
+            part = padded[each * group.rank() : each * (group.rank() + 1)]
             if self.replicas is not None:
                 collectives.broadcast(part, group=self.replicas, group_src=0)
+            self.detach().copy_(part)
 
     @property
     def full_numel(self) -> int:
@@ -113,7 +126,7 @@ class ShardedParameter(Parameter):
 
     def accumulate(self, grad: Tensor) -> None:
         """Add a gradient of this part to ``.grad``. The gradient must not be used elsewhere."""
-        grad = grad.to(self.dtype)
+        grad = grad.to(self.device, self.dtype)
         if self.grad is not None:
             self.grad.add_(grad)
         else:
@@ -129,12 +142,14 @@ class ShardedParameter(Parameter):
     def total_norm(self, own: AnyTensor, order: float) -> AnyTensor:
         """Return the norm of gradients over all processes, given the norm `own` of this process's parts."""
         total = own.detach().clone()
+        if self.compute_device is not None:
+            total = total.to(self.compute_device)
         if order == float("inf"):
             collectives.all_reduce(total, ReduceOp.MAX, self.process_group)
-            return total
+            return total.to(own.device)
         total = total**order
         collectives.all_reduce(total, group=self.process_group)
-        return total ** (1 / order)
+        return (total ** (1 / order)).to(own.device)
 
 
 def _drawn_whole(name: str) -> Callable[..., ShardedParameter]:
@@ -189,11 +204,18 @@ class Gathering:
                 "fully_shard: the parameters are on the device 'meta' and have no values; call to_empty(device=...) "
                 "and reset_parameters(), or load a checkpoint"
             )
+        if first.compute_device is not None and first.device.type != "cpu":
+            raise RuntimeError(
+                "FSDP parameters should be materialized on CPU when enabling CPU offloading. For example, load a CPU "
+                f'state dict or call module.to_empty(device="cpu"). Found a parameter on {first.device}'
+            )
         group = first.process_group
         flat = [shard.detach() for shard in shards]
         own = flat[0] if len(flat) == 1 else functional.cat(flat)
         if dtype is not None and first.is_floating_point():
             own = own.to(dtype)
+        if first.compute_device is not None:
+            own = own.to(first.compute_device)
         self._whole = empty(own.numel() * group.size(), dtype=own.dtype, device=own.device)
         self._work = collectives.all_gather_into_tensor(self._whole, own, group, async_op=True)
         self.versions = [shard._version for shard in shards]
@@ -297,6 +319,8 @@ class Reduction:
         self.begin_over_replicas()
         if self._work is not None:
             self._work.wait()
+        if self._shards[0].compute_device is not None and not self._keeps:
+            self._out = self._out.to(self._shards[0].device)  # in one copy for all parameters
         for shard, part in self._split():
             if self._keeps:
                 left = shard.unreplicated_grad

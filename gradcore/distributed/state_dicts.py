@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.distributed import collectives
+from gradcore.core import dtypes
+from gradcore.distributed import collectives, groups, objects
 from gradcore.distributed.checkpoint import Shard
 from gradcore.distributed.data_parallel import DistributedDataParallel
 from gradcore.distributed.fsdp import ShardedParameter
@@ -36,14 +37,24 @@ class StateDictOptions:
     full_state_dict : bool
         Whether each process gets whole tensors, which all of them gather, in the place of shards.
     cpu_offload : bool
-        Whether tensors are copied to the CPU.
+        Whether tensors are copied to the CPU. With `full_state_dict`, rank 0 alone gets them, and the others get empty
+        state dicts.
     strict : bool
         Whether names of a state dict that is set must be those of the model.
+    broadcast_from_rank0 : bool
+        Whether a state dict that is set is that of rank 0, with whole tensors, which rank 0 sends to the others one by
+        one. The others may pass empty state dicts.
     """
 
     full_state_dict: bool = False
     cpu_offload: bool = False
     strict: bool = True
+    broadcast_from_rank0: bool = False
+
+    @property
+    def only_rank0(self) -> bool:
+        """Return whether rank 0 alone gets a state dict."""
+        return self.full_state_dict and self.cpu_offload and groups.is_initialized()
 
 
 def _inner(model: Module) -> Module:
@@ -58,10 +69,52 @@ def export_value(value: Any, p: Any, options: StateDictOptions) -> Any:
     if isinstance(p, ShardedParameter) and value.shape == p.shape:
         if not options.full_state_dict:
             return Shard(value, p.full_shape, p.start)
-        whole = empty(value.numel() * p.process_group.size(), dtype=value.dtype, device=value.device)
-        collectives.all_gather_into_tensor(whole, value, p.process_group)
-        value = whole[: p.full_numel].view(p.full_shape)
+        group = p.process_group
+        if p.compute_device is not None:
+            value = value.to(p.compute_device)
+        receives = not options.only_rank0 or group.rank() == 0
+        whole = empty(value.numel() * group.size() if receives else 0, dtype=value.dtype, device=value.device)
+        if options.only_rank0:
+            collectives.gather(value, list(whole.chunk(group.size())) if receives else None, group=group, group_dst=0)
+        else:
+            collectives.all_gather_into_tensor(whole, value, group)
+        value = whole[: p.full_numel].view(p.full_shape) if receives else value
     return value.cpu() if options.cpu_offload else value
+
+
+def receive_values(values: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
+    """Return this process's parts of the values of rank 0, which all processes receive one by one.
+
+    Parameters
+    ----------
+    values : dict
+        Those of rank 0, with whole tensors. Other processes may pass anything.
+    like : mapping
+        The parameter, or other tensor, to which each value belongs. Its device is that of the result.
+    """
+    described: list[Any] = [None]
+    if groups.get_rank() == 0:
+        described[0] = {
+            name: (tuple(value.shape), value.dtype.name) if isinstance(value, Tensor) else (None, value)
+            for name, value in values.items()
+        }
+    objects.broadcast_object_list(described, src=0)
+    parts: dict[str, Any] = {}
+    for name, (shape, what) in (described[0] or {}).items():
+        if shape is None:
+            parts[name] = what
+            continue
+        p = like.get(name)
+        device = None if p is None else getattr(p, "compute_device", None) or p.device
+        with no_grad():
+            if groups.get_rank() == 0:
+                whole = values[name].detach().to(device).contiguous()
+            else:
+                whole = empty(shape, dtype=dtypes.DTYPES[what], device=device)
+            collectives.broadcast(whole, src=0)
+            part = select_part(whole, p)
+            parts[name] = part if p is None else part.to(p.device)
+    return parts
 
 
 def select_part(value: Any, p: Any) -> Any:
@@ -70,7 +123,7 @@ def select_part(value: Any, p: Any) -> Any:
         return value.tensor
     if not (isinstance(p, ShardedParameter) and isinstance(value, Tensor) and tuple(value.shape) == p.full_shape):
         return value
-    own = zeros_like(p.detach()).to(value.dtype)
+    own = zeros_like(p.detach(), dtype=value.dtype, device=value.device)
     part = value.reshape(-1)[p.start : p.start + p.numel()]
     own[: part.numel()] = part
     return own
@@ -99,7 +152,8 @@ def get_model_state_dict(model: Module, *, options: StateDictOptions | None = No
     """
     inner, options = _inner(model), options or StateDictOptions()
     parameters = dict(inner.named_parameters(remove_duplicate=False))
-    return {name: export_value(value, parameters.get(name), options) for name, value in inner.state_dict().items()}
+    state = {name: export_value(value, parameters.get(name), options) for name, value in inner.state_dict().items()}
+    return {} if options.only_rank0 and groups.get_rank() else state
 
 
 def set_model_state_dict(
@@ -120,7 +174,10 @@ def set_model_state_dict(
     """
     inner, options = _inner(model), options or StateDictOptions()
     parameters = dict(inner.named_parameters(remove_duplicate=False))
-    own = {name: select_part(value, parameters.get(name)) for name, value in model_state_dict.items()}
+    if options.broadcast_from_rank0 and groups.is_initialized():
+        own = receive_values(model_state_dict, {**inner.state_dict(), **parameters})
+    else:
+        own = {name: select_part(value, parameters.get(name)) for name, value in model_state_dict.items()}
     return inner.load_state_dict(own, strict=options.strict)
 
 
@@ -160,9 +217,11 @@ def get_optimizer_state_dict(
         for i, name, p in named
         if i in plain["state"]
     }
+    if options.only_rank0 and groups.get_rank():
+        return {}
     names = {i: name for i, name, _ in named}
-    groups = [{**group, "params": [names[i] for i in group["params"]]} for group in plain["param_groups"]]
-    return {"state": state, "param_groups": groups}
+    param_groups = [{**group, "params": [names[i] for i in group["params"]]} for group in plain["param_groups"]]
+    return {"state": state, "param_groups": param_groups}
 
 
 def set_optimizer_state_dict(
@@ -176,15 +235,28 @@ def set_optimizer_state_dict(
     optimizers : Optimizer
     optim_state_dict : dict
     options : StateDictOptions, optional
-        Accepted for compatibility.
     """
     named = list(name_parameters(model, optimizers))
-    given, numbers = optim_state_dict["state"], {name: i for i, name, _ in named}
-    state = {
-        i: {key: select_part(value, p) for key, value in given[name].items()} for i, name, p in named if name in given
-    }
-    groups = [{**g, "params": [numbers[name] for name in g["params"]]} for g in optim_state_dict["param_groups"]]
-    optimizers.load_state_dict({"state": state, "param_groups": groups})
+    numbers = {name: i for i, name, _ in named}
+    given, param_groups = optim_state_dict.get("state", {}), optim_state_dict.get("param_groups", [])
+    if options is not None and options.broadcast_from_rank0 and groups.is_initialized():
+        sent = [param_groups, {name: list(values) for name, values in given.items()}]
+        objects.broadcast_object_list(sent, src=0)
+        param_groups = sent[0]
+        state = {}
+        for i, name, p in named:
+            keys = sent[1].get(name)
+            if keys is not None:
+                like = dict.fromkeys(keys, p)
+                state[i] = receive_values(given.get(name, {}), like)
+    else:
+        state = {
+            i: {key: select_part(value, p) for key, value in given[name].items()}
+            for i, name, p in named
+            if name in given
+        }
+    param_groups = [{**g, "params": [numbers[name] for name in g["params"]]} for g in param_groups]
+    optimizers.load_state_dict({"state": state, "param_groups": param_groups})
 
 
 def create_state(optimizer: Optimizer) -> None:

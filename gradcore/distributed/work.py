@@ -25,6 +25,10 @@ class Request:
     #: Whether waiting for it makes a stream wait, not the host, so that somebody has to see to its end and to timeouts.
     watched = False
 
+    def needs_polls(self) -> bool:
+        """Return whether the call makes progress only while `done` is called."""
+        return not self.watched
+
     def done(self) -> bool:
         """Return whether the call is complete, after letting it make progress."""
         return True
@@ -45,13 +49,17 @@ class Compared(Request):
     """
 
     def __init__(self, request: Request, comparison: Request) -> None:
-        self._request, self._comparison = request, comparison
+        self._request, self._comparison, self._compared = request, comparison, False
         self.watched = request.watched
+
+    def needs_polls(self) -> bool:
+        """Return whether the call or its comparison makes progress only while `done` is called."""
+        return not self._compared or self._request.needs_polls()
 
     def done(self) -> bool:
         """Return whether both the call and the comparison are complete."""
-        compared = self._comparison.done()
-        return self._request.done() and compared
+        self._compared = self._compared or self._comparison.done()
+        return self._request.done() and self._compared
 
     def ready(self) -> bool:
         """Return whether the results can be used."""
@@ -86,8 +94,9 @@ def wait_until(done: Callable[[], bool], seconds: float) -> bool:
 class _Progress:
     """Thread that advances requests while the program computes, since MPI moves data only within its own calls."""
 
-    #: Seconds between two polls.
-    PERIOD = 2e-4
+    #: Seconds between two polls, and between two where devices make progress by themselves. Then only timeouts and
+    #: errors have to be noticed.
+    PERIOD, WATCH_PERIOD = 2e-4, 1e-2
 
     def __init__(self) -> None:
         self._works: list[Work] = []
@@ -112,8 +121,13 @@ class _Progress:
             finished = {work for work in works if work._poll() or work._is_late()}
             with self._changed:
                 self._works = [work for work in self._works if work not in finished]
+            polls = any(work.needs_polls() for work in works)
             del works, finished
-            time.sleep(self.PERIOD)
+            if polls:
+                time.sleep(self.PERIOD)
+            else:
+                with self._changed:
+                    self._changed.wait(self.WATCH_PERIOD)
 
 
 _progress = _Progress()
@@ -166,6 +180,10 @@ class Work:
         self._begun, self._ended, self._waited = time.perf_counter(), 0.0, 0.0
         #: The thread that goes on although the device has not finished yet.
         self._trusting: int | None = None
+
+    def needs_polls(self) -> bool:
+        """Return whether the call makes progress only while it is polled, see `Request.needs_polls`."""
+        return self._request.needs_polls()
 
     def _poll(self, ready: bool = False) -> bool:
         """Test the request, unless another thread does. Return whether it is complete or has failed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import io
 import json
 import os
@@ -35,7 +36,11 @@ def main(argv: Sequence[str]) -> None:
     os.environ.setdefault("LOCAL_RANK", str(environment.local_rank() or 0))
     folder = run_folder()
     if folder is not None:
-        (folder / f"{rank}.pid").write_text(str(os.getpid()))
+        part = folder / f"{rank}.started"
+        part.write_text(str(os.getpid()))
+        part.replace(part.with_suffix(".pid"))
+        # Of a process that the system ends, as after a segmentation fault, the launcher shows this traceback.
+        faulthandler.enable((folder / f"{rank}.fault").open("w"))
     _write_whole_lines()
     code, text = 0, ""
     try:

@@ -245,6 +245,13 @@ class DistributedSampler(Sampler[int]):
     >>> from gradcore.utils.data import DistributedSampler
     >>> [list(DistributedSampler(range(5), num_replicas=2, rank=rank, shuffle=False)) for rank in (0, 1)]
     [[0, 2, 4], [1, 3, 0]]
+
+    The rest of an epoch of which two processes have used two samples each, for one process:
+
+    >>> rest = DistributedSampler(range(5), num_replicas=1, rank=0, shuffle=False)
+    >>> rest.set_epoch(0, start=4)
+    >>> list(rest)
+    [4]
     """
 
     @constructor
@@ -264,11 +271,12 @@ class DistributedSampler(Sampler[int]):
         if not 0 <= self.rank < self.num_replicas:
             raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {self.num_replicas - 1}]")
         self.dataset, self.shuffle, self.seed, self.drop_last, self.epoch = dataset, shuffle, seed, drop_last, 0
+        self.start = 0
 
     @property
     def num_samples(self) -> int:
         """Number of samples of each process."""
-        return count_batches(len(self.dataset), self.num_replicas, self.drop_last)
+        return count_batches(max(0, len(self.dataset) - self.start), self.num_replicas, self.drop_last)
 
     @property
     def total_size(self) -> int:
@@ -279,15 +287,25 @@ class DistributedSampler(Sampler[int]):
         order = list(range(len(self.dataset)))
         if self.shuffle:
             order = randperm(len(order), generator=Generator().manual_seed(self.seed + self.epoch)).tolist()
-        whole = itertools.islice(itertools.cycle(order), self.total_size)
+        whole = itertools.islice(itertools.cycle(order[self.start :]), self.total_size)
         return itertools.islice(whole, self.rank, None, self.num_replicas)
 
     def __len__(self) -> int:
         return self.num_samples
 
-    def set_epoch(self, epoch: int) -> None:
-        """Set the epoch, which determines the random order of the next pass."""
-        self.epoch = epoch
+    def set_epoch(self, epoch: int, start: int = 0) -> None:
+        """Set the epoch, which determines the random order of the next pass.
+
+        Parameters
+        ----------
+        epoch : int
+        start : int
+            How many samples of the epoch all processes together have used already. The pass shares out the rest, so a
+            job can continue within an epoch with another number of processes.
+        """
+        if start < 0:
+            raise ValueError(f"start must be a number of samples, not {start}")
+        self.epoch, self.start = epoch, start
 
 
 class BatchSampler(Sampler[list[int]]):
