@@ -88,7 +88,9 @@ def interrupt_often(program: Callable[[], object], times: int, longest: float, s
         assert not ended or isinstance(ended[0], KeyboardInterrupt), ended  # (none: it came before the program)
 
 
-def interrupt_everywhere(program: Callable[[], object], check: Callable[[str], None], longest: int = 1000) -> int:
+def interrupt_everywhere(
+    program: Callable[[], object], check: Callable[[str], None], longest: int = 1000, also: tuple[str, ...] = ()
+) -> int:
     """Run a program again and again, interrupt it once in each run, one step later each time, and call `check`.
 
     Interrupts come where the interpreter looks for them: as one of gradcore's functions begins, and when it has called
@@ -99,6 +101,8 @@ def interrupt_everywhere(program: Callable[[], object], check: Callable[[str], N
     ----------
     check : callable
         Called after each interrupt with the file, line and event where it came.
+    also : tuple of str
+        Files outside of gradcore in whose functions interrupts come, too.
     """
     random, steps, runs = Random(0), 0, 0
     while True:
@@ -108,7 +112,7 @@ def interrupt_everywhere(program: Callable[[], object], check: Callable[[str], N
         def profile(frame: Any, event: str, argument: object) -> None:
             nonlocal left, where
             code = frame.f_code
-            if event not in ("call", "c_return") or not code.co_filename.startswith(PACKAGE):
+            if event not in ("call", "c_return") or not code.co_filename.startswith((PACKAGE, *also)):
                 return
             left -= 1
             if left == 0 and event == "call" and code.co_name in ("__exit__", "__del__", "<genexpr>"):

@@ -104,7 +104,7 @@ def test_states_of_anything_else_are_refused_and_change_nothing(value):
 
 
 @pytest.mark.parametrize("version", [None, (1, 0)])
-@pytest.mark.parametrize("stride", [2**61, -(2**61) - 1, 2**62, -(2**63), 2**63 - 1])
+@pytest.mark.parametrize("stride", [2**61 - 1, 2**61, -(2**61) - 1, 2**62, -(2**63), 2**63 - 1])
 def test_strides_that_are_no_number_of_bytes_are_refused(version, stride):
     import ctypes
 

@@ -109,7 +109,7 @@ def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
         raise ValueError("no file of safetensors: its header is incomplete")
     try:
         text = data[8 : 8 + length].decode()  # which refuses lone surrogates that are bytes
-        header = json.loads(text)
+        header = json.loads(text, object_pairs_hook=_read_object)
         metadata = header.pop("__metadata__", None) or {}
         entries = {name: (_DTYPES[e["dtype"]], tuple(e["shape"]), *e["data_offsets"]) for name, e in header.items()}
         texts = [*entries, *metadata, *metadata.values()]
@@ -131,6 +131,13 @@ def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
         found[name] = functional.to(wrap(array, CPU, dtype), device=device)
     _check_places(places, len(content))
     return found
+
+
+def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object as a dict. Raise ValueError if it has metadata twice, of which readers keep different ones."""
+    if sum(name == "__metadata__" for name, _ in pairs) > 1:
+        raise ValueError("the metadata occur twice")
+    return dict(pairs)
 
 
 def _check_places(places: list[tuple[int, int]], length: int) -> None:

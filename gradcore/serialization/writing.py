@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pickle
 import sys
 import zipfile
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -162,6 +164,22 @@ class _Call:
         return self.parts
 
 
+@contextlib.contextmanager
+def _open_archive(file: Any) -> Iterator[zipfile.ZipFile]:
+    """Open a zip archive that is completed only if the block ends without an exception.
+
+    `ZipFile` as a context manager completes it after an exception, too. That fails while an entry is open, and its
+    error would replace the KeyboardInterrupt of the user.
+    """
+    archive = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED)
+    try:
+        yield archive
+    except BaseException:
+        archive.fp = None  # closed, for `ZipFile.close` and its finalizer
+        raise
+    archive.close()
+
+
 def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2) -> None:
     """Save an object to a file, which `load` and PyTorch's ``torch.load`` can read.
 
@@ -198,7 +216,7 @@ def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2) 
         raise RecursionError(
             "what is to be saved is nested too deeply (more than about 300 levels), or is an attribute of itself"
         ) from None
-    with open_for_writing(f) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with open_for_writing(f) as file, _open_archive(file) as archive:
         archive.writestr("archive/data.pkl", structure.getvalue())
         archive.writestr("archive/byteorder", sys.byteorder)
         for storage, (backend, owner), layout in pickler.memories.values():

@@ -81,8 +81,8 @@ VERSIONED = b"dltensor_versioned"
 CAPSULES = {b"dltensor": 0, VERSIONED: 32}
 #: Where in that header the device is, and code and bits of the dtype.
 DEVICE, ELEMENT = 8, 20
-#: Where the number of dims stands, and the address of the strides.
-NDIM, STRIDES = 16, 32
+#: Where the number of dims stands, and the addresses of the sizes and of the strides.
+NDIM, SHAPE, STRIDES = 16, 24, 32
 BFLOAT16, UINT16 = (4, 16), (1, 16)
 
 
@@ -138,15 +138,18 @@ def _header(capsule: Any) -> int:
 
 
 def _check_strides(capsule: Any) -> None:
-    """Raise BufferError if a stride in bytes exceeds 64 bits, which libraries would let overflow."""
+    """Raise BufferError if the distance of two elements in bytes exceeds 64 bits, which libraries would let overflow."""
     header = _header(capsule)
     ndim = ctypes.c_int32.from_address(header + NDIM).value
     strides = ctypes.c_void_p.from_address(header + STRIDES).value
     if not strides or ndim <= 0:
         return
     size = -(-_element(capsule)[1] // 8) * ctypes.c_uint16.from_address(header + ELEMENT + 2).value
-    for stride in (ctypes.c_int64 * ndim).from_address(strides):
-        if not -(2**63) <= stride * size < 2**63:
+    lengths = (ctypes.c_int64 * ndim).from_address(ctypes.c_void_p.from_address(header + SHAPE).value or 0)
+    extent = 0
+    for stride, length in zip((ctypes.c_int64 * ndim).from_address(strides), lengths, strict=True):
+        extent += abs(stride) * max(length - 1, 1) * size
+        if extent >= 2**63:
             raise BufferError(f"a DLPack capsule has a stride of {stride} elements, which is no number of bytes")
 
 
