@@ -105,13 +105,22 @@ def zero(t: SparseTensor) -> Any:
 # -- sums ------------------------------------------------------------------------------------------------------------
 
 
-def _scale(t: Tensor, alpha: Any) -> Tensor:
-    return t if alpha == 1 else t * alpha
+def _scale(t: Tensor, alpha: Any, like: Tensor) -> Tensor:
+    """Return `alpha * t` in the dtype of a sum of `like` and `t`, in which negative numbers of uint8 do not wrap."""
+    dtype = dtypes.promote_types(like.dtype, t.dtype)
+    return t if alpha == 1 else (t.to(dtype) * alpha).to(dtype)
+
+
+def _check_dtypes(name: str, self: Tensor, other: Any, alpha: Any) -> None:
+    """Raise for the dtypes and the factor that dense tensors refuse, in their words."""
+    if isinstance(other, Tensor):
+        getattr(functional, name)(*(functional.empty(0, dtype=t.dtype) for t in (self, other)), alpha=alpha)
 
 
 @on("add __add__ __radd__")
 def add(self: Any, other: Any, *, alpha: Any = 1) -> Any:
     """Return ``self + alpha * other``."""
+    _check_dtypes("add", self, other, alpha)
     if not isinstance(self, SparseTensor):
         if not isinstance(self, Tensor):
             return add(other, self)
@@ -119,7 +128,7 @@ def add(self: Any, other: Any, *, alpha: Any = 1) -> Any:
     if not isinstance(other, SparseTensor):
         if not isinstance(other, Tensor) or not other.ndim:
             raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
-        return _onto_dense(_scale(other, alpha), self, 1)
+        return _onto_dense(_scale(other, alpha, self.stored), self, 1)
     if self.sizes != other.sizes:
         raise RuntimeError(
             f"add: expected sizes of 'self' and 'other' to match, but {list(self.sizes)} != {list(other.sizes)}"
@@ -127,7 +136,7 @@ def add(self: Any, other: Any, *, alpha: Any = 1) -> Any:
     if self.layout is not other.layout:
         raise RuntimeError(f"add: the layouts {self.layout} and {other.layout} differ; use to_sparse(layout=...)")
     if self.index is other.index or all(a is b for a, b in zip(self.index, other.index, strict=True)):
-        return self.like(self.stored + _scale(other.stored, alpha))
+        return self.like(functional.add(self.stored, other.stored, alpha=alpha))
     return _merge(self, other, alpha)
 
 
@@ -138,7 +147,7 @@ def _merge(self: SparseTensor, other: SparseTensor, alpha: Any) -> Any:
         return to_sparse(_merge(to_sparse(self), to_sparse(other), alpha), self.layout, **block)
     xp = self.xp
     index = wrap(xp.concatenate([raw(self.index[0]), raw(other.index[0])], 1), self.home)
-    values = functional.cat([self.stored, _scale(other.stored, alpha)])
+    values = functional.cat([self.stored, _scale(other.stored, alpha, self.stored)])
     made = sparse(COO, self.sizes, (index,), values, False)
     return coalesce(made) if self.in_order and other.in_order else made
 
@@ -162,10 +171,13 @@ def add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
     """Add `alpha * other`; to a dense tensor, at the indices of a sparse one alone."""
     if isinstance(self, SparseTensor):
         return in_place("add", (self, other), {"alpha": alpha})
+    _check_dtypes("add", self, other, alpha)
     _check_sizes(self, other)
-    values = _scale(other.stored, alpha)
+    values = _scale(other.stored, alpha, self)
     if values.dtype.category > self.dtype.category:
-        raise RuntimeError(f"result type {values.dtype!r} can't be cast to the desired output type {self.dtype!r}")
+        raise RuntimeError(
+            f"result type {values.dtype.scalar_name} can't be cast to the desired output type {self.dtype.scalar_name}"
+        )
     values = values.to(self.dtype)
     where = places(other)
     if len(where) == 1:
@@ -176,12 +188,14 @@ def add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
 @on("sub_ subtract_ __isub__")
 def subtract_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
     """Subtract `alpha * other`."""
+    _check_dtypes("sub", self, other, alpha)
     return add_(self, other, alpha=-alpha)
 
 
 @on("sub subtract __sub__")
 def subtract(self: Any, other: Any, *, alpha: Any = 1) -> Any:
     """Return ``self - alpha * other``."""
+    _check_dtypes("sub", self, other, alpha)
     return add(self, other, alpha=-alpha)
 
 
@@ -189,7 +203,7 @@ def subtract(self: Any, other: Any, *, alpha: Any = 1) -> Any:
 def subtract_reflected(self: Any, other: Any) -> Any:
     """Return ``other - self``."""
     if isinstance(other, Tensor):
-        return add(other, self, alpha=-1)
+        return subtract(other, self)
     raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
 
 

@@ -11,6 +11,7 @@ from gradcore.autograd import gradients
 from gradcore.autograd.grad_mode import is_grad_enabled
 from gradcore.autograd.variables import new, wrap
 from gradcore.backends.sparsity import Pattern
+from gradcore.core.dtypes import can_cast
 from gradcore.core.size import Size, size_of
 from gradcore.core.typing import Array
 from gradcore.sparse import text
@@ -364,14 +365,17 @@ def _flat(values: Any) -> Any:
 def in_place(name: str, args: Any, named: Any) -> Any:
     """Compute, then take the result's parts over."""
     out = args[0]
-    if not isinstance(out, SparseTensor):
-        return functional.copy_(out, FUNCTIONS[name](*args, **named))
     made = FUNCTIONS[name](*args, **named)
     if made is out:
         return out
-    if made.dtype is not out.dtype:
-        raise RuntimeError(f"result type {made.dtype!r} can't be cast to the desired output type {out.dtype!r}")
-    return take_over(out, made)
+    if not can_cast(made.dtype, out.dtype):
+        raise RuntimeError(
+            f"result type {made.dtype.scalar_name} can't be cast to the desired output type {out.dtype.scalar_name}"
+        )
+    made = made.to(out.dtype)
+    if isinstance(out, SparseTensor):
+        return take_over(out, made)
+    return functional.copy_(out, made.to_dense() if isinstance(made, SparseTensor) else made)
 
 
 def take_over(out: SparseTensor, made: SparseTensor) -> SparseTensor:

@@ -320,3 +320,34 @@ def test_orders_of_wide_integers_are_stable(span):
         for dim in range(len(shape)):
             found = gc.tensor(values).argsort(dim, stable=True)
             np.testing.assert_array_equal(found, values.argsort(axis=dim, kind="stable"))
+
+
+DTYPES = "bool uint8 int8 float16 complex64".split()
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "add_", "sub_", "mul_"])
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr"])
+def test_dtypes_are_those_of_dense_tensors(layout: str, name: str) -> None:
+    """Every pair of dtypes gives the numbers or the error of dense tensors: with equal indices, others, and dense."""
+
+    def result(call: Any) -> Any:
+        try:
+            found = call()
+        except RuntimeError as error:
+            return str(error)
+        return found.dtype, found.to_dense().tolist()
+
+    settings = {} if "mul" in name else {"alpha": 2}
+    for first in DTYPES:
+        for second in DTYPES:
+            x, same, other = (
+                gc.tensor(values).to(getattr(gc, dtype))
+                for values, dtype in (([[1, 0], [2, 3]], first), ([[4, 0], [1, 7]], second), ([[4, 1], [0, 7]], second))
+            )
+            for y in (same, other):
+                for make in ("s", "d"):
+                    sparse = [t.to_sparse(layout=getattr(gc, layout)) for t in (x, y)]
+                    left = sparse[0] if make == "s" else x.clone()
+                    found = result(lambda left=left, right=sparse[1]: getattr(left, name)(right, **settings))
+                    expected = result(lambda y=y: getattr(x.clone(), name)(y, **settings))
+                    assert found == expected, (first, second, make, y.tolist())

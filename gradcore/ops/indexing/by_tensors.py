@@ -176,9 +176,8 @@ def _check_source(x, dim, index, source, name):
     if source.dtype != x.dtype:
         names = [dtypes.from_numpy(a.dtype).scalar_name for a in (x, source)]
         raise RuntimeError(f"{name}(): self ({names[0]}) and source ({names[1]}) must have the same scalar type")
-    if not x.ndim and source.shape == (1,) and name == "index_copy_":
-        return
-    if source.ndim != x.ndim and (source.ndim or x.shape[dim : dim + 1] != (1,) or x.ndim > 1):
+    may_differ = not (x.ndim and source.ndim) and (name == "index_copy_" or x.shape == (1,))
+    if source.ndim != x.ndim and not may_differ:
         raise IndexError(
             f"{name}(): When source and destination are not scalars, their dimensionality must match. Source "
             f"dimensionality ({source.ndim}), destination dimensionality ({x.ndim})"
@@ -189,7 +188,7 @@ def _check_source(x, dim, index, source, name):
             f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim): ({length}), "
             f"for dim: {dim}"
         )
-    if source.ndim and source.shape[:dim] + source.shape[dim + 1 :] != x.shape[:dim] + x.shape[dim + 1 :]:
+    if source.shape[:dim] + source.shape[dim + 1 :] != x.shape[:dim] + x.shape[dim + 1 :]:
         raise RuntimeError(
             "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
             f"{list(x.shape)} source.shape = {list(source.shape)}"
@@ -219,6 +218,8 @@ def _distinct_cases():
         case(floats(3, 4), 0, np.array([2, 0]), floats(2, 4)),
         case(floats(2, 3), -1, np.array([1]), floats(2, 1)),
         case(floats(), 0, np.array([0]), floats()),
+        case(floats(), 0, np.array([0]), floats(1)),
+        case(floats(3), 0, np.array([1]), floats()),
     ]
 
 
