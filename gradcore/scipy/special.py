@@ -225,6 +225,8 @@ def lambertw(z: Any, k: int = 0, tol: float = 1e-8) -> AnyTensor:
     >>> special.lambertw(gc.tensor([0.0, 1.0, 2.718281828], dtype=gc.float64)).real
     tensor([0.0000, 0.5671, 1.0000], dtype=torch.float64)
     """
+    if not -(2**63) <= k < 2**63:
+        raise ValueError(f"the branch of lambertw has to be an integer of 64 bits, not {k}")
     return F.special_of_one(_complex(z), f"lambertw:{int(k)}")
 
 

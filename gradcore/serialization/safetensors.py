@@ -134,7 +134,7 @@ def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
 
 
 def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object as a dict. Raise ValueError if it has metadata twice, of which readers keep different ones."""
+    """Return a JSON object as a dict. Raise ValueError for two metadata, of which readers may keep either."""
     if sum(name == "__metadata__" for name, _ in pairs) > 1:
         raise ValueError("the metadata occur twice")
     return dict(pairs)

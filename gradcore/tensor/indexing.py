@@ -65,7 +65,7 @@ def getitem(self: AnyTensor, key: Any) -> Any:
         if state.mode <= GRAD and array.ndim and not self._device.guarded:
             try:
                 part = array[key] if array.ndim > 1 else array[key, ...]
-            except IndexError:
+            except (IndexError, OverflowError):
                 raise out_of_bounds(key, 0, array.shape) from None
             return view_of(self, part, SELECT, (0, key), state)
         check_int(key, 0, array.shape)

@@ -138,7 +138,7 @@ def _header(capsule: Any) -> int:
 
 
 def _check_strides(capsule: Any) -> None:
-    """Raise BufferError if the distance of two elements in bytes exceeds 64 bits, which libraries would let overflow."""
+    """Raise BufferError if the distance of two elements in bytes exceeds 64 bits, and would overflow in libraries."""
     header = _header(capsule)
     ndim = ctypes.c_int32.from_address(header + NDIM).value
     strides = ctypes.c_void_p.from_address(header + STRIDES).value

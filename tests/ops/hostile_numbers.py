@@ -101,6 +101,32 @@ def _a(*shape: int) -> Any:
     return np.ones(shape)
 
 
+def _draw(name: str, method: str, number: int) -> Any:
+    """Draw so many samples of a distribution, or expand it to so many."""
+    matrix = gc.eye(2)
+    arguments = {
+        "Poisson": (gc.ones(()),), "Bernoulli": (gc.tensor(0.5),), "Categorical": (gc.ones(3),),
+        "Dirichlet": (gc.ones(3),), "StudentT": (gc.tensor(3.0),), "MultivariateNormal": (gc.zeros(2), matrix),
+        "Wishart": (gc.tensor(3.0), matrix),
+    }.get(name, (gc.ones(()), gc.ones(())))  # fmt: skip
+    return getattr(getattr(gc.distributions, name)(*arguments), method)((number,))
+
+
+#: Modules with the sizes of their constructors, each of which becomes hostile in turn.
+_MODULES: dict[str, tuple[int, ...]] = {
+    "Bilinear": (2, 3, 4), "Conv2d": (2, 3, 3), "ConvTranspose1d": (2, 3, 3), "EmbeddingBag": (5, 3), "GRU": (2, 3),
+    "GRUCell": (2, 3), "RNN": (2, 3), "LSTMCell": (2, 3), "BatchNorm1d": (3,), "GroupNorm": (1, 3), "LayerNorm": (3,),
+    "PReLU": (3,), "TransformerDecoderLayer": (4, 2, 5), "Upsample": (4,),
+    "MultiheadAttention": (4, 2), "Linear": (2, 3), "LocalResponseNorm": (2,), "InstanceNorm2d": (3,), 
+    "AdaptiveAvgPool2d": (3,), "MaxPool3d": (2, 2, 1), "Fold": (4, 2), "Unfold": (2, 1, 1), "PixelShuffle": (2,),
+}  # fmt: skip
+
+
+def _module(name: str, sizes: tuple[int, ...], position: int, number: int) -> Any:
+    sizes = (*sizes[:position], number, *sizes[position + 1 :])
+    return getattr(gc.nn, name)(*sizes)
+
+
 #: Calls beside the operations of the table: factories, random numbers, methods, modules. ``None`` is the number.
 _OTHERS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("zeros", "ones", "empty", "rand", "randn", "randperm", "eye", "arange"), (None,)),
@@ -160,6 +186,19 @@ _OTHERS: dict[str, tuple[Any, ...]] = {
     "combinations of 100": (lambda n: gc.combinations(gc.arange(100), n), None),
     "combinations again": (lambda n: gc.combinations(gc.arange(100), n, with_replacement=True), None),
     "adaptive": (lambda n: F.adaptive_avg_pool1d(gc.ones(1, 1, 9), n), None),
+    **{f"{name}.{method}": (lambda n, name=name, method=method: _draw(name, method, n), None)
+       for name in ("Normal", "Gamma", "Beta", "Poisson", "Bernoulli", "Categorical", "Dirichlet", "StudentT", "VonMises",
+                    "MultivariateNormal", "Wishart") for method in ("sample", "expand")},
+    "Binomial": (lambda n: gc.distributions.Binomial(n, gc.tensor(0.5)).sample(), None),
+    "Binomial.support": (lambda n: gc.distributions.Binomial(n, gc.tensor(0.5)).enumerate_support(), None),
+    "Multinomial": (lambda n: gc.distributions.Multinomial(n, gc.ones(3) / 3).sample(), None),
+    "Multinomial.entropy": (lambda n: gc.distributions.Multinomial(n, gc.ones(3) / 3).entropy(), None),
+    "Categorical.log_prob": (lambda n: gc.distributions.Categorical(gc.ones(3)).log_prob(gc.tensor(n)), None),
+    "LKJCholesky": (lambda n: gc.distributions.LKJCholesky(n).sample(), None),
+    "Independent": (lambda n: gc.distributions.Independent(gc.distributions.Normal(gc.zeros(2), 1.0), n), None),
+    "StickBreaking": (lambda n: gc.distributions.StickBreakingTransform()(gc.ones(2).expand(max(n, 0), 2)), None),
+    **{f"{name} {position}": (lambda n, name=name, sizes=sizes, position=position: _module(name, sizes, position, n), None)
+       for name, sizes in _MODULES.items() for position in range(len(sizes))},
     "adaptive max": (lambda n: F.adaptive_max_pool2d(gc.ones(1, 9, 9), (n, 2)), None),
 }  # fmt: skip
 
@@ -179,7 +218,7 @@ def _of_texts() -> Iterator[Hostile]:
     """Calls of NumPy's functions, and of SciPy's where it is installed, with an integer of their text replaced."""
     sources = [(gnp, numpy_calls.CALLS, numpy_calls.drawn())]
     if importlib.util.find_spec("scipy"):
-        for name in ("fft", "signal", "linalg"):
+        for name in ("fft", "signal", "linalg", "special", "stats", "spatial"):
             tests = importlib.import_module(f"tests.scipy_functions.test_{name}")
             module = importlib.import_module(f"gradcore.scipy.{name}")
             sources.append((module, tests.CALLS, tests.arrays()))
@@ -193,11 +232,11 @@ def _of_texts() -> Iterator[Hostile]:
             tree = _parsed(f"f({arguments}")
             if function is None or tree is None:
                 continue
-            # Negated numbers are others than these, and arrays that NumPy makes of them are not gradcore's.
+            # Arrays that NumPy makes of numbers are not gradcore's.
             left_out = {
                 id(inner)
                 for outer in ast.walk(tree)
-                if isinstance(outer, ast.UnaryOp) or (isinstance(outer, ast.Call) and outer is not tree.body)
+                if isinstance(outer, ast.Call) and outer is not tree.body
                 for inner in ast.walk(outer)
             }
             integers = [

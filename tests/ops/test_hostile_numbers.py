@@ -114,6 +114,15 @@ def test_offsets_of_bags_ascend(offsets: list[int]) -> None:
             F.embedding_bag(gc.zeros(10, dtype=gc.int64), gc.ones(10, 4), gc.tensor(offsets), mode=mode)
 
 
+@pytest.mark.parametrize("index", [2**63 - 1, 2**63, 2**64, 10**30, -(2**63), -(2**63) - 1, -(10**30)])
+@pytest.mark.parametrize("shape", [(2,), (2, 3)])
+def test_indices_that_no_dim_has(index: int, shape: tuple[int, ...]) -> None:
+    for key in (index, (..., index), (gc.tensor([0]), index)[-len(shape) :]):
+        for call in (gc.ones(shape).__getitem__, lambda key: gc.ones(shape).__setitem__(key, 1.0)):
+            with pytest.raises(IndexError, match="out of bounds for dimension"):
+                call(key)
+
+
 def test_empty_slices_are_not_distinguished() -> None:
     for function in (gc.unique, gc.unique_consecutive):
         assert function(gc.ones(0, 3), dim=0).shape == (0, 3)

@@ -322,7 +322,7 @@ def test_orders_of_wide_integers_are_stable(span):
             np.testing.assert_array_equal(found, values.argsort(axis=dim, kind="stable"))
 
 
-DTYPES = "bool uint8 int8 float16 complex64".split()
+DTYPES = ["bool", "uint8", "int8", "float16", "complex64"]
 
 
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "add_", "sub_", "mul_"])
@@ -349,5 +349,5 @@ def test_dtypes_are_those_of_dense_tensors(layout: str, name: str) -> None:
                     sparse = [t.to_sparse(layout=getattr(gc, layout)) for t in (x, y)]
                     left = sparse[0] if make == "s" else x.clone()
                     found = result(lambda left=left, right=sparse[1]: getattr(left, name)(right, **settings))
-                    expected = result(lambda y=y: getattr(x.clone(), name)(y, **settings))
+                    expected = result(lambda x=x, y=y: getattr(x.clone(), name)(y, **settings))
                     assert found == expected, (first, second, make, y.tolist())

@@ -59,7 +59,8 @@ def along(x: Array, dim: int, index: Array, source: Any) -> tuple[Array, Array]:
     line = [1] * len(shape)
     line[dim] = -1
     spread = np.broadcast_to(index.reshape(line), shape)
-    return (spread if x.ndim else spread.reshape(())), np.broadcast_to(source, shape).reshape(spread.shape if x.ndim else ())
+    source = np.broadcast_to(source, shape)
+    return (spread, source) if x.ndim else (spread.reshape(()), source.reshape(()))
 
 
 def index_reduce(x: Array, dim: int, index: Array, source: Any, reduce: Any, include_self: bool = True) -> Array:
