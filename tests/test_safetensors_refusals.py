@@ -34,8 +34,10 @@ WRONG: dict[str, bytes] = {
     "nested metadata": file({"__metadata__": {"a": {}}, "a": entry(0, 4)}, bytes(4)),
     "a name with a lone surrogate": file({"\ud800": entry(0, 4)}, bytes(4)),
     "a lone surrogate in the metadata": file({"__metadata__": {"a": "\udfff"}, "a": entry(0, 4)}, bytes(4)),
-    "metadata twice": file(b'{"__metadata__": {"a": "b"}, "__metadata__": {}, "a": {"dtype": "U8", "shape": [1], '
-                           b'"data_offsets": [0, 1]}}', bytes(1)),
+    "metadata twice": file(
+        b'{"__metadata__": {"a": "b"}, "__metadata__": {}, "a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}',
+        bytes(1),
+    ),
     "bytes that are no text": file(b'{"\xff": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}', bytes(1)),
 }
 

@@ -117,7 +117,7 @@ _MODULES: dict[str, tuple[int, ...]] = {
     "Bilinear": (2, 3, 4), "Conv2d": (2, 3, 3), "ConvTranspose1d": (2, 3, 3), "EmbeddingBag": (5, 3), "GRU": (2, 3),
     "GRUCell": (2, 3), "RNN": (2, 3), "LSTMCell": (2, 3), "BatchNorm1d": (3,), "GroupNorm": (1, 3), "LayerNorm": (3,),
     "PReLU": (3,), "TransformerDecoderLayer": (4, 2, 5), "Upsample": (4,),
-    "MultiheadAttention": (4, 2), "Linear": (2, 3), "LocalResponseNorm": (2,), "InstanceNorm2d": (3,), 
+    "MultiheadAttention": (4, 2), "Linear": (2, 3), "LocalResponseNorm": (2,), "InstanceNorm2d": (3,),
     "AdaptiveAvgPool2d": (3,), "MaxPool3d": (2, 2, 1), "Fold": (4, 2), "Unfold": (2, 1, 1), "PixelShuffle": (2,),
 }  # fmt: skip
 
@@ -187,8 +187,8 @@ _OTHERS: dict[str, tuple[Any, ...]] = {
     "combinations again": (lambda n: gc.combinations(gc.arange(100), n, with_replacement=True), None),
     "adaptive": (lambda n: F.adaptive_avg_pool1d(gc.ones(1, 1, 9), n), None),
     **{f"{name}.{method}": (lambda n, name=name, method=method: _draw(name, method, n), None)
-       for name in ("Normal", "Gamma", "Beta", "Poisson", "Bernoulli", "Categorical", "Dirichlet", "StudentT", "VonMises",
-                    "MultivariateNormal", "Wishart") for method in ("sample", "expand")},
+       for name in ("Normal", "Gamma", "Beta", "Poisson", "Bernoulli", "Categorical", "Dirichlet", "StudentT",
+                    "VonMises", "MultivariateNormal", "Wishart") for method in ("sample", "expand")},
     "Binomial": (lambda n: gc.distributions.Binomial(n, gc.tensor(0.5)).sample(), None),
     "Binomial.support": (lambda n: gc.distributions.Binomial(n, gc.tensor(0.5)).enumerate_support(), None),
     "Multinomial": (lambda n: gc.distributions.Multinomial(n, gc.ones(3) / 3).sample(), None),
@@ -197,8 +197,8 @@ _OTHERS: dict[str, tuple[Any, ...]] = {
     "LKJCholesky": (lambda n: gc.distributions.LKJCholesky(n).sample(), None),
     "Independent": (lambda n: gc.distributions.Independent(gc.distributions.Normal(gc.zeros(2), 1.0), n), None),
     "StickBreaking": (lambda n: gc.distributions.StickBreakingTransform()(gc.ones(2).expand(max(n, 0), 2)), None),
-    **{f"{name} {position}": (lambda n, name=name, sizes=sizes, position=position: _module(name, sizes, position, n), None)
-       for name, sizes in _MODULES.items() for position in range(len(sizes))},
+    **{f"{name} {i}": (lambda n, name=name, sizes=sizes, i=i: _module(name, sizes, i, n), None)
+       for name, sizes in _MODULES.items() for i in range(len(sizes))},
     "adaptive max": (lambda n: F.adaptive_max_pool2d(gc.ones(1, 9, 9), (n, 2)), None),
 }  # fmt: skip
 

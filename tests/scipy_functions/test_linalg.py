@@ -15,9 +15,9 @@ from gradcore.scipy import linalg
 scipy_linalg = pytest.importorskip("scipy.linalg")
 
 #: Letters are arrays: A, B squares, S, T positive definite, R (4, 3), L (3, 4), V, W vectors, M columns, Z complex,
-#: H Hermitian, G diagonals of a band, U upper and O lower halves of a definite band, E a batch of squares.
+#: H Hermitian, G diagonals of a band, U upper and O lower halves of a definite band, E a batch of squares, N a number.
 CALLS = """
-solve: A, V; A, M; S, M, assume_a="pos"; S, V, lower=True, assume_a="sym"; Z, M; A, V, transposed=True; E, M
+solve: N, N; N, V; A, V; A, M; S, M, assume_a="pos"; S, V, lower=True, assume_a="sym"; Z, M; A, V, transposed=True; E, M
 inv: A; E; S, assume_a="pos"
 solve_triangular: A, V; A, M, lower=True; A, V, "T"; Z, M, 2; A, M, 1, True, True
 solve_banded: (1, 2), G, V; (1, 2), G, M; (1, 2), G * (1 + 1j), M
@@ -28,16 +28,16 @@ cho_solve: (S, True), V; (S, False), M; (H, True), M
 lu_solve: (A, P), V; (A, P), M, 1; (Z, P), M, 2; (Z, P), V, 1
 solve_toeplitz: (V, W), M; V, V; A, M; A, V; A, A
 matmul_toeplitz: (V, W), M; V, W; (Z[0], W), V
-solve_circulant: V, W; V, M
-toeplitz: V, W; Z[0]; V
+solve_circulant: V, W; V, M; N, N
+toeplitz: V, W; Z[0]; V; N; N, N; N, V; V, N; A, N; A, V
 hankel: V, W; V
-circulant: V; Z[1]
+circulant: V; Z[1]; N; A
 block_diag: A, R, V; R, L
 companion: V
-leslie: V, W[:3]
+leslie: V, W[:3]; A[:, :2], N; V, A[:, :3]
 khatri_rao: R, A[:, :3]; R, R
 kron: R, L
-expm: A; E; Z
+expm: A; E; Z; N
 expm_frechet: A, B; A, B, compute_expm=False
 logm: S; A; Z
 sqrtm: S; A; Z
@@ -50,17 +50,17 @@ coshm: A
 sinhm: A
 tanhm: A
 solve_sylvester: S, T, B; Z, T, B
-solve_continuous_lyapunov: S, B; Z, B
+solve_continuous_lyapunov: S, B; Z, B; N, N
 solve_discrete_lyapunov: A / 9, B; A / 9, B, method="bilinear"
 solve_continuous_are: A, B, S, T
 solve_discrete_are: A, B, S, T
-cholesky: S; H; S, lower=True
+cholesky: S; H; S, lower=True; N
 det: A; E; Z
 eig: A, right=False; Z, left=True; Z; A, S, right=False
 eigvals: A; Z; A, S; E
 lstsq: R, V; R, M; L, V[:3]; A, V; Z, M; R, V, 1e-3
 pinvh: S; H; S, return_rank=True
-fiedler: V
+fiedler: V; N
 fiedler_companion: V; W[:2]; V[:3]; Z[0]
 convolution_matrix: V, 3; V, 3, "valid"; W, 3, "same"; V, 6, mode="valid"; V, 6, "same"; Z[0], 2
 norm: A; V; A, 1; A, "nuc"; V, 3; A, axis=1
@@ -91,7 +91,7 @@ def arrays() -> dict[str, Any]:
         "A": normal(4, 4) + 5 * np.eye(4), "B": normal(4, 4), "S": definite[0], "T": definite[1], "R": normal(4, 3),
         "L": normal(3, 4), "V": normal(4) + np.array([4.0, 0, 0, 0]), "W": normal(4) + np.array([4.0, 0, 0, 0]),
         "M": normal(4, 2), "Z": z, "H": z @ z.conj().T, "E": normal(2, 4, 4) + 5 * np.eye(4),
-        "P": np.array([2, 1, 3, 3]),
+        "P": np.array([2, 1, 3, 3]), "N": np.array(2.5),
         "G": normal(4, 4) / 3 + np.array([[0.0], [0], [4], [0]]), "U": upper, "O": upper[::-1].copy(),
     }  # fmt: skip
 
@@ -113,7 +113,7 @@ def evaluated(expression: str, module: Any, values: dict[str, Any]) -> list[Any]
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_values_and_derivatives(expression: str) -> None:
     drawn = arrays()
-    strided = {k: gc.tensor(np.repeat(v, 2, -1))[..., ::2] for k, v in drawn.items()}
+    strided = {k: gc.tensor(np.repeat(v, 2, -1))[..., ::2] if v.ndim else gc.tensor(v) for k, v in drawn.items()}
     ours, theirs = evaluated(expression, linalg, strided), evaluated(expression, scipy_linalg, drawn)
     assert len(ours) == len(theirs)
     for mine, other in zip(ours, theirs, strict=True):
@@ -271,3 +271,18 @@ def test_range_of_matrices_with_zero_singular_values(shape: tuple[int, int]) -> 
                 parts,
                 check_forward_ad=True,
             )
+
+
+def test_hankel_matrices_have_batches_in_front() -> None:
+    """As SciPy says that its function will have them; today it flattens matrices."""
+    c, r = gc.arange(6.0).reshape(2, 3), gc.arange(2.0, 6.0)
+    for row in (None, r, gc.stack([r, r + 1])):
+        rows = [None, None] if row is None else [row, row] if row.ndim == 1 else list(row)
+        expected = gc.stack([linalg.hankel(*pair) for pair in zip(c, rows, strict=True)])
+        assert gc.equal(linalg.hankel(c, row), expected)
+
+
+@pytest.mark.parametrize("name", ["cholesky_banded", "polar", "companion", "cho_factor", "sqrtm", "svd", "eigh", "inv"])
+def test_numbers_are_no_matrices(name: str) -> None:
+    with pytest.raises((ValueError, RuntimeError), match=r"dimensions|axis|square|at least 2"):
+        getattr(linalg, name)(gc.tensor(2.0))

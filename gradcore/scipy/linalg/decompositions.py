@@ -18,9 +18,14 @@ __all__ = [
 ]  # fmt: skip
 
 
-def check_matrix(a: Any, check_finite: bool = True) -> AnyTensor:
-    """Return `a` as a floating-point tensor, and raise if it is not finite and `check_finite` is True."""
+def check_matrix(a: Any, check_finite: bool = True, ndim: int = 0) -> AnyTensor:
+    """Return `a` as a floating-point tensor of at least `ndim` dims.
+
+    Raise if it has fewer, or if it is not finite and `check_finite` is True.
+    """
     A = floating(a)
+    if A.ndim < ndim:
+        raise ValueError(f"The input array must have at least {ndim} dimensions, but has {A.ndim}.")
     if check_finite and not bool(F.all(F.isfinite(A.detach()))):
         raise ValueError("array must not contain infs or NaNs")
     return A
@@ -42,7 +47,9 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
     tensor([[2., 1.],
             [0., 2.]], dtype=torch.float64)
     """
-    return F.linalg_cholesky(hermitian_of(check_matrix(a, check_finite), lower), upper=not lower)
+    A = check_matrix(a, check_finite)
+    A = A if A.ndim else A[None, None]
+    return F.linalg_cholesky(hermitian_of(A, lower), upper=not lower)
 
 
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> AnyTensor:
@@ -300,7 +307,8 @@ def polar(a: Any, side: str = "right") -> tuple[AnyTensor, AnyTensor]:
     """
     if side not in ("right", "left"):
         raise ValueError("`side` must be either 'right' or 'left'")
-    A = check_matrix(a) if side == "right" else F.hermitian(check_matrix(a))
+    A = check_matrix(a, ndim=2)
+    A = A if side == "right" else F.hermitian(A)
     if A.shape[-2] >= A.shape[-1]:
         u, p = F.polar_factors(A)
     else:

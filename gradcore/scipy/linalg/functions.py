@@ -34,7 +34,8 @@ def expm(A: Any) -> AnyTensor:
     tensor([[1., 1.],
             [0., 1.]], dtype=torch.float64)
     """
-    return F.linalg_matrix_exp(_square(A))
+    matrix = tensor_of(A)
+    return F.linalg_matrix_exp(_square(matrix if matrix.ndim else matrix[None, None]))
 
 
 def expm_frechet(

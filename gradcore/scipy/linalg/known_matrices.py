@@ -71,6 +71,7 @@ def fiedler_companion(a: Any) -> AnyTensor:
             [ 1.,  0.]], dtype=torch.float64)
     """
     polynomial = floating(a)
+    polynomial = polynomial if polynomial.ndim else polynomial[None]
     n = polynomial.shape[-1] - 1
     if n < 0 or polynomial.ndim != 1:
         raise ValueError("Input 'a' must be a 1-D array with at least one coefficient.")

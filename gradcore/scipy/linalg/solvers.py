@@ -47,6 +47,8 @@ def solve(
     tensor([1., 2.], dtype=torch.float64)
     """
     A, right, shaped = _system(a, b, check_finite)
+    if not A.ndim:  # a number, as in SciPy
+        return (right if right.ndim else right[None]) / A if right.ndim < 2 else shaped(right / A)
     kind = (assume_a or "general").replace(" ", "_")
     if kind in ("pos", "positive_definite", "her", "hermitian"):
         A = hermitian_of(A, lower)
@@ -185,7 +187,7 @@ def cholesky_banded(ab: Any, overwrite_ab: bool = False, lower: bool = False, ch
     tensor([[0., 1.],
             [2., 2.]], dtype=torch.float64)
     """
-    whole, u = _whole_band(check_matrix(ab, check_finite), lower)
+    whole, u = _whole_band(check_matrix(ab, check_finite, 2), lower)
     n = whole.shape[-1]
     dense = sum(F.diag_embed(whole[..., u - k, max(k, 0) : n + min(k, 0)], k) for k in range(-u, u + 1))
     factor = F.linalg_cholesky(dense, upper=not lower)
@@ -226,7 +228,7 @@ def cho_factor(
     >>> linalg.cho_solve(linalg.cho_factor([[4.0, 2.0], [2.0, 5.0]]), [6.0, 7.0])
     tensor([1., 1.], dtype=torch.float64)
     """
-    return F.linalg_cholesky(hermitian_of(check_matrix(a, check_finite), lower), upper=not lower), lower
+    return F.linalg_cholesky(hermitian_of(check_matrix(a, check_finite, 2), lower), upper=not lower), lower
 
 
 def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> AnyTensor:
@@ -298,7 +300,7 @@ def solve_continuous_lyapunov(a: Any, q: Any) -> AnyTensor:
     >>> linalg.solve_continuous_lyapunov([[1.0]], [[6.0]])
     tensor([[3.]], dtype=torch.float64)
     """
-    A, Q = common(tensor_of(a), tensor_of(q))
+    A, Q = (t if t.ndim else t[None, None] for t in common(tensor_of(a), tensor_of(q)))
     return F.sylvester_solved(A, F.hermitian(A), Q)
 
 

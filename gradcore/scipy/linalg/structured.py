@@ -26,10 +26,15 @@ def _gather(values: AnyTensor, index: Any) -> AnyTensor:
     return values[..., on_device(index, values)]
 
 
-def _column_and_row(c: Any, r: Any) -> list[Any]:
-    column = tensor_of(c)
-    column = column[None] if not column.ndim else column
-    return list(promote(column, F.conj(column) if r is None else tensor_of(r)))
+def _vectors(*values: Any) -> list[AnyTensor]:
+    """Return vectors in one dtype, with the same batch dims. A number is a vector of one element."""
+    vectors = [v if v.ndim else v[None] for v in promote(*map(tensor_of, values))]
+    batch = np.broadcast_shapes(*(v.shape[:-1] for v in vectors))
+    return [v if v.shape[:-1] == batch else F.broadcast_to(v, (*batch, v.shape[-1])) for v in vectors]
+
+
+def _column_and_row(c: Any, r: Any) -> list[AnyTensor]:
+    return _vectors(c, F.conj(tensor_of(c)) if r is None else r)
 
 
 def toeplitz(c: Any, r: Any = None) -> AnyTensor:
@@ -50,6 +55,8 @@ def toeplitz(c: Any, r: Any = None) -> AnyTensor:
 def hankel(c: Any, r: Any = None) -> AnyTensor:
     """Return the matrix with constant antidiagonals, of its first column and its last row (zeros by default).
 
+    Batches are in front.
+
     Examples
     --------
     >>> from gradcore.scipy import linalg
@@ -57,8 +64,7 @@ def hankel(c: Any, r: Any = None) -> AnyTensor:
     tensor([[1, 2],
             [2, 3]])
     """
-    column = tensor_of(c)
-    column, row = promote(column, F.zeros_like(column) if r is None else tensor_of(r))
+    column, row = _vectors(c, F.zeros_like(tensor_of(c)) if r is None else r)
     m, n = column.shape[-1], row.shape[-1]
     return _gather(F.cat([column, row[..., 1:]], -1), np.arange(n) + np.arange(m)[:, None])
 
@@ -74,7 +80,7 @@ def circulant(c: Any) -> AnyTensor:
             [2, 1, 3],
             [3, 2, 1]])
     """
-    column = tensor_of(c)
+    (column,) = _vectors(c)
     n = column.shape[-1]
     return _gather(column, (np.arange(n)[:, None] - np.arange(n)) % n)
 
@@ -110,7 +116,7 @@ def companion(a: Any) -> AnyTensor:
             [ 1.,  0.]], dtype=torch.float64)
     """
     coefficients = floating(a)
-    n = coefficients.shape[-1] - 1
+    n = (coefficients.shape[-1] if coefficients.ndim else 1) - 1
     if n < 1:
         raise ValueError("The length of `a` along the last axis must be at least 2.")
     first = F.unsqueeze(-coefficients[..., 1:] / coefficients[..., :1], -2)
@@ -128,7 +134,7 @@ def leslie(f: Any, s: Any) -> AnyTensor:
     tensor([[1.0000, 2.0000],
             [0.5000, 0.0000]], dtype=torch.float64)
     """
-    first, below = promote(tensor_of(f), tensor_of(s))
+    first, below = _vectors(f, s)
     if first.shape[-1] != below.shape[-1] + 1:
         raise ValueError("The length of s along the last axis must be one less than that of f.")
     return F.cat([F.unsqueeze(first, -2), F.pad(F.diag_embed(below), (0, 1))], -2)
@@ -260,8 +266,10 @@ def solve_circulant(
     >>> linalg.solve_circulant([2.0, 1.0], [3.0, 3.0])
     tensor([1., 1.], dtype=torch.float64)
     """
-    column, right = common(tensor_of(c), tensor_of(b))
+    column, right = (t if t.ndim else t[None] for t in common(tensor_of(c), tensor_of(b)))
     column, right = F.movedim(column, caxis, -1), F.movedim(right, baxis, -1)
+    if column.shape[-1] != right.shape[-1]:
+        raise ValueError(f"Shapes of c {tuple(column.shape)} and b {tuple(right.shape)} are incompatible")
     values = F.fft_fft(column)
     sizes = F.abs(values.detach())
     bound = (
