@@ -133,7 +133,7 @@ def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
     return found
 
 
-def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _read_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Return a JSON object as a dict. Raise ValueError for two metadata, of which readers may keep either."""
     if sum(name == "__metadata__" for name, _ in pairs) > 1:
         raise ValueError("the metadata occur twice")

@@ -9,7 +9,7 @@ import sys
 import zipfile
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import IO, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -165,7 +165,7 @@ class _Call:
 
 
 @contextlib.contextmanager
-def _open_archive(file: Any) -> Iterator[zipfile.ZipFile]:
+def _open_archive(file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
     """Open a zip archive that is completed only if the block ends without an exception.
 
     `ZipFile` as a context manager completes it after an exception, too. That fails while an entry is open, and its

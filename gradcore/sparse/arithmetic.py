@@ -111,7 +111,7 @@ def _scale(t: Tensor, alpha: Any, like: Tensor) -> Tensor:
     return t if alpha == 1 else (t.to(dtype) * alpha).to(dtype)
 
 
-def _check_dtypes(name: str, self: Tensor, other: Any, alpha: Any) -> None:
+def _check_dtypes(name: str, self: Tensor, other: object, alpha: object) -> None:
     """Raise for the dtypes and the factor that dense tensors refuse, in their words."""
     if isinstance(other, Tensor):
         getattr(functional, name)(*(functional.empty(0, dtype=t.dtype) for t in (self, other)), alpha=alpha)
