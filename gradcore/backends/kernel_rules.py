@@ -8,6 +8,7 @@ without a shape rule runs on arrays without data. Formulas and bodies need neith
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, NamedTuple, TypeVar
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "row_kernels",
     "shape_rules",
     "shaped",
+    "width_of_rows",
 ]
 
 #: The declared operations by name, each a `gradcore.ops.declare.table.Op`: that module enters them.
@@ -122,12 +124,6 @@ class RowCall(NamedTuple):
                 fields[name], position = position, position + 1
         return cls(**fields)
 
-    def row_dims(self, ndim: int, arguments: Sequence[Any]) -> int:
-        """Return how many last dims of an array of `ndim` dims make a row, or 0 if rows lie along other dims."""
-        if self.dim >= 0:
-            return int(ndim > 0 and arguments[self.dim] % ndim == ndim - 1)
-        return arguments[self.dims] if self.dims >= 0 else 1
-
     def number_of(self, arguments: Sequence[Any]) -> float:
         """Return the value of ``Work.number``, or 0 if its argument is left out."""
         if self.number < 0:
@@ -207,6 +203,43 @@ def native_rows(
         return kernel
 
     return declare
+
+
+def width_of_rows(kernel: RowKernel, call: RowCall) -> Callable[..., int]:
+    """Return a function that gives the width of a kernel's rows, or 0 if the kernel does not support its arguments.
+
+    It takes the first argument and a sequence of the others. These are the conditions that eager calls and compiled
+    programs share, and need no more than the ``shape``, ``size`` and ``dtype`` of the arrays: floats of one dtype, in
+    rows along the last dims.
+
+    Parameters
+    ----------
+    kernel : RowKernel
+    call : RowCall
+        How the arguments behind the arrays are taken: the kernel's own, or those of one of its operations.
+    """
+    # What depends on the declaration alone is looked at once: a call has some microseconds.
+    others = kernel.reads[1:]
+    dim, dims, _, dtype = (at if at < 0 else at + len(others) for at in call[:4])
+
+    def width_of(x: Any, rest: Sequence[Any]) -> int:
+        kind, shape = x.dtype, x.shape
+        ndim = len(shape)
+        if kind.char not in "fd" or not ndim or (dim >= 0 and rest[dim] % ndim != ndim - 1):
+            return 0
+        if 0 <= dtype < len(rest) and rest[dtype] is not None and rest[dtype].numpy != kind:
+            return 0
+        width: int = shape[-1] if dims < 0 else prod(shape[ndim - rest[dims] :])
+        for word, array in zip(others, rest, strict=False):
+            if array is None:
+                continue
+            if array.dtype != kind or (
+                array.shape != shape if word == "rows" else array.size != (x.size // width if word == "row" else width)
+            ):
+                return 0
+        return width
+
+    return width_of
 
 
 def row_kernels(backend: Any) -> dict[str, RowKernel]:

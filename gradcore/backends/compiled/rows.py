@@ -11,7 +11,7 @@ import numpy as np
 
 from gradcore.backends.compiled.calls import CompiledCalls, Work
 from gradcore.backends.kernel_methods import kernel_for
-from gradcore.backends.kernel_rules import RowKernel, row_kernels
+from gradcore.backends.kernel_rules import RowKernel, row_kernels, width_of_rows
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.numpy.row_blocks import rows_of
@@ -200,25 +200,16 @@ def _eager(kernel: RowKernel) -> Any:
     """Return a method of the backend that calls a declared kernel for arguments that it supports."""
     # What depends on the declaration alone is looked at once: a call has some microseconds.
     symbol, call, others, number = kernel.symbol, kernel.call, kernel.reads[1:], kernel.call.value
-    dim, dims, setting, dtype = (at if at < 0 else at + len(others) for at in call[:4])
+    dims, setting = (at if at < 0 else at + len(others) for at in (call.dims, call.number))
     of_elements = all(word == "rows" for word in kernel.writes)
-    defaults = [word.partition("=")[2] for word in others]
+    defaults, count = [word.partition("=")[2] for word in others], len(others)
+    width_of = width_of_rows(kernel, call)
 
     def supports(backend: Any, x: Any, *rest: Any) -> bool:
-        kind, ndim = x.dtype, x.ndim
-        if x.size < _LARGE or kind.char not in "fd" or not ndim or not x.flags.aligned:
+        if x.size < _LARGE or not x.flags.aligned or width_of(x, rest) < _WIDTHS[symbol]:
             return False
-        width = x.shape[-1] if dims < 0 else prod(x.shape[ndim - rest[dims] :])
-        if width < _WIDTHS[symbol] or (dim >= 0 and rest[dim] % ndim != ndim - 1):
-            return False
-        if 0 <= dtype < len(rest) and rest[dtype] is not None and rest[dtype].numpy != kind:
-            return False
-        for word, array in zip(others, rest, strict=False):
-            if array is None:
-                continue
-            if array.dtype != kind or not array.flags.aligned:
-                return False
-            if not _fits(word, array, x, width):
+        for array in rest[:count]:  # noqa: SIM110 (a loop is faster than `all` of a generator)
+            if array is not None and not array.flags.aligned:
                 return False
         return True
 
@@ -243,13 +234,6 @@ def _eager(kernel: RowKernel) -> Any:
         return results[0] if of_elements else tuple(results)
 
     return kernel_for(supports)(run)
-
-
-def _fits(word: str, array: Any, x: Any, width: int) -> bool:
-    """Return whether an array has the shape that a word of `RowKernel.reads` requires, given rows of `x`."""
-    if word == "rows":
-        return bool(array.shape == x.shape)
-    return bool(array.size == (x.size // width if word == "row" else width))
 
 
 def _usual(kernel: str, width: int, x: Any, *others: Any) -> bool:

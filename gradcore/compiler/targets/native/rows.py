@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcore.backends.codegen.cpp import C_TYPES
 from gradcore.backends.compiled.rows import ROW_KERNELS
-from gradcore.backends.kernel_rules import RowCall, RowKernel
+from gradcore.backends.kernel_rules import RowCall, RowKernel, width_of_rows
 from gradcore.compiler.program.program import Call
 from gradcore.compiler.targets.native.steps import Kernel, Step, Unsupported, View
 
@@ -31,22 +31,21 @@ class Rows:
     def _lower_row_kernel(self, kernel: RowKernel, arguments: RowCall, call: Call, results: list[View]) -> list[Step]:
         """Return the step of an operation with a declared row kernel; `arguments` gives the positions of settings."""
         count = len(kernel.reads)
-        x, settings = self._view(call.args[0]), call.args[count:]
-        dims = arguments.row_dims(len(x.shape), settings)
-        if call.named or not dims or x.dtype.kind != "f" or not x.size or arguments.dtype_of(settings) is not None:
+        given, settings = [None if each is None else self._view(each) for each in call.args[:count]], call.args[count:]
+        x = given[0]
+        width = (
+            0 if call.named or x is None or not x.size else width_of_rows(kernel, arguments)(x, [*given[1:], *settings])
+        )
+        if x is None or not width:
             raise Unsupported("rows")
-        width = math.prod(x.shape[len(x.shape) - dims :])
-        sizes = {"rows": x.size, "index": x.size, "row": x.size // width, "kept": x.size // width}
         reads, places, kind = [], [], C_TYPES[x.dtype.name]
-        for word, argument in zip(kernel.reads, call.args, strict=False):
-            name, _, default = word.partition("=")
-            place = "nullptr"
-            if argument is not None:
-                reads.append(self._view(argument))
+        for word, view in zip(kernel.reads, given, strict=False):
+            place, default = "nullptr", word.partition("=")[2]
+            if view is not None:
+                reads.append(view)
                 place = f"(const {kind}*){{{len(results) + len(reads) - 1}}}"
-                if reads[-1].size != sizes.get(name, width) or reads[-1].dtype != x.dtype:
-                    raise Unsupported("rows")
             places.append(f"Filled<{kind}>({place}, {width}, {default})" if default else place)
+        sizes = {"rows": x.size, "index": x.size, "row": x.size // width, "kept": x.size // width}
         for word, result in zip(kernel.writes, results, strict=True):
             if result.size != sizes[word] or result.dtype != (np.int64 if word == "index" else x.dtype):
                 raise Unsupported("rows")
