@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex, TypeAlias
 
 from gradcore.core.device import device
 
-__all__ = ["AnyTensor", "Array", "ArrayLike", "Axis", "DTypeLike", "Device", "DeviceLike", "ShapeLike"]
+__all__ = ["AnyTensor", "Array", "ArrayLike", "Axis", "DTypeLike", "Device", "DeviceLike", "Function", "ShapeLike"]
 
 #: An array of a backend's library (``backend.array_type``), or one that stands for it: of ``meta``, of ``vmap``.
 Array: TypeAlias = Any
@@ -15,6 +15,8 @@ Array: TypeAlias = Any
 AnyTensor: TypeAlias = Any
 #: The device of a tensor: the object itself, never its string.
 Device: TypeAlias = device
+#: A function that a factory returns, whose parameters no static type describes.
+Function: TypeAlias = Callable[..., Any]
 
 # -- NumPy's arguments ------------------------------------------------------------------------------------------------
 

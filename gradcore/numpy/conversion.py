@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
@@ -16,8 +16,10 @@ from gradcore.tensor import Tensor, is_differentiated
 
 __all__ = [
     "axes_of", "axis_of", "cast", "common", "dtype_of", "expand", "holds_tensors", "inexact", "numpy_dtype", "promote",
-    "refuse_history", "same_dtype", "tensor_of", "write_out",
+    "refuse_history", "rename", "same_dtype", "tensor_of", "write_out",
 ]  # fmt: skip
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 #: What tensors do not hold, by the kind of NumPy's dtype, and what to do.
 _NO_NUMBERS = {
@@ -191,3 +193,9 @@ def fill_masked(x: Tensor, where: Any, value: Any) -> AnyTensor:
 def sizes(shape: Any) -> tuple[int, ...]:
     """Return a shape given as a number or a sequence of numbers."""
     return (int(shape),) if not isinstance(shape, Sequence) and np.ndim(shape) == 0 else tuple(map(int, shape))
+
+
+def rename(function: _Function, name: str) -> _Function:
+    """Return a function that was created inside another one, with the name by which it is public."""
+    function.__name__ = function.__qualname__ = name
+    return function

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from gradcore import functional as F
-from gradcore.core.typing import ArrayLike, Axis, DeviceLike, ShapeLike
-from gradcore.numpy.conversion import axes_of, inexact, sizes, tensor_of, write_out
+from gradcore.core.typing import ArrayLike, Axis, DeviceLike, Function, ShapeLike
+from gradcore.numpy.conversion import axes_of, inexact, rename, sizes, tensor_of, write_out
 from gradcore.tensor import Tensor
 
 __all__ = [
@@ -18,17 +18,16 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _along_one(name: str) -> Callable[..., Any]:
+def _along_one(name: str) -> Function:
     def transform(
         a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None, out: Tensor | None = None
     ) -> Any:
         return write_out(getattr(F, f"fft_{name}")(inexact(tensor_of(a)), n, axis, norm), out)
 
-    transform.__name__ = transform.__qualname__ = name
-    return transform
+    return rename(transform, name)
 
 
-def _along_several(name: str, default: Any) -> Callable[..., Any]:
+def _along_several(name: str, default: Any) -> Function:
     def transform(
         a: ArrayLike,
         s: ShapeLike = None,
@@ -44,8 +43,7 @@ def _along_several(name: str, default: Any) -> Callable[..., Any]:
             axes = tuple(axes)
         return write_out(getattr(F, f"fft_{name[:-1]}n")(x, s, axes, norm), out)
 
-    transform.__name__ = transform.__qualname__ = name
-    return transform
+    return rename(transform, name)
 
 
 fft, ifft, rfft, irfft, hfft, ihfft = map(_along_one, ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"))

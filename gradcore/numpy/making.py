@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,8 @@ import numpy as np
 from gradcore import functional as F
 from gradcore.backends.registry import resolve
 from gradcore.core import dtypes
-from gradcore.core.typing import ArrayLike, DeviceLike, DTypeLike, ShapeLike
-from gradcore.numpy.conversion import cast, common, dtype_of, numpy_dtype, promote, sizes, tensor_of
+from gradcore.core.typing import ArrayLike, DeviceLike, DTypeLike, Function, ShapeLike
+from gradcore.numpy.conversion import cast, common, dtype_of, numpy_dtype, promote, rename, sizes, tensor_of
 from gradcore.tensor import Tensor
 
 __all__ = [
@@ -58,7 +57,7 @@ def asarray(
     return F.clone(found) if copy and found is a else found
 
 
-def _same_as(name: str) -> Callable[..., Any]:
+def _same_as(name: str) -> Function:
     def convert(
         a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
     ) -> Any:
@@ -67,8 +66,7 @@ def _same_as(name: str) -> Callable[..., Any]:
             raise ValueError("array must not contain infs or NaNs")
         return found
 
-    convert.__name__ = convert.__qualname__ = name
-    return convert
+    return rename(convert, name)
 
 
 asanyarray, asarray_chkfinite = _same_as("asanyarray"), _same_as("asarray_chkfinite")
@@ -105,18 +103,16 @@ def full(
     return F.clone(F.broadcast_to(value, sizes(shape)))
 
 
-def zeros(
-    shape: ShapeLike, dtype: DTypeLike = None, order: str = "C", *, device: DeviceLike = None, like: Any = None
-) -> Tensor:
-    return F.zeros(sizes(shape), dtype=dtype_of(dtype or float), device=resolve(device))
+def _constant(name: str) -> Function:
+    def make(
+        shape: ShapeLike, dtype: DTypeLike = None, order: str = "C", *, device: DeviceLike = None, like: Any = None
+    ) -> Tensor:
+        return getattr(F, name)(sizes(shape), dtype=dtype_of(dtype or float), device=resolve(device))
+
+    return rename(make, name)
 
 
-def ones(
-    shape: ShapeLike, dtype: DTypeLike = None, order: str = "C", *, device: DeviceLike = None, like: Any = None
-) -> Tensor:
-    return F.ones(sizes(shape), dtype=dtype_of(dtype or float), device=resolve(device))
-
-
+zeros, ones = _constant("zeros"), _constant("ones")
 empty = zeros
 
 
@@ -128,30 +124,23 @@ def _like(x: Tensor, dtype: Any, shape: Any, device: Any) -> tuple[Any, Any, Any
     )
 
 
-def zeros_like(
-    a: ArrayLike,
-    dtype: DTypeLike = None,
-    order: str = "K",
-    subok: bool = True,
-    shape: ShapeLike = None,
-    *,
-    device: DeviceLike = None,
-) -> Tensor:
-    shape, dtype, device = _like(tensor_of(a), dtype, shape, device)
-    return F.zeros(shape, dtype=dtype, device=device)
+def _constant_like(name: str) -> Function:
+    def make(
+        a: ArrayLike,
+        dtype: DTypeLike = None,
+        order: str = "K",
+        subok: bool = True,
+        shape: ShapeLike = None,
+        *,
+        device: DeviceLike = None,
+    ) -> Tensor:
+        shape, dtype, device = _like(tensor_of(a), dtype, shape, device)
+        return getattr(F, name)(shape, dtype=dtype, device=device)
+
+    return rename(make, f"{name}_like")
 
 
-def ones_like(
-    a: ArrayLike,
-    dtype: DTypeLike = None,
-    order: str = "K",
-    subok: bool = True,
-    shape: ShapeLike = None,
-    *,
-    device: DeviceLike = None,
-) -> Tensor:
-    shape, dtype, device = _like(tensor_of(a), dtype, shape, device)
-    return F.ones(shape, dtype=dtype, device=device)
+zeros_like, ones_like = _constant_like("zeros"), _constant_like("ones")
 
 
 def empty_like(
@@ -310,7 +299,7 @@ def from_dlpack(x: ArrayLike, /, *, device: DeviceLike = None, copy: bool | None
     return F.clone(found) if copy else found
 
 
-def _read(name: str) -> Callable[..., Any]:
+def _read(name: str) -> Function:
     function = getattr(np, name)
 
     def read(*args: Any, like: Any = None, **named: Any) -> Any:
@@ -318,15 +307,14 @@ def _read(name: str) -> Callable[..., Any]:
             named["dtype"] = named["dtype"].numpy
         return tensor_of(np.array(function(*args, **named)))
 
-    read.__name__ = read.__qualname__ = name
-    return read
+    return rename(read, name)
 
 
 frombuffer, fromfile, fromiter, fromstring = map(_read, ("frombuffer", "fromfile", "fromiter", "fromstring"))
 
 
 def fromfunction(
-    function: Callable[..., Any], shape: ShapeLike, *, dtype: DTypeLike = float, like: Any = None, **kwargs: Any
+    function: Function, shape: ShapeLike, *, dtype: DTypeLike = float, like: Any = None, **kwargs: Any
 ) -> Tensor:
     grids = np.indices(sizes(shape), numpy_dtype(dtype))
     return function(*(tensor_of(grid) for grid in grids), **kwargs)

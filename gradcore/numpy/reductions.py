@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
 from typing import Any
 
 import numpy as np
 
 from gradcore import functional as F
 from gradcore.core import dtypes
-from gradcore.core.typing import AnyTensor, ArrayLike, Axis, DTypeLike
+from gradcore.core.typing import AnyTensor, ArrayLike, Axis, DTypeLike, Function
 from gradcore.numpy.conversion import (
     axes_of,
     axis_of,
@@ -19,6 +19,7 @@ from gradcore.numpy.conversion import (
     fill_masked,
     inexact,
     promote,
+    rename,
     tensor_of,
     write_out,
 )
@@ -32,7 +33,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _over(operation: Callable[..., Any], x: Tensor, axis: Any, keepdims: bool) -> AnyTensor:
+def _over(operation: Function, x: Tensor, axis: Any, keepdims: bool) -> AnyTensor:
     """Return a reduction of gradcore's over NumPy's axes, of which there may be none."""
     if axis == () and axis.__class__ is tuple:
         return x
@@ -88,7 +89,7 @@ def prod(
     return write_out(result, out)
 
 
-def _extremum(operation: str, pairwise: str, name: str) -> Callable[..., Any]:
+def _extremum(operation: str, pairwise: str, name: str) -> Function:
     def reduce(
         a: ArrayLike,
         axis: Axis = None,
@@ -117,29 +118,27 @@ def _extremum(operation: str, pairwise: str, name: str) -> Callable[..., Any]:
             result = getattr(F, pairwise)(result, cast(tensor_of(initial), result._dtype))
         return write_out(result, out)
 
-    reduce.__name__ = reduce.__qualname__ = name
-    return reduce
+    return rename(reduce, name)
 
 
 max = amax = _extremum("amax", "maximum", "max")
 min = amin = _extremum("amin", "minimum", "min")
 
 
-def all(
-    a: ArrayLike, axis: Axis = None, out: Tensor | None = None, keepdims: bool = False, *, where: ArrayLike = True
-) -> Tensor:
-    return write_out(_over(F.all, cast(fill_masked(tensor_of(a) != 0, where, True), dtypes.bool_), axis, keepdims), out)
+def _quantifier(name: str, neutral: bool) -> Function:
+    def reduce(
+        a: ArrayLike, axis: Axis = None, out: Tensor | None = None, keepdims: bool = False, *, where: ArrayLike = True
+    ) -> Tensor:
+        x = cast(fill_masked(tensor_of(a) != 0, where, neutral), dtypes.bool_)
+        return write_out(_over(getattr(F, name), x, axis, keepdims), out)
+
+    return rename(reduce, name)
 
 
-def any(
-    a: ArrayLike, axis: Axis = None, out: Tensor | None = None, keepdims: bool = False, *, where: ArrayLike = True
-) -> Tensor:
-    return write_out(
-        _over(F.any, cast(fill_masked(tensor_of(a) != 0, where, False), dtypes.bool_), axis, keepdims), out
-    )
+all, any = _quantifier("all", True), _quantifier("any", False)
 
 
-def _of_ufunc(reduction: Callable[..., Any], takes_dtype: bool) -> Callable[..., Any]:
+def _of_ufunc(reduction: Function, takes_dtype: bool) -> Function:
     """Return a reduction with the arguments of ``ufunc.reduce``."""
 
     def reduce(
@@ -172,7 +171,7 @@ def _logsumexp(
 
 
 #: Reductions by the name of the universal function that is folded.
-REDUCTIONS: dict[str, Callable[..., Any]] = {
+REDUCTIONS: dict[str, Function] = {
     "add": _of_ufunc(sum, True),
     "multiply": _of_ufunc(prod, True),
     "maximum": _of_ufunc(max, False),
@@ -215,59 +214,43 @@ def mean(
     return write_out(sum(x, axis, None, None, keepdims, None, where) / _count(x, axis, keepdims, where), out)
 
 
-def var(
-    a: ArrayLike,
-    axis: Axis = None,
-    dtype: DTypeLike = None,
-    out: Tensor | None = None,
-    ddof: float = 0,
-    keepdims: bool = False,
-    *,
-    where: ArrayLike = True,
-    mean: ArrayLike | None = None,
-    correction: float | None = None,
-) -> Tensor:
-    x = tensor_of(a)
-    x = inexact(x) if dtype is None else cast(x, dtype_of(dtype))
-    ddof = ddof if correction is None else correction
-    if where is True and mean is None and x.numel() and axis != ():
-        axes = axes_of(axis, x.ndim)
-        return write_out(F.var(x, axes if axes else None, correction=ddof, keepdim=keepdims), out)
-    count = _count(x, axis, keepdims, where)
-    x = fill_masked(x, where, 0)
-    center = (
-        tensor_of(mean)
-        if mean is not None
-        else sum(x, axis, None, None, True, None, where) / _count(x, axis, True, where)
-    )
-    away = x - center
-    square = F.real(away * F.conj(away)) if x._dtype.is_complex else F.square(away)
-    return write_out(sum(square, axis, None, None, keepdims, None, where) / (count - ddof), out)
+def _spread(name: str, root: bool = False) -> Function:
+    """Return the variance or, with `root`, the standard deviation."""
 
-
-def std(
-    a: ArrayLike,
-    axis: Axis = None,
-    dtype: DTypeLike = None,
-    out: Tensor | None = None,
-    ddof: float = 0,
-    keepdims: bool = False,
-    *,
-    where: ArrayLike = True,
-    mean: ArrayLike | None = None,
-    correction: float | None = None,
-) -> Tensor:
-    x = tensor_of(a)
-    if where is True and mean is None and x.numel() and axis != ():
+    def reduce(
+        a: ArrayLike,
+        axis: Axis = None,
+        dtype: DTypeLike = None,
+        out: Tensor | None = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        *,
+        where: ArrayLike = True,
+        mean: ArrayLike | None = None,
+        correction: float | None = None,
+    ) -> Tensor:
+        x = tensor_of(a)
         x = inexact(x) if dtype is None else cast(x, dtype_of(dtype))
-        axes = axes_of(axis, x.ndim)
-        return write_out(
-            F.std(x, axes if axes else None, correction=ddof if correction is None else correction, keepdim=keepdims),
-            out,
+        ddof = ddof if correction is None else correction
+        if where is True and mean is None and x.numel() and axis != ():
+            operation, axes = F.std if root else F.var, axes_of(axis, x.ndim)
+            return write_out(operation(x, axes if axes else None, correction=ddof, keepdim=keepdims), out)
+        count = _count(x, axis, keepdims, where)
+        x = fill_masked(x, where, 0)
+        center = (
+            tensor_of(mean)
+            if mean is not None
+            else sum(x, axis, None, None, True, None, where) / _count(x, axis, True, where)
         )
-    return write_out(
-        F.sqrt(var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)), out
-    )
+        away = x - center
+        square = F.real(away * F.conj(away)) if x._dtype.is_complex else F.square(away)
+        result = sum(square, axis, None, None, keepdims, None, where) / (count - ddof)
+        return write_out(F.sqrt(result) if root else result, out)
+
+    return rename(reduce, name)
+
+
+var, std = _spread("var"), _spread("std", True)
 
 
 def average(
@@ -298,12 +281,14 @@ def count_nonzero(a: ArrayLike, axis: Axis = None, *, keepdims: bool = False) ->
     return sum(tensor_of(a) != 0, axis, dtypes.int64, keepdims=keepdims)
 
 
-def argmax(a: ArrayLike, axis: Axis = None, out: Tensor | None = None, *, keepdims: bool = False) -> Tensor:
-    return write_out(F.argmax(_numbers(tensor_of(a)), axis, keepdims), out)
+def _place(name: str) -> Function:
+    def reduce(a: ArrayLike, axis: Axis = None, out: Tensor | None = None, *, keepdims: bool = False) -> Tensor:
+        return write_out(getattr(F, name)(_numbers(tensor_of(a)), axis, keepdims), out)
+
+    return rename(reduce, name)
 
 
-def argmin(a: ArrayLike, axis: Axis = None, out: Tensor | None = None, *, keepdims: bool = False) -> Tensor:
-    return write_out(F.argmin(_numbers(tensor_of(a)), axis, keepdims), out)
+argmax, argmin = _place("argmax"), _place("argmin")
 
 
 def _numbers(x: Tensor) -> AnyTensor:
@@ -358,21 +343,20 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, d
 # -- cumulative ----------------------------------------------------------------------------------------------------
 
 
-def _cumulative(operation: str, name: str) -> Callable[..., Any]:
+def _cumulative(operation: str, name: str) -> Function:
     def accumulate(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         x = _accumulator(tensor_of(a), dtype)
         result = getattr(F, operation)(*((x.reshape(-1), 0) if axis is None else (x, axis)))
         return write_out(cast(result, x._dtype), out)
 
-    accumulate.__name__ = accumulate.__qualname__ = name
-    return accumulate
+    return rename(accumulate, name)
 
 
 cumsum = _cumulative("cumsum", "cumsum")
 cumprod = _cumulative("cumprod", "cumprod")
 
 
-def _with_initial(accumulate: Callable[..., Any], first: int, name: str) -> Callable[..., Any]:
+def _with_initial(accumulate: Function, first: int, name: str) -> Function:
     def cumulative(
         x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
     ) -> Any:
@@ -387,8 +371,7 @@ def _with_initial(accumulate: Callable[..., Any], first: int, name: str) -> Call
             result = F.cat([F.full(shape, first, dtype=result._dtype, device=result._device.real), result], axis)
         return write_out(result, out)
 
-    cumulative.__name__ = cumulative.__qualname__ = name
-    return cumulative
+    return rename(cumulative, name)
 
 
 cumulative_sum = _with_initial(cumsum, 0, "cumulative_sum")
@@ -405,81 +388,52 @@ def _present(a: Any, where: Any) -> tuple[Tensor, Tensor]:
     return x, mask if where is True else F.logical_and(mask, tensor_of(where))
 
 
-def nansum(
-    a: ArrayLike,
-    axis: Axis = None,
-    dtype: DTypeLike = None,
-    out: Tensor | None = None,
-    keepdims: bool = False,
-    initial: ArrayLike | None = None,
-    where: ArrayLike = True,
-) -> Tensor:
-    x, mask = _present(a, where)
-    return sum(x, axis, dtype, out, keepdims, initial, mask)
+def _over_present(reduction: Function) -> Function:
+    """Return a reduction, with the same arguments, of the elements that are numbers."""
+    signature = inspect.signature(reduction)
+    by_keyword = signature.parameters["where"].kind is inspect.Parameter.KEYWORD_ONLY
+    where_at = -1 if by_keyword else list(signature.parameters).index("where") - 1  # `a` does not count
+
+    def reduce(a: Any, *args: Any, **named: Any) -> Any:
+        if 0 <= where_at < len(args):
+            x, mask = _present(a, args[where_at])
+            return reduction(x, *args[:where_at], mask, *args[where_at + 1 :], **named)
+        x, named["where"] = _present(a, named.get("where", True))
+        return reduction(x, *args, **named)
+
+    vars(reduce)["__signature__"] = signature
+    return rename(reduce, f"nan{reduction.__name__}")
 
 
-def nanprod(
-    a: ArrayLike,
-    axis: Axis = None,
-    dtype: DTypeLike = None,
-    out: Tensor | None = None,
-    keepdims: bool = False,
-    initial: ArrayLike | None = None,
-    where: ArrayLike = True,
-) -> Tensor:
-    x, mask = _present(a, where)
-    return prod(x, axis, dtype, out, keepdims, initial, mask)
+nansum, nanprod, nanmean = map(_over_present, (sum, prod, mean))
 
 
-def nanmean(
-    a: ArrayLike,
-    axis: Axis = None,
-    dtype: DTypeLike = None,
-    out: Tensor | None = None,
-    keepdims: bool = False,
-    *,
-    where: ArrayLike = True,
-) -> Tensor:
-    x, mask = _present(a, where)
-    return mean(x, axis, dtype, out, keepdims, where=mask)
+def _nan_spread(name: str, root: bool = False) -> Function:
+    def reduce(
+        a: ArrayLike,
+        axis: Axis = None,
+        dtype: DTypeLike = None,
+        out: Tensor | None = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        *,
+        where: ArrayLike = True,
+        mean: ArrayLike | None = None,
+        correction: float | None = None,
+    ) -> Tensor:
+        x, mask = _present(a, where)
+        count = _count(x, axis, keepdims, mask)
+        result = var(x, axis, dtype, None, ddof, keepdims, where=mask, mean=mean, correction=correction)
+        result = fill_masked(result, count - (ddof if correction is None else correction) > 0, np.nan)
+        return write_out(F.sqrt(result) if root else result, out)
+
+    return rename(reduce, name)
 
 
-def nanvar(
-    a: ArrayLike,
-    axis: Axis = None,
-    dtype: DTypeLike = None,
-    out: Tensor | None = None,
-    ddof: float = 0,
-    keepdims: bool = False,
-    *,
-    where: ArrayLike = True,
-    mean: ArrayLike | None = None,
-    correction: float | None = None,
-) -> Tensor:
-    x, mask = _present(a, where)
-    count = _count(x, axis, keepdims, mask)
-    result = var(x, axis, dtype, None, ddof, keepdims, where=mask, mean=mean, correction=correction)
-    return write_out(fill_masked(result, count - (ddof if correction is None else correction) > 0, np.nan), out)
+nanvar, nanstd = _nan_spread("nanvar"), _nan_spread("nanstd", True)
 
 
-def nanstd(
-    a: ArrayLike,
-    axis: Axis = None,
-    dtype: DTypeLike = None,
-    out: Tensor | None = None,
-    ddof: float = 0,
-    keepdims: bool = False,
-    *,
-    where: ArrayLike = True,
-    mean: ArrayLike | None = None,
-    correction: float | None = None,
-) -> Tensor:
-    return write_out(
-        F.sqrt(nanvar(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)), out
-    )
-
-
-def _nan_extremum(reduction: Callable[..., Any], worst: float, name: str) -> Callable[..., Any]:
+def _nan_extremum(reduction: Function, worst: float, name: str) -> Function:
     def reduce(
         a: ArrayLike,
         axis: Axis = None,
@@ -497,15 +451,14 @@ def _nan_extremum(reduction: Callable[..., Any], worst: float, name: str) -> Cal
             result = fill_masked(result, any(mask, axis, keepdims=keepdims), np.nan)
         return write_out(result, out)
 
-    reduce.__name__ = reduce.__qualname__ = name
-    return reduce
+    return rename(reduce, name)
 
 
 nanmax = _nan_extremum(max, -np.inf, "nanmax")
 nanmin = _nan_extremum(min, np.inf, "nanmin")
 
 
-def _nan_place(reduction: Callable[..., Any], worst: float, name: str) -> Callable[..., Any]:
+def _nan_place(reduction: Function, worst: float, name: str) -> Function:
     def reduce(a: ArrayLike, axis: Axis = None, out: Tensor | None = None, *, keepdims: bool = False) -> Any:
         x = tensor_of(a)
         if x._dtype.is_differentiable:
@@ -515,22 +468,23 @@ def _nan_place(reduction: Callable[..., Any], worst: float, name: str) -> Callab
             x = fill_masked(x, mask, worst)
         return reduction(x, axis, out, keepdims=keepdims)
 
-    reduce.__name__ = reduce.__qualname__ = name
-    return reduce
+    return rename(reduce, name)
 
 
 nanargmax = _nan_place(argmax, -np.inf, "nanargmax")
 nanargmin = _nan_place(argmin, np.inf, "nanargmin")
 
 
-def nancumsum(a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: Tensor | None = None) -> Tensor:
-    x, mask = _present(a, True)
-    return cumsum(fill_masked(x, mask, 0), axis, dtype, out)
+def _nan_cumulative(accumulate: Function, neutral: int, name: str) -> Function:
+    def cumulative(a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: Tensor | None = None) -> Tensor:
+        x, mask = _present(a, True)
+        return accumulate(fill_masked(x, mask, neutral), axis, dtype, out)
+
+    return rename(cumulative, name)
 
 
-def nancumprod(a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: Tensor | None = None) -> Tensor:
-    x, mask = _present(a, True)
-    return cumprod(fill_masked(x, mask, 1), axis, dtype, out)
+nancumsum = _nan_cumulative(cumsum, 0, "nancumsum")
+nancumprod = _nan_cumulative(cumprod, 1, "nancumprod")
 
 
 # -- order statistics ----------------------------------------------------------------------------------------------
@@ -609,36 +563,6 @@ def _type_of(q: Any) -> Any:
     return q._dtype.numpy if isinstance(q, Tensor) else np.asarray(q).dtype
 
 
-def quantile(
-    a: ArrayLike,
-    q: ArrayLike,
-    axis: Axis = None,
-    out: Tensor | None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: ArrayLike | None = None,
-    interpolation: str | None = None,
-) -> Tensor:
-    return _quantile(a, q, axis, out, method, keepdims, weights, interpolation, False)
-
-
-def nanquantile(
-    a: ArrayLike,
-    q: ArrayLike,
-    axis: Axis = None,
-    out: Tensor | None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: ArrayLike | None = None,
-    interpolation: str | None = None,
-) -> Tensor:
-    return _quantile(a, q, axis, out, method, keepdims, weights, interpolation, True)
-
-
 def _share(q: Any) -> Any:
     return (
         q / 100
@@ -649,43 +573,40 @@ def _share(q: Any) -> Any:
     )
 
 
-def percentile(
-    a: ArrayLike,
-    q: ArrayLike,
-    axis: Axis = None,
-    out: Tensor | None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: ArrayLike | None = None,
-    interpolation: str | None = None,
-) -> Tensor:
-    return _quantile(a, _share(q), axis, out, method, keepdims, weights, interpolation, False)
+def _quantiles(name: str, percent: bool, skip_nan: bool) -> Function:
+    def reduce(
+        a: ArrayLike,
+        q: ArrayLike,
+        axis: Axis = None,
+        out: Tensor | None = None,
+        overwrite_input: bool = False,
+        method: str = "linear",
+        keepdims: bool = False,
+        *,
+        weights: ArrayLike | None = None,
+        interpolation: str | None = None,
+    ) -> Tensor:
+        share = _share(q) if percent else q
+        return _quantile(a, share, axis, out, method, keepdims, weights, interpolation, skip_nan)
+
+    return rename(reduce, name)
 
 
-def nanpercentile(
-    a: ArrayLike,
-    q: ArrayLike,
-    axis: Axis = None,
-    out: Tensor | None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: ArrayLike | None = None,
-    interpolation: str | None = None,
-) -> Tensor:
-    return _quantile(a, _share(q), axis, out, method, keepdims, weights, interpolation, True)
+quantile, nanquantile = _quantiles("quantile", False, False), _quantiles("nanquantile", False, True)
+percentile, nanpercentile = _quantiles("percentile", True, False), _quantiles("nanpercentile", True, True)
 
 
-def median(
-    a: ArrayLike, axis: Axis = None, out: Tensor | None = None, overwrite_input: bool = False, keepdims: bool = False
-) -> Tensor:
-    return _quantile(a, 0.5, axis, out, "linear", keepdims, None, None, False)
+def _median(name: str, skip_nan: bool) -> Function:
+    def reduce(
+        a: ArrayLike,
+        axis: Axis = None,
+        out: Tensor | None = None,
+        overwrite_input: bool = False,
+        keepdims: bool = False,
+    ) -> Tensor:
+        return _quantile(a, 0.5, axis, out, "linear", keepdims, None, None, skip_nan)
+
+    return rename(reduce, name)
 
 
-def nanmedian(
-    a: ArrayLike, axis: Axis = None, out: Tensor | None = None, overwrite_input: bool = False, keepdims: bool = False
-) -> Tensor:
-    return _quantile(a, 0.5, axis, out, "linear", keepdims, None, None, True)
+median, nanmedian = _median("median", False), _median("nanmedian", True)
