@@ -118,7 +118,7 @@ def main() -> None:
             importlib.import_module(path)
         except BaseException as error:
             print(f"{path}: {type(error).__name__}", file=sys.stderr)
-    paths |= {name for name in sys.modules if name.startswith("torch._C")}
+    paths |= {name for name in sys.modules if name.startswith(("torch._C", "torch.distributed._tensor."))}
     lines = [" ".join([path, *names_of(sys.modules[path])]) for path in sorted(paths) if path in sys.modules]
     target = Path(__file__).parents[2] / "gradcore" / "torch_names" / "torch_names.txt"
     target.write_text(f"# Names of PyTorch {torch.__version__.split('+')[0]}\n" + "\n".join(lines) + "\n")
