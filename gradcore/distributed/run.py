@@ -164,7 +164,7 @@ def _run(command: Sequence[str], variables: dict[str, str], folder: Path, machin
         output = Output(launcher.stdout)
         looked, resized = time.monotonic(), None
         while launcher.poll() is None:
-            watch.wait(0.1)
+            watch.wait(0.1 if watch.is_watching else 0.01)
             now = time.monotonic()
             if resized is None and not got and watch.failed is None and now > looked + _LOOK:
                 looked = now
@@ -267,6 +267,8 @@ class Watch:
         self.suspected: dict[int, float] = {}
         #: Ranks whose processes have ended, in this order as far as it is known, and descriptors of the others.
         self.ended: list[int] = []
+        #: The first of them, if no other had ended when it was noticed.
+        self._first: int | None = None
         self._descriptors: dict[int, int] = {}
 
     def wait(self, seconds: float) -> None:
@@ -286,10 +288,17 @@ class Watch:
             ready = [number for number, rank in self._descriptors.items() if has_ended(pids[rank])]
         else:
             ready = select.select(list(self._descriptors), [], [], seconds)[0]
+        if not self.ended and len(ready) == 1:
+            self._first = self._descriptors[ready[0]]
         for number in ready:
             self.ended.append(self._descriptors.pop(number))
             if number >= 0:
                 os.close(number)
+
+    @property
+    def is_watching(self) -> bool:
+        """Return whether a process has begun that has not ended."""
+        return bool(self._descriptors)
 
     def close(self) -> None:
         """Close the descriptors of processes."""
@@ -310,9 +319,11 @@ class Watch:
             for rank in self.ended
             if not any((self.folder / f"{rank}.{kind}").exists() for kind in ("end", "error"))
         ]
-        named = [rank for rank in silent if (self.folder / f"{rank}.pid").read_text() == str(pid)]
+        # MPI ends the others at once, and may then name one of these, if it was too busy to see which was first.
+        first = [rank for rank in silent if rank == self._first]
         faults = [rank for rank in silent if has_text(self.folder / f"{rank}.fault")]
-        return next(iter([*named, *faults, *silent]), None)
+        named = [rank for rank in self.ended if (self.folder / f"{rank}.pid").read_text() == str(pid)]
+        return next(iter([*first, *faults, *named, *silent]), None)
 
     def look(self) -> None:
         """Check whether a process has failed, and print its report."""

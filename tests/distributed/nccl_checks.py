@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import gradcore as gc
 import gradcore.distributed as dist
 from gradcore.distributed import ReduceOp
+from gradcore.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from gradcore.nn.parallel import DistributedDataParallel as DDP
 
 cupy = sys.modules.get("cupy")  # there in the rig, where these run
@@ -54,6 +56,80 @@ def check_another_device_is_current():
         dist.all_gather_object(objects, rank())
     assert objects == list(range(size()))
     assert out.unique().tolist() == [1.0]
+
+
+def check_means_are_those_of_nccl():
+    comm, given = engine()._comm, []
+    plain = comm.allReduce
+    comm.allReduce = lambda *args: (given.append(args[4]), plain(*args))
+    try:
+        for dtype in (gc.float32, gc.float64, gc.bfloat16, gc.complex64):
+            t = gc.full((5,), rank() + 1.0, dtype=dtype)
+            dist.all_reduce(t, ReduceOp.AVG)
+            assert t.real.tolist() == [(size() + 1) / 2] * 5
+    finally:
+        del comm.allReduce
+    assert given == [sys.modules["cupy.cuda.nccl"].NCCL_AVG] * 4
+    out = gc.empty(3)
+    dist.reduce_scatter_tensor(out, gc.arange(3.0 * size()) * (rank() + 1), ReduceOp.AVG)
+    assert out.tolist() == [(3 * rank() + i) * (size() + 1) / 2 for i in range(3)]
+
+
+def check_a_step_does_not_wait_for_the_device():
+    waits = ctypes.CDLL(None).cupyhost_waits
+    waits.restype = ctypes.c_longlong
+    for settings in ({}, {"find_unused_parameters": True}, {"static_graph": True}):
+        model = DDP(gc.nn.Sequential(gc.nn.Linear(4, 4), gc.nn.ReLU(), gc.nn.Linear(4, 2)), **settings)
+        optimizer = gc.optim.SGD(model.parameters(), 0.1)
+        x, found = gc.ones(3, 4), []
+        for _ in range(5):
+            dist.barrier()
+            before = waits()
+            optimizer.zero_grad()
+            model(x).square().sum().backward()
+            optimizer.step()
+            found.append(waits() - before)
+        assert found[-2:] == [0, 0], (settings, found)
+
+
+def check_parts_are_on_the_host_while_a_module_computes_on_the_device():
+    def make(policy):
+        gc.manual_seed(3)
+        norm = gc.nn.BatchNorm1d(8) if policy is None else gc.nn.LayerNorm(8)
+        return gc.nn.Sequential(gc.nn.Linear(4, 8), norm, gc.nn.Linear(8, 2))
+
+    x = gc.arange(20.0).reshape(5, 4) / 10
+    for policy in (None, MixedPrecisionPolicy(gc.bfloat16, gc.float32)):
+        for begins in ("cuda", "cpu", "meta"):
+            plain, offloaded = make(policy), make(policy).to(begins)
+            for model, settings in ((plain, {}), (offloaded, {"offload_policy": CPUOffloadPolicy()})):
+                fully_shard([model[0], model[1]], mp_policy=policy, **settings)
+                fully_shard(model, mp_policy=policy, **settings)
+            if begins == "meta":
+                offloaded.to_empty(device="cpu")
+                for p, q in zip(offloaded.parameters(), plain.parameters(), strict=True):
+                    p.data.copy_(q.data)
+                for a, b in zip(offloaded.buffers(), plain.buffers(), strict=True):
+                    a.data = b.clone()
+            losses = []
+            for model in (plain, offloaded):
+                optimizer = gc.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+                for _ in range(3):
+                    optimizer.zero_grad()
+                    loss = model(x.to(gc.float32)).float().square().mean()
+                    loss.backward()
+                    norm = gc.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                    optimizer.step()
+                    losses.append((loss.item(), norm.item()))
+            assert np.allclose(losses[:3], losses[3:], rtol=1e-5), losses
+            for p, q in zip(offloaded.parameters(), plain.parameters(), strict=True):
+                assert p.device.type == p.grad.device.type == "cpu"
+                assert all(t.device.type == "cpu" for t in optimizer.state[p].values())
+                assert q.device.type == "cuda"
+                assert p.full_tensor().device.type == "cuda"
+                assert gc.allclose(p.full_tensor(), q.full_tensor(), rtol=1e-4, atol=1e-5)
+    with pytest.raises(RuntimeError, match="materialized on CPU when enabling CPU offloading"):
+        fully_shard(gc.nn.Linear(4, 2, device="meta"), offload_policy=CPUOffloadPolicy()).to_empty(device="cuda")(x)
 
 
 def check_side_streams():

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.distributed.failing_phases import find_fault
+from tests.distributed.failing_phases import run as run_phase
 from tests.distributed.processes import environment, launcher, needs_mpi
 
 #: How a process fails, and the exit code of the job (None: any but 0).
@@ -90,6 +92,24 @@ def test_a_job_ends_when_one_process_fails(phase: str, way: str, tmp_path: Path)
         assert kinds.get(way, "not all ranks called init_process_group within 6 s") in said
     left = subprocess.run(["pgrep", "-f", str(path)], capture_output=True, text=True, check=False).stdout
     assert not left.split()
+
+
+@needs_mpi
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("phase", "kind"),
+    [
+        ("in forward", "raises"),
+        ("in a hook of backward", "exits with 3"),
+        ("in a step of the optimizer", "segmentation fault"),
+        ("while a checkpoint is written", "is killed"),
+        ("while a collective is in progress", "hangs"),
+        ("at exit", "exits with 3"),
+    ],
+)
+def test_a_sample_of_all_phases_and_kinds(phase: str, kind: str, tmp_path: Path) -> None:
+    """`tests.distributed.failing_phases` runs all of them, within five seconds on an idle machine."""
+    assert not find_fault(phase, kind, run_phase(phase, kind, tmp_path), patience=40)
 
 
 @needs_mpi

@@ -13,7 +13,7 @@ import pytest
 
 import gradcore.distributed as dist
 from gradcore.distributed import rendezvous
-from gradcore.distributed.work import Request, Work, watch
+from gradcore.distributed.work import Request, Work, _progress, watch
 from tests.distributed.processes import RIG, environment, needs_rig, parameters, passes, start_on_rig
 
 # -- in the rig --------------------------------------------------------------------------------------------------------
@@ -118,6 +118,26 @@ def test_a_thread_that_goes_on_with_results_that_do_not_come_gets_the_error():
     assert len(failed) == 1
     with pytest.raises(dist.DistBackendError, match="did not finish"):
         Work.wait(Work(group, Failing(), lambda: "rank 0 of 2: barrier", ()))
+
+
+def test_the_thread_seldom_looks_at_what_makes_progress_by_itself():
+    class Counted(Endless):
+        looks = 0
+
+        def done(self):
+            type(self).looks += 1
+            return False
+
+    group = SimpleNamespace(timeout=timedelta(seconds=0.5), fail=lambda why, work: None)
+    watch(Work(group, Counted(), lambda: "all_reduce", ()))
+    time.sleep(0.5)
+    assert 1 <= Counted.looks <= 60  # 2,500 as often as calls of MPI
+    deadline = time.monotonic() + 60
+    while _progress._works and time.monotonic() < deadline:
+        time.sleep(0.01)
+    before, Counted.looks = Counted.looks, 0
+    time.sleep(0.1)
+    assert Counted.looks == 0, before  # nothing is pending
 
 
 def _watched(work):
