@@ -245,7 +245,13 @@ def test_names_alone_are_refused_when_they_are_called(tmp_path):
         from torch.utils._python_dispatch import TorchDispatchMode
         from torch.distributed.tensor import DTensor
         from torch.fx import GraphModule
+        from torch.distributed._tensor.experimental import implicit_replication
+        from torch.utils.data.dataloader import _collate_fn_t
         import torch.distributed.rpc, torch.fx.experimental, torch.onnx
+        from typing import Optional
+
+        def annotated(collate: Optional[_collate_fn_t] = None) -> Optional[_collate_fn_t]:
+            return collate
 
         class Mode(TorchDispatchMode):
             pass
@@ -253,7 +259,8 @@ def test_names_alone_are_refused_when_they_are_called(tmp_path):
         class Layer(GraphModule, torch.nn.Module):
             pass
 
-        for call in (lambda: load_url("a"), Mode, Layer, lambda: torch.onnx.export(1), DTensor, torch.float8_e4m3fn):
+        for call in (lambda: load_url("a"), Mode, Layer, lambda: torch.onnx.export(1), DTensor, torch.float8_e4m3fn,
+                     implicit_replication):
             try:
                 call()
             except NotImplementedError as error:

@@ -74,6 +74,8 @@ _EXTRA = (
 def kind_of(value: object) -> str:
     if isinstance(value, types.ModuleType):
         return "m"
+    if isinstance(value, types.GenericAlias):  # as callable as the class that it names
+        return "v"
     if isinstance(value, type):
         return "e" if issubclass(value, BaseException) else "c"
     return "f" if callable(value) and not isinstance(value, type) and hasattr(value, "__name__") else "v"
