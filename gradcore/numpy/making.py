@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -314,7 +315,7 @@ frombuffer, fromfile, fromiter, fromstring = map(_read, ("frombuffer", "fromfile
 
 
 def fromfunction(
-    function: Function, shape: ShapeLike, *, dtype: DTypeLike = float, like: Any = None, **kwargs: Any
+    function: Callable[..., Any], shape: ShapeLike, *, dtype: DTypeLike = float, like: Any = None, **kwargs: Any
 ) -> Tensor:
     grids = np.indices(sizes(shape), numpy_dtype(dtype))
     return function(*(tensor_of(grid) for grid in grids), **kwargs)

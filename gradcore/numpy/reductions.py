@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import numpy as np
@@ -388,24 +387,36 @@ def _present(a: Any, where: Any) -> tuple[Tensor, Tensor]:
     return x, mask if where is True else F.logical_and(mask, tensor_of(where))
 
 
-def _over_present(reduction: Function) -> Function:
-    """Return a reduction, with the same arguments, of the elements that are numbers."""
-    signature = inspect.signature(reduction)
-    by_keyword = signature.parameters["where"].kind is inspect.Parameter.KEYWORD_ONLY
-    where_at = -1 if by_keyword else list(signature.parameters).index("where") - 1  # `a` does not count
+def _nan_total(reduction: Function, name: str) -> Function:
+    def reduce(
+        a: ArrayLike,
+        axis: Axis = None,
+        dtype: DTypeLike = None,
+        out: Tensor | None = None,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike = True,
+    ) -> Tensor:
+        x, mask = _present(a, where)
+        return reduction(x, axis, dtype, out, keepdims, initial, mask)
 
-    def reduce(a: Any, *args: Any, **named: Any) -> Any:
-        if 0 <= where_at < len(args):
-            x, mask = _present(a, args[where_at])
-            return reduction(x, *args[:where_at], mask, *args[where_at + 1 :], **named)
-        x, named["where"] = _present(a, named.get("where", True))
-        return reduction(x, *args, **named)
-
-    vars(reduce)["__signature__"] = signature
-    return rename(reduce, f"nan{reduction.__name__}")
+    return rename(reduce, name)
 
 
-nansum, nanprod, nanmean = map(_over_present, (sum, prod, mean))
+nansum, nanprod = _nan_total(sum, "nansum"), _nan_total(prod, "nanprod")
+
+
+def nanmean(
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike = None,
+    out: Tensor | None = None,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike = True,
+) -> Tensor:
+    x, mask = _present(a, where)
+    return mean(x, axis, dtype, out, keepdims, where=mask)
 
 
 def _nan_spread(name: str, root: bool = False) -> Function:
