@@ -136,6 +136,7 @@ def limit_start(seconds: float) -> Iterator[None]:
             waits = folder / f"{rank}.wait"
             waits.write_text(f"{seconds:g}")
             stack.callback(waits.unlink, missing_ok=True)
+            stack.callback((folder / f"{rank}.known").touch)  # to MPI, which from now on sees first who ends
         elif os.environ.get("PMI_FD", "").isdecimal():
             watchdog = _start_watchdog(int(os.environ["PMI_FD"]), rank, seconds)
             stack.callback(watchdog.wait)

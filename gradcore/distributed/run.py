@@ -319,11 +319,12 @@ class Watch:
             for rank in self.ended
             if not any((self.folder / f"{rank}.{kind}").exists() for kind in ("end", "error"))
         ]
-        # MPI ends the others at once, and may then name one of these, if it was too busy to see which was first.
+        # MPI ends the others at once, so this is a guess. Its own report is better once processes have initialized it.
         first = [rank for rank in silent if rank == self._first]
         faults = [rank for rank in silent if has_text(self.folder / f"{rank}.fault")]
         named = [rank for rank in self.ended if (self.folder / f"{rank}.pid").read_text() == str(pid)]
-        return next(iter([*first, *faults, *named, *silent]), None)
+        guesses = [*named, *first] if any(self.folder.glob("*.known")) else [*first, *named]
+        return next(iter([*faults, *guesses, *silent]), None)
 
     def look(self) -> None:
         """Check whether a process has failed, and print its report."""
