@@ -529,9 +529,13 @@ class CompiledFunction:
 
     def _guards(self, args: _Args, named: _Named, symbols: Any, varying: frozenset[int | str] = frozenset()) -> Guards:
         """Return the guards of a call."""
-        guards = self._new_guards(self._computed_names)
-        guards.varying = varying
-        return self._visit_all(guards, args, named, symbols)
+        while True:
+            guards = self._new_guards(self._computed_names)
+            guards.varying = varying
+            self._visit_all(guards, args, named, symbols)
+            if self._computed_names or not guards.reads_by_name:
+                return guards
+            self._computed_names = True
 
     def _new_guards(self, every: bool) -> Guards:
         handled = bool(self._handled)

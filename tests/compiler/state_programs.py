@@ -268,6 +268,35 @@ OTHERS: dict[str, tuple[str, list[str], list[str]]] = {
                  ["o.v = 5.0", "C.__mul__ = lambda s, p: 9.0", "C.__index__ = lambda s: 0", "C.__neg__ = lambda s: 4.0"]),
     "annotations": ("class C:\n  v: int = 2\ndef d(a: int): pass", ["len(C.__annotations__)", "d.__annotations__['a'].__name__", "typing.get_type_hints(C)['v'].__name__",
                     "C.__doc__", "d.__doc__", "d.__name__"], ["C.__annotations__['w'] = int", "d.__annotations__['a'] = float", "C.__doc__ = 'abc'", "d.__name__ = 'qqq'"]),
+    "attribute in the place of another": (
+        "class B:\n  value = 2.0\n  def m(s): return 2.0\n  def __len__(s): return 2\nclass C(B):\n  q = 1.0\no = C(); o.z = 1.0",
+        ["o.value", "C.value", "o.m()", "[*map(C.m, [o])]", "len(o)", "bool(o)", "getattr(o, 'w', 5.0)", "hasattr(C, 'w')", "tried()"],
+        ["del C.q; C.value = 7.0", "del o.z; o.value = 7.0", "del C.q; C.m = lambda s: 7.0", "del C.q; C.__len__ = lambda s: 7",
+         "del C.q; C.__bool__ = lambda s: False", "del C.q; C.w = 3.0", "del o.z; o.w = 3.0"]),
+    "name of a module in the place of another": ("o = types.ModuleType('made'); o.q = 1.0; o.value = 2.0; N = ['value']",
+        ["getattr(o, 'w', 5.0)", "hasattr(o, 'w')", "tried()", "getattr(o, N[0])", "[*map(getattr, [o], N)]"],
+        ["del o.q; o.w = 2.0", "o.value = 3.0"]),
+    "module of a class": ("class M(types.ModuleType):\n  v = 2.0\n  @property\n  def value(s): return s.v\no = M('made')", ["o.value", "o.v"],
+        ["M.v = 5.0", "o.v = 3.0", "M.value = 8.0", "o.__class__ = types.ModuleType"]),
+    "methods of an enum": ("K = [2.0]\nclass E(enum.IntEnum):\n  A = 1\n  def m(s): return K[0]\n  @property\n  def p(s): return s.m() + 1\no = E.A",
+        ["o.m()", "o.p", "E['A'].m()", "E(1).p", "o + 1", "f'{o}'"],
+        ["K[0] = 5.0", "E.m = lambda s: 8.0", "E.p = 3.0", "E.__add__ = lambda s, q: 9", "E.__str__ = lambda s: 'abc'"]),
+    "aliases": ("ga, og, ag, vs = getattr, object.__getattribute__, operator.attrgetter, vars\nN, F = ['value'], '{0.value}'\n"
+        "class C: pass\no = C(); o.value = 2.0\np = functools.partial(getattr, o, 'value')",
+        ["ga(o, N[0])", "[*map(ga, [o], N)]", "functools.reduce(ga, N, o)", "functools.partial(ga, o)(N[0])", "p()", "og(o, N[0])",
+         "[*map(og, [o], N)]", "ag(N[0])(o)", "[*map(ag(N[0]), [o])]", "vs(o)[N[0]]", "[*map('{0.value}'.format, [o])]",
+         "[*map(F.format, [o])]", "[*map(str.format, [F], [o])]"], ["o.value = 3.0", "o.value = 'abc'"]),
+    "computed dunder": ("class C:\n  __value__ = 2.0\no = C(); N = ['__doc__', '__value__']",
+        ["getattr(C, N[0])", "getattr(o, N[1])", "operator.attrgetter(N[1])(o)"], ["C.__doc__ = 'abc'", "C.__value__ = 4.0"]),
+    "counting containers": ("class D(dict):\n  n = 0\n  def __getitem__(s, k):\n    D.n += 1\n    return dict.__getitem__(s, k)\n"
+        "  def __iter__(s):\n    D.n += 1\n    return dict.__iter__(s)\n  def __len__(s):\n    D.n += 1\n    return dict.__len__(s)\nc = D(a=2.0)",
+        ["dict.__len__(c)", "'a' in c", "dict.get(c, 'a')"], ["return D.n", "dict.__setitem__(c, 'a', 4.0)"]),
+    "protocol": ("@typing.runtime_checkable\nclass P(typing.Protocol):\n  value: float\nclass C:\n  q = 1.0\no = C()", ["isinstance(o, P)"],
+        ["del C.q; C.value = 2.0", "o.value = 3.0"]),
+    "functions made in loops": ("fs = []\nB = [1.0]\nfor i in range(3):\n  def mk(i=i):\n    def f(): return float(i) + B[0]\n    def s(v):\n"
+        "      nonlocal i\n      i = v\n    return f, s\n  fs.append(mk())", ["fs[0][0]() + 10 * fs[2][0]()", "sum(f() for f, _ in fs)"],
+        ["fs[2][1](9)", "B[0] = 4.0", "fs.pop()", "fs.reverse()"]),
+    "finalizer": ("log = []\nclass D:\n  def __del__(s): log.append(1)\ndef f():\n  D()\n  return 2.0", ["f()"], ["return len(log)"]),
     "weak reference": ("class C: v = 2.0\nkeep = [C()]\nr = weakref.ref(keep[0])", ["r() is None", "r().v", "bool(r())"], ["keep.clear()", "C.v = 3.0"]),
 }  # fmt: skip
 
@@ -290,6 +319,12 @@ def unpacked(v):
 def imported():
     import made_mod
     return made_mod.v
+
+def tried():
+    try:
+        return o.w
+    except AttributeError:
+        return 4.0
 
 def entered():
     with o as v:

@@ -527,10 +527,53 @@ def elements_case(values: Any, change: Callable[[Any], Any], read: Callable[[Any
     return Case(lambda x: x * read(values), change=lambda stack: change(values))
 
 
+def replaced_case(owner: Any, name: str, function: Callable[[Any], Any]) -> Case:
+    """A function of the library that is replaced for the time of a case."""
+
+    def change(stack: ExitStack) -> None:
+        saved = vars(owner).get(name)
+        stack.callback(lambda: delattr(owner, name) if saved is None else setattr(owner, name, saved))
+        setattr(owner, name, lambda *args: gc.mul(args[-1], 7))
+
+    return Case(function, change=change)
+
+
+def shadowing_case() -> Case:
+    base = type("Base", (), {"kind": 2.0})
+    derived: Any = type("Derived", (base,), {"unread": 1.0})
+
+    def change(stack: ExitStack) -> None:
+        del derived.unread
+        derived.kind = 3.0
+
+    return Case(lambda x: x * derived.kind, change=change)
+
+
+def optimizer_class_case() -> Case:
+    own = type("Own", (gc.optim.SGD,), {"__module__": "gradcore.optim.sgd"})
+    w = gc.ones(3, requires_grad=True)
+    optimizer = own([w], lr=0.5)
+
+    def step(x: gc.Tensor) -> None:
+        optimizer.zero_grad()
+        (w * x).sum().backward()
+
+    def change(stack: ExitStack) -> None:
+        own.zero_grad = lambda self: None  # type: ignore[attr-defined]
+
+    return Case(step, change=change, state=lambda: w.grad)
+
+
 #: Containers that are compared by identity, given twice, or of classes of one's own; results that are kept.
 CONTAINERS: list[Callable[[], Case]] = [
     cached_case,
     same_objects_case,
+    shadowing_case,
+    optimizer_class_case,
+    lambda: optimizer_case(lambda own, v: setattr(own, "zero_grad", lambda: None)),
+    lambda: replaced_case(nn.Tanh, "forward", nn.Tanh()),
+    lambda: (lambda m: replaced_case(nn.Module, "__call__", lambda x: m(x)))(nn.Tanh()),
+    lambda: replaced_case(gc.Tensor, "exp", lambda x: x.exp()),
     lambda: Case(
         lambda x, a, b: (x * 2, sum(b)), lambda: (gc.ones(1), a := [1.0], a), after=lambda: (gc.ones(1), [1.0], [2.0])
     ),

@@ -584,3 +584,62 @@ def test_regular_expressions_are_constants_by_identity() -> None:
     assert compiled.count_programs() == 3
     config.pattern = re.compile("(a)ab")
     assert [compiled(gc.ones(1), "aab").item() for _ in range(3)] == [1.0] * 3
+
+
+class _Doubling(gc.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = gc.nn.Sequential(gc.nn.Tanh(), gc.nn.ReLU())
+
+    def forward(self, x: gc.Tensor) -> gc.Tensor:
+        return self.inner(x) * 2
+
+
+def _replacement(*args: Any, **named: Any) -> Any:
+    return gc.Tensor.mul(next(each for each in args if isinstance(each, gc.Tensor)), 7)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(gc.nn.Tanh, "forward"), (gc.nn.Module, "__call__"), (gc.nn.functional, "relu"), (gc.Tensor, "exp"),
+     (gc.Tensor, "__add__"), (gc.Tensor, "__rsub__"), (gc.Tensor, "__iadd__"), (gc.Tensor, "__neg__"),
+     (gc.Tensor, "__lt__"), (gc.Tensor, "__getitem__")],
+)  # fmt: skip
+def test_replaced_functions_of_the_library_are_seen(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = _Doubling()
+
+    def function(x: gc.Tensor) -> gc.Tensor:
+        y = module(x).exp() + 1
+        y += 1 - x[:1] + (y < 2)
+        return -y
+
+    compiled, x = CompiledFunction(function, cpp="0"), gc.tensor([0.5, 1.0, 3.0])
+    for _ in range(3):
+        before = compiled(x).tolist()
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, _replacement)
+        for _ in range(4):
+            assert compiled(x).tolist() == function(x).tolist() != before
+            assert vars(owner)[name] is _replacement, "a capture has taken the replacement back"
+    assert compiled(x).tolist() == function(x).tolist() == before
+
+
+def test_replaced_methods_of_optimizers_are_seen() -> None:
+    p = gc.nn.Parameter(gc.ones(2))
+    optimizer = gc.optim.SGD([p], lr=0.5)
+
+    def step(x: gc.Tensor) -> None:
+        optimizer.zero_grad()
+        (p * x).sum().backward()
+
+    compiled = CompiledFunction(step, cpp="0")
+    for _ in range(3):
+        compiled(gc.ones(2))
+    assert p.grad is not None
+    assert p.grad.tolist() == [1, 1]
+    optimizer.zero_grad = lambda: None  # type: ignore[assignment]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(3):
+            compiled(gc.ones(2))
+    assert p.grad.tolist() == [4, 4]

@@ -21,6 +21,18 @@ MISSED = [
     "partial / o.value is G / direct / o.value = (1.0,) / o.value = 2.0",
     "identity / t is 1e9 / method / global t; t = float('1e9') / global t; t = 2.0",
     "default dict / f'{c}'[:40] / method / c.default_factory = int / c.default_factory = float",
+    "annotations / C.__doc__ / direct / C.__doc__ = 'abc' / C.__doc__ = 'q'",
+    "attribute in the place of another / o.value / direct / del C.q; C.value = 7.0 / o.value = 3.0",
+    "attribute in the place of another / len(o) / method / del C.q; C.__len__ = lambda s: 7 / o.v = 3.0",
+    "name of a module in the place of another / hasattr(o, 'w') / direct / del o.q; o.w = 2.0 / o.value = 3.0",
+    "module of a class / o.v / map / M.v = 5.0 / o.v = 3.0",
+    "methods of an enum / o + 1 / direct / E.__add__ = lambda s, q: 9 / K[0] = 5.0",
+    "aliases / functools.reduce(ga, N, o) / direct / o.value = 3.0 / o.value = 2.0",
+    "aliases / p() / direct / o.value = 3.0 / o.value = 2.0",
+    "aliases / og(o, N[0]) / direct / o.value = 3.0 / o.value = 2.0",
+    "aliases / [*map(F.format, [o])] / direct / o.value = 3.0 / o.value = 2.0",
+    "computed dunder / getattr(o, N[1]) / direct / C.__value__ = 4.0 / C.__value__ = 2.0",
+    "counting containers / dict.__len__(c) / direct / return D.n / return D.n",
     "imported / importlib.import_module('made_mod').v / direct / m.v = 5.0 / m.v = 2.0",
 ]
 

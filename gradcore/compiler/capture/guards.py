@@ -22,7 +22,7 @@ import sys
 import types
 import typing
 import weakref
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -36,14 +36,17 @@ from gradcore.autograd.views import gradient_edge
 from gradcore.backends import switches
 from gradcore.backends.registry import CPU
 from gradcore.compiler.capture import trusted
-from gradcore.compiler.capture.host_calls import HOST_CLASSES, can_be_observed
-from gradcore.compiler.capture.watch import FACTS, is_pure, names_in
+from gradcore.compiler.capture.host_calls import HOST_CLASSES, can_be_observed, recorded_methods
+from gradcore.compiler.capture.substitutes import original_of
+from gradcore.compiler.capture.watch import BY_NAME, FACTS, FORMATTING, is_pure, names_in
 from gradcore.compiler.program.storage import find_cupy_backends
 from gradcore.core import config, dtypes
 from gradcore.core.determinism import get_deterministic_debug_mode as deterministic
 from gradcore.core.device import device, get_default_device
+from gradcore.core.operators import OPERATORS
 from gradcore.core.tracebacks import generated_file
 from gradcore.core.typing import AnyTensor
+from gradcore.nn import functional
 from gradcore.nn.module import Module
 from gradcore.nn.module_hooks import Calls
 from gradcore.nn.module_hooks import _Everywhere as Everywhere
@@ -63,6 +66,11 @@ _UNIQUE = (
     types.GetSetDescriptorType, types.MemberDescriptorType, re.Pattern,
 )  # fmt: skip
 _OF_NUMPY = trusted.PURE_FUNCTIONS["numpy"] or frozenset()
+#: By the symbols of operators in bytecode, the methods that they call.
+_METHODS_BY_SYMBOL = defaultdict[str, list[str]](list)
+for _each in OPERATORS.values():
+    for _form, _name in _each.methods:
+        _METHODS_BY_SYMBOL[f"{_each.symbol}=" if _form == "in place" else _each.symbol].append(_name)
 #: The most values of a type whose identity a function may compare.
 _MOST_IDENTITIES = 32
 _DISTRIBUTIONS = os.path.join("gradcore", "distributions", "")
@@ -70,11 +78,6 @@ _DISTRIBUTIONS = os.path.join("gradcore", "distributions", "")
 _HEAP_TYPE = 1 << 9
 #: ``Py_TPFLAGS_IMMUTABLETYPE``: whether a class is written in C.
 _IMMUTABLE = 1 << 8
-#: Attributes that all classes have.
-_OF_CLASSES = frozenset((
-    "__annotations__", "__dict__", "__doc__", "__module__", "__weakref__", "__slots__", "__abstractmethods__",
-    "__parameters__", "__orig_bases__", "__firstlineno__", "__static_attributes__",
-))  # fmt: skip
 #: Of `FACTS`, what all tensors without a history have in common, or is guarded of them.
 _OF_HISTORY = ("{}.output_nr", "{}.retains_grad")
 #: Attributes that all functions have, beside what guards check in any case.
@@ -125,6 +128,25 @@ def _compares_identity(code: types.CodeType) -> bool:
     )
 
 
+@functools.cache
+def _of_modules() -> frozenset[str]:
+    """Return the names of the attributes that every module has."""
+    return frozenset(vars(Module()))
+
+
+def _operator_methods(code: types.CodeType) -> set[str]:
+    """Return the names of the methods that the operators and subscripts in code call."""
+    found: set[str] = set()
+    for each in dis.get_instructions(code):
+        if each.opname.endswith("_SUBSCR"):
+            found.update(("__getitem__", "__setitem__"))
+        elif each.opname in ("BINARY_OP", "COMPARE_OP"):
+            found.update(_METHODS_BY_SYMBOL.get(each.argrepr, ()))
+        elif each.opname.startswith("UNARY_"):
+            found.update(("__neg__", "__pos__", "__invert__"))
+    return found
+
+
 class _Plain:
     """Class of objects that have only attributes, for comparison."""
 
@@ -162,6 +184,13 @@ def _cached_objects(function: object) -> dict[int, object]:
     found = gc.get_referents(function)
     tables = (each.values() for each in found if type(each) is dict)
     return {id(each): each for each in itertools.chain(found, *tables)}
+
+
+def _has_own_class(value: object) -> bool:
+    """Return whether an object, such as a NumPy scalar, is of a user's subclass; enumeration members always are."""
+    flags = type(value).__flags__
+    made = flags & _HEAP_TYPE and not flags & _IMMUTABLE and not isinstance(value, enum.Enum)
+    return bool(made) and not trusted.is_library_class(type(value))
 
 
 def _is_constant_class(cls: type) -> bool:
@@ -215,7 +244,7 @@ class Guards:
         users: Iterable[types.CodeType] = (),
         queries: Iterable[Any] = (),
     ) -> None:
-        users = [*users]
+        self._users = users = [*users]
         #: Names in the code that is not trusted: of modules of others, no other attributes are read.
         self._user_names = names_in(users)
         self._sees_identity = any(map(_compares_identity, users))
@@ -256,6 +285,8 @@ class Guards:
         self.codes: set[types.CodeType] = set()
         #: Names of attributes that were not read, since they do not occur in the code.
         self.skipped: set[str] = set()
+        #: Whether a value was found by which attributes are read, so that all of them are to be guarded.
+        self.reads_by_name = False
         self._seen: dict[Any, Any] = {}
         self._array_types = (np.ndarray, *(backend.array_type for backend in find_cupy_backends()))
         self._slots = 0
@@ -311,6 +342,7 @@ class Guards:
             if not isinstance(value, (*_PLAIN, *_UNIQUE)):
                 raise Unguardable(f"{query.__name__}() gives a {type(value).__name__}, which cannot be checked")
             self.require(f"same({self.bind(query)}(), {self.bind(value)})", f"{query.__name__}() is {value!r}")
+        self._functions_of_library()
         for backend in find_cupy_backends():
             made = self.bind(functools.partial(_choices, backend))
             self.require(f"{made}() == {_choices(backend)}", "the current device, TensorFloat32, fusion, attention")
@@ -337,10 +369,14 @@ class Guards:
             return self.require(f"{expression} is {value}", f"{text} is {value}")
         if kind in _PLAIN:
             name = self.bind(value)
+            self._note_reads(value)
             self.require(f"({expression}) is {name} or same({expression}, {name})", f"{text} == {value!r}")
             return self._identity(value, f"({expression})", text, given)
-        if isinstance(value, _UNIQUE) or (isinstance(value, type) and _is_constant_class(value)):
+        if (isinstance(value, _UNIQUE) and not _has_own_class(value)) or (
+            isinstance(value, type) and _is_constant_class(value)
+        ):
             self._refuse_calls(value, text)
+            self._note_reads(value)
             name = self.bind(value)
             self.require(f"({expression}) is {name}", f"{text} is {value!r}")
             return self._unique(value, name, text)
@@ -361,7 +397,8 @@ class Guards:
         if o is None:
             return
         base: Any = next(each for each in (list, tuple, deque) if isinstance(value, each))
-        own = type(value) is base or type(value).__getitem__ is base.__getitem__
+        kind = type(value)
+        own = kind is base or (kind.__getitem__ is base.__getitem__ and kind.__len__ is base.__len__)
         length, item = (
             ("len", "{}[{}]") if own else (f"{base.__name__}.__len__", f"{base.__name__}.__getitem__({{}}, {{}})")
         )
@@ -432,28 +469,36 @@ class Guards:
         elif isinstance(value, enum.Enum) and id(value) not in self._seen and not trusted.is_library_class(type(value)):
             self._seen[id(value)] = value
             self._attributes(vars(value), name, text)
+            self.visit(type(value), f"type({name})", f"type of {text}")
             if type(value.value) not in _PLAIN:
                 self.visit(value._value_, f"{name}._value_", f"{text}.value")
 
     def _dict(self, value: Any, expression: str, text: str, given: bool) -> None:
-        if any(not isinstance(key, (*_PLAIN, *_UNIQUE)) for key in value):
+        if any(not isinstance(key, (*_PLAIN, *_UNIQUE)) for key in dict.__iter__(value)):
             raise Unguardable(f"{text} has keys that cannot be checked")
         o = self._container(value, expression, text, given)
         if o is None:
             return
-        same_keys = f"tuple({o}) == {self.bind(tuple(value))}" if value else f"not {o}"
-        if any(type(key) is not str for key in value):  # 1, 1.0 and True are equal
-            same_keys = f"len({o}) == {len(value)} and all(map(same, {o}, {self.bind(tuple(value))}))"
-        elif len(value) == 1:  # and its only element is found below
-            same_keys = f"len({o}) == 1"
+        own = not trusted.is_library_class(type(value))  # whose methods may do anything
+        base = self.bind(OrderedDict if isinstance(value, OrderedDict) else dict)
+        size, element = (
+            (f"{base}.__len__({o})", f"{base}.__getitem__({o}, {{}})") if own else (f"len({o})", f"{o}[{{}}]")
+        )
+        own_keys = f"{base}.__iter__({o})" if own else o
+        keys = (*value,) if not own else (*(OrderedDict if isinstance(value, OrderedDict) else dict).__iter__(value),)
+        same_keys = f"tuple({own_keys}) == {self.bind(keys)}" if keys else f"{size} == 0"
+        if any(type(key) is not str for key in keys):  # 1, 1.0 and True are equal
+            same_keys = f"{size} == {len(keys)} and all(map(same, {own_keys}, {self.bind(keys)}))"
+        elif len(keys) == 1:  # and its only element is found below
+            same_keys = f"{size} == 1"
         self.require(f"type({o}) is {self.bind(type(value))} and {same_keys}", f"keys of {text}")
         if isinstance(value, defaultdict):
             self.visit(value.default_factory, f"{o}.default_factory", f"{text}.default_factory")
-        for key in value:
+        for key in keys:
             if expression == "named" and key in self.varying:
                 self.require(f"type({o}[{key!r}]) is float", f"{key} is a float")
                 continue
-            self.visit(dict.__getitem__(value, key), f"{o}[{self.bind(key)}]", f"{text}[{key!r}]", given)
+            self.visit(dict.__getitem__(value, key), element.format(self.bind(key)), f"{text}[{key!r}]", given)
         self._of_subclass(value, o, text)
 
     def _object(self, value: Any, expression: str, text: str) -> None:
@@ -567,6 +612,14 @@ class Guards:
                     self._refuse_of_numpy(sys.modules[one], code.co_names)
                 self.visit(sys.modules[one], f"modules.get({one!r})", one)
 
+    def _note_reads(self, value: object) -> None:
+        """Note a value by which attributes are read whose names are not in the code, as by an alias of `getattr`."""
+        if isinstance(value, str):
+            is_reader = "{" in value and not self._user_names.isdisjoint(FORMATTING)
+        else:
+            is_reader = getattr(value, "__name__", None) in BY_NAME
+        self.reads_by_name = self.reads_by_name or is_reader
+
     def _refuse_calls(self, value: object, text: str) -> None:
         """Refuse C functions and classes whose result may depend on more than their arguments."""
         if isinstance(value, type):
@@ -597,9 +650,11 @@ class Guards:
             return
         names = self._user_names if trusted.is_foreign(vars(value)) else self.names
         self.skipped |= vars(value).keys() - self.names
-        if self.misses:
-            self.require(f"len({name}.__dict__) == {len(vars(value))}", f"names in {text}")
-        for each in sorted(names & vars(value).keys()):
+        self.visit(type(value), f"type({name})", f"type of {text}")
+        if self.misses or type(value) is not types.ModuleType or "__getattr__" in vars(value):
+            missing = self.bind(frozenset(names - vars(value).keys()))
+            self.require(f"{name}.__dict__.keys().isdisjoint({missing})", f"names that {text} lacks")
+        for each in sorted((vars(value).keys() if self.every else names) & vars(value).keys()):
             if value is sys and each == "modules":
                 raise Unguardable("sys.modules cannot be checked")
             self.visit(vars(value)[each], f"{name}.__dict__.get({each!r})", f"{text}.{each}")
@@ -617,6 +672,19 @@ class Guards:
             read = operator.itemgetter(*others)
             expected = self.bind(read(vars(module)))
             self.require(f"{self.bind(read)}({scope}) == {expected}", f"names in {text}")
+
+    def _functions_of_library(self) -> None:
+        """Guard the library's public functions and methods of tensors that ran, as users may replace them."""
+        methods = self._user_names.union(*map(_operator_methods, self._users))
+        ran = {n for n, each in vars(functional).items() if getattr(each, "__code__", None) in self.executed}
+        for owner, known in ((Tensor, methods), (functional, ran - {"__getattr__"})):
+            names = sorted(n for n in known & vars(owner).keys() if isinstance(vars(owner)[n], types.FunctionType))
+            if names:
+                read = operator.itemgetter(*names, names[0])
+                found = f"{self.bind(read)}({self.bind(vars(owner))})"
+                expected = self.bind((*map(original_of, read(vars(owner))),))
+                alike = f"{found} == {expected} or (*map({self.bind(original_of)}, {found}),) == {expected}"
+                self.require(alike, f"functions of {owner.__name__}")  # another thread may be capturing
 
     def _registry(self, *values: object) -> None:
         """Guard the registries of abstract base classes, where such a class is among the guarded objects."""
@@ -638,17 +706,21 @@ class Guards:
                 raise Unguardable(f"{text} is a class written in C, which may give other values in each call")
             alike = f"{own}.__mro__ == {self.bind(cls.__mro__)} and len({own}.__dict__) == {len(vars(cls))}"
             self.require(alike, f"bases and attributes of {text}")
+            others: list[str] = []
             for each, found in vars(cls).items():
                 special = each[:2] == "__" and each[-2:] == "__"
                 if special:  # its type is that of a method, or code of the user's has its name
-                    own_names = each in self._user_names or each == "__match_args__"
-                    is_read = isinstance(found, types.FunctionType) or (own_names and each not in _OF_CLASSES)
+                    is_named = self.every or each in self._user_names or each == "__match_args__"
+                    is_read = is_named or isinstance(found, types.FunctionType)
                 else:
                     is_read = self.every or each in self.names
                 if is_read:
                     self.visit(found, f"{own}.__dict__.get({each!r})", f"{text}.{each}")
-                elif not special:
-                    self.skipped.add(each)
+                else:
+                    others.append(each)
+            self.skipped.update(each for each in others if each[:2] != "__" or each[-2:] != "__")
+            # Where all are still there, and there are as many, no other attribute has taken the place of one.
+            self.require(f"{own}.__dict__.keys() >= {self.bind({*others})}", f"names of attributes of {text}")
 
     def _instance(self, value: Any, name: str, text: str) -> None:
         kind = type(value)
@@ -658,6 +730,11 @@ class Guards:
         if str(kind.__module__).startswith(("numpy", "random")):
             raise Unguardable(f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
         self.visit(kind, f"type({name})", f"type of {text}")
+        if isinstance(value, Module) and kind not in self._seen:
+            self._seen[kind] = kind
+            cls, forward, call = map(self.bind, (kind, kind.forward, kind.__call__))
+            alike = f"{cls}.forward is {forward} and {cls}.__call__ is {call}"
+            self.require(alike, f"forward and __call__ of {kind.__name__}")
         if own is not None:
             self._attributes(own, name, text, value)
         for each in slots:
@@ -684,28 +761,32 @@ class Guards:
             found = " or ".join(f"{o}[{each!r}]" for each in empty)
             self.require(f"not ({found})", f"{text} has no {', '.join(empty)}")
         of_library = owner is not None and trusted.is_library_class(type(owner))  # which computes names that it reads
-        left = False
+        others: list[str] = []
         for each, found in own.items():
             if each in empty or each == "_compiled_call_impl":  # which does what the module does
                 continue
             if self.every or each in self.names or (of_library and each[0] != "_"):
                 self.visit(found, f"{o}[{each!r}]", f"{text}.{each}")
             else:
-                self.skipped.add(each)
-                left = left or each[0] != "_"
-        if left and owner is not None:  # it may be deleted, and another one be there in the place of the class's
-            classes = [cls for cls in type(owner).__mro__ if not trusted.is_library_class(cls)]
-            hidden = sorted({each for cls in classes for each in vars(cls)} & self.names - own.keys())
-            hidden = [each for each in hidden if each[:2] != "__"]
-            if hidden:
-                found = " or ".join(f"{each!r} in {o}" for each in hidden)
-                self.require(f"not ({found})", f"{text} has no {', '.join(hidden)} of its own")
+                others.append(each)
+        self.skipped.update(others)
+        if isinstance(owner, Module):  # what the library sets is never deleted
+            others = [each for each in others if each not in _of_modules()]
+        if others:  # one of them may be deleted, and another one be there in the place of the class's
+            self.require(f"{o}.keys() >= {self.bind({*others})}", f"names of attributes of {text}")
         return None
 
     def _host(self, value: Any, name: str, text: str) -> None:
         """Guard what captured methods of an optimizer, scheduler or scaler read, such as its parameters."""
         if not can_be_observed(type(value)):
             raise Unguardable(f"{text} is of a class that looks up or sets attributes in its own way")
+        methods = recorded_methods(type(value))
+        if not vars(value).keys().isdisjoint(methods):
+            raise Unguardable(f"a method of {text} is replaced")
+        for each in methods:  # they are captured like other functions
+            method = self.bind(getattr(type(value), each))
+            alike = f"{each!r} not in {name}.__dict__ and type({name}).{each} is {method}"
+            self.require(alike, f"{each} of {text}")
         self.hosts.append(value)
         if isinstance(value, Optimizer):  # which may change what comes after a step
             hooks = f"bool({name}._hooks['step_pre'] or {name}._hooks['step_post'] or before_steps or after_steps)"

@@ -26,7 +26,7 @@ from gradcore.core.operators import OPERATORS
 from gradcore.tensor import Tensor
 from gradcore.utils import checkpoint
 
-__all__ = ["RecordingBackend", "Substitutes", "plain_draw"]
+__all__ = ["RecordingBackend", "Substitutes", "original_of", "plain_draw"]
 
 
 class Substitutes:
@@ -52,8 +52,8 @@ class Substitutes:
             for name in _STATE_METHODS:
                 setattr(PhiloxState, name, _watch_state_method(name))
             GraphTask.run = _report_run  # type: ignore[assignment,method-assign]
-            for name, operator in _OPERATORS.items():
-                setattr(Tensor, name, _accept_numbers(operator))
+            for name in _OPERATORS:
+                setattr(Tensor, name, _accept_numbers(original_of(vars(Tensor)[name])))
             checkpoint._without_reentrance = _call_without_checkpoint  # type: ignore[assignment]
             observe(self.hosts)
             yield
@@ -65,8 +65,8 @@ class Substitutes:
         for name, method in _STATE_METHODS.items():
             setattr(PhiloxState, name, method)
         GraphTask.run = _run  # type: ignore[method-assign]
-        for name, operator in _OPERATORS.items():
-            setattr(Tensor, name, operator)
+        for name in _OPERATORS:
+            setattr(Tensor, name, original_of(vars(Tensor)[name]))
         checkpoint._without_reentrance = _with_checkpoint
         end_observation()
         self._end()
@@ -96,7 +96,7 @@ class Substitutes:
 
 #: The operators of tensors that take numbers which programs compute.
 _OPERATORS = {
-    name: getattr(Tensor, name)
+    name
     for each in OPERATORS.values()
     for form, name in each.methods
     if each.symbol in OF_TENSORS and form in ("left", "right")
@@ -110,7 +110,14 @@ def _accept_numbers(operator: Callable[..., Any]) -> Callable[..., Any]:
             other = plain_numbers(other) if recorder is None else recorder.as_tensor(other, self)
         return operator(self, other)
 
+    wrapper.original = operator  # type: ignore[attr-defined]
     return wrapper
+
+
+def original_of(method: types.FunctionType) -> types.FunctionType:
+    """Return a method of tensors, which may be the library's or a user's, without the substitute of a capture."""
+    original: types.FunctionType = getattr(method, "original", method)
+    return original
 
 
 _run = GraphTask.run

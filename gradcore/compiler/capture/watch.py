@@ -26,8 +26,8 @@ from gradcore.cuda import graphs, streams
 from gradcore.tensor import Tensor
 from gradcore.tensor.layouts import rows_with_sparse_gradient
 
-__all__ = ["FACTS", "Watch", "find_handlers", "is_pure", "left_out", "names_in", "offset_after_which",
-           "suspend_callbacks"]  # fmt: skip
+__all__ = ["BY_NAME", "FACTS", "FORMATTING", "Watch", "find_handlers", "is_pure", "left_out", "names_in",
+           "offset_after_which", "suspend_callbacks"]  # fmt: skip
 
 #: Code that is not to be part of a program: sparse gradients are no arrays.
 left_out: set[Any] = {rows_with_sparse_gradient.__code__}
@@ -55,9 +55,11 @@ _OF_LIBRARIES = frozenset((
     "builtins.id", "builtins.locals", "builtins.next", "builtins.vars", "sys._getframe", "sys.exc_info", "sys.intern",
 ))  # fmt: skip
 #: What reads or sets attributes by names that the code may have computed.
-_BY_NAME = frozenset(
+BY_NAME = frozenset(
     ["__dict__", "__getattribute__", "attrgetter", "delattr", "getattr", "hasattr", "methodcaller", "setattr", "vars"]
 )
+#: Methods of strings that do so too, by the names in the string.
+FORMATTING = frozenset(["format", "format_map"])
 #: What leads from functions and frames to names that guards do not look for there.
 _OF_FUNCTIONS = frozenset(
     ["__closure__", "__defaults__", "__globals__", "__kwdefaults__", "cell_contents", "f_globals", "f_locals"]
@@ -127,6 +129,13 @@ _LOOKING_UP = {
 def _matches_positions(code: types.CodeType) -> bool:
     """Return whether code has a pattern ``Class(x)``, which reads attributes named by ``__match_args__``."""
     return any(each.opname == "MATCH_CLASS" and each.arg for each in dis.get_instructions(code))
+
+
+def _formats_attributes(code: types.CodeType) -> bool:
+    """Return whether code has a method of strings that formats, and a string with fields that read attributes."""
+    if FORMATTING.isdisjoint(code.co_names):
+        return False
+    return any(isinstance(each, str) and re.search(r"\{[^{}]*[.\[]", each) for each in code.co_consts)
 
 
 def find_handlers(codes: Collection[types.CodeType]) -> dict[types.CodeType, list[tuple[int, int]]]:
@@ -346,7 +355,8 @@ class Watch:
         if code not in self.user_codes and not self._is_importing(frame):
             self.executed.add(code)
             self.user_codes.add(code)
-            self.computed_names |= not _BY_NAME.isdisjoint(code.co_names) or _matches_positions(code)
+            self.computed_names |= not BY_NAME.isdisjoint(code.co_names) or _matches_positions(code)
+            self.computed_names |= _formats_attributes(code)
         if not trusted.is_foreign(namespace):
             self._seen[id(code)] = code, "user"
         return "user"
@@ -394,8 +404,8 @@ class Watch:
 
     def _note_c_call(self, function: Any, frame: types.FrameType) -> None:
         owner, name = getattr(function, "__self__", None), function.__name__
-        by_format = name in ("format", "format_map") and isinstance(owner, str) and ("." in owner or "[" in owner)
-        self.computed_names |= (isinstance(owner, types.ModuleType) and name in _BY_NAME) or by_format
+        by_format = name in FORMATTING and isinstance(owner, str) and ("." in owner or "[" in owner)
+        self.computed_names |= (isinstance(owner, types.ModuleType) and name in BY_NAME) or by_format
         if not (is_pure(function, False) or self._is_importing(frame)):
             self._refuse(f"{name} is called", frame)
 
