@@ -283,11 +283,6 @@ def fsdp2_mixed_precision(path):
     fsdp2(path, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32))
 
 
-def fsdp2_output_dtype(path):
-    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, torch.float32)
-    fsdp2(path, mp_policy=policy)
-
-
 def fsdp2_offload(path):
     fsdp2(path, offload_policy=CPUOffloadPolicy())
 
@@ -295,7 +290,7 @@ def fsdp2_offload(path):
 PROGRAMS = {
     each.__name__: each
     for each in (
-        ddp_example, multigpu, multigpu_torchrun, fsdp2, fsdp2_prefetch, fsdp2_mixed_precision, fsdp2_output_dtype,
+        ddp_example, multigpu, multigpu_torchrun, fsdp2, fsdp2_prefetch, fsdp2_mixed_precision,
         fsdp2_offload,
     )
 }  # fmt: skip
