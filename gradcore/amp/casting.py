@@ -24,11 +24,11 @@ LOWER_PRECISION = {"cpu": dtypes.bfloat16, "cuda": dtypes.float16}
 @functools.cache
 def _by_device(policies: str) -> dict[str, str]:
     """Return the policies by type of device, given ``"lower:cpu float32:cuda"``. A policy without a type is for all."""
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for word in policies.split():
         policy, _, device_type = word.partition(":")
-        found.update(dict.fromkeys((device_type,) if device_type else LOWER_PRECISION, policy))
-    return found
+        results.update(dict.fromkeys((device_type,) if device_type else LOWER_PRECISION, policy))
+    return results
 
 
 def policy_of(op: Op, args: tuple[Any, ...], device_type: str) -> str | None:
@@ -127,10 +127,10 @@ def _is_parameter(t: AnyTensor) -> bool:
 
 
 def _widest(args: tuple[Any, ...], device_type: str, lower: dtypes.dtype) -> dtypes.dtype:
-    found = {t._dtype for t in _tensors(args) if _eligible(t, device_type)}
-    if not found <= {lower, dtypes.float32}:
+    results = {t._dtype for t in _tensors(args) if _eligible(t, device_type)}
+    if not results <= {lower, dtypes.float32}:
         raise RuntimeError("Unexpected floating ScalarType in at::autocast::prioritize")
-    return dtypes.float32 if dtypes.float32 in found else lower
+    return dtypes.float32 if dtypes.float32 in results else lower
 
 
 def casting() -> Casting:

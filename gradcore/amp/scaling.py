@@ -179,12 +179,12 @@ class GradScaler:
         grads = [p.grad for p in parameters if p.grad is not None]
         if not allow_fp16 and any(grad.dtype is dtypes.float16 for grad in grads):
             raise ValueError("Attempting to unscale FP16 gradients.")
-        found: dict[Any, Any] = unscale_(grads, factor)
+        results: dict[Any, Any] = unscale_(grads, factor)
         shard = next((p for p in parameters if hasattr(p, "total_norm")), None)
         if shard is None:
-            return found
+            return results
         # of `fully_shard`: all processes leave the step out where one has found such a gradient
-        return {device: shard.total_norm(bad, float("inf")) for device, bad in found.items()}
+        return {device: shard.total_norm(bad, float("inf")) for device, bad in results.items()}
 
     # -- steps ------------------------------------------------------------------------------------------------------
 

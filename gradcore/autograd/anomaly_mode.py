@@ -137,8 +137,8 @@ def _exactly_finite(array: Any) -> Any:
 
 def origin_of(node: Any) -> Origin | None:
     """Return the `Origin` of a node; None if anomaly mode was off when it was recorded."""
-    found = node.metadata.get("traceback_")
-    return found if isinstance(found, Origin) else None
+    result = node.metadata.get("traceback_")
+    return result if isinstance(result, Origin) else None
 
 
 # -- recording and running ---------------------------------------------------------------------------------------------
@@ -247,17 +247,17 @@ def first_not_finite(nodes: Iterable[Any]) -> Any:
     """Return the earliest of the nodes behind `nodes` (and of these) whose result was not finite, or None."""
     seen = set(nodes)
     stack = list(seen)
-    found = None
+    result = None
     while stack:
         node = stack.pop()
         origin = origin_of(node)
-        if origin is not None and not origin.was_finite and (found is None or node._seq < found._seq):
-            found = node
+        if origin is not None and not origin.was_finite and (result is None or node._seq < result._seq):
+            result = node
         for edge in node._edges:
             if edge is not None and edge[0] not in seen:
                 seen.add(edge[0])
                 stack.append(edge[0])
-    return found
+    return result
 
 
 def describe(node: Any) -> list[str]:

@@ -541,20 +541,20 @@ class GraphTask:
             tensor = reference()
             if tensor is not None and grads[number] is not None:
                 add_to_grad(tensor, grads[number])
-        found = [arithmetic.from_tensor(g) for g in grads]
-        return found if several else found[0]
+        results = [arithmetic.from_tensor(g) for g in grads]
+        return results if several else results[0]
 
     def call_prehooks(self, node: Node, hooks: Hooks, grad: Any) -> Any:
         """Return the gradients of a node's outputs after the node's prehooks."""
         self.buffer.owned.discard(node)
         arithmetic = self.buffer.arithmetic(node._device)
         several = type(grad) is list
-        found = list(grad) if several else [grad]
+        result = list(grad) if several else [grad]
         seen = node._seen_outputs
-        grads = tuple(in_own_memory(arithmetic.as_tensor(found[i])) for i in seen)
+        grads = tuple(in_own_memory(arithmetic.as_tensor(result[i])) for i in seen)
         for i, g in zip(seen, call_prehooks(hooks.pre, grads), strict=True):
-            found[i] = arithmetic.from_tensor(g)
-        return found if several else found[0]
+            result[i] = arithmetic.from_tensor(g)
+        return result if several else result[0]
 
     def call_posthooks(self, node: Node, hooks: Hooks, grads: Any, grad: Any) -> Any:
         """Call a node's post hooks with the gradients of its inputs and outputs; return the inputs' new ones."""

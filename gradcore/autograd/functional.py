@@ -53,8 +53,8 @@ def _inputs(tensors: Tensors, create_graph: bool) -> Tensors:
 
 
 def _results(tensors: Sequence[Any], several: bool, create_graph: bool) -> Any:
-    found = tuple(t if create_graph else t.detach() for t in tensors)
-    return found if several else found[0]
+    result = tuple(t if create_graph else t.detach() for t in tensors)
+    return result if several else result[0]
 
 
 def _vector(v: Any, like: Tensors, several: bool, where: str, missing: str) -> Tensors:
@@ -443,8 +443,8 @@ def _forward_jacobian(func: Callable[..., Any], inputs: Any) -> Any:
         detached = [t.detach() for t in ins]
         blocks = jacfwd(func, tuple(range(len(ins))))(*detached)
     many = isinstance(blocks[0], tuple)
-    found = tuple(_results(block, several, False) for block in (blocks if many else (blocks,)))
-    return found if many else found[0]
+    result = tuple(_results(block, several, False) for block in (blocks if many else (blocks,)))
+    return result if many else result[0]
 
 
 def hessian(
@@ -497,9 +497,9 @@ def hessian(
     def gradient(*args: Any) -> Any:
         if outer_jacobian_strategy == "forward-mode":
             args = tuple(t.requires_grad_() for t in args)
-        found = jacobian(scalar, args, create_graph=True)
-        _check_gradient(found, strict)
-        return found
+        result = jacobian(scalar, args, create_graph=True)
+        _check_gradient(result, strict)
+        return result
 
     blocks = jacobian(gradient, ins, create_graph, strict, vectorize, outer_jacobian_strategy)
     return blocks if several else blocks[0][0]

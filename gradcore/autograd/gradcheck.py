@@ -238,13 +238,13 @@ def _differentiable(results: Any) -> tuple[Any, ...]:
 
 def _random_upstream(outputs: Sequence[Any], apart: bool) -> tuple[Any, ...]:
     random = np.random.default_rng(0)
-    found = []
+    results = []
     for out in outputs:
         t = tensor_of(random.uniform(-1, 1, count_of(out)), out)
         if apart and t._array.ndim:
             t._array = t._array.repeat(2, axis=-1)[..., ::2]
-        found.append(t.requires_grad_())
-    return tuple(found)
+        results.append(t.requires_grad_())
+    return tuple(results)
 
 
 # -- one call ----------------------------------------------------------------------------------------------------------

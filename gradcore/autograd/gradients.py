@@ -40,8 +40,8 @@ def _takers(*args: Any) -> list[Any] | None:
     watching = state.mode & TORCH_FUNCTION_MODE and not getattr(state.functions[-1], "sees_formulas", False)
     if not watching and not variables.subclasses_used:
         return None
-    found: list[Any] = variables.overloaded_args(args)
-    return found if found or watching else None
+    results: list[Any] = variables.overloaded_args(args)
+    return results if results or watching else None
 
 
 class ExecutionEngine:

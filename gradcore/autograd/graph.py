@@ -68,9 +68,9 @@ def get_gradient_edge(tensor: AnyTensor) -> GradientEdge:
     edge = gradient_edge(tensor)
     if edge is None:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
-    found = GradientEdge(*edge)
-    found.kind = TensorMeta.of(tensor)
-    return found
+    result = GradientEdge(*edge)
+    result.kind = TensorMeta.of(tensor)
+    return result
 
 
 def current_graph_task() -> Any:

@@ -266,12 +266,12 @@ class InputBuffer:
         """Return the arithmetic for gradients of nodes on `device`, in the batches of this backward."""
         if self.recorded:
             return TENSOR_GRADS
-        found = self.known.get(id(device))
-        if found is None or found.F is not found.device.backend:  # as while a program is recorded
-            found = RawGrads(batched_device(self.batches, device) if self.batches else device)
+        result = self.known.get(id(device))
+        if result is None or result.F is not result.device.backend:  # as while a program is recorded
+            result = RawGrads(batched_device(self.batches, device) if self.batches else device)
             if self.batches or not device.levels:
-                self.known[id(device)] = found
-        return found
+                self.known[id(device)] = result
+        return result
 
     def add(self, node: Node, number: int, grad: Any, device: Any, own: bool = False) -> None:
         """Add a contribution that arose on `device` to the gradient of a node's output.
@@ -326,8 +326,8 @@ class InputBuffer:
             _check_same_shape(total, grad, node)
         if may_own:
             self.owned.add(node)
-        found = self.run(*_in_threads(total, grad, device, False) or (add, total, grad))
-        return found if found.__class__ is total.__class__ else self.arithmetic(node._device).as_array(found)
+        result = self.run(*_in_threads(total, grad, device, False) or (add, total, grad))
+        return result if result.__class__ is total.__class__ else self.arithmetic(node._device).as_array(result)
 
     def plus_tensors(self, total: Any, grad: Any, node: Node) -> Any:
         """Return `plus` of tensors, for a recorded backward and for sparse gradients."""

@@ -119,10 +119,10 @@ class OpNode(Node):
     def spread(self, values: Any) -> Any:
         if self.seen is None:
             return values
-        found = [None] * len(self._edges)
+        result = [None] * len(self._edges)
         for i, value in zip(self._numbers(self.seen), values, strict=True):
-            found[i] = value
-        return tuple(found)
+            result[i] = value
+        return tuple(result)
 
     def _numbers(self, seen: tuple[int, ...]) -> list[int]:
         """Return the edges that are seen, where a sequence of tensors in front has several."""
@@ -251,11 +251,11 @@ class OpNode(Node):
 
         values = (value or ()) if slot.kind in SEVERAL else (value,)
         handles = tuple(map(handle, values, self._edges_of(slot)))
-        found = handles if slot.kind in SEVERAL else handles[0]
+        result = handles if slot.kind in SEVERAL else handles[0]
         if value is not None:
-            self.saved = (*self.saved[:number], found, *self.saved[number + 1 :])
+            self.saved = (*self.saved[:number], result, *self.saved[number + 1 :])
             self.expect_hooks()
-        return found
+        return result
 
     def expect_hooks(self) -> None:
         """Make backward look for hooks of saved tensors."""

@@ -87,5 +87,5 @@ def add_border(pattern: Pattern) -> Pattern:
         rows = xp.concatenate([pattern.rows, here, here, last])
         cols = xp.concatenate([pattern.cols, here, last, here])
         pattern.kept["bordered"] = Pattern(xp, (n + 1, n + 1), rows, cols)
-    found: Pattern = pattern.kept["bordered"]
-    return found
+    result: Pattern = pattern.kept["bordered"]
+    return result

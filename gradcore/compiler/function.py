@@ -245,8 +245,8 @@ class CompiledFunction:
         if not recording_lock.acquire(blocking=False):  # another thread is recording
             return self._function(*args, **named)
         try:
-            found = self._with_symbols(args, named)
-            return found[0] if type(found) is tuple else self._next(args, named)
+            result = self._with_symbols(args, named)
+            return result[0] if type(result) is tuple else self._next(args, named)
         except Unrecordable:
             self._remember_refusal(args, named)
             raise
@@ -470,16 +470,16 @@ class CompiledFunction:
             return None
         try:
             with suspend_callbacks():
-                made = self._find_symbolic(args, named)
+                result = self._find_symbolic(args, named)
         except (Exception, symbolic_sizes.SizeEscapes) as error:
             self._static.append(_describe_error(error))
             return None
-        if made is None:
+        if result is None:
             return None
         if self._verifier is not None:
-            made = self._verifier.wrap_entry(made, self.visible_state(args, named))
-        self._specializations.append(made)
-        return made.run(args, named)
+            result = self._verifier.wrap_entry(result, self.visible_state(args, named))
+        self._specializations.append(result)
+        return result.run(args, named)
 
     def _find_symbolic(self, args: _Args, named: _Named) -> Specialization | None:
         """Return a program for many sizes, or None before sizes have changed often enough."""

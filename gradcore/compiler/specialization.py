@@ -253,7 +253,7 @@ class SpecializationWriter:
         def positions_of(tensors: list[Any]) -> tuple[int, ...]:
             return tuple(i for i, t in enumerate(tensors) if is_shared(t._array))
 
-        found = tuple(n is not None for n in self.backward.gradients)
+        result = tuple(n is not None for n in self.backward.gradients)
         run = self.runnable(program)
         fresh = all(
             not set(each.outputs) & set(each.inputs) and len(set(each.outputs)) == len(each.outputs)
@@ -266,7 +266,7 @@ class SpecializationWriter:
         called = repeatable, self.guards.changed_since
         pairs = zip(self.alone, self.backward.alone, strict=True)
         alone = tuple(LazyRun(each, self.recorder.cpp, gradients) for each, (*_, gradients) in pairs)
-        return Backward(function, with_history, run, inputs, found, reached, *seen, *called, fresh, versions, alone)
+        return Backward(function, with_history, run, inputs, result, reached, *seen, *called, fresh, versions, alone)
 
     def _name_result(self, t: Any) -> str:
         """Return the name of a result in the source."""
@@ -321,12 +321,12 @@ def _find_read_values(program: Program) -> set[int]:
 
 def _find_new_values(program: Program) -> set[int]:
     """Return the values that a program's calls define, without those that it reads first."""
-    made: set[int] = set()
+    results: set[int] = set()
     read: set[int] = set()
     for call in program.calls:
-        read.update(n for n in call.read if n not in made)
-        made.update(n for n in call.outputs if n not in read)
-    return made
+        read.update(n for n in call.read if n not in results)
+        results.update(n for n in call.outputs if n not in read)
+    return results
 
 
 def _with_mode(state: Any, mode: int, call: Callable[[], Any]) -> None:

@@ -90,11 +90,11 @@ class Layout:
         products = [
             math.prod(self.shape[i:j]) for i in range(len(self.shape)) for j in range(i + 1, len(self.shape) + 1)
         ]
-        found = tuple(express(each, products) for each in zip(*(a.strides for a in self.arrays), strict=True))
-        if any(type(each) is type(None) for each in found):
+        result = tuple(express(each, products) for each in zip(*(a.strides for a in self.arrays), strict=True))
+        if any(type(each) is type(None) for each in result):
             current.recorder.stop("strides follow no rule")
-        self.known_strides = found
-        return found
+        self.known_strides = result
+        return result
 
     def expect(self) -> Expected:
         """Return what an array with this layout must be like at other sizes."""
@@ -168,25 +168,25 @@ class SymbolicRecorder(Recorder):
                 operands._constants = constants
 
     def _stand_for(self, array: Array, number: int) -> RecordedArray:
-        found = super()._stand_for(array, number)
-        found.sized = self.layouts.get(number, array)
-        return found
+        result = super()._stand_for(array, number)
+        result.sized = self.layouts.get(number, array)
+        return result
 
     def know(self, recorded: RecordedArray, arrays: tuple[Any, ...], shape: tuple[Any, ...]) -> None:
         """Store the arrays of a value at each of the sizes."""
         self.layouts[recorded.number] = recorded.sized = Layout(arrays, shape)
 
     def literal(self, array: Any) -> RecordedArray:
-        found = super().literal(array)
-        self.know(found, (array, *(array.copy("K") for _ in range(1, RECORDED))), array.shape)
-        return found
+        result = super().literal(array)
+        self.know(result, (array, *(array.copy("K") for _ in range(1, RECORDED))), array.shape)
+        return result
 
     def ones(self, t: Any) -> RecordedArray:
         layout = t._array.sized
         arrays = tuple(np.ones(a.shape, a.dtype) for a in layout.arrays)
-        found = self.add_later_input(arrays[0])
-        self.know(found, arrays, layout.shape)
-        return found
+        result = self.add_later_input(arrays[0])
+        self.know(result, arrays, layout.shape)
+        return result
 
     def as_tensor(self, value: Any, like: Any) -> Any:
         self.stop("a number that is read is computed with")
@@ -310,9 +310,9 @@ def _at(value: Any, position: int) -> Any:
 
 
 def _leaves(value: Any) -> list[Any]:
-    found: list[Any] = []
-    map_leaves(found.append, value)
-    return found
+    results: list[Any] = []
+    map_leaves(results.append, value)
+    return results
 
 
 class SymbolicRun(RecordedRun):
@@ -527,15 +527,15 @@ def _copy_at_sizes(array: Any, sizes: dict[int, tuple[int, ...]] | None = None, 
             array = np.take(array, np.arange(values[position]) % array.shape[dim], dim)
         return np.ascontiguousarray(array)
     if array.flags.c_contiguous or not array.size:
-        found = np.array(array, order="C")
+        result = np.array(array, order="C")
     else:
         span = sum((n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)) + array.itemsize
         memory = np.zeros(-(-span // array.itemsize), array.dtype)
-        found = np.lib.stride_tricks.as_strided(memory, array.shape, array.strides)
-        found[...] = array
+        result = np.lib.stride_tricks.as_strided(memory, array.shape, array.strides)
+        result[...] = array
     if not array.flags.writeable:
-        found.flags.writeable = False
-    return found
+        result.flags.writeable = False
+    return result
 
 
 def symbols_between(

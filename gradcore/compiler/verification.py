@@ -399,7 +399,7 @@ def _containers_in(value: object, name: str) -> dict[int, str]:
     """Return the names of lists and dicts among the arguments, by id."""
     if not isinstance(value, (dict, list, tuple)):
         return {}
-    found = {} if isinstance(value, tuple) else {id(value): name}  # the caller holds them
+    result = {} if isinstance(value, tuple) else {id(value): name}  # the caller holds them
     for key, each in value.items() if isinstance(value, dict) else enumerate(value):
-        found |= _containers_in(each, f"{name}[{key!r}]")
-    return found
+        result |= _containers_in(each, f"{name}[{key!r}]")
+    return result

@@ -245,9 +245,9 @@ def from_numpy(numpy_dtype: np.dtype[Any]) -> dtype:
     ValueError
         If its byte order is not the machine's.
     """
-    found = FROM_NUMPY.get(numpy_dtype)
-    if found is not None:
-        return found
+    result = FROM_NUMPY.get(numpy_dtype)
+    if result is not None:
+        return result
     # Whoever has a bfloat16 array has imported ml_dtypes.
     if numpy_dtype.name == "bfloat16" and "ml_dtypes" in sys.modules and numpy_dtype == bfloat16.numpy:
         return bfloat16
@@ -296,19 +296,19 @@ def as_dtype(x: DTypeLike) -> dtype:
     """
     if isinstance(x, dtype):
         return x
-    found: dtype | None = None
+    result: dtype | None = None
     if isinstance(x, str):
-        found = DTYPES.get(x.removeprefix("torch."))
+        result = DTYPES.get(x.removeprefix("torch."))
     elif isinstance(x, np.dtype):
-        found = from_numpy(x)
+        result = from_numpy(x)
     elif isinstance(x, type):
-        found = _PYTHON_TYPES.get(x)
-        if found is None and issubclass(x, np.generic):
-            found = from_numpy(np.dtype(x))
-    if found is None:
+        result = _PYTHON_TYPES.get(x)
+        if result is None and issubclass(x, np.generic):
+            result = from_numpy(np.dtype(x))
+    if result is None:
         shown = repr(x) if isinstance(x, str | type) else type(x).__name__
         raise TypeError(f"dtype must be a gradcore dtype such as gradcore.float32, not {shown}")
-    return found
+    return result
 
 
 # Defaults
@@ -361,9 +361,9 @@ def set_default_dtype(d: dtype) -> None:
 def scalar_dtype(value: Any) -> dtype:
     """Return the dtype of a tensor made from a Python or NumPy number, or of any value of the given type."""
     kind = value if isinstance(value, type) else value.__class__
-    found = _SCALAR_DTYPES.get(kind)
-    if found is not None:
-        return found
+    result = _SCALAR_DTYPES.get(kind)
+    if result is not None:
+        return result
     for base, python_type in (*((t, t) for t in _PYTHON_TYPES), *_NUMPY_KINDS):
         if issubclass(kind, base):
             return _SCALAR_DTYPES[python_type]
@@ -410,13 +410,13 @@ def promote_types(a: DTypeLike, b: DTypeLike) -> dtype:
         return _PROMOTED[a, b]  # type: ignore[index]
     except (KeyError, TypeError):
         a, b = as_dtype(a), as_dtype(b)
-        found = _PROMOTED.get((a, b))
-    if found is None:
+        result = _PROMOTED.get((a, b))
+    if result is None:
         raise RuntimeError(
             "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "
             f"{a.scalar_name} and {b.scalar_name}"
         )
-    return found
+    return result
 
 
 def can_cast(from_: DTypeLike, to: DTypeLike) -> bool:

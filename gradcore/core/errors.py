@@ -106,12 +106,12 @@ def _exists(path: str) -> bool:
     """Return whether a dotted path leads to something public, importing its module if necessary."""
     package, library, module, *names = path.split(".")
     try:
-        found: object = importlib.import_module(f"{package}.{library}.{module}")
+        result: object = importlib.import_module(f"{package}.{library}.{module}")
     except ImportError:
         return False
     for name in names:
-        found = None if name.startswith("_") else getattr(found, name, None)
-    return callable(found)
+        result = None if name.startswith("_") else getattr(result, name, None)
+    return callable(result)
 
 
 def use_program_names(text: str) -> str:

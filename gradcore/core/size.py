@@ -44,8 +44,8 @@ class Size(tuple[int, ...]):
         return n
 
     def __getitem__(self, index: Any) -> Any:
-        found = tuple.__getitem__(self, index)
-        return Size(found) if isinstance(index, slice) else found
+        result = tuple.__getitem__(self, index)
+        return Size(result) if isinstance(index, slice) else result
 
     def __add__(self, other: Any) -> Size:
         return Size(tuple.__add__(self, tuple(other)))

@@ -81,8 +81,8 @@ def make_graphed_callables(
         part.record_forward(pool, side)
     for part in reversed(parts):
         part.record_backward(pool, side, allow_unused_input)
-    found = tuple(part.result() for part in parts)
-    return found[0] if alone else found
+    result = tuple(part.result() for part in parts)
+    return result[0] if alone else result
 
 
 class _Part:

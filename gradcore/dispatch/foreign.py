@@ -21,9 +21,9 @@ ADVICE = (
 
 def _library() -> Any:
     """Return the module ``torch`` if it has been imported, else None."""
-    found = sys.modules.get("torch")
-    own = getattr(found, "Tensor", None)
-    return None if own is None or issubclass(own, Variable) else found
+    result = sys.modules.get("torch")
+    own = getattr(result, "Tensor", None)
+    return None if own is None or issubclass(own, Variable) else result
 
 
 def _default(cls: type) -> bool:

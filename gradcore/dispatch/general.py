@@ -165,10 +165,10 @@ def _move_scalars_to(op: Op, args: tuple[Any, ...], device: Any) -> tuple[Any, .
     def move_to_device(t: Any) -> Any:
         return t if t is None or t._device.real is device else functional.to(t, device)
 
-    found = list(args)
+    result = list(args)
     for p in op.tensors:
-        found[p] = [move_to_device(t) for t in args[p]] if p in op.sequences else move_to_device(args[p])
-    return tuple(found)
+        result[p] = [move_to_device(t) for t in args[p]] if p in op.sequences else move_to_device(args[p])
+    return tuple(result)
 
 
 def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:

@@ -64,18 +64,18 @@ def common_device(tensors: Sequence[Any]) -> Any:
     batches = {level for t in tensors for level in t._device.levels}
     if batches:
         return batched_device(tuple(batches), common_device([_Placed(t) for t in tensors]))
-    found = None
+    result = None
     for t in tensors:
-        numbers_only = found is CPU and all(s._device is not CPU or not s._array.ndim for s in tensors)
-        if found is None or t._device is found or numbers_only:
-            found = t._device
+        numbers_only = result is CPU and all(s._device is not CPU or not s._array.ndim for s in tensors)
+        if result is None or t._device is result or numbers_only:
+            result = t._device
         elif not (t._device is CPU and not t._array.ndim):
             first = next(str(s._device) for s in tensors if s._device is not t._device)
             raise RuntimeError(
                 "Expected all tensors to be on the same device, but found at least two devices, "
                 f"{first} and {t._device}! Move one of them with .to(device)."
             )
-    return found
+    return result
 
 
 def in_batches_of(indices: Sequence[Any], device: Any) -> Any:

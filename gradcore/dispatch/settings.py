@@ -106,10 +106,10 @@ def number(value: Any) -> Any:
 
 def scalar(value: Any) -> Any:
     """Return a number; raise OverflowError for an int that fits into no dtype."""
-    found = number(value)
-    if isinstance(found, int) and not -(2**63) <= found < 2**64:
+    result = number(value)
+    if isinstance(result, int) and not -(2**63) <= result < 2**64:
         raise OverflowError("int too big to convert")
-    return found
+    return result
 
 
 def _float(value: Any) -> float:
@@ -121,10 +121,10 @@ def _float(value: Any) -> float:
 
 def real(value: Any) -> Any:
     """Return a real number as a Python number."""
-    found = number(value)
-    if isinstance(found, complex):
+    result = number(value)
+    if isinstance(result, complex):
         raise Unfit
-    return found if isinstance(found, bool) or -(2**63) <= found < 2**63 else float(found)
+    return result if isinstance(result, bool) or -(2**63) <= result < 2**63 else float(result)
 
 
 def _real_or_points(value: Any) -> Any:
@@ -356,33 +356,33 @@ def setting(function: str, name: str, annotation: str, position: int | None = No
 
 def settings_of(op: Op) -> dict[int, Setting]:
     """Return the settings of an operation that are converted, by position."""
-    found: dict[int, Setting] | None = vars(op).get("_settings")
-    if found is None:
+    results: dict[int, Setting] | None = vars(op).get("_settings")
+    if results is None:
         made = _settings(op.path.rpartition(".")[2], op.parameters)
-        found = vars(op)["_settings"] = {i: made[p.name] for i, p in enumerate(op.parameters) if p.name in made}
-    return found
+        results = vars(op)["_settings"] = {i: made[p.name] for i, p in enumerate(op.parameters) if p.name in made}
+    return results
 
 
 def _settings(function: str, parameters: Iterable[Any]) -> dict[str, Setting]:
     """Return the settings of a function that are converted, by name."""
-    found = {}
+    results = {}
     for i, p in enumerate(parameters):
         kinds = _kinds(str(p.annotation), p.name)
         if kinds:
-            found[p.name] = Setting(function, p.name, None if p.kind is Parameter.KEYWORD_ONLY else i, kinds)
-    return found
+            results[p.name] = Setting(function, p.name, None if p.kind is Parameter.KEYWORD_ONLY else i, kinds)
+    return results
 
 
 def convert_arguments(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the arguments of a call with settings converted, and with Python numbers in place of NumPy's."""
-    found = list(args)
+    result = list(args)
     for i, setting in settings_of(op).items():
-        found[i] = setting.take(args[i])
+        result[i] = setting.take(args[i])
     if op.kind in ("elementwise", "composite"):
         for i in op.accepts_scalars:
             if isinstance(args[i], _NUMBERS):
-                found[i] = number(args[i])
-    return tuple(found)
+                result[i] = number(args[i])
+    return tuple(result)
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -98,14 +98,14 @@ def overriding_arguments(values: Iterable[Any]) -> list[Any]:
     """
     if local.state.mode & TORCH_FUNCTION_OFF:
         return []
-    found: list[Any] = []
+    results: list[Any] = []
     for value in _flat(values):
         cls = type(value)
-        if not takes_over(cls) or any(type(other) is cls for other in found):
+        if not takes_over(cls) or any(type(other) is cls for other in results):
             continue
-        place = next((i for i, other in enumerate(found) if issubclass(cls, type(other))), len(found))
-        found.insert(place, value)
-    return found
+        place = next((i for i, other in enumerate(results) if issubclass(cls, type(other))), len(results))
+        results.insert(place, value)
+    return results
 
 
 def _flat(values: Iterable[Any]) -> Iterator[Any]:
@@ -200,9 +200,9 @@ def overridable(function: _F) -> _F:
             watching = local.state.mode & TORCH_FUNCTION_MODE
             values = (*args, *kwargs.values()) if kwargs else args
             if watching or any(takes_over(value.__class__) for value in values):
-                found = overriding_arguments(values)
-                if watching or found:
-                    return hand_over(call, found, args, kwargs)
+                result = overriding_arguments(values)
+                if watching or result:
+                    return hand_over(call, result, args, kwargs)
             return function(*args, **kwargs)
         except BaseException as error:
             shorten(error)

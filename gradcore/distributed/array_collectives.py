@@ -33,8 +33,8 @@ def _run(array: Array, call: Callable[[AnyTensor], AnyTensor], rows_in: bool = F
 
         def of_batch(inner: Array) -> Array:
             xp = _library(inner)
-            found = _run(xp.moveaxis(inner, 1, 0) if rows_in else inner, call, rows_in, rows_out)
-            return _library(found).moveaxis(found, 1, 0) if rows_out else found
+            result = _run(xp.moveaxis(inner, 1, 0) if rows_in else inner, call, rows_in, rows_out)
+            return _library(result).moveaxis(result, 1, 0) if rows_out else result
 
         return BatchedArray(of_batch(array.array), array.level)
     if isinstance(array, np.generic):

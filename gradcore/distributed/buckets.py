@@ -99,19 +99,19 @@ class GradBucket:
 
 def used_leaves(outputs: Iterable[Any]) -> set[int]:
     """Return the identities of the leaves in the history of tensors."""
-    found: set[int] = set()
+    results: set[int] = set()
     edges = [getattr(t, "_edge", None) for t in outputs if isinstance(t, Variable)]
     nodes = [edge[0] for edge in edges if edge is not None]
     seen = set(nodes)
     while nodes:
         node = nodes.pop()
         if node.is_accumulator:
-            found.add(id(node.variable))
+            results.add(id(node.variable))
         for edge in node._edges:
             if edge is not None and edge[0] not in seen:
                 seen.add(edge[0])
                 nodes.append(edge[0])
-    return found
+    return results
 
 
 class Reducer:

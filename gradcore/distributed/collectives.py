@@ -131,8 +131,8 @@ class Call:
 
     def _on_device(self) -> AbstractContextManager[Any]:
         """Return a context in which the device of the tensors is current."""
-        found: AbstractContextManager[Any] = self.device.backend.use_index(self.device.index)
-        return found
+        result: AbstractContextManager[Any] = self.device.backend.use_index(self.device.index)
+        return result
 
     def target(self, filled: bool = False, tensors: Sequence[AnyTensor] | None = None) -> tuple[Array, Any]:
         """Return memory for the result, and a function that copies it to the tensors.

@@ -277,15 +277,15 @@ class DistributedDataParallel(Module):
             device=next(self.module.parameters()).device,
         )
         collectives.all_reduce(flags, group=self.process_group)
-        found = [i for i, flag in enumerate(flags.tolist()) if flag]
-        if self._throws and len(found) < self.process_group.size():
+        results = [i for i, flag in enumerate(flags.tolist()) if flag]
+        if self._throws and len(results) < self.process_group.size():
             raise RuntimeError(
                 f"rank {self.process_group.rank()}: a process has no more inputs. All processes end, as join() was "
                 "called with throw_on_early_termination=True"
             )
-        if found and self._reducer is not None:
+        if results and self._reducer is not None:
             # As in PyTorch, buffers come from the last rank that has a batch.
-            self._reducer.source = self._last_active = found[-1]
+            self._reducer.source = self._last_active = results[-1]
             if not self._divides_by_all:
-                self._reducer.divisor = len(found)
-        return len(found)
+                self._reducer.divisor = len(results)
+        return len(results)

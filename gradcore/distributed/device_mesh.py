@@ -99,10 +99,10 @@ class DeviceMesh:
 
     def get_group(self, mesh_dim: int | str | None = None) -> ProcessGroup:
         """Return the group of the processes that differ from this one only along a dimension."""
-        found = self._groups[self._dim(mesh_dim)]
-        if found is None:
+        result = self._groups[self._dim(mesh_dim)]
+        if result is None:
             raise RuntimeError(f"rank {groups.get_rank()} is not in {self!r}")
-        return found
+        return result
 
     def get_all_groups(self) -> list[ProcessGroup]:
         """Return the groups of this process, one for each dimension."""
@@ -122,9 +122,9 @@ class DeviceMesh:
             )
         at = self._coordinate or [0] * self.ndim
         part = self._ranks[tuple(slice(None) if dim in dims else at[dim] for dim in range(self.ndim))]
-        made = object.__new__(DeviceMesh)
-        made._set(self.device_type, part, wanted, [self._groups[dim] for dim in dims])
-        return made
+        result = object.__new__(DeviceMesh)
+        result._set(self.device_type, part, wanted, [self._groups[dim] for dim in dims])
+        return result
 
     def __repr__(self) -> str:
         names = "" if self.mesh_dim_names is None else f", mesh_dim_names={self.mesh_dim_names}"

@@ -98,13 +98,13 @@ class ProcessGroup:
         """Return the engine for tensors on a type of device."""
         if self.size() == 1:
             return self._engine
-        found = self.engines.get(device_type)
-        if found is None:
+        result = self.engines.get(device_type)
+        if result is None:
             raise RuntimeError(
                 f"No backend type associated with device type {device_type}: the group carries tensors of "
                 f"{' and '.join(self.engines)} (backend {self.backend!r})"
             )
-        return found
+        return result
 
     @property
     def any_engine(self) -> Communicator:
@@ -188,9 +188,9 @@ def find(group: Any) -> ProcessGroup:
 
 def resolve(group: Any) -> ProcessGroup:
     """Return the group for a call. Raise an error if it cannot be used."""
-    found = find(group)
-    found.check()
-    return found
+    result = find(group)
+    result.check()
+    return result
 
 
 # -- queries -----------------------------------------------------------------------------------------------------------
@@ -293,15 +293,15 @@ def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
     """Return the rank of this process on its machine, by which scripts choose a device."""
-    found = environment.local_rank()
-    if found is None:
-        found = fallback_rank
-    if found is None:
+    result = environment.local_rank()
+    if result is None:
+        result = fallback_rank
+    if result is None:
         raise RuntimeError(
             "LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow `get_node_local_rank` to "
             "work, assuming you are not running in a multi-device context and want the code to run locally instead."
         )
-    return found
+    return result
 
 
 # -- making groups -----------------------------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ def _engines_of(backend: str | None) -> dict[str, str]:
     """Return the name of the engine for each type of device."""
     if backend is None or backend == Backend.UNDEFINED:
         backend = "mpi"
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for part in backend.lower().split(","):
         device, _, name = part.strip().rpartition(":")
         name = "mpi" if name == "gloo" else name
@@ -325,8 +325,8 @@ def _engines_of(backend: str | None) -> dict[str, str]:
             device, name = "cpu", "mpi"
         if device and device != _DEVICE[name]:
             raise ValueError(f"Invalid backend: '{part}'; {name} carries tensors of {_DEVICE[name]}")
-        found[_DEVICE[name]] = name
-    return found
+        results[_DEVICE[name]] = name
+    return results
 
 
 def init_process_group(
@@ -533,9 +533,9 @@ def new_group(
     if world.rank() not in wanted:
         return GroupMember.NON_GROUP_MEMBER
     engines = {device: engine.split(wanted) for device, engine in world.engines.items()}
-    made = ProcessGroup(engines, wanted, timeout or world.timeout, group_desc or f"ranks {wanted}", world.backend)
-    _state.groups.append(made)
-    return made
+    result = ProcessGroup(engines, wanted, timeout or world.timeout, group_desc or f"ranks {wanted}", world.backend)
+    _state.groups.append(result)
+    return result
 
 
 def duplicate_group(group: ProcessGroup, name: str) -> ProcessGroup:
@@ -549,9 +549,9 @@ def duplicate_group(group: ProcessGroup, name: str) -> ProcessGroup:
 
     check_alike(group, group.any_engine, "new_group", {"name": name}, always=True)
     engines = {device: engine.split(range(group.size())) for device, engine in group.engines.items()}
-    made = ProcessGroup(engines, group.ranks, group.timeout, f"{name} in {group.name}", group.backend)
-    _state.groups.append(made)
-    return made
+    result = ProcessGroup(engines, group.ranks, group.timeout, f"{name} in {group.name}", group.backend)
+    _state.groups.append(result)
+    return result
 
 
 for _class in (ProcessGroup, Backend, GroupMember, group):

@@ -42,14 +42,14 @@ def _find_mpiexec() -> str:
     """Return the path of ``mpiexec``, from this Python's environment or from the system."""
     given = os.environ.get("MPIEXEC")
     beside = [Path(sys.executable).with_name(name) for name in ("mpiexec", "mpiexec.exe")]
-    found = given or next((str(path) for path in beside if path.exists()), None)
-    found = found or shutil.which("mpiexec") or shutil.which("mpirun")
-    if found is None:
+    result = given or next((str(path) for path in beside if path.exists()), None)
+    result = result or shutil.which("mpiexec") or shutil.which("mpirun")
+    if result is None:
         raise SystemExit(
             "mpiexec was not found: pip install 'gradcore[mpi]' installs it, or set MPIEXEC to the one that belongs to "
             "the MPI of mpi4py"
         )
-    return found
+    return result
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -211,8 +211,8 @@ class Output:
     def find_pid(self) -> int | None:
         """Return the process that was killed first, or None if nothing says so."""
         self._thread.join(2)  # a process that has left the job may have it open
-        found = self._KILLED.findall(self._last)
-        return int(found[-1][0] or found[-1][1]) if found else None
+        result = self._KILLED.findall(self._last)
+        return int(result[-1][0] or result[-1][1]) if result else None
 
 
 def _die_with_launcher() -> None:

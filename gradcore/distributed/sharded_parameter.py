@@ -69,12 +69,12 @@ class ShardedParameter(Parameter):
         each = -(-p.numel() // group.size())
         with no_grad():
             own = empty(each, dtype=p.dtype, device=p.device if compute_device is None or p.is_meta else "cpu")
-        made: ShardedParameter = cls(own, p.requires_grad)
-        made.full_shape, made.process_group = tuple(p.shape), group
-        made.replicas, made.unreplicated_grad, made.compute_device = replicas, None, compute_device
+        result: ShardedParameter = cls(own, p.requires_grad)
+        result.full_shape, result.process_group = tuple(p.shape), group
+        result.replicas, result.unreplicated_grad, result.compute_device = replicas, None, compute_device
         if not p.is_meta:
-            made._take(p.detach())
-        return made
+            result._take(p.detach())
+        return result
 
     def _take(self, whole: AnyTensor) -> None:
         """Write this process's part of the values that rank 0 of the first replica has for the whole parameter."""

@@ -79,11 +79,11 @@ class Transform(ShortErrors):
     @property
     def inv(self) -> Transform:
         """Inverse of the transform. Its own `inv` is the transform."""
-        found = None if self._inv is None else self._inv()
-        if found is None:
-            found = _InverseTransform(self)
-            self._inv = weakref.ref(found)
-        return found
+        result = None if self._inv is None else self._inv()
+        if result is None:
+            result = _InverseTransform(self)
+            self._inv = weakref.ref(result)
+        return result
 
     @property
     def sign(self) -> Any:
@@ -256,12 +256,12 @@ class ComposeTransform(Transform):
 
     @property
     def inv(self) -> Transform:
-        found = None if self._inv is None else self._inv()
-        if found is None:
-            found = ComposeTransform([part.inv for part in reversed(self.parts)])
-            self._inv = weakref.ref(found)
-            found._inv = lambda: self
-        return found
+        result = None if self._inv is None else self._inv()
+        if result is None:
+            result = ComposeTransform([part.inv for part in reversed(self.parts)])
+            self._inv = weakref.ref(result)
+            result._inv = lambda: self
+        return result
 
     def with_cache(self, cache_size: int = 1) -> Transform:
         return self if self._cache_size == cache_size else ComposeTransform(self.parts, cache_size)

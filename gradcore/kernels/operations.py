@@ -278,13 +278,13 @@ def _one_for_each(formula: Callable[..., Any], keys: tuple[str, ...]) -> Callabl
     """Wrap a formula of several gradients to check that it returns one for each of `keys`."""
 
     def wrapper(*values: Any) -> Any:
-        found = formula(*values)
-        if not isinstance(found, (tuple, list)) or len(found) != len(keys):
-            given = len(found) if isinstance(found, (tuple, list)) else type(found).__name__
+        result = formula(*values)
+        if not isinstance(result, (tuple, list)) or len(result) != len(keys):
+            given = len(result) if isinstance(result, (tuple, list)) else type(result).__name__
             raise RuntimeError(
                 f"backward of {', '.join(keys)}: expected a tuple of {len(keys)} gradients, but got {given}"
             )
-        return found
+        return result
 
     return _name_parameters(names_of(formula), wrapper)
 
@@ -312,5 +312,5 @@ def _name_parameters(names: Sequence[str], function: Callable[..., Any]) -> Call
         if not each.isidentifier() or keyword.iskeyword(each) or names.count(each) > 1:
             raise ValueError(f"an operand cannot be named {each!r}")
     listed = ", ".join(names)
-    made: Callable[..., Any] = eval(f"lambda {listed}: _function({listed})", {"_function": function})
-    return made
+    result: Callable[..., Any] = eval(f"lambda {listed}: _function({listed})", {"_function": function})
+    return result

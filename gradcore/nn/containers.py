@@ -100,9 +100,9 @@ class _Listed(Module):
 
     def pop(self, key: int | slice) -> Any:
         """Remove a module or a slice of modules, and return it."""
-        found = self[key]
+        result = self[key]
         del self[key]
-        return found
+        return result
 
 
 class Sequential(_Listed):

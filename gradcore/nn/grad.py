@@ -27,10 +27,10 @@ def _of_input(n: int) -> Callable[..., Tensor]:
         groups: int = 1,
     ) -> Tensor:
         settings = _settings(n, stride, padding, dilation)
-        found: Tensor = functional.conv_input(
+        result: Tensor = functional.conv_input(
             grad_output, functional.conj(weight), tuple(input_size)[2:], *settings, groups
         )
-        return found
+        return result
 
     return _document(
         conv_input, n, "input", "input_size : sequence of int\n        The shape of the input.\n    weight"
@@ -48,10 +48,10 @@ def _of_weight(n: int) -> Callable[..., Tensor]:
         groups: int = 1,
     ) -> Tensor:
         settings = _settings(n, stride, padding, dilation)
-        found: Tensor = functional.conv_weight(
+        result: Tensor = functional.conv_weight(
             functional.conj(input), grad_output, tuple(weight_size)[2:], *settings, groups
         )
-        return found
+        return result
 
     return _document(conv_weight, n, "weight", "input : Tensor\n    weight_size")
 

@@ -396,19 +396,19 @@ class Module(Calls, State, Conversion, ShortErrors):
     def get_parameter(self, target: str) -> Parameter:
         """Return the parameter with this dotted name."""
         where, _, name = target.rpartition(".")
-        found = self.get_submodule(where)._member(name)
-        if not isinstance(found, Parameter):
+        result = self.get_submodule(where)._member(name)
+        if not isinstance(result, Parameter):
             raise AttributeError(f"`{name}` is not an nn.Parameter")
-        return found
+        return result
 
     def get_buffer(self, target: str) -> Tensor:
         """Return the buffer with this dotted name."""
         where, _, name = target.rpartition(".")
         module = self.get_submodule(where)
-        found = module._member(name)
+        result = module._member(name)
         if name not in module._buffers:
             raise AttributeError(f"`{name}` is not a buffer")
-        return found  # type: ignore[no-any-return]
+        return result  # type: ignore[no-any-return]
 
     # -- all at once ----------------------------------------------------------------------------------------------
 

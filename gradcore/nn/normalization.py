@@ -424,13 +424,13 @@ class SyncBatchNorm(_BatchNorm):
         process_group : ProcessGroup, optional
             The processes over which they normalize; by default all.
         """
-        made = module
+        result = module
         if isinstance(module, _BatchNorm):
-            made = cls.__new__(cls)
-            made.__dict__.update(module.__dict__, process_group=process_group)
+            result = cls.__new__(cls)
+            result.__dict__.update(module.__dict__, process_group=process_group)
         for name, child in module.named_children():
-            setattr(made, name, cls.convert_sync_batchnorm(child, process_group))
-        return made
+            setattr(result, name, cls.convert_sync_batchnorm(child, process_group))
+        return result
 
 
 MADE = {

@@ -191,9 +191,9 @@ class ParameterDict(Module):
 
     def pop(self, key: str) -> Any:
         """Remove the parameter with this key, and return it."""
-        found = self[key]
+        result = self[key]
         del self[key]
-        return found
+        return result
 
     def popitem(self) -> tuple[str, Any]:
         """Remove the parameter added last, and return its key and itself."""

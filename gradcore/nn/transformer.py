@@ -329,7 +329,7 @@ class Transformer(Module):
         if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
             raise RuntimeError("the feature number of src and tgt must be equal to d_model")
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
-        found: Tensor = self.decoder(
+        result: Tensor = self.decoder(
             tgt,
             memory,
             tgt_mask=tgt_mask,
@@ -339,4 +339,4 @@ class Transformer(Module):
             tgt_is_causal=tgt_is_causal,
             memory_is_causal=memory_is_causal,
         )
-        return found
+        return result

@@ -98,8 +98,8 @@ class _Layer(Module):
         self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
     ) -> Tensor:
         """Return the self-attention of the positions of `x`."""
-        found, _ = self.self_attn(x, x, x, key_padding_mask, False, attn_mask, is_causal=is_causal)
-        return self.dropout1(found)  # type: ignore[no-any-return]
+        result, _ = self.self_attn(x, x, x, key_padding_mask, False, attn_mask, is_causal=is_causal)
+        return self.dropout1(result)  # type: ignore[no-any-return]
 
     def _ff_block(self, x: Tensor) -> Tensor:
         """Return the output of the feedforward network for `x`."""
@@ -253,5 +253,5 @@ class TransformerDecoderLayer(_Layer):
         is_causal: bool = False,
     ) -> Tensor:
         """Return the attention of the positions of `x` to those of `mem`."""
-        found, _ = self.multihead_attn(x, mem, mem, key_padding_mask, False, attn_mask, is_causal=is_causal)
-        return self.dropout2(found)  # type: ignore[no-any-return]
+        result, _ = self.multihead_attn(x, mem, mem, key_padding_mask, False, attn_mask, is_causal=is_causal)
+        return self.dropout2(result)  # type: ignore[no-any-return]

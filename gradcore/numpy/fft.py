@@ -70,9 +70,9 @@ def rfftfreq(n: int, d: ArrayLike = 1.0, device: DeviceLike = None) -> Tensor:
 
 
 def _frequencies(unit: Any, d: Any, device: Any) -> Any:
-    found = tensor_of(unit.tolist() or np.zeros(0))
-    found = found if device is None else F.to(found, device)
-    return found / d
+    result = tensor_of(unit.tolist() or np.zeros(0))
+    result = result if device is None else F.to(result, device)
+    return result / d
 
 
 def __dir__() -> list[str]:

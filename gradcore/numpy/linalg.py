@@ -174,8 +174,8 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     if mode == "raw":
         raise TypeError("linalg.qr(mode='raw') of tensors: use gradcore.geqrf")
-    found = F.linalg_qr(_matrix(a), "reduced" if mode == "r" else mode)  # derivatives of R need Q
-    return found[1] if mode == "r" else QRResult(*found)
+    result = F.linalg_qr(_matrix(a), "reduced" if mode == "r" else mode)  # derivatives of R need Q
+    return result[1] if mode == "r" else QRResult(*result)
 
 
 def slogdet(a: ArrayLike) -> Any:

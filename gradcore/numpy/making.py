@@ -35,11 +35,11 @@ def array(
     device: DeviceLike = None,
 ) -> Tensor:
     """Return a tensor of numbers, arrays and nested sequences of them and of tensors, which keep their history."""
-    found = asarray(object, dtype, device=device)
-    if found.ndim < ndmin:
-        found = F.reshape(found, (1,) * (ndmin - found.ndim) + tuple(found.shape))
+    result = asarray(object, dtype, device=device)
+    if result.ndim < ndmin:
+        result = F.reshape(result, (1,) * (ndmin - result.ndim) + tuple(result.shape))
     shares = isinstance(object, (Tensor, np.ndarray)) or hasattr(object, "__cuda_array_interface__")
-    return F.clone(found) if copy and shares else found
+    return F.clone(result) if copy and shares else result
 
 
 def asarray(
@@ -52,20 +52,20 @@ def asarray(
     like: Any = None,
 ) -> Tensor:
     """Return a tensor; one that is a tensor already is itself."""
-    found = tensor_of(a, dtype)
+    result = tensor_of(a, dtype)
     if device is not None or not isinstance(a, Tensor):
-        found = F.to(found, resolve(device))
-    return F.clone(found) if copy and found is a else found
+        result = F.to(result, resolve(device))
+    return F.clone(result) if copy and result is a else result
 
 
 def _same_as(name: str) -> Function:
     def convert(
         a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
     ) -> Any:
-        found = asarray(a, dtype, device=device, copy=copy)
-        if name == "asarray_chkfinite" and not bool(F.isfinite(found).all()):
+        result = asarray(a, dtype, device=device, copy=copy)
+        if name == "asarray_chkfinite" and not bool(F.isfinite(result).all()):
             raise ValueError("array must not contain infs or NaNs")
-        return found
+        return result
 
     return rename(convert, name)
 
@@ -295,9 +295,9 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
 def from_dlpack(x: ArrayLike, /, *, device: DeviceLike = None, copy: bool | None = None) -> Tensor:
     from gradcore.tensor.creation import from_dlpack as take
 
-    found = take(x)
-    found = found if device is None else F.to(found, resolve(device))
-    return F.clone(found) if copy else found
+    result = take(x)
+    result = result if device is None else F.to(result, resolve(device))
+    return F.clone(result) if copy else result
 
 
 def _read(name: str) -> Function:
@@ -328,8 +328,8 @@ class Grid:
         self._make = make
 
     def __getitem__(self, key: Any) -> Any:
-        found = self._make[key]
-        return tuple(map(tensor_of, found)) if isinstance(found, tuple) else tensor_of(found)
+        result = self._make[key]
+        return tuple(map(tensor_of, result)) if isinstance(result, tuple) else tensor_of(result)
 
 
 class Joined:

@@ -400,8 +400,8 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: i
         raise TypeError("invalid number of arguments")
     if edge_order > 2:
         raise ValueError("'edge_order' greater than 2 not supported")
-    found = tuple(_slopes(x, spacing, i, edge_order) for spacing, i in zip(spacings, axes, strict=True))
-    return found[0] if len(found) == 1 else found
+    result = tuple(_slopes(x, spacing, i, edge_order) for spacing, i in zip(spacings, axes, strict=True))
+    return result[0] if len(result) == 1 else result
 
 
 def _slopes(x: Tensor, spacing: Any, axis: int, edge_order: int) -> AnyTensor:

@@ -111,8 +111,8 @@ def _arrays(value: Any, anyway: bool = False) -> Any:
     if isinstance(value, Tensor):
         return value.detach().numpy() if not anyway else value.numpy(force=True)
     if isinstance(value, (list, tuple)):
-        made = [_arrays(each, anyway) for each in value]
-        return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
+        results = [_arrays(each, anyway) for each in value]
+        return type(value)(*results) if hasattr(value, "_fields") else type(value)(results)
     return {key: _arrays(each, anyway) for key, each in value.items()} if isinstance(value, dict) else value
 
 

@@ -76,10 +76,10 @@ def default_rng(seed: Any = None) -> Generator:
 
 
 def __getattr__(name: str) -> Any:
-    found = getattr(np.random, name)
-    if name.startswith("_") or isinstance(found, type) or not callable(found):
-        return found
-    return lambda *args, **named: _call(found, args, named)
+    result = getattr(np.random, name)
+    if name.startswith("_") or isinstance(result, type) or not callable(result):
+        return result
+    return lambda *args, **named: _call(result, args, named)
 
 
 def __dir__() -> list[str]:

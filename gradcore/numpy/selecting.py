@@ -301,16 +301,16 @@ def unique(
         return _unique_slices(x, return_index, return_inverse, return_counts, axis_of(axis, x.ndim))
     order, ordered, new = _firsts(x.reshape(-1), equal_nan)
     starts = F.nonzero(new).reshape(-1)
-    found = [F.index_select(ordered, 0, starts)]
+    results = [F.index_select(ordered, 0, starts)]
     if return_index:
-        found.append(F.index_select(order, 0, starts))
+        results.append(F.index_select(order, 0, starts))
     if return_inverse:
         groups = F.cumsum(F.to(new, dtypes.int64), 0) - 1
-        found.append(F.index_copy(F.zeros_like(order), 0, order, groups).reshape(shape))
+        results.append(F.index_copy(F.zeros_like(order), 0, order, groups).reshape(shape))
     if return_counts:
         ends = F.cat([starts[1:], F.full_like(starts[:1], x.numel())])
-        found.append(ends - starts)
-    return tuple(found) if len(found) > 1 else found[0]
+        results.append(ends - starts)
+    return tuple(results) if len(results) > 1 else results[0]
 
 
 def _unique_slices(x: Tensor, index: bool, inverse: bool, counts: bool, axis: int) -> Any:
@@ -355,8 +355,8 @@ def isin(
 ) -> Tensor:
     x, among = promote(element, test_elements)
     if x._dtype is dtypes.bool_ or x._dtype.is_complex:
-        found = F.any(F.unsqueeze(x.detach(), -1) == ravel_of(among.detach()), -1)
-        return ~found if invert else found
+        result = F.any(F.unsqueeze(x.detach(), -1) == ravel_of(among.detach()), -1)
+        return ~result if invert else result
     return F.isin(x, among, invert=invert)
 
 
@@ -494,10 +494,10 @@ def _of_numpy(name: str) -> Callable[..., Any]:
     @functools.wraps(function, assigned=("__name__", "__qualname__"))
     def make(*args: Any, **named: Any) -> Any:
         try:
-            found = function(*map(_plain, args), **{k: _plain(v) for k, v in named.items()})
+            result = function(*map(_plain, args), **{k: _plain(v) for k, v in named.items()})
         except OverflowError as error:
             raise ValueError(f"{name}: {error}") from None
-        return tuple(map(tensor_of, found)) if isinstance(found, tuple) else tensor_of(found)
+        return tuple(map(tensor_of, result)) if isinstance(result, tuple) else tensor_of(result)
 
     return make
 
@@ -517,19 +517,19 @@ triu_indices, triu_indices_from = _of_numpy("triu_indices"), _of_numpy("triu_ind
 
 
 def ix_(*args: ArrayLike) -> tuple[Tensor, ...]:
-    found = []
+    results = []
     for i, each in enumerate(args):
         x = tensor_of(each)
         if x.ndim != 1:
             raise ValueError("Cross index must be 1 dimensional")
         x = flatnonzero(x) if x._dtype is dtypes.bool_ else x if x.numel() else cast(x, dtypes.int64)
-        found.append(x.reshape([-1 if i == j else 1 for j in range(len(args))]))
-    return tuple(found)
+        results.append(x.reshape([-1 if i == j else 1 for j in range(len(args))]))
+    return tuple(results)
 
 
 def indices(dimensions: ShapeLike, dtype: DTypeLike = int, sparse: bool = False) -> Any:
-    found = np.indices(sizes(dimensions), numpy_dtype(dtype), sparse)  # type: ignore[call-overload]
-    return tuple(map(tensor_of, found)) if sparse else tensor_of(found)
+    result = np.indices(sizes(dimensions), numpy_dtype(dtype), sparse)  # type: ignore[call-overload]
+    return tuple(map(tensor_of, result)) if sparse else tensor_of(result)
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = float, *, like: Any = None) -> Tensor:

@@ -131,14 +131,14 @@ def atleast_3d(*arys: ArrayLike) -> Tensor:
 
 
 def _each(function: Any, values: Any) -> Any:
-    found = tuple(function(tensor_of(x)) for x in values)
-    return found[0] if len(found) == 1 else found
+    result = tuple(function(tensor_of(x)) for x in values)
+    return result[0] if len(result) == 1 else result
 
 
 def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True, device: DeviceLike = None) -> Tensor:
     t = tensor_of(x)
-    made = cast(t, dtype_of(dtype))
-    return F.clone(made) if copy and made is t else made
+    result = cast(t, dtype_of(dtype))
+    return F.clone(result) if copy and result is t else result
 
 
 def copy(a: ArrayLike, order: str = "K", subok: bool = False) -> Tensor:

@@ -420,14 +420,14 @@ UFUNCS: dict[Any, Ufunc] = {
 
 def known(function: Any) -> Ufunc | None:
     """Return the universal function of tensors for one of NumPy's, or of `scipy.special`."""
-    found = UFUNCS.get(function)
-    if found is None and isinstance(function, np.ufunc):
+    result = UFUNCS.get(function)
+    if result is None and isinstance(function, np.ufunc):
         name = function.__name__
         same = by_name(name)  # SciPy has functions of NumPy's again
         operation = SPECIAL.get(name) or (same.operation if same else None)
         if operation is not None and is_scipys(function):
-            found = UFUNCS[function] = Ufunc(function, operation, same.differentiable if same else True)
-    return found
+            result = UFUNCS[function] = Ufunc(function, operation, same.differentiable if same else True)
+    return result
 
 
 def is_scipys(function: Any) -> bool:

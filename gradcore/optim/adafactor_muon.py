@@ -239,8 +239,8 @@ def _orthogonalize(matrix: Tensor, coefficients: tuple[float, ...], steps: int, 
     for _ in range(steps):
         products = x @ x.T
         x = x.addmm(products.addmm(products, products, beta=b, alpha=c), x, beta=a)
-    found: Tensor = x.T if tall else x
-    return found
+    result: Tensor = x.T if tall else x
+    return result
 
 
 def _lr_factor(adjust: str | None, rows: int, columns: int) -> float:

@@ -147,10 +147,10 @@ class ElementwiseOptimizer(Optimizer):
 
     def _unscale(self) -> Tensor | None:
         """Divide the gradients by the scale of a `GradScaler`, if there is one, and return its tensor `found_inf`."""
-        scale, found = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
+        scale, result = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
         if scale is not None:
             divide_((p.grad for group in self.param_groups for p in group["params"]), scale)
-        return found if isinstance(found, Tensor) else None
+        return result if isinstance(result, Tensor) else None
 
     def _step(self, group: dict[str, Any], params: list[Any], grads: list[Any], found_inf: Tensor | None) -> None:
         plan, options = self._make_plan(group, params)

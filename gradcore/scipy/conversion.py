@@ -24,13 +24,13 @@ def floating(x: Any) -> AnyTensor:
 def like(value: Any, x: Tensor) -> AnyTensor:
     """Return numbers, an array or a tensor on the device and in the dtype of `x`; complex if `value` is."""
     if isinstance(value, Tensor):
-        found: AnyTensor = value
+        result: AnyTensor = value
     else:
-        found = F.as_tensor(np.array(value), device=x.device)
+        result = F.as_tensor(np.array(value), device=x.device)
     dtype = x._dtype
-    if found._dtype.is_complex and not dtype.is_complex:
+    if result._dtype.is_complex and not dtype.is_complex:
         dtype = dtype.to_complex()
-    return cast(found, dtype)
+    return cast(result, dtype)
 
 
 def on_device(array: Any, x: Tensor) -> AnyTensor:

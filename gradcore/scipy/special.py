@@ -78,8 +78,8 @@ def _declare(name: str, count: int) -> Callable[..., Any]:
             raise TypeError(f"{name}() takes from {count} to {count} positional arguments but {len(args)} were given")
         values = _numbers(*args)
         _refuse_complex(name, values)
-        found = tuple(getattr(F, _OPERATIONS[count])(*values, each) for each in results)
-        return found if len(found) > 1 else found[0]
+        result = tuple(getattr(F, _OPERATIONS[count])(*values, each) for each in results)
+        return result if len(result) > 1 else result[0]
 
     return _set_signature(special, name, _parameter_names(count))
 
@@ -250,8 +250,8 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     if b is None:
         (x,) = _numbers(a)
         if not x._dtype.is_complex:
-            found = F.logsumexp(x, axes_of(axis, x.ndim), keepdims)
-            return (found, F.exp(0 * found)) if return_sign else found
+            result = F.logsumexp(x, axes_of(axis, x.ndim), keepdims)
+            return (result, F.exp(0 * result)) if return_sign else result
     x, weights = _numbers(a, 1.0 if b is None else b)
     if x._dtype.is_complex:
         raise TypeError("logsumexp of complex tensors is not implemented; use log(sum(b * exp(a)))")
@@ -262,10 +262,10 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     top = F.where(F.isfinite(top), top, 0.0)
     total = F.sum(weights * F.exp(masked - top), dims, True) if dims else weights * F.exp(masked - top)
     sign = F.sign(total)
-    found = F.log(F.abs(total) if return_sign else total) + top
+    result = F.log(F.abs(total) if return_sign else total) + top
     if not keepdims and dims:
-        found, sign = (F.reshape(t, [n for d, n in enumerate(t.shape) if d not in dims]) for t in (found, sign))
-    return (found, sign) if return_sign else found
+        result, sign = (F.reshape(t, [n for d, n in enumerate(t.shape) if d not in dims]) for t in (result, sign))
+    return (result, sign) if return_sign else result
 
 
 def _normalize(operation: str, x: Any, axis: Any) -> AnyTensor:

@@ -144,8 +144,8 @@ class Interpreter:
 
     def pop_marked(self) -> list[Any]:
         """Pop the values since the last mark, and return them."""
-        found, self.stack = self.stack, self.below.pop()
-        return found
+        result, self.stack = self.stack, self.below.pop()
+        return result
 
     def spend(self, count: int) -> None:
         """Count bytes that a call copies, and raise an error above a limit.
@@ -220,9 +220,9 @@ class Interpreter:
     def container(self, cls: Any, content: Any = ()) -> Any:
         """Return a new container of class `cls`, with the content passed to its constructor."""
         if cls in (set, frozenset):
-            found: set[Any] = set()
-            self.add(found, _sequence(content))
-            return found if cls is set else frozenset(found)
+            results: set[Any] = set()
+            self.add(results, _sequence(content))
+            return results if cls is set else frozenset(results)
         items = content.items() if type(content) is dict else map(_sequence, _sequence(content))
         out = cls()
         for key, value in items:
@@ -344,9 +344,9 @@ def _decimal(text: str) -> int | bool:
 def _last(run: Interpreter, count: int) -> tuple[Any, ...]:
     if len(run.stack) < count:
         raise error("the structure in the file takes more values than it has made")
-    found = tuple(run.stack[-count:])
+    result = tuple(run.stack[-count:])
     del run.stack[-count:]
-    return found
+    return result
 
 
 def _recall(run: Interpreter, position: int) -> Any:

@@ -66,16 +66,16 @@ class Memory:
 
     def read_as(self, dtype: dtypes.dtype, conj: bool = False, neg: bool = False) -> Tensor:
         """Return a copy of all elements in a dtype, conjugated or negated as PyTorch marks it in views."""
-        found = self._read.get((dtype, conj, neg))
-        if found is None:
+        result = self._read.get((dtype, conj, neg))
+        if result is None:
             if conj or neg:
                 plain = self.read_as(dtype)
-                found = functional.conj_physical(plain) if conj else plain
-                found = functional.neg(found) if neg else found
+                result = functional.conj_physical(plain) if conj else plain
+                result = functional.neg(result) if neg else result
             else:
-                found = self._view_as(dtype)
-            self._read[dtype, conj, neg] = found
-        return found
+                result = self._view_as(dtype)
+            self._read[dtype, conj, neg] = result
+        return result
 
     def _view_as(self, dtype: dtypes.dtype) -> Tensor:
         """Return the memory with its bytes viewed as a dtype, for files that give no dtype."""
@@ -123,8 +123,8 @@ def checked_geometry(shape: Any, stride: Any) -> tuple[tuple[int, ...], tuple[in
 
 
 def _memory_in(storage: Any) -> Memory:
-    found = require_type(storage, TypedStorage, UntypedStorage).__dict__.get("_memory")
-    return require_type(found, Memory)  # type: ignore[no-any-return]
+    result = require_type(storage, TypedStorage, UntypedStorage).__dict__.get("_memory")
+    return require_type(result, Memory)  # type: ignore[no-any-return]
 
 
 def _rebuild(storage: Any, offset: Any, shape: Any, stride: Any, grad: Any, hooks: Any, metadata: Any = None) -> Tensor:
@@ -184,16 +184,16 @@ def _rebuild_sparse(layout: Any, parts: Any) -> Any:
     try:
         if dims == 1:
             in_order = require_type((*parts, False)[3], bool, type(None))
-            made = making.sparse_coo_tensor(
+            result = making.sparse_coo_tensor(
                 index[0], values.detach(), size, check_invariants=True, is_coalesced=in_order
             )
         else:
-            made = making.sparse_compressed_tensor(
+            result = making.sparse_compressed_tensor(
                 index[0], index[1], values.detach(), size, layout=layout, check_invariants=True
             )
     except RuntimeError as error:
         raise make_error(f"the file has a sparse tensor that is none: {error}") from None
-    return made.requires_grad_() if values.requires_grad else made
+    return result.requires_grad_() if values.requires_grad else result
 
 
 def _a_tensor(value: Any) -> Tensor:
@@ -235,10 +235,10 @@ def _as_device(kind: Any, index: Any = None) -> device:
 
 
 def _as_layout(name: Any) -> Any:
-    found = LAYOUTS.get(require_type(name, str))
-    if found is None:
+    result = LAYOUTS.get(require_type(name, str))
+    if result is None:
         raise make_error(f"the file has the unknown layout {name!r:.100}")
-    return found
+    return result
 
 
 def _encode(text: Any, encoding: Any = "latin1") -> bytes:

@@ -87,12 +87,12 @@ class _Unpickler(pickle.Unpickler):
 
 def _find(name: str) -> Any:
     """Return the global that an untrusted file may refer to by `name`."""
-    found = KNOWN.get(name)
-    if found is None:
-        found = find_allowed(name)
-    if found is None:
+    result = KNOWN.get(name)
+    if result is None:
+        result = find_allowed(name)
+    if result is None:
         raise pickle.UnpicklingError(REFUSAL.format(name=name[:200]))
-    return found
+    return result
 
 
 def _move_to_location(t: Tensor, location: str, locations: Locations) -> Tensor:
@@ -101,10 +101,10 @@ def _move_to_location(t: Tensor, location: str, locations: Locations) -> Tensor:
         return t.to(device(locations.get(location, location)))
     if locations is None or isinstance(locations, (str, int, device)):
         return t.to(device(location if locations is None else locations))
-    found = locations(t, location)
-    if isinstance(found, Tensor):
-        return found
-    return t.to(device(location if found is None else found))
+    result = locations(t, location)
+    if isinstance(result, Tensor):
+        return result
+    return t.to(device(location if result is None else result))
 
 
 def _check_locations(locations: Any) -> None:

@@ -117,7 +117,7 @@ def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
             raise TypeError("metadata are no strings")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"no file of safetensors, or one with unknown dtypes: {error!r:.200}") from None
-    content, found, places = memoryview(data)[8 + length :], {}, []
+    content, result, places = memoryview(data)[8 + length :], {}, []
     for name, (dtype, shape, begin, end) in entries.items():
         numbers = (*shape, begin, end)
         if not all(type(n) is int and n >= 0 for n in numbers) or len(shape) > 64:
@@ -128,9 +128,9 @@ def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
         array = np.frombuffer(content[begin:end], dtype.numpy).reshape(shape).copy()
         if dtype is dtypes.bool_:
             array = array.view("u1") != 0  # whatever bytes stand for True
-        found[name] = functional.to(wrap(array, CPU, dtype), device=device)
+        result[name] = functional.to(wrap(array, CPU, dtype), device=device)
     _check_places(places, len(content))
-    return found
+    return result
 
 
 def _read_object(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -39,8 +39,8 @@ def _function(name: str, what: str, formula: Callable[..., Any], **defaults: flo
             raise TypeError(f"{name}() takes window_length, periodic{''.join(f', {each}' for each in defaults)}")
         chosen = {**defaults, **dict(zip(defaults, given, strict=False)), **named}
         values = [setting(name, each, "float").take(value) for each, value in chosen.items()]
-        made = windows.sample_window(window_length, not periodic, wanted, device, lambda k, n: formula(k, n, *values))
-        return made.requires_grad_(requires_grad)
+        result = windows.sample_window(window_length, not periodic, wanted, device, lambda k, n: formula(k, n, *values))
+        return result.requires_grad_(requires_grad)
 
     window.__name__ = window.__qualname__ = name
     window.__module__ = "gradcore"

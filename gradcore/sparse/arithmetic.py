@@ -46,16 +46,16 @@ def _elementwise(name: str) -> None:
 def _keeping(name: str) -> None:
     def call(t: SparseTensor, *args: Any, **named: Any) -> Any:
         args = tuple(x.stored if isinstance(x, SparseTensor) else x for x in args)
-        found = getattr(t.stored, name)(*args, **named)
-        if not isinstance(found, Tensor):
-            return found
-        if found is t.stored:
+        result = getattr(t.stored, name)(*args, **named)
+        if not isinstance(result, Tensor):
+            return result
+        if result is t.stored:
             return t
-        if found.device == t.device:
+        if result.device == t.device:
             index = tuple(x.clone() for x in t.index) if name == "clone" else t.index
-            return sparse(t.layout, t.sizes, index, found, t.in_order) if name == "clone" else t.like(found)
-        index = tuple(x.to(found.device) for x in t.index)
-        return sparse(t.layout, t.sizes, index, found, t.in_order)
+            return sparse(t.layout, t.sizes, index, result, t.in_order) if name == "clone" else t.like(result)
+        index = tuple(x.to(result.device) for x in t.index)
+        return sparse(t.layout, t.sizes, index, result, t.in_order)
 
     on(name)(call)
 
@@ -148,8 +148,8 @@ def _merge(self: SparseTensor, other: SparseTensor, alpha: Any) -> Any:
     xp = self.xp
     index = wrap(xp.concatenate([raw(self.index[0]), raw(other.index[0])], 1), self.home)
     values = functional.cat([self.stored, _scale(other.stored, alpha, self.stored)])
-    made = sparse(COO, self.sizes, (index,), values, False)
-    return coalesce(made) if self.in_order and other.in_order else made
+    result = sparse(COO, self.sizes, (index,), values, False)
+    return coalesce(result) if self.in_order and other.in_order else result
 
 
 def _check_sizes(dense: Tensor, t: SparseTensor) -> None:
@@ -229,8 +229,8 @@ def _at(t: SparseTensor, dense: Tensor) -> Tensor:
             f"mul: the dense factor {list(dense.shape)} would need more elements than the sparse tensor "
             f"{list(t.sizes)} has"
         )
-    found = dense.expand(t.sizes)[places(t)]
-    return found.reshape(t.stored.shape) if t.layout in BLOCKED else found
+    result = dense.expand(t.sizes)[places(t)]
+    return result.reshape(t.stored.shape) if t.layout in BLOCKED else result
 
 
 def _common(self: SparseTensor, other: SparseTensor) -> Any:

@@ -24,12 +24,12 @@ def _upstream(outputs: list[Any], given: Any) -> Any:
             if isinstance(out, SparseTensor):
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
         return None
-    found = []
+    results = []
     for out, grad in zip(outputs, _as_list(given), strict=True):
         if isinstance(out, SparseTensor) and grad is not None:
             grad = (grad if isinstance(grad, SparseTensor) and _same(grad, out) else apply_mask(grad, out)).stored
-        found.append(grad)
-    return found
+        results.append(grad)
+    return results
 
 
 def _same(a: SparseTensor, b: SparseTensor) -> bool:

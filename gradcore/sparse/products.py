@@ -69,8 +69,8 @@ def _dense_times(a: Tensor, b: SparseTensor) -> Any:
     if a.ndim == 1:
         return functional.sparse_product(elements(b), a, b.pattern, True)
     rows = a.reshape(-1, a.shape[-1])
-    found = functional.sparse_product(elements(b), rows.mT, b.pattern, True).mT
-    return found if a.ndim == 2 else found.reshape(*a.shape[:-1], b.sizes[1])
+    result = functional.sparse_product(elements(b), rows.mT, b.pattern, True).mT
+    return result if a.ndim == 2 else result.reshape(*a.shape[:-1], b.sizes[1])
 
 
 # -- sparse by sparse --------------------------------------------------------------------------------------------------
@@ -138,8 +138,8 @@ def bmm(self: Any, mat2: Any) -> Any:
     _check_factors(self, mat2)
     xp = self.xp
     pattern = Pattern(xp, (many * height, many * inner), index[0] * height + index[1], index[0] * inner + index[2])
-    found = functional.sparse_product(self.stored, mat2.reshape(many * inner, -1), pattern, False)
-    return found.reshape(many, height, mat2.shape[2])
+    result = functional.sparse_product(self.stored, mat2.reshape(many * inner, -1), pattern, False)
+    return result.reshape(many, height, mat2.shape[2])
 
 
 @on("addmm")
@@ -214,8 +214,8 @@ def mm(mat1: Any, mat2: Any, reduce: str = "sum") -> Any:
         many = mat1.xp.maximum(mat1.xp.bincount(raw(rows), minlength=mat1.sizes[0]), 1)
         return functional.rows_summed(terms, rows, mat1.sizes[0]) / wrap(many, mat1.home).to(terms.dtype)[:, None]
     groups, firsts, group = mat1.xp.unique(raw(rows), return_index=True, return_inverse=True)
-    found = largest(terms, wrap(firsts, mat1.home), wrap(group.reshape(-1), mat1.home), reduce)
-    return functional.rows_summed(found, wrap(groups, mat1.home), mat1.sizes[0])
+    result = largest(terms, wrap(firsts, mat1.home), wrap(group.reshape(-1), mat1.home), reduce)
+    return functional.rows_summed(result, wrap(groups, mat1.home), mat1.sizes[0])
 
 
 def largest(values: Tensor, firsts: Tensor, group: Tensor, reduce: str) -> Tensor:
@@ -269,11 +269,11 @@ def smm(input: Any, mat2: Any) -> Any:
     tensor([[0, 1],
             [0, 0]])
     """
-    found, xp = matmul(input, mat2), input.xp
+    result, xp = matmul(input, mat2), input.xp
     rows = xp.unique(raw(coalesce(to_sparse(input)).index[0])[0])
-    index = xp.stack([rows.repeat(found.shape[1]), xp.tile(xp.arange(found.shape[1]), rows.size)])
+    index = xp.stack([rows.repeat(result.shape[1]), xp.tile(xp.arange(result.shape[1]), rows.size)])
     where = wrap(index, input.home)
-    return sparse(COO, found.shape, (where,), found[where[0], where[1]], True)
+    return sparse(COO, result.shape, (where,), result[where[0], where[1]], True)
 
 
 @on("hspmm")
@@ -286,10 +286,10 @@ def hspmm(mat1: Any, mat2: Any) -> Any:
     >>> gc.hspmm(gc.sparse_coo_tensor([[1], [0]], [2.0], (3, 1)), gc.ones(1, 2)).values()
     tensor([[2., 2.]])
     """
-    found = matmul(mat1, mat2)
+    result = matmul(mat1, mat2)
     rows = mat1.xp.unique(raw(coalesce(to_sparse(mat1)).index[0])[0])
     where = wrap(rows[None], mat1.home)
-    return sparse(COO, found.shape, (where,), found[where[0]], True)
+    return sparse(COO, result.shape, (where,), result[where[0]], True)
 
 
 @on("sspaddmm")

@@ -51,8 +51,8 @@ def mean(t: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -
             f"{t.dtype.scalar_name}"
         )
     dims = range(len(t.sizes)) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
-    found = total(t, dim, keepdim, dtype=dtype)
-    return found / prod(t.sizes[d] for d in (dims or range(len(t.sizes))))
+    result = total(t, dim, keepdim, dtype=dtype)
+    return result / prod(t.sizes[d] for d in (dims or range(len(t.sizes))))
 
 
 @on("sum")
@@ -69,8 +69,8 @@ def total(t: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) 
             raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {d})")
     away = sorted({d % n for d in dims})
     if t.layout is not COO:
-        found = _sum_coo(to_sparse(t), away, keepdim)
-        return to_sparse(found, CSR) if isinstance(found, SparseTensor) and found.ndim == 2 else found
+        result = _sum_coo(to_sparse(t), away, keepdim)
+        return to_sparse(result, CSR) if isinstance(result, SparseTensor) and result.ndim == 2 else result
     return _sum_coo(coalesce(t), away, keepdim)
 
 

@@ -286,8 +286,8 @@ class SparseTensor(Tensor):
         """Call ``hook(grad)`` with the sparse gradient whenever it is computed."""
 
         def of_values(grad: Tensor) -> Any:
-            found = hook(self.like(grad))
-            return found.stored if isinstance(found, SparseTensor) else found
+            result = hook(self.like(grad))
+            return result.stored if isinstance(result, SparseTensor) else result
 
         return self.stored.register_hook(of_values)
 

@@ -39,15 +39,15 @@ def _apply_in_place(kernel: str, device: Device, tensors: list[Tensor], *args: A
 def norms(tensors: Iterable[Tensor], order: float) -> dict[Device, list[Tensor]]:
     """Return norms whose norm is that of all tensors, in a list for each device."""
     lists, others = _group_by_device(tensors)
-    found: dict[Device, list[Tensor]] = {}
+    results: dict[Device, list[Tensor]] = {}
     for device, own in lists.items():
         together, left = device.kernels["norm_list"]([t._array for t in own], order)
         if together:
-            found[device] = [wrap(norm, device) for norm in together]
+            results[device] = [wrap(norm, device) for norm in together]
         others += [own[i] for i in left]
     for t in others:
-        found.setdefault(t.device, []).append(functional.linalg_vector_norm(t, order))
-    return found
+        results.setdefault(t.device, []).append(functional.linalg_vector_norm(t, order))
+    return results
 
 
 def clip_(tensors: Iterable[Tensor], total_norm: Tensor, max_norm: float) -> None:
@@ -81,22 +81,22 @@ def unscale_(grads: list[Tensor], factor: Tensor | None) -> dict[Device, Tensor]
     Return, by device, 1 if a gradient was infinite or NaN, else 0.
     """
     devices = dict.fromkeys(grad.device for grad in grads)
-    found = {device: functional.zeros((), dtype=dtypes.float32, device=device) for device in devices}
+    results = {device: functional.zeros((), dtype=dtypes.float32, device=device) for device in devices}
     factors = {device: None if factor is None else factor.to(device) for device in devices}
     lists, left = _group_by_device(grads)
     for device, own in lists.items():
         scale = factors[device]
         array = None if scale is None else scale._array
-        left += _apply_in_place("unscale_list", device, own, array, found[device]._array)
+        left += _apply_in_place("unscale_list", device, own, array, results[device]._array)
     for grad in left:
         grad = grad if grad._strided else grad.stored  # type: ignore[attr-defined]  # of a sparse one its values
         device = grad.device
         bad = functional.logical_not(functional.all(functional.isfinite(grad)))
-        found[device] = functional.maximum(found[device], bad.float())
+        results[device] = functional.maximum(results[device], bad.float())
         scale = factors[device]
         if scale is not None:
             grad.mul_(scale)
-    return found
+    return results
 
 
 @no_grad()

@@ -68,14 +68,14 @@ def functions(path: str) -> dict[str, Callable[[], Callable[..., Any]]]:
 
     An alias without a dot stands beside the function; one with a dot is a path of its own (``".conv2d"`` on top).
     """
-    found = {name: partial(_make_function, name) for name in METHODS} if not path else {}
-    return found | {name: partial(getattr, functional, defined) for name, defined in _names(len(OPS)).get(path, ())}
+    result = {name: partial(_make_function, name) for name in METHODS} if not path else {}
+    return result | {name: partial(getattr, functional, defined) for name, defined in _names(len(OPS)).get(path, ())}
 
 
 @cache
 def _names(count: int) -> dict[str, list[tuple[str, str]]]:
     """Return the names in each namespace, collected in one pass over all `count` operations."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    results: dict[str, list[tuple[str, str]]] = {}
     for op in OPS.values():
         if op.function:
             home = op.path.rpartition(".")[0]
@@ -83,11 +83,11 @@ def _names(count: int) -> dict[str, list[tuple[str, str]]]:
             for each in (op.path, *op.aliases):
                 where, dot, name = each.rpartition(".")
                 space = where if dot else home
-                names = found.setdefault(space, [])
+                names = results.setdefault(space, [])
                 names.append((name, op.name))
                 if has_inplace and space in ("", "nn.functional"):
                     names.append((name + "_", op.name + "_"))
-    return found
+    return results
 
 
 def lazy_attributes(

@@ -70,8 +70,8 @@ def _reflected_operator(op_name: str, method: Callable[..., Any], name: str) -> 
 
 def _hand_over_or_decline(name: str, args: tuple[Any, ...]) -> Any:
     """Return the result of the other operand's ``__torch_function__``, or NotImplemented if it has none."""
-    found = overriding_arguments(args)
-    return hand_over(getattr(Tensor, name), found, args, {}) if found else NotImplemented
+    result = overriding_arguments(args)
+    return hand_over(getattr(Tensor, name), result, args, {}) if result else NotImplemented
 
 
 _NUMBERS = frozenset((int, float, bool, complex))

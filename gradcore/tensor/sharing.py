@@ -94,5 +94,5 @@ def _attach(
 
     block: Any = sharedctypes.rebuild_ctype(ctypes.c_byte, wrapper, size)  # type: ignore[attr-defined]
     array: Any = np.ndarray(shape, kind, np.frombuffer(block, np.uint8), offset, strides)
-    made = wrap(array, CPU, dtype)
-    return made.requires_grad_(requires_grad) if cls is Tensor else cls(made, requires_grad)
+    result = wrap(array, CPU, dtype)
+    return result.requires_grad_(requires_grad) if cls is Tensor else cls(result, requires_grad)

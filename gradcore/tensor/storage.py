@@ -158,9 +158,9 @@ class _Storage:
         return self._of(self._flat)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        found = self._of(self._flat.__deepcopy__(memo))
-        memo[id(self)] = found
-        return found
+        result = self._of(self._flat.__deepcopy__(memo))
+        memo[id(self)] = result
+        return result
 
     def _of(self, flat: Tensor) -> Self:
         out = object.__new__(type(self))

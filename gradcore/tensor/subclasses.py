@@ -152,8 +152,8 @@ def _method_of(name: str) -> Callable[..., Any]:
 def _method(func: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(func)
     def method(self: AnyTensor, *args: Any, **kwargs: Any) -> Any:
-        found = overriding_arguments((self, *args, *kwargs.values()))
-        return hand_over(func, found, (self, *args), kwargs) if found else func(self, *args, **kwargs)
+        result = overriding_arguments((self, *args, *kwargs.values()))
+        return hand_over(func, result, (self, *args), kwargs) if result else func(self, *args, **kwargs)
 
     return method
 
@@ -161,8 +161,8 @@ def _method(func: Callable[..., Any]) -> Callable[..., Any]:
 def _attribute(attribute: property) -> property:
     def accessor(access: Callable[..., Any]) -> Callable[..., Any]:
         def call(self: AnyTensor, *value: Any) -> Any:
-            found = overriding_arguments((self, *value))
-            return hand_over(access, found, (self, *value), {}) if found else access(self, *value)
+            result = overriding_arguments((self, *value))
+            return hand_over(access, result, (self, *value), {}) if result else access(self, *value)
 
         return call
 

@@ -550,8 +550,8 @@ class Tensor(Variable, Methods):
 
     def host(self) -> np.ndarray[Any, Any]:
         """Return the data as a NumPy array, copied from the device if necessary, whatever the history."""
-        found = self._on_host()
-        return own_header(found) if found is self._array else found
+        result = self._on_host()
+        return own_header(result) if result is self._array else result
 
     def _on_host(self) -> Any:
         """Return the data as a NumPy array to read from at once; on the CPU it is the tensor's own array."""

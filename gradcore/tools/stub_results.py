@@ -37,10 +37,10 @@ def result(op: Op) -> str:
         return "Any"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of deprecated names, and whatever else is for users of the operation
-        found = {_kind(case.call([tensor(array) for array in case.arrays()])) for case in cases(op)}
-    if len(found) == 1:
-        return found.pop()
-    return TENSORS if found and all(kind.startswith("builtins.tuple[Tensor") for kind in found) else "Any"
+        results = {_kind(case.call([tensor(array) for array in case.arrays()])) for case in cases(op)}
+    if len(results) == 1:
+        return results.pop()
+    return TENSORS if results and all(kind.startswith("builtins.tuple[Tensor") for kind in results) else "Any"
 
 
 def _kind(value: Any) -> str:

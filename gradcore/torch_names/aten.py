@@ -103,8 +103,8 @@ class Packet:
     def __getattr__(self, name: str) -> Overload:
         if name.startswith("__"):
             raise AttributeError(name)
-        made = self.__dict__[name] = Overload(self.__name__, name)
-        return made
+        result = self.__dict__[name] = Overload(self.__name__, name)
+        return result
 
     def __repr__(self) -> str:
         return f"<OpOverloadPacket(op='aten.{self.__name__}')>"
@@ -116,8 +116,8 @@ class _Operators:
     def __getattr__(self, name: str) -> Packet:
         if name.startswith("__"):
             raise AttributeError(name)
-        made = self.__dict__[name] = Packet(name)
-        return made
+        result = self.__dict__[name] = Packet(name)
+        return result
 
 
 operators = _Operators()

@@ -226,13 +226,13 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
     """
     import gradcore
 
-    found: dict[Any, list[Callable[..., Any]]] = {}
+    results: dict[Any, list[Callable[..., Any]]] = {}
     for op in OPS.values():
         if op.function:
             home = functools.reduce(getattr, op.path.split(".")[:-1], gradcore)
-            found.setdefault(home, []).append(op.call)
-    found[Tensor] = [call for call in _calls_of_tensors() if call not in NOT_CONVERTED]
-    return found
+            results.setdefault(home, []).append(op.call)
+    results[Tensor] = [call for call in _calls_of_tensors() if call not in NOT_CONVERTED]
+    return results
 
 
 @functools.cache
@@ -241,8 +241,8 @@ def get_ignored_functions() -> set[Callable[..., Any]]:
     import gradcore
 
     public: Any = vars(gradcore)["__all__"]
-    found: set[Any] = {value for name in public if inspect.isfunction(value := getattr(gradcore, name))}
-    return found - {call for calls in get_overridable_functions().values() for call in calls}
+    results: set[Any] = {value for name in public if inspect.isfunction(value := getattr(gradcore, name))}
+    return results - {call for calls in get_overridable_functions().values() for call in calls}
 
 
 @functools.cache
@@ -262,14 +262,14 @@ def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., int]]:
 @functools.cache
 def _calls_of_tensors() -> dict[Any, str]:
     """Return the methods of `Tensor` and the getters of its attributes, with their names."""
-    found: dict[Any, str] = {}
+    results: dict[Any, str] = {}
     for name in dir(Tensor):
         value = getattr(Tensor, name)
         if isinstance(value, property):
-            found[value.__get__] = f"{name}.__get__"
+            results[value.__get__] = f"{name}.__get__"
         elif inspect.isfunction(value) and name not in OWN:
-            found[value] = value.__name__
-    return found
+            results[value] = value.__name__
+    return results
 
 
 def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:

@@ -255,15 +255,15 @@ _PACKAGE = __name__.partition(".")[0]
 
 def _read(table: str) -> dict[str, dict[str, tuple[str, str]]]:
     """Return for each path (``""`` is the package) its names, with the defining module and the name there."""
-    found: dict[str, dict[str, tuple[str, str]]] = {}
+    results: dict[str, dict[str, tuple[str, str]]] = {}
     for line in table.strip().splitlines():
         head, _, names = line.partition(": ")
         path, _, source = head.partition(" < ")
         path, source = ("" if each == _PACKAGE else each for each in (path, source or path.rpartition(".")[0]))
         for name in names.split():
             new, _, defined = name.partition("=")
-            found.setdefault(path, {})[f"*{source}" if new == "*" else new] = source, defined or new
-    return found
+            results.setdefault(path, {})[f"*{source}" if new == "*" else new] = source, defined or new
+    return results
 
 
 def _read_rooms(table: str) -> dict[str, str]:

@@ -23,14 +23,14 @@ __all__ = ["Placeholders", "attach", "homes", "names"]
 @functools.cache
 def names() -> dict[str, dict[str, str]]:
     """Return PyTorch's names by the path of the module, each with what it is; see tests/oracle/write_torch_names.py."""
-    found: dict[str, dict[str, str]] = {}
+    results: dict[str, dict[str, str]] = {}
     for line in Path(__file__).with_name("torch_names.txt").read_text("utf-8").splitlines():
         if not line.startswith("#"):
             path, *entries = line.split(" ")
-            found[path] = {re.split("[=~]", entry[1:], maxsplit=1)[0]: entry for entry in entries}
-    for name in [name for name in found["torch"] if name.startswith("_foreach_")]:
-        del found["torch"][name]  # optimizers ask by hasattr whether there are these faster forms of their loops
-    return found
+            results[path] = {re.split("[=~]", entry[1:], maxsplit=1)[0]: entry for entry in entries}
+    for name in [name for name in results["torch"] if name.startswith("_foreach_")]:
+        del results["torch"][name]  # optimizers ask by hasattr whether there are these faster forms of their loops
+    return results
 
 
 @functools.cache
@@ -42,12 +42,12 @@ def _above() -> set[str]:
 @functools.cache
 def homes() -> dict[str, list[str]]:
     """Return the modules in which PyTorch defines classes, by the names of these."""
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for path, entries in names().items():
         for name, entry in entries.items():
             if entry[0] in "CE":
-                found.setdefault(name, []).append(path)
-    return found
+                results.setdefault(name, []).append(path)
+    return results
 
 
 def attach(module: ModuleType, path: str) -> None:

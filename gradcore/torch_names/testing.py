@@ -145,8 +145,8 @@ class _Comparison:
             if ours != theirs:
                 return f"The number of {what} in sparse {kind} tensors does not match: {ours} != {theirs}"
         for mine, other, name in zip(actual.index, expected.index, _INDICES[kind], strict=True):
-            if found := self.between_elements(mine, other, (0.0, 0.0), f"Sparse {kind} {name}"):
-                return found
+            if result := self.between_elements(mine, other, (0.0, 0.0), f"Sparse {kind} {name}"):
+                return result
         return self.between_elements(actual._values(), expected._values(), tolerances, f"Sparse {kind} values")
 
     def between_elements(
@@ -343,15 +343,15 @@ def make_tensor(
     apart = noncontiguous and math.prod(size) > 1
     drawn = (*size[:-1], 2 * size[-1]) if apart else size
     if whole:
-        made = random.randint(math.ceil(least), math.ceil(most), drawn, device=device).to(dtype)
+        result = random.randint(math.ceil(least), math.ceil(most), drawn, device=device).to(dtype)
     else:
         real = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(dtype, dtype)
         parts = (2, *drawn) if dtype.is_complex else drawn
-        made = random.rand(parts, dtype=real, device=device) * (most - least) + least
-        made = (made[0] + 1j * made[1]).to(dtype) if dtype.is_complex else made
+        result = random.rand(parts, dtype=real, device=device) * (most - least) + least
+        result = (result[0] + 1j * result[1]).to(dtype) if dtype.is_complex else result
     if exclude_zero:
-        made[made == 0] = 1 if whole else dtypes.finfo(dtype).tiny
-    return (made[..., ::2] if apart else made).requires_grad_(requires_grad)
+        result[result == 0] = 1 if whole else dtypes.finfo(dtype).tiny
+    return (result[..., ::2] if apart else result).requires_grad_(requires_grad)
 
 
 paths.show_public(__name__)

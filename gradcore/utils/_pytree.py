@@ -567,13 +567,13 @@ def _broadcast_to_and_flatten(tree: Any, treespec: TreeSpec, is_leaf: Predicate 
         children, context = [tree[key] for key in treespec.context], treespec.context
     if len(children) != treespec.num_children or (kind is treespec.type and context != treespec.context):
         return None
-    found = []
+    results = []
     for child, spec in zip(children, treespec.children_specs, strict=True):
         inner = _broadcast_to_and_flatten(child, spec, is_leaf)
         if inner is None:
             return None
-        found.extend(inner)
-    return found
+        results.extend(inner)
+    return results
 
 
 # -- leaves with key paths --------------------------------------------------------------------------------------------

@@ -148,10 +148,10 @@ class BackwardFunction(FunctionCtx, Node):
             raise RuntimeError(ACCESSED if self._accessed else FREED)
         for saved in self._saved:
             saved.check(self)
-        found = tuple([saved.open(self) for saved in self._saved])
+        result = tuple([saved.open(self) for saved in self._saved])
         if self._forward_cls.clear_saved_tensors_on_access:
             self._saved, self._accessed = None, True
-        return found
+        return result
 
     @property
     def saved_variables(self) -> tuple[Any, ...]:

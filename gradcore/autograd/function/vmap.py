@@ -66,13 +66,13 @@ def batched_call(cls: Any, args: tuple[Any, ...], has_rule: bool) -> Callable[[]
 
 def _levels(args: Any) -> set[Any]:
     """Return the batches that tensors among some values, or in containers among them, are in."""
-    found = set()
+    result = set()
     for a in args:
         if isinstance(a, Variable):
-            found.update(a._device.levels)
+            result.update(a._device.levels)
         elif a.__class__ in _CONTAINERS:
-            found |= _levels(a.values() if a.__class__ is dict else a)
-    return found
+            result |= _levels(a.values() if a.__class__ is dict else a)
+    return result
 
 
 _CONTAINERS = (tuple, list, dict)

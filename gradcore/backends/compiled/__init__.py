@@ -35,16 +35,16 @@ def connect() -> Any:
 
 def _library() -> Any:
     """Return this machine's library, or the package's. A missing folder is noticed without importing anything."""
-    folder, found = cache_folder(), None
+    folder, result = cache_folder(), None
     if config.COMPILED != "package" and folder is not None and os.path.isdir(folder):
         from gradcore.backends.compiled.library import load
 
-        found = load()
-    if found is None and config.COMPILED != "machine" and os.path.isdir(_VARIANTS):
+        result = load()
+    if result is None and config.COMPILED != "machine" and os.path.isdir(_VARIANTS):
         from gradcore.backends.compiled.library import load_packaged
 
-        found = load_packaged()
-    return found
+        result = load_packaged()
+    return result
 
 
 def state() -> str:

@@ -26,11 +26,11 @@ class CompiledCtc(NumpyBackend):
 
     @cached_property
     def _ctc(self) -> dict[str, Callable[..., None]]:
-        found: dict[str, Callable[..., None]] = {}
+        results: dict[str, Callable[..., None]] = {}
         for name, arrays in (("ctc", 6), ("ctc_back", 8)):
             make = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.py_object] * arrays)
-            found.update({name + char: make((f"gradcore_{name}_{char}", self.library)) for char in "fd"})
-        return found
+            results.update({name + char: make((f"gradcore_{name}_{char}", self.library)) for char in "fd"})
+        return results
 
     def _over_sequences(self, name: str, log_probs: Array, labels: Array, blank: int, *arrays: Array) -> None:
         steps, batch, classes = log_probs.shape

@@ -72,7 +72,7 @@ class _OfHalves:
     def _reduce_halves(self, kind: str, converted: Callable[..., Any], x: Array, dims: Any, keepdim: bool) -> Any:
         """Reduce halves by a kernel, or call `converted` with them in float32."""
         run = adjacent(x, dims)
-        found = None if run is None else self._backend.reduced_by_kernel(kind, x, *run)
-        if found is None or run is None:
+        result = None if run is None else self._backend.reduced_by_kernel(kind, x, *run)
+        if result is None or run is None:
             return converted(self._backend.astype(x, np.float32), dims, keepdim)
-        return found.reshape(x.shape[: run[0]] + (1,) * (run[1] - run[0]) + x.shape[run[1] :]) if keepdim else found
+        return result.reshape(x.shape[: run[0]] + (1,) * (run[1] - run[0]) + x.shape[run[1] :]) if keepdim else result

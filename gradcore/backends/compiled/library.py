@@ -70,14 +70,14 @@ def _processor() -> str:
     """Return the CPU's instruction sets, as far as known. Code for this CPU may not run on another."""
     umath: Any = sys.modules.get("numpy._core._multiarray_umath")
     features = getattr(umath, "__cpu_features__", {})
-    found = [platform.machine(), *sorted(name for name, there in features.items() if there)]
+    results = [platform.machine(), *sorted(name for name, there in features.items() if there)]
     try:
         with open("/proc/cpuinfo") as file:
             lines = file.read(8192).splitlines()[:40]
-            found += [line for line in lines if line.startswith(("model name", "flags"))][:2]
+            results += [line for line in lines if line.startswith(("model name", "flags"))][:2]
     except OSError:
         pass
-    return "\n".join(found)
+    return "\n".join(results)
 
 
 @functools.cache

@@ -45,14 +45,14 @@ class CompiledProducts(NumpyBackend):
         return self._by_blas("multiply_vector", _OF_VECTORS, None, ctypes.c_int64)
 
     def _by_blas(self, name: str, functions: dict[str, str], result: Any, *settings: Any) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         for char, of_blas in functions.items():
             address = NUMPY.function(of_blas)
             if address is not None:
                 kinds: list[Any] = [ctypes.c_void_p, ctypes.c_bool, ctypes.c_int64, *settings]
                 kind = ctypes.CFUNCTYPE(result, *kinds, *[ctypes.py_object] * 3)
-                found[char] = partial(kind((f"gradcore_{name}_{char}", self.library)), *address)
-        return found
+                results[char] = partial(kind((f"gradcore_{name}_{char}", self.library)), *address)
+        return results
 
     def times_vector(self, x: Any, v: Any) -> Any:
         number, multiply = threads.available(), self._vector_product(x, v)

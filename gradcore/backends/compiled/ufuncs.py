@@ -62,12 +62,12 @@ def _inner_loops(function: np.ufunc) -> dict[str, _InnerLoop]:
     head = _Head.from_address(id(function) + object.__basicsize__)
     if (head.nin, head.nout, head.nargs, head.ntypes) != (function.nin, function.nout, function.nargs, function.ntypes):
         return {}
-    found: dict[str, _InnerLoop] = {}
+    results: dict[str, _InnerLoop] = {}
     for number, kinds in enumerate(function.types):
         given, made = kinds.split("->")
         if set(given) <= set("fdFD") and made in "fdFD?" and head.functions[number]:
-            found.setdefault(given, _InnerLoop(head, number, given + made))
-    return found
+            results.setdefault(given, _InnerLoop(head, number, given + made))
+    return results
 
 
 def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..., Any] | None = None) -> Any:

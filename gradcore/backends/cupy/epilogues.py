@@ -67,8 +67,8 @@ class CudaEpilogues(CudaProducts):
         return super().linear(x, weight, bias)
 
     def addmm(self, summand: Any, a: Any, b: Any, beta: complex = 1, alpha: complex = 1) -> Any:
-        found = self._with_bias("BIAS", a, b, summand, beta, alpha)
-        return super().addmm(summand, a, b, beta, alpha) if found is None else found[0]
+        result = self._with_bias("BIAS", a, b, summand, beta, alpha)
+        return super().addmm(summand, a, b, beta, alpha) if result is None else result[0]
 
     def addmm_relu(self, summand: Any, a: Any, b: Any, beta: complex = 1, alpha: complex = 1) -> Any:
         found = self._with_bias("RELU_BIAS", a, b, summand, beta, alpha)
@@ -79,9 +79,9 @@ class CudaEpilogues(CudaProducts):
         return self.xp.maximum(wide, 0).astype(inner.dtype, copy=False)
 
     def addmm_gelu(self, summand: Any, a: Any, b: Any, beta: complex = 1, alpha: complex = 1) -> tuple[Any, Any]:
-        found = self._with_bias("GELU_AUX_BIAS", a, b, summand, beta, alpha)
-        if found is not None:
-            return found
+        result = self._with_bias("GELU_AUX_BIAS", a, b, summand, beta, alpha)
+        if result is not None:
+            return result
         inner = super().addmm(summand, a, b, beta, alpha)
         return self.rounded_once("gelu", inner, "tanh"), inner
 

@@ -239,12 +239,12 @@ def _merge_dims(sizes: Ints, steps: Sequence[Ints]) -> list[tuple[int, Ints]]:
 
     Adjacent dims that every operand steps through evenly are merged.
     """
-    found: list[tuple[int, Ints]] = []
+    results: list[tuple[int, Ints]] = []
     for size, *each in zip(sizes, *steps, strict=True):
         if size == 1:
             continue
-        if found and all(before == size * step for before, step in zip(found[-1][1], each, strict=True)):
-            found[-1] = found[-1][0] * size, tuple(each)
+        if results and all(before == size * step for before, step in zip(results[-1][1], each, strict=True)):
+            results[-1] = results[-1][0] * size, tuple(each)
         else:
-            found.append((size, tuple(each)))
-    return found
+            results.append((size, tuple(each)))
+    return results

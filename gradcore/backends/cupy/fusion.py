@@ -70,9 +70,9 @@ class CudaFusion(CudaKernels):
         """Return the results of ``formula(F, *operands)``. One kernel computes them if fusion applies."""
         if self.generates(operands):
             named = [(f"x{i}", x) for i, x in enumerate(operands)]
-            found = self.fusion.run(formula.__name__.strip("_"), formula, formula, named)
-            if found is not None:
-                return found
+            result = self.fusion.run(formula.__name__.strip("_"), formula, formula, named)
+            if result is not None:
+                return result
         return formula(self, *operands)
 
     def rounded_once(self, name: str, *args: Any) -> Any:
@@ -160,8 +160,8 @@ class CudaFusion(CudaKernels):
             return (getattr(F, name)(*values),)
 
         operands = list(zip(self.elementwise.get(name, ("x", "y")), args, strict=False))
-        found = self.fusion.run(name, name, formula, operands, None if compute is None else tuple(compute), (stored,))
-        return None if found is None else found[0]
+        result = self.fusion.run(name, name, formula, operands, None if compute is None else tuple(compute), (stored,))
+        return None if result is None else result[0]
 
     # -- backward --------------------------------------------------------------------------------------------
 

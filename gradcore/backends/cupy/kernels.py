@@ -105,10 +105,10 @@ class CudaKernels:
     def compute_capability(self) -> int:
         """Return the compute capability of the current device as a number, such as 90 for 9.0."""
         device = self.xp.cuda.runtime.getDevice()
-        found = self._capabilities.get(device)
-        if found is None:
-            found = self._capabilities[device] = int(self.xp.cuda.Device(device).compute_capability)
-        return found
+        result = self._capabilities.get(device)
+        if result is None:
+            result = self._capabilities[device] = int(self.xp.cuda.Device(device).compute_capability)
+        return result
 
     @functools.cached_property
     def user_modules(self) -> dict[Any, Any]:

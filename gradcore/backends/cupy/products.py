@@ -78,11 +78,11 @@ class CudaProducts(CudaKernels, Products):
         known: set[int] = set()
 
         def handle() -> int:
-            found: int = device.get_cublas_handle()
-            if found not in known:
-                self.cublas.setMathMode(found, gemm.SUMS_IN_FLOAT)
-                known.add(found)
-            return found
+            result: int = device.get_cublas_handle()
+            if result not in known:
+                self.cublas.setMathMode(result, gemm.SUMS_IN_FLOAT)
+                known.add(result)
+            return result
 
         return handle
 

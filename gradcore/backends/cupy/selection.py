@@ -141,8 +141,8 @@ class CudaSelection(CudaKernels, Sorting):
             values, indices = self._result_memory(rows, 1)
             arguments = rows, values, indices, *int64s(n, rank), np.int32(mode)
             self._selection_kernel("kth_of_rows", x, _FEW)((rows.size // n,), _threads(n), arguments)
-        found = self._from_rows(values, x, dim), self._from_rows(indices, None, dim)
-        return found if keepdim else (found[0].squeeze(dim), found[1].squeeze(dim))
+        result = self._from_rows(values, x, dim), self._from_rows(indices, None, dim)
+        return result if keepdim else (result[0].squeeze(dim), result[1].squeeze(dim))
 
     def _of_rank_by_blocks(self, x: Array, rows: Array, rank: int, mode: int) -> tuple[Array, Array]:
         """Return the same as `_of_rank` for few long rows: one launch for each 8-bit digit, and one for the index."""

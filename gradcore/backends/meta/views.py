@@ -126,9 +126,9 @@ def _split(ary: MetaArray, indices_or_sections: Any, axis: int = 0) -> list[Meta
 
 def _at_least(n: int) -> Callable[..., Any]:
     def view(*arrays: Any) -> Any:
-        found = [a if hasattr(a, "ndim") else np.asarray(a) for a in arrays]
-        found = [a[(None,) * (n - a.ndim)] if a.ndim < n else a for a in found]
-        return found[0] if len(found) == 1 else tuple(found)
+        results = [a if hasattr(a, "ndim") else np.asarray(a) for a in arrays]
+        results = [a[(None,) * (n - a.ndim)] if a.ndim < n else a for a in results]
+        return results[0] if len(results) == 1 else tuple(results)
 
     return view
 

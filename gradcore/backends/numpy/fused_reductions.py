@@ -40,12 +40,12 @@ def sums_of_products(F: Any, x: Any, y: Any, shape: tuple[int, ...]) -> Any:
     if not added or len(dims) > 2 or not all(each.of_both for each in added):
         return None
     with blas_alone(x.size):
-        found = (
+        result = (
             _dot(F, x, y)
             if len(dims) == 1
             else _sum_rows_or_columns(F, x.reshape([each.size for each in dims]), y, *dims)
         )
-    return None if found is None else found.reshape(shape)
+    return None if result is None else result.reshape(shape)
 
 
 def _is_dense(x: Any) -> bool:
@@ -54,17 +54,17 @@ def _is_dense(x: Any) -> bool:
 
 def _merge_dims(whole: tuple[int, ...], other: tuple[int, ...], target: tuple[int, ...]) -> list[_Dims]:
     """Merge adjacent dims of `whole` that agree in whether `target` and `other` have them."""
-    found: list[_Dims] = []
+    results: list[_Dims] = []
     for i, n in enumerate(whole):
         if n != 1:
             stay, of_both = (
                 each[i - len(whole)] == n if len(whole) - i <= len(each) else False for each in (target, other)
             )
-            if found and found[-1][1:] == (stay, of_both):
-                found[-1] = _Dims(found[-1].size * n, stay, of_both)
+            if results and results[-1][1:] == (stay, of_both):
+                results[-1] = _Dims(results[-1].size * n, stay, of_both)
             else:
-                found.append(_Dims(n, stay, of_both))
-    return found
+                results.append(_Dims(n, stay, of_both))
+    return results
 
 
 def _dot(F: Any, x: Any, y: Any) -> Any:
@@ -94,12 +94,12 @@ def dots_of_columns(x: Any, y: Any) -> Any:
     at the end.
     """
     step = max(_ROWS, isqrt(len(x)))
-    found = np.empty((-(-len(x) // step), x.shape[1]), x.dtype)
+    result = np.empty((-(-len(x) // step), x.shape[1]), x.dtype)
 
     def some(numbers: Iterator[int]) -> None:
         for i in numbers:
             rows = slice(i * step, i * step + step)
-            np.einsum("ij,ij->j", x[rows], y[rows], out=found[i])
+            np.einsum("ij,ij->j", x[rows], y[rows], out=result[i])
 
-    threads.share(some, len(found), x.size // _WORTH_A_THREAD)
-    return np.add.reduce(found, 0)
+    threads.share(some, len(result), x.size // _WORTH_A_THREAD)
+    return np.add.reduce(result, 0)

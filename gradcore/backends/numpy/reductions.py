@@ -300,8 +300,8 @@ class NumpyReductions(Reductions, Cumulative):
         if run is None:
             return None
         start, stop = run
-        found = self.reduce_run(kind, x, start, stop)
-        return found.reshape(x.shape[:start] + (1,) * (stop - start) + x.shape[stop:]) if keepdim else found
+        result = self.reduce_run(kind, x, start, stop)
+        return result.reshape(x.shape[:start] + (1,) * (stop - start) + x.shape[stop:]) if keepdim else result
 
     def sum_to_size(self, x: Any, shape: Sequence[int]) -> Any:
         """Sum a matrix over one dim directly, without searching for broadcast dims."""
@@ -314,8 +314,8 @@ class NumpyReductions(Reductions, Cumulative):
         return super().sum_to_size(x, shape)
 
     def product_to_size(self, x: Any, y: Any, shape: Sequence[int]) -> Any:
-        found = sums_of_products(self, x, y, tuple(shape))
-        return super().product_to_size(x, y, shape) if found is None else found
+        result = sums_of_products(self, x, y, tuple(shape))
+        return super().product_to_size(x, y, shape) if result is None else result
 
     def row_dots(self, x: Any, y: Any) -> Any:
         """Return the dot products of the rows of two contiguous matrices of one dtype."""
@@ -330,24 +330,24 @@ class NumpyReductions(Reductions, Cumulative):
         return np.vecdot(x, y)[..., None]
 
     def prod_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
-        found = self.reduce_dims("products", x, dims, keepdim) if dtype is None else None
-        return super().prod_over(x, dims, keepdim, dtype) if found is None else found
+        result = self.reduce_dims("products", x, dims, keepdim) if dtype is None else None
+        return super().prod_over(x, dims, keepdim, dtype) if result is None else result
 
     def max_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
         if _are_rows(x, dims, NARROW):
             return fold_columns(np.maximum, x.reshape(-1, x.shape[-1])).reshape(x.shape[:-1] + (1,) * keepdim)
-        found = self.reduce_dims("maxima", x, dims, keepdim)
-        return _maximum(x, dims, None, None, keepdim) if found is None else found
+        result = self.reduce_dims("maxima", x, dims, keepdim)
+        return _maximum(x, dims, None, None, keepdim) if result is None else result
 
     def min_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
         if _are_rows(x, dims, NARROW):
             return fold_columns(np.minimum, x.reshape(-1, x.shape[-1])).reshape(x.shape[:-1] + (1,) * keepdim)
-        found = self.reduce_dims("minima", x, dims, keepdim)
-        return _minimum(x, dims, None, None, keepdim) if found is None else found
+        result = self.reduce_dims("minima", x, dims, keepdim)
+        return _minimum(x, dims, None, None, keepdim) if result is None else result
 
     def squares_over(self, x: Any, dims: Dims, keepdim: bool) -> Any:
-        found = self.reduce_dims("squares", x, dims, keepdim)
-        return super().squares_over(x, dims, keepdim) if found is None else found
+        result = self.reduce_dims("squares", x, dims, keepdim)
+        return super().squares_over(x, dims, keepdim) if result is None else result
 
     def argmax_along(self, x: Any, dim: int, keepdim: bool = False) -> Any:
         return self.keep_dim(_index_of(x, dim, _maximum, np.argmax), dim, keepdim)

@@ -205,13 +205,13 @@ class Indexing:
 
     def _without_masks(self, indices: Indices) -> list[Any]:
         """Replace each mask by the integer indices of its True elements, one array per dim."""
-        found: list[Any] = []
+        results: list[Any] = []
         for index in indices:
             if index is not None and index.dtype.kind == "b":
-                found.extend(index.nonzero())
+                results.extend(index.nonzero())
             else:
-                found.append(index)
-        return found
+                results.append(index)
+        return results
 
     def sum_into_rows(self, height: int, index: Any, rows: Any) -> Any:
         """Return `height` rows of zeros with each row of `rows` added to the row that `index` says."""

@@ -180,8 +180,8 @@ class Reductions:
     @along(1)
     def count_over(self, x: Any, dims: Dims = None) -> Any:
         """Return the number of elements that are not zero."""
-        found = self.xp.count_nonzero(x, axis=dims)
-        return self.xp.asarray(found) if found.__class__ is int else found  # NumPy before 2.4 counts into one
+        result = self.xp.count_nonzero(x, axis=dims)
+        return self.xp.asarray(result) if result.__class__ is int else result  # NumPy before 2.4 counts into one
 
     def equal_or_nan(self, x: Any, y: Any) -> Any:
         """Return whether elements are equal, or both NaN."""

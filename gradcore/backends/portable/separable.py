@@ -146,11 +146,11 @@ def on_device(xp: Any, table: np.ndarray, dtype: Any = None) -> Any:
     if xp is np or not hasattr(xp, "cuda"):
         return xp.asarray(table, dtype)
     table = np.asarray(table, dtype)
-    found = _upload(xp, xp.cuda.runtime.getDevice(), table.dtype, table.shape, table.tobytes())
+    result = _upload(xp, xp.cuda.runtime.getDevice(), table.dtype, table.shape, table.tobytes())
     recording = present()
     if recording is not None:
-        recording.keep(found)
-    return found
+        recording.keep(result)
+    return result
 
 
 @lru_cache(maxsize=512)

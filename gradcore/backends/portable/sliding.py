@@ -73,12 +73,12 @@ class Phase(NamedTuple):
 def phases(kernel: int, stride: int, dilation: int) -> tuple[Phase, ...]:
     """Group the taps of a kernel by phase; a stride of one gives one phase with every tap."""
     period = stride // gcd(stride, dilation)
-    step, found = dilation * period // stride, []
+    step, result = dilation * period // stride, []
     for first in range(min(period, kernel)):
         number, shift = len(range(first, kernel, period)), first * dilation // stride
         reach = shift + (number - 1) * step
-        found.append(Phase(first * dilation % stride, first, period, number, shift, step, reach))
-    return tuple(found)
+        result.append(Phase(first * dilation % stride, first, period, number, shift, step, reach))
+    return tuple(result)
 
 
 class Windows:

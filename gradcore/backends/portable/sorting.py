@@ -140,8 +140,8 @@ class Sorting:
         if not among.size:
             return xp.full(x.shape, invert)
         x, among = comparable(x), xp.sort(comparable(among.reshape(-1)))
-        found = among[xp.minimum(self.search_in(among, x), among.size - 1)]
-        return found != x if invert else found == x
+        result = among[xp.minimum(self.search_in(among, x), among.size - 1)]
+        return result != x if invert else result == x
 
     # -- counts ---------------------------------------------------------------------------------------------------
 

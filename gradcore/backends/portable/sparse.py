@@ -117,8 +117,8 @@ def _on_host(pattern: Pattern, to_host: Any) -> Pattern:
     if "host" not in pattern.kept:
         rows, cols = to_host(pattern.rows), to_host(pattern.cols)
         pattern.kept["host"] = Pattern(np, pattern.shape, rows, cols)
-    found: Pattern = pattern.kept["host"]
-    return found
+    result: Pattern = pattern.kept["host"]
+    return result
 
 
 def _direct(values: Any, b: Any, pattern: Pattern, transposed: bool) -> Any:

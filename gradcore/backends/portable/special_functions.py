@@ -51,7 +51,7 @@ class SpecialFunctions:
 
 
 def _choose_result(function: Any, name: str, which: str, arrays: Any, dtype: Any) -> Any:
-    found = function(*arrays, int(which)) if name == "lambertw" else function(*arrays)
-    if isinstance(found, tuple):
-        found = found[int(which)]
-    return found.astype(dtype, copy=False)
+    result = function(*arrays, int(which)) if name == "lambertw" else function(*arrays)
+    if isinstance(result, tuple):
+        result = result[int(which)]
+    return result.astype(dtype, copy=False)

@@ -18,7 +18,7 @@ Tap = tuple[Any, Any]
 @lru_cache
 def _pieces(order: int, derivative: int) -> list[list[float]]:
     """Return the coefficients of each tap's weight, as a polynomial of a point's position between two taps."""
-    found = []
+    results = []
     for k in range(order + 1):
         start = order - k  # the piece of the B-spline on [start, start + 1]
         polynomial = np.polynomial.Polynomial([0.0])
@@ -26,8 +26,8 @@ def _pieces(order: int, derivative: int) -> list[list[float]]:
             shifted = np.polynomial.Polynomial([float(start - j), 1.0])
             polynomial = polynomial + (-1) ** j * comb(order + 1, j) * shifted**order
         polynomial = polynomial / factorial(order)
-        found.append((polynomial.deriv(derivative) if derivative else polynomial).coef.tolist())
-    return found
+        results.append((polynomial.deriv(derivative) if derivative else polynomial).coef.tolist())
+    return results
 
 
 def _evaluate_polynomial(coefficients: Sequence[float], x: Any) -> Any:

@@ -92,10 +92,10 @@ class Recording:
         if isinstance(state, RecordedState):
             self.keep(state.memory)
             return state
-        found = self._states.get(id(state))
-        if found is None:
-            found = self._states[id(state)] = RecordedState(state, self._backend.place_memory(), self.device)
-        return found
+        result = self._states.get(id(state))
+        if result is None:
+            result = self._states[id(state)] = RecordedState(state, self._backend.place_memory(), self.device)
+        return result
 
     def replay(self) -> None:
         """Advance each generator by what the whole graph draws, for the launch that follows in the current stream.

@@ -226,7 +226,7 @@ _REFUSALS = {"bool": CONTROL_FLOW, "array": INPLACE}
 
 def outermost(values: Any) -> Any:
     """Return the latest level among arrays in nested tuples, lists and dictionaries, or None."""
-    found = None
+    result = None
     for value in values.values() if values.__class__ is dict else values:
         kind = value.__class__
         if kind is BatchedArray:
@@ -235,9 +235,9 @@ def outermost(values: Any) -> Any:
             level = outermost(value)
         else:
             continue
-        if level is not None and (found is None or level.order > found.order):
-            found = level
-    return found
+        if level is not None and (result is None or level.order > result.order):
+            result = level
+    return result
 
 
 def levels_of(array: Any) -> Iterator[Any]:

@@ -64,10 +64,10 @@ def batched_device(levels: tuple[VmapLevel, ...], device: Any) -> Any:
         return device
     if not known and len(levels) == 1:
         return _batch_once(device, level)
-    found = device.real
+    result = device.real
     for level in sorted({*levels, *known}, key=_order):
-        found = _batch_once(found, level)
-    return found
+        result = _batch_once(result, level)
+    return result
 
 
 def unbatched_device(device: Any, level: VmapLevel) -> Any:
@@ -80,13 +80,13 @@ def unbatched_device(device: Any, level: VmapLevel) -> Any:
 def _batch_once(inner: Any, level: VmapLevel) -> BatchedDevice:
     """Return the device of arrays of `inner` batched at `level`, which is created once."""
     key = inner._name, inner.levels  # devices with and without levels are equal
-    found = level.devices.get(key)
-    if found is None:
+    result = level.devices.get(key)
+    if result is None:
         from gradcore.backends.vmap.backend import BatchedBackend
 
-        found = object.__new__(BatchedDevice)
-        found.type, found.index, found._name, found.guarded = inner.type, inner.index, inner._name, inner.guarded
-        found.inner, found.levels, found.real = inner, (*inner.levels, level), inner.real
-        connect(found, BatchedBackend(inner.backend, level))
-        level.devices[key] = found
-    return found
+        result = object.__new__(BatchedDevice)
+        result.type, result.index, result._name, result.guarded = inner.type, inner.index, inner._name, inner.guarded
+        result.inner, result.levels, result.real = inner, (*inner.levels, level), inner.real
+        connect(result, BatchedBackend(inner.backend, level))
+        level.devices[key] = result
+    return result

@@ -334,10 +334,10 @@ def as_strided(xp: Any, level: Any, x: Any, shape: Any = None, strides: Any = No
     inner = a.__class__ is BatchedArray
     lead = (a.shape[0],), (a.strides[0],)
     if inner:
-        found: Any = as_strided(xp, a.level, a, lead[0] + shape, lead[1] + strides)
+        result: Any = as_strided(xp, a.level, a, lead[0] + shape, lead[1] + strides)
     else:
-        found = xp.lib.stride_tricks.as_strided(a, lead[0] + shape, lead[1] + strides)
-    return BatchedArray(found, level)
+        result = xp.lib.stride_tricks.as_strided(a, lead[0] + shape, lead[1] + strides)
+    return BatchedArray(result, level)
 
 
 # -- joins --------------------------------------------------------------------------------------------------------
@@ -378,10 +378,10 @@ def matmul(level: Any, product: Callable[..., Any], a: Any, b: Any) -> Any:
     (x, many_x), (y, many_y) = split_batch(a, level), split_batch(b, level)
     n, m = a.ndim, b.ndim
     if not (many_x or many_y) or not n or not m:
-        found = product(x, y)
+        result = product(x, y)
         if not calls.is_batched(level, (a, b)):
-            return found
-        return BatchedArray(found if many_x or many_y else physical(found, level).copy(), level)
+            return result
+        return BatchedArray(result if many_x or many_y else physical(result, level).copy(), level)
     if many_x and not many_y and m <= 2:
         return BatchedArray(product(x, y), level)
     if many_x:
@@ -394,22 +394,22 @@ def matmul(level: Any, product: Callable[..., Any], a: Any, b: Any) -> Any:
         y = y[:, None]
     if not many_x and x.ndim == 2 == y.ndim - 1:
         # One product with the samples' columns side by side.
-        found = product(y.swapaxes(-1, -2), x.swapaxes(-1, -2)).swapaxes(-1, -2)
+        result = product(y.swapaxes(-1, -2), x.swapaxes(-1, -2)).swapaxes(-1, -2)
     else:
-        found = product(x, y)
+        result = product(x, y)
     if m == 1:
-        found = found[..., 0]
+        result = result[..., 0]
     if n == 1:
-        found = found[..., 0] if m == 1 else found[..., 0, :]
-    return BatchedArray(found, level)
+        result = result[..., 0] if m == 1 else result[..., 0, :]
+    return BatchedArray(result, level)
 
 
 def _matmul(level: Any, a: Any, b: Any, out: Any = None, **named: Any) -> Any:
-    found = matmul(level, operator.matmul, a, b)
+    result = matmul(level, operator.matmul, a, b)
     if out is None:
-        return found
+        return result
     (target,) = out if isinstance(out, tuple) else (out,)
-    target[...] = found
+    target[...] = result
     return target
 
 

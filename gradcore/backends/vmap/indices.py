@@ -63,8 +63,8 @@ def accumulate(level: Any, ufunc: Any, x: Any, key: Any, value: Any = None, out:
 
 
 def _level(x: Any, others: Any) -> Any:
-    found = outermost((others,))
-    return x.level if found is None or found.order < x.level.order else found
+    result = outermost((others,))
+    return x.level if result is None or result.order < x.level.order else result
 
 
 def _batch(array: Any, level: Any) -> Any:

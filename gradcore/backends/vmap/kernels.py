@@ -67,19 +67,19 @@ def _images(place: int) -> Callable[..., Any]:
         count = arrays[0].shape[1] if merged else 0
         if merged:
             arrays = [a.reshape(-1, *a.shape[2:]) for a in arrays]
-        found = kernel(*arrays, *args[place:])
+        result = kernel(*arrays, *args[place:])
         if merged:
-            parts = found if isinstance(found, tuple) else (found,)
+            parts = result if isinstance(result, tuple) else (result,)
             parts = tuple(p.reshape(level.size, count, *p.shape[1:]) for p in parts)
-            found = parts if isinstance(found, tuple) else parts[0]
-        return rewrap(found, level)
+            result = parts if isinstance(result, tuple) else parts[0]
+        return rewrap(result, level)
 
     return run
 
 
 def _check(level: Any, kernel: Any, generic: Any, *args: Any) -> Any:
-    found = kernel(*[a.array if a.__class__ is BatchedArray and a.level is level else a for a in args])
-    return rewrap(found, level) if hasattr(found, "ndim") and found.ndim else found
+    result = kernel(*[a.array if a.__class__ is BatchedArray and a.level is level else a for a in args])
+    return rewrap(result, level) if hasattr(result, "ndim") and result.ndim else result
 
 
 _DECLARED: dict[str, Callable[..., Any]] = {
@@ -119,8 +119,8 @@ def _linear(level: Any, kernel: Any, generic: Any, x: Any, weight: Any, bias: An
     x, many = split_batch(x, level)
     if calls.is_batched(level, (weight, bias)) or (many and not weight.ndim):
         return generic(BatchedArray(x, level) if many else x, weight, bias)
-    found = kernel(x, weight, bias)
-    return BatchedArray(found, level) if many else found
+    result = kernel(x, weight, bias)
+    return BatchedArray(result, level) if many else result
 
 
 @rule
@@ -170,11 +170,11 @@ def _convolve(level: Any, kernel: Any, generic: Any, x: Any, weight: Any, *setti
     if not (many or filters):
         return BatchedArray(physical(kernel(a, w, *settings), level).copy(), level)
     if not filters:
-        found = kernel(a.reshape(-1, *a.shape[2:]), w, *settings)
-        return BatchedArray(found.reshape(*a.shape[:2], *found.shape[1:]), level)
+        result = kernel(a.reshape(-1, *a.shape[2:]), w, *settings)
+        return BatchedArray(result.reshape(*a.shape[:2], *result.shape[1:]), level)
     groups = settings[-1] * level.size
-    found = kernel(_as_channels(x, level), w.reshape(-1, *w.shape[2:]), *settings[:-1], groups)
-    return _from_channels(found, level)
+    result = kernel(_as_channels(x, level), w.reshape(-1, *w.shape[2:]), *settings[:-1], groups)
+    return _from_channels(result, level)
 
 
 KERNEL_RULES.update(dict.fromkeys(("conv", "conv_output", "conv_input"), _convolve))
@@ -188,12 +188,12 @@ def _conv_with_bias(
         if not calls.is_batched(level, x):
             return kernel(x, weight, bias, size, *settings)
         a = physical(x, level)
-        found = kernel(a.reshape(-1, *a.shape[2:]), weight, bias, size, *settings)
-        return BatchedArray(found.reshape(*a.shape[:2], *found.shape[1:]), level)
+        result = kernel(a.reshape(-1, *a.shape[2:]), weight, bias, size, *settings)
+        return BatchedArray(result.reshape(*a.shape[:2], *result.shape[1:]), level)
     w, b = physical(weight, level), physical(bias, level)
     groups = settings[-1] * level.size
-    found = kernel(_as_channels(x, level), w.reshape(-1, *w.shape[2:]), b.reshape(-1), size, *settings[:-1], groups)
-    return _from_channels(found, level)
+    result = kernel(_as_channels(x, level), w.reshape(-1, *w.shape[2:]), b.reshape(-1), size, *settings[:-1], groups)
+    return _from_channels(result, level)
 
 
 @rule
@@ -330,13 +330,13 @@ class BatchedKernels:
 
     def _shared_masks(self, indices: Sequence[Any]) -> Sequence[Any]:
         """Return the indices with masks that all samples share as arrays that are not batched."""
-        found = []
+        results = []
         for index in indices:
             if index is not None and index.dtype.kind == "b":
                 alone, several = split_batch(index, self.level)
                 index = index if several else alone
-            found.append(index)
-        return tuple(found)
+            results.append(index)
+        return tuple(results)
 
     def index_write(self, x: Any, values: Any, indices: Sequence[Any], accumulate: bool = False) -> Any:
         """Return a copy with `values` at `indices`, in which each sample has memory of its own."""

@@ -135,20 +135,20 @@ class CompiledFunctionBackward(Node):
             return _again(self, [arithmetic.as_tensor(g) for g in given], arithmetic)
         arrived = _arrived_alone(half, given) if missing else None
         if arrived is not None:
-            run, found = half.alone[arrived].run, half.alone[arrived].found
+            run, results = half.alone[arrived].run, half.alone[arrived].found
             arrays = iter(local.state.run(run, *self.saved, _to_array(given[arrived], self._output_metas[arrived])))
-            return [next(arrays) if exists else None for exists in found]
+            return [next(arrays) if exists else None for exists in results]
         dense = [_to_array(g, t) for g, t in zip(given, self._output_metas, strict=True)]
         arrays = iter(local.state.run(half.run, *self.saved, *dense))
-        found = [next(arrays) if exists else None for exists in half.found]
+        results = [next(arrays) if exists else None for exists in half.found]
         if missing:
             wanted = {i for each, g in zip(half.reached, given, strict=True) if g is not None for i in each}
-            found = [g if i in wanted else None for i, g in enumerate(found)]
-            if half.repeatable and any(_has_nan(g) for g in found if g is not None):
+            results = [g if i in wanted else None for i, g in enumerate(results)]
+            if half.repeatable and any(_has_nan(g) for g in results if g is not None):
                 # Perhaps zero times infinity, on a way that is not gone: the function as it is does not go it.
                 with contextlib.suppress(Exception):  # something has changed since
                     return _again(self, [None if g is None else arithmetic.as_tensor(g) for g in given], arithmetic)
-        return found
+        return results
 
 
 class _FreshBackward(CompiledFunctionBackward):
@@ -190,8 +190,8 @@ class _AloneBackward(_PlannedBackward):
 
 def _arrived_alone(half: Backward, grads: Sequence[Array]) -> int | None:
     """Return the index of the only result with a gradient, if it has a backward program of its own, or None."""
-    found = [i for i, g in enumerate(grads) if g is not None] if half.alone else []
-    return found[0] if len(found) == 1 else None
+    result = [i for i, g in enumerate(grads) if g is not None] if half.alone else []
+    return result[0] if len(result) == 1 else None
 
 
 def _gradient_of(i: int) -> Callable[[Any, Any, Any], Any]:

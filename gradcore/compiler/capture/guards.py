@@ -136,15 +136,15 @@ def _of_modules() -> frozenset[str]:
 
 def _operator_methods(code: types.CodeType) -> set[str]:
     """Return the names of the methods that the operators and subscripts in code call."""
-    found: set[str] = set()
+    results: set[str] = set()
     for each in dis.get_instructions(code):
         if each.opname.endswith("_SUBSCR"):
-            found.update(("__getitem__", "__setitem__"))
+            results.update(("__getitem__", "__setitem__"))
         elif each.opname in ("BINARY_OP", "COMPARE_OP"):
-            found.update(_METHODS_BY_SYMBOL.get(each.argrepr, ()))
+            results.update(_METHODS_BY_SYMBOL.get(each.argrepr, ()))
         elif each.opname.startswith("UNARY_"):
-            found.update(("__neg__", "__pos__", "__invert__"))
-    return found
+            results.update(("__neg__", "__pos__", "__invert__"))
+    return results
 
 
 class _Plain:
@@ -944,11 +944,11 @@ class Guards:
         """Return a description of the state that has changed since a call with `tensors` and `arrays`, or None."""
         if any(t._array is not array for t, array in zip(tensors, arrays, strict=True)):
             return "the memory of a tensor"
-        failed, found = self._evaluate(args, named)
+        failed, result = self._evaluate(args, named)
         if failed is not None:
             return str(self.texts[failed])
         before = (t for t, guard in zip(tensors, self.tensors, strict=True) if not guard.lines.stop)
-        return None if all(map(operator.is_, found, before)) else "a tensor among the arguments"
+        return None if all(map(operator.is_, result, before)) else "a tensor among the arguments"
 
     def tensors_by_name(self, args: object, named: object) -> dict[str, AnyTensor]:
         """Return the tensors of a call that passes the guards, by name, without gradients."""
@@ -966,8 +966,8 @@ class Guards:
             text = re.sub(r": return (\d+)$", r": return \1, ()", text, flags=re.MULTILINE)
             exec(compile(text, generated_file(__name__, text), "exec"), self.scope)
             self._still = self.scope["still"]
-        found: tuple[int | None, tuple[AnyTensor, ...]] = self._still(args, named)
-        return found
+        results: tuple[int | None, tuple[AnyTensor, ...]] = self._still(args, named)
+        return results
 
     def source(self) -> str:
         """Return the source of the guard function: ``(args, named) -> None`` or the number of the guard that failed."""

@@ -134,10 +134,10 @@ def runs_user_code(host: Any) -> bool:
 @functools.cache
 def host_codes() -> frozenset[types.CodeType]:
     """Return the code of the library's host calls."""
-    classes, found = [*HOST_CLASSES], set[types.CodeType]()
+    classes, result = [*HOST_CLASSES], set[types.CodeType]()
     while classes:
         cls = classes.pop()
         classes += cls.__subclasses__()
         if is_library_class(cls):
-            found |= {getattr(cls, name).__code__ for name in _names(_CALLED, cls)}
-    return frozenset(found)
+            result |= {getattr(cls, name).__code__ for name in _names(_CALLED, cls)}
+    return frozenset(result)

@@ -74,9 +74,9 @@ def recorded_number(value: float, expression: str, run: Any) -> Any:
     kind = _KINDS.get(type(value))
     if kind is None:
         return value
-    found = kind(value)
-    found.expression, found.run = expression, run
-    return found
+    result = kind(value)
+    result.expression, result.run = expression, run
+    return result
 
 
 def plain_numbers(value: Any) -> Any:
@@ -85,8 +85,8 @@ def plain_numbers(value: Any) -> Any:
     if kind in _PLAIN:
         return _PLAIN[kind](value)
     if kind in (tuple, list):
-        found = [plain_numbers(each) for each in value]
-        return value if all(map(operator.is_, found, value)) else kind(found)
+        results = [plain_numbers(each) for each in value]
+        return value if all(map(operator.is_, results, value)) else kind(results)
     if kind is dict:
         changed = {key: plain_numbers(each) for key, each in value.items()}
         return value if all(map(operator.is_, changed.values(), value.values())) else changed

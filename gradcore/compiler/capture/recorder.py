@@ -84,8 +84,8 @@ class _Numbers:
 
     def get(self, value: object) -> int | None:
         """Return the number of an object, or None."""
-        found = self._found.get(id(value))
-        return None if found is None or found[0]() is not value else found[1]
+        result = self._found.get(id(value))
+        return None if result is None or result[0]() is not value else result[1]
 
     def put(self, value: object, number: int) -> None:
         """Store the number of an object; keep objects alive that do not support weak references."""
@@ -175,12 +175,12 @@ class Recorder:
 
     def add_input(self, array: Array) -> RecordedArray:
         """Return the stand-in of an array that is an input of the program; the same array is one value."""
-        found = self._find(array)
-        if found is None:
-            found = self._new(array)
-            self.program.inputs.append(found.number)
-            self._inputs[found.number] = array
-        return found
+        result = self._find(array)
+        if result is None:
+            result = self._new(array)
+            self.program.inputs.append(result.number)
+            self._inputs[result.number] = array
+        return result
 
     def start_at(self, program: Program) -> None:
         """Set the number of the next value to the first one that is unused in a program."""
@@ -239,12 +239,12 @@ class Recorder:
         number = self._numbers.get(array)
         if number is None:
             return None
-        found = self._known.get(number)
-        return self._stand_for(array, number) if found is None else found
+        result = self._known.get(number)
+        return self._stand_for(array, number) if result is None else result
 
     def _stand_for(self, array: Array, number: int) -> RecordedArray:
-        found = self._known[number] = RecordedArray(array, number)
-        return found
+        result = self._known[number] = RecordedArray(array, number)
+        return result
 
     def host_call(self, host: Any, name: str, *args: Any, **named: Any) -> Any:
         """Call a method of an optimizer, scheduler or scaler as it is, between two segments of the program."""
@@ -474,11 +474,11 @@ class Recorder:
     def _drawn(self, key: int, counter: int, words: Any, backend: Any) -> tuple[int, int]:
         """Capture a draw from the default generator."""
         self.draws_default = True
-        found = RecordedInt(key, self.new_value()), RecordedInt(counter, self.new_value())
-        numbers = tuple(Value(each.number) for each in found)
+        result = RecordedInt(key, self.new_value()), RecordedInt(counter, self.new_value())
+        numbers = tuple(Value(each.number) for each in result)
         draw = _draw_default if backend in (None, self._cpu) else functools.partial(_draw_on, backend)
         self.program.calls.append(Call("random.draw", draw, (self._shown(words),), {}, numbers))
-        return found
+        return result
 
     # -- the time of a recording ------------------------------------------------------------------------------------
 

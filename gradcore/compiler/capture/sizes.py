@@ -125,9 +125,9 @@ class SymbolicNumber:
         return self.symbols.decide(f"{self.expression} != 0", self.values)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.values[0], name)  # what numbers do not have is as with any number
+        result = getattr(self.values[0], name)  # what numbers do not have is as with any number
         self.symbols.escape(f"{name} of a size is used")
-        return found
+        return result
 
     def __array__(self, *args: Any, **named: Any) -> Any:
         self.symbols.escape("a size becomes a NumPy array")

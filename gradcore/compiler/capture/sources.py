@@ -119,8 +119,8 @@ def _innermost(spans: Any, line: int, end_line: int, column: int | None, end_col
                                                                if n is not node)]  # fmt: skip
         return ends[0] if len(ends) == 1 else None
     start, end = (line, column), (end_line, end_column)
-    found = None
+    result = None
     for (first, last), node in spans:
-        if first <= start and end <= last and (found is None or (found[0] <= first and last <= found[1])):
-            found = first, last, node
-    return None if found is None else found[2]
+        if first <= start and end <= last and (result is None or (result[0] <= first and last <= result[1])):
+            result = first, last, node
+    return None if result is None else result[2]

@@ -64,9 +64,9 @@ def cut(function: Any, offset: int, compiled: Callable[[Any], Any]) -> Callable[
         return None
     body.append(cutter.keeps_names())
     main = ast.FunctionDef(**{**dict(ast.iter_fields(tree)), "body": body, "decorator_list": []})
-    made = _function(ast.copy_location(main, tree), function, cutter.parts)
-    made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
-    return made
+    result = _function(ast.copy_location(main, tree), function, cutter.parts)
+    result.__defaults__, result.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+    return result
 
 
 def _function(tree: Any, function: Any, parts: dict[str, Any]) -> types.FunctionType:
@@ -82,10 +82,10 @@ def _function(tree: Any, function: Any, parts: dict[str, Any]) -> types.Function
     made = next(each for each in codes_in(module) if each.co_name == hidden.name)
     made = made.replace(co_name=code.co_name, co_qualname=code.co_qualname)
     closure = tuple(cells[name] for name in made.co_freevars)
-    found = types.FunctionType(made, function.__globals__, tree.name, None, closure)
-    found.__qualname__, found.__module__ = function.__qualname__, function.__module__
+    result = types.FunctionType(made, function.__globals__, tree.name, None, closure)
+    result.__qualname__, result.__module__ = function.__qualname__, function.__module__
     keep_tree(made, tree)
-    return found
+    return result
 
 
 class _Cutter:
@@ -174,9 +174,9 @@ class _Cutter:
     def _reads(self, statements: Sequence[Any]) -> frozenset[str]:
         """Return the local names that statements, or functions in them, may read."""
         nodes = [node for each in statements for node in ast.walk(each)]
-        found = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        results = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
         targets = [node.target for node in nodes if isinstance(node, ast.AugAssign)]
-        return self.local & found.union(node.id for node in targets if isinstance(node, ast.Name))
+        return self.local & results.union(node.id for node in targets if isinstance(node, ast.Name))
 
     def _within(self, statement: Any, bound: set[str], later: frozenset[str]) -> Any:
         """Return a statement that stays, with its inner blocks split."""

@@ -79,14 +79,14 @@ _QUERIES = ("current_", "default_", "get_", "initial_", "is_")
 
 def names_in(codes: Iterable[types.CodeType]) -> frozenset[str]:
     """Return the attribute names that code may read: its names, and its one-line strings."""
-    found: set[str] = set()
+    results: set[str] = set()
     for code in codes:
-        found.update(code.co_names)
+        results.update(code.co_names)
         for constant in code.co_consts:
             for part in constant if isinstance(constant, (tuple, frozenset)) else (constant,):
                 if isinstance(part, str) and "\n" not in part:
-                    found.update(part.split("."))
-    return frozenset(found)
+                    results.update(part.split("."))
+    return frozenset(results)
 
 
 def is_pure(function: Any, is_trusted: bool) -> bool:
@@ -141,7 +141,7 @@ def _formats_attributes(code: types.CodeType) -> bool:
 def find_handlers(codes: Collection[types.CodeType]) -> dict[types.CodeType, list[tuple[int, int]]]:
     """Return, for each code object, the offset ranges in which exceptions may be caught."""
     suppressing = any(code.co_name == "__exit__" for code in codes)
-    found: dict[types.CodeType, list[tuple[int, int]]] = {}
+    results: dict[types.CodeType, list[tuple[int, int]]] = {}
     for code in codes:
         if not code.co_exceptiontable:
             continue
@@ -151,8 +151,8 @@ def find_handlers(codes: Collection[types.CodeType]) -> dict[types.CodeType, lis
         for entry in bytecode.exception_entries:
             catches = names.get(entry.target) == "PUSH_EXC_INFO"
             if catches and (suppressing or after.get(entry.target) != "WITH_EXCEPT_START"):
-                found.setdefault(code, []).append((entry.start, entry.end))
-    return found
+                results.setdefault(code, []).append((entry.start, entry.end))
+    return results
 
 
 @contextmanager

@@ -47,8 +47,8 @@ def written_values(call: Call) -> list[int] | None:
     try:
         return known["written"]  # type: ignore[no-any-return]
     except KeyError:
-        found = known["written"] = _find_written(call)
-        return found
+        result = known["written"] = _find_written(call)
+        return result
 
 
 def _find_written(call: Call) -> list[int] | None:

@@ -61,7 +61,7 @@ def _use_small_kernel(call: Call, program: Program) -> Call:
 
 def remove_writes(program: Program) -> Program:
     """Replace in-place arithmetic such as ``v += w`` by a new value, where the memory of `v` is private."""
-    effects, found = Effects(program), program.copy()
+    effects, result = Effects(program), program.copy()
     sharing: dict[int, int] = {}
     for n in program.types:
         sharing[effects.memory(n)] = sharing.get(effects.memory(n), 0) + 1
@@ -71,12 +71,12 @@ def remove_writes(program: Program) -> Program:
         memory = effects.memory(number)
         call = substitute(call, names)
         if function is not None and memory != -1 and sharing[memory] == 1 and _has_same_type(call, program, number):
-            names[number] = found.new_value(program.types[number])
-            found.calls.append(Call(call.name.replace(".i", "."), function, call.args, {}, names[number]))
+            names[number] = result.new_value(program.types[number])
+            result.calls.append(Call(call.name.replace(".i", "."), function, call.args, {}, names[number]))
         else:
-            found.calls.append(call)
-    found.outputs = [names[n].number if n in names else n for n in program.outputs]
-    return found
+            result.calls.append(call)
+    result.outputs = [names[n].number if n in names else n for n in program.outputs]
+    return result
 
 
 _IN_PLACE: dict[str, Callable[..., Any]] = {
@@ -108,12 +108,12 @@ def remove_copies(program: Program) -> Program:
 
     A copy can go if neither it nor its source is written to later.
     """
-    effects, found = Effects(program), program.copy()
+    effects, result = Effects(program), program.copy()
     names: dict[int, Any] = {}
     for call in program.calls:
         call = substitute(call, names)
         if not is_pure(call) or type(call.results) is not Value:
-            found.calls.append(call)
+            result.calls.append(call)
             continue
         number = call.results.number
         if number in call.read:
@@ -122,8 +122,8 @@ def remove_copies(program: Program) -> Program:
         if same is not None and _can_replace(same, number, effects):
             names[number] = same
         else:
-            found.calls.append(call)
-    return found
+            result.calls.append(call)
+    return result
 
 
 def _same_elements(call: Call, program: Program) -> Any:
@@ -259,11 +259,11 @@ def _is_repeatable(call: Call) -> bool:
 
 def simplify_calls(program: Program) -> Program:
     """Replace calls by simpler functions with bitwise equal results."""
-    found = program.copy([_simplify_call(call, program) for call in program.calls])
-    for before, after in zip(program.calls, found.calls, strict=True):
+    result = program.copy([_simplify_call(call, program) for call in program.calls])
+    for before, after in zip(program.calls, result.calls, strict=True):
         if before is not after and not program.types[after.results.number].shape:
-            found.scalars.add(after.results.number)
-    return found
+            result.scalars.add(after.results.number)
+    return result
 
 
 def _simplify_call(call: Call, program: Program) -> Call:
@@ -315,7 +315,7 @@ _SIMPLER: dict[str, Callable[..., Any]] = {
 
 def merge_equal_calls(program: Program) -> Program:
     """Merge equal calls without a write to their arguments between them (common subexpressions)."""
-    effects, found = Effects(program), program.copy()
+    effects, result = Effects(program), program.copy()
     names: dict[int, Any] = {}
     first: dict[Any, tuple[int, Call]] = {}
     for position, call in enumerate(program.calls):
@@ -328,8 +328,8 @@ def merge_equal_calls(program: Program) -> Program:
                 names.update((n, Value(other)) for n, other in pairs)
                 continue
             first[key] = position, call
-        found.calls.append(call)
-    return found
+        result.calls.append(call)
+    return result
 
 
 def _is_repeat(known: Call, call: Call, start: int, stop: int, effects: Effects) -> bool:
@@ -375,15 +375,15 @@ def remove_dead_calls(program: Program) -> Program:
 
 def use_scalars(program: Program) -> Program:
     """Keep results without dims as NumPy scalars, where they are only computed with."""
-    effects, found = Effects(program), program.copy(program.calls)
+    effects, result = Effects(program), program.copy(program.calls)
     minding = {*program.outputs}
     for call in program.calls:
         if not takes_scalars(call):
             minding.update(call.read)
-    found.scalars -= {
+    result.scalars -= {
         n for n in program.scalars - minding if program.types[n].dtype.kind == "f" and effects.is_private(n)
     }
-    return found
+    return result
 
 
 def takes_scalars(call: Call) -> bool:

@@ -99,8 +99,8 @@ class _Kept:
         self.name = name
 
     def __get__(self, instance: Any, owner: type) -> tuple[int, ...]:
-        found = instance.__dict__[self.name] = self.function(instance)
-        return found
+        result = instance.__dict__[self.name] = self.function(instance)
+        return result
 
 
 class _Call(NamedTuple):
@@ -128,11 +128,11 @@ class Call(_Call):
     @_Kept
     def read(self) -> tuple[int, ...]:
         """Return the numbers of the values among the arguments."""
-        found: list[int] = []
-        _collect(self.args, tuple, found)
+        results: list[int] = []
+        _collect(self.args, tuple, results)
         if self.named:
-            _collect(self.named, dict, found)
-        return tuple(found)
+            _collect(self.named, dict, results)
+        return tuple(results)
 
     @_Kept
     def outputs(self) -> tuple[int, ...]:
@@ -273,9 +273,9 @@ def values_in(value: Any) -> Iterator[int]:
         return iter((value.number,))
     if kind is Expression:
         return iter(value.numbers)
-    found: list[int] = []
-    _collect(value, kind, found)
-    return iter(found)
+    results: list[int] = []
+    _collect(value, kind, results)
+    return iter(results)
 
 
 def _collect(value: Any, kind: Any, found: list[int]) -> None:

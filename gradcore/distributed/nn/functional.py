@@ -36,11 +36,11 @@ def reduce_by(call: str, t: AnyTensor, op: ReduceOp, group: ProcessGroup, total:
         return total(t)
     if op is ReduceOp.AVG:
         return total(t) / group.size()
-    found = F.all_gather_stacked(t, group)
+    result = F.all_gather_stacked(t, group)
     if op is ReduceOp.PRODUCT:
-        return F.prod(found, 0)
+        return F.prod(result, 0)
     if op in (ReduceOp.MIN, ReduceOp.MAX):
-        return (F.amin if op is ReduceOp.MIN else F.amax)(found, 0)
+        return (F.amin if op is ReduceOp.MIN else F.amax)(result, 0)
     raise ValueError(f"{call}: {op} has no derivative; use gradcore.distributed.{call}")
 
 
@@ -96,8 +96,8 @@ def reduce(tensor: AnyTensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: Any 
     root = root_of(members, "reduce", "dst", dst, None)
     if op in (ReduceOp.SUM, ReduceOp.AVG):
         return reduce_by("reduce", tensor, op, members, lambda t: F.reduce_sum(t, members, root))
-    found = reduce_by("reduce", tensor, op, members, None)
-    return found if members.rank() == root else found * 0
+    result = reduce_by("reduce", tensor, op, members, None)
+    return result if members.rank() == root else result * 0
 
 
 def broadcast(tensor: AnyTensor, src: int, group: Any = None) -> AnyTensor:

@@ -154,10 +154,10 @@ def clip_grad_norm_(
 def _norm_with_shards(parameters: list[Tensor], shards: list[Any], order: float, error_if_nonfinite: bool) -> Tensor:
     """Return the total norm of gradients, some of which are distributed over several processes."""
     own = get_total_norm(_grads(shards), order)
-    found = [shards[0].total_norm(own.to(shards[0].device), order)]
+    results = [shards[0].total_norm(own.to(shards[0].device), order)]
     sharded = {id(p) for p in shards}
-    found += _grads([p for p in parameters if id(p) not in sharded])
-    return get_total_norm(found, order, error_if_nonfinite)
+    results += _grads([p for p in parameters if id(p) not in sharded])
+    return get_total_norm(results, order, error_if_nonfinite)
 
 
 def clip_grad_norm(

@@ -11,10 +11,10 @@ __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 
 def _on_one_device(parameters: Iterable[Tensor]) -> list[Tensor]:
-    found = list(parameters)
-    if len({p.device for p in found}) > 1:
+    result = list(parameters)
+    if len({p.device for p in result}) > 1:
         raise TypeError("Found two parameters on different devices, this is currently not supported.")
-    return found
+    return result
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:

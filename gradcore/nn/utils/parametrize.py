@@ -323,10 +323,10 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     >>> gc.nn.utils.parametrize.is_parametrized(gc.nn.Linear(2, 3))
     False
     """
-    made = getattr(module, "parametrizations", None)
-    if not isinstance(made, ModuleDict):
+    result = getattr(module, "parametrizations", None)
+    if not isinstance(result, ModuleDict):
         return False
-    return len(made) > 0 if tensor_name is None else tensor_name in made
+    return len(result) > 0 if tensor_name is None else tensor_name in result
 
 
 def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:

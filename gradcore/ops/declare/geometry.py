@@ -38,10 +38,10 @@ def distinct(dims: Any, ndim: int, error: str = "dim {} appears multiple times i
     RuntimeError
         If one appears twice.
     """
-    found = tuple(wrap_dim(d, ndim) for d in each(dims))
-    if len(set(found)) != len(found):
-        raise RuntimeError(error.format(max(found, key=found.count)))
-    return found
+    result = tuple(wrap_dim(d, ndim) for d in each(dims))
+    if len(set(result)) != len(result):
+        raise RuntimeError(error.format(max(result, key=result.count)))
+    return result
 
 
 def expand_shape(shape: Sequence[int], size: Any) -> tuple[int, ...]:
@@ -61,14 +61,14 @@ def expand_shape(shape: Sequence[int], size: Any) -> tuple[int, ...]:
             f"expand(tensor of shape {list(shape)}, size={list(size)}): the number of sizes provided ({len(size)}) "
             f"must be greater or equal to the number of dimensions in the tensor ({len(shape)})"
         )
-    found = []
+    results = []
     for i, n in enumerate(size):
         if i < lead:
             if n < 0:
                 raise RuntimeError(
                     f"The expanded size of the tensor ({n}) isn't allowed in a leading, non-existing dimension {i}"
                 )
-            found.append(n)
+            results.append(n)
             continue
         old = shape[i - lead]
         if n != old and n != -1 and (old != 1 or n < 0):
@@ -76,8 +76,8 @@ def expand_shape(shape: Sequence[int], size: Any) -> tuple[int, ...]:
                 f"The expanded size of the tensor ({n}) must match the existing size ({old}) at non-singleton "
                 f"dimension {i}.  Target sizes: {list(size)}.  Tensor sizes: {list(shape)}"
             )
-        found.append(old if n == -1 else n)
-    return tuple(found)
+        results.append(old if n == -1 else n)
+    return tuple(results)
 
 
 def reshape_error(shape: Sequence[int], size: Any) -> RuntimeError:
@@ -115,10 +115,10 @@ def unflatten_shape(shape: Sequence[int], dim: int, sizes: Any) -> tuple[int, ..
 
 def inverse(dims: Sequence[int]) -> tuple[int, ...]:
     """Return the inverse of the permutation `dims`."""
-    found = [0] * len(dims)
+    result = [0] * len(dims)
     for i, d in enumerate(dims):
-        found[d] = i
-    return tuple(found)
+        result[d] = i
+    return tuple(result)
 
 
 def permutation_of_movedim(ndim: int, source: Any, destination: Any) -> tuple[int, ...]:

@@ -472,10 +472,10 @@ def camel_case(name: str) -> str:
 
 def _named_tuple(name: str, path: str, fields: str) -> Any:
     make: Any = namedtuple
-    found = make(name, fields, module="gradcore.return_types")
-    found.__repr__ = found.__str__ = _format_results
-    found.__doc__ = f"Results of `gradcore.{path}`: {', '.join(fields.split())}."
-    return found
+    result = make(name, fields, module="gradcore.return_types")
+    result.__repr__ = result.__str__ = _format_results
+    result.__doc__ = f"Results of `gradcore.{path}`: {', '.join(fields.split())}."
+    return result
 
 
 def _format_results(results: Any) -> str:

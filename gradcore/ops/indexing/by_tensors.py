@@ -69,16 +69,16 @@ def as_indices(F: Any, indices: Any) -> tuple[Any, ...]:
     IndexError
         If a tensor is of another dtype.
     """
-    found = []
+    results = []
     for each in indices:
         if each is None or each.dtype in (dtypes.int64, dtypes.bool_, dtypes.int32):
-            found.append(each)
+            results.append(each)
         elif each.dtype is dtypes.uint8:
             warn(BYTES)
-            found.append(F.ne(each, 0))
+            results.append(F.ne(each, 0))
         else:
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
-    return tuple(found)
+    return tuple(results)
 
 
 @composite(

@@ -182,15 +182,15 @@ def _sum_out(F: Any, x: Any, labels: Labels, wanted: set[int]) -> Term:
 
 def _cheapest_pair(terms: Sequence[Term], sizes: dict[int, int], output: Labels) -> tuple[int, int]:
     """Return the positions of two terms whose product is smallest compared with the terms themselves."""
-    best, found = None, (0, 1)
+    best, result = None, (0, 1)
     for i in range(len(terms)):
         for j in range(i + 1, len(terms)):
             a, b = set(terms[i][1]), set(terms[j][1])
             kept = (a | b) & _labels_needed_later(terms, i, j, output)
             cost = prod(sizes[label] for label in kept) - sum(prod(sizes[label] for label in each) for each in (a, b))
             if best is None or cost < best:
-                best, found = cost, (i, j)
-    return found
+                best, result = cost, (i, j)
+    return result
 
 
 def _labels_needed_later(terms: Sequence[Term], i: int, j: int, output: Labels) -> set[int]:

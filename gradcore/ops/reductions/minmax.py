@@ -249,8 +249,8 @@ def _index_of(name, word):
             raise RuntimeError(f"arg{name}(): does not support {kind} input")
         kernel = getattr(K, f"arg{name}_along")
         if dim is None:
-            found = kernel(self.reshape((-1,)), 0, False)
-            return found.reshape((1,) * self.ndim) if keepdim else found
+            result = kernel(self.reshape((-1,)), 0, False)
+            return result.reshape((1,) * self.ndim) if keepdim else result
         return along(kernel, self, dim, keepdim)
 
     index.__doc__ = f"""The index of the {word} along a dim; without a dim, that in the flattened tensor.

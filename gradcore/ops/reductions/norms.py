@@ -202,8 +202,8 @@ def linalg_matrix_norm(F, A, ord: Order = "fro", dim: Dims = (-2, -1), keepdim: 
     A = A if dtype is None else F.to(A, dtype)
     if ord in ("nuc", 2, -2):
         sizes = F.linalg_svdvals(F.movedim(A, (rows, columns), (-2, -1)))
-        found = F.sum(sizes, -1) if ord == "nuc" else F.amax(sizes, -1) if ord == 2 else F.amin(sizes, -1)
-        return F.reshape(found, keep_reduced_dims(A.shape, (rows, columns))) if keepdim else found
+        result = F.sum(sizes, -1) if ord == "nuc" else F.amax(sizes, -1) if ord == 2 else F.amin(sizes, -1)
+        return F.reshape(result, keep_reduced_dims(A.shape, (rows, columns))) if keepdim else result
     if ord in (inf, -inf):
         rows, columns = columns, rows
     sums = F.linalg_vector_norm(A, 1, rows, keepdim)

@@ -233,8 +233,8 @@ def _insertion_indices(F, name, sequence, values, out_int32, right, sorter):
         common = dtypes.promote_types(values.dtype, sequence.dtype)
         values, sequence = F.to(values, common), F.to(sequence, common)
     check_implemented("searchsorted_out_cpu", values, "bc")
-    found = F.search(sequence, values, right, sorter)
-    return F.to(found, dtypes.int32) if out_int32 else found
+    result = F.search(sequence, values, right, sorter)
+    return F.to(result, dtypes.int32) if out_int32 else result
 
 
 @composite(

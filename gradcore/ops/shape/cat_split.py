@@ -520,11 +520,11 @@ def dsplit(F, self, indices_or_sections: Ints):
 
 def _as_list_of_tensors(F, tensors):
     """Return tensors, given singly or as one sequence, as a list."""
-    found = [tensors] if F.is_tensor(tensors) or not isinstance(tensors, Iterable) else list(tensors)
-    for i, x in enumerate(found):
+    result = [tensors] if F.is_tensor(tensors) or not isinstance(tensors, Iterable) else list(tensors)
+    for i, x in enumerate(result):
         if not hasattr(x, "ndim"):
             raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(x).__name__}")
-    return found
+    return result
 
 
 def _for_each(F, tensors, function):

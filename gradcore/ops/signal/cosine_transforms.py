@@ -29,9 +29,9 @@ def trigonometric_transform(K, self, kind: str, type: int, dim: int):
     def real(x):
         product = x * K.constant(turn.astype(dtype))
         product = K.cut_or_pad(product, (2 * half,), (product.ndim - 1,))
-        found = K.fft_c2c(product, (product.ndim - 1,), "backward", True)
-        found = found[..., :n] * K.constant(turned.astype(dtype))
-        return found.real if kind == "cos" else -found.imag
+        result = K.fft_c2c(product, (product.ndim - 1,), "backward", True)
+        result = result[..., :n] * K.constant(turned.astype(dtype))
+        return result.real if kind == "cos" else -result.imag
 
-    found = real(x) if x.dtype.kind != "c" else real(x.real) + 1j * real(x.imag)
-    return K.xp.moveaxis(found, -1, dim)
+    result = real(x) if x.dtype.kind != "c" else real(x.real) + 1j * real(x.imag)
+    return K.xp.moveaxis(result, -1, dim)

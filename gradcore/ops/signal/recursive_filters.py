@@ -94,13 +94,13 @@ def _rate_adjoint(F, grad, self_shape, h, up, down, dim):
     """Return the adjoint of `rate_filter`: the reversed filter, with `up` and `down` exchanged."""
     h = pad_with_zeros(F, h, (0,), (0,), (-(h.shape[0] - 1) % up,))
     start, n = (h.shape[0] - 1) // up, self_shape[dim]
-    found = F.rate_filter(grad, F.flip(F.conj(h), (0,)), down, up, dim)
-    found = (
-        F.narrow(found, dim, start, min(n, max(found.shape[dim] - start, 0)))
-        if found.shape[dim] > start
-        else (F.narrow(found, dim, 0, 0))
+    result = F.rate_filter(grad, F.flip(F.conj(h), (0,)), down, up, dim)
+    result = (
+        F.narrow(result, dim, start, min(n, max(result.shape[dim] - start, 0)))
+        if result.shape[dim] > start
+        else (F.narrow(result, dim, 0, 0))
     )
-    return pad_with_zeros(F, found, (dim,), (0,), (n - found.shape[dim],))
+    return pad_with_zeros(F, result, (dim,), (0,), (n - result.shape[dim],))
 
 
 def _insert_zeros(F, x, factor):

@@ -9,7 +9,7 @@ import math
 @functools.cache
 def gauss_legendre(n: int) -> list[tuple[float, float]]:
     """Return the `n` nodes and weights of Gauss-Legendre quadrature on the interval from 0 to 1."""
-    found = []
+    results = []
     for k in range(n):
         x = math.cos(math.pi * (k + 0.75) / (n + 0.5))
         for _ in range(8):
@@ -18,5 +18,5 @@ def gauss_legendre(n: int) -> list[tuple[float, float]]:
                 before, p = p, ((2 * j - 1) * x * p - (j - 1) * before) / j
             slope = n * (x * p - before) / (x * x - 1)
             x -= p / slope
-        found.append(((1 + x) / 2, 1 / ((1 - x * x) * slope * slope)))
-    return found
+        results.append(((1 + x) / 2, 1 / ((1 - x * x) * slope * slope)))
+    return results

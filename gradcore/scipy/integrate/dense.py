@@ -68,5 +68,5 @@ class OdeSolution:
         index = F.as_tensor(at, device=like.device)
         start, end = (F.to(F.as_tensor(v[at], device=like.device), like.dtype) for v in (self.ts[:-1], self.ts[1:]))
         x = F.unsqueeze((F.to(times, like.dtype) - start) / (end - start), -1)
-        found = _evaluate(x, self._y_old[index], self._coefficients[:, index])
-        return F.movedim(found, -1, 0)
+        result = _evaluate(x, self._y_old[index], self._coefficients[:, index])
+        return F.movedim(result, -1, 0)

@@ -109,7 +109,7 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> AnyTenso
     odd = n - 1 + n % 2  # the points of whole pairs of intervals
     h0, h1 = steps[..., 0 : odd - 1 : 2], steps[..., 1 : odd - 1 : 2]
     both = h0 + h1
-    found = F.sum(
+    result = F.sum(
         both / 6 * (
             values[..., 0 : odd - 2 : 2] * (2 - h1 / h0)
             + values[..., 1 : odd - 1 : 2] * (both * both / (h0 * h1))
@@ -117,8 +117,8 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> AnyTenso
         ), -1
     )  # fmt: skip
     if odd == n:
-        return found
-    return found + _panels(F.flip(values[..., -3:], (-1,)), F.flip(steps[..., -2:], (-1,)))[..., 0]
+        return result
+    return result + _panels(F.flip(values[..., -3:], (-1,)), F.flip(steps[..., -2:], (-1,)))[..., 0]
 
 
 def cumulative_simpson(y: Any, *, x: Any = None, dx: Any = 1.0, axis: int = -1, initial: Any = None) -> AnyTensor:
@@ -140,12 +140,12 @@ def cumulative_simpson(y: Any, *, x: Any = None, dx: Any = 1.0, axis: int = -1, 
         back = F.flip(_panels(F.flip(values, (-1,)), F.flip(steps, (-1,))), (-1,))
         pairs = F.flatten(F.stack([forward[..., ::2], back[..., ::2]], -1), -2)
         parts = pairs if n % 2 else F.cat([pairs, back[..., -1:]], -1)
-    found = F.cumsum(parts, -1)
+    result = F.cumsum(parts, -1)
     if initial is not None:
-        start = F.movedim(tensor_of(initial, found.dtype), axis, -1) if getattr(initial, "ndim", 0) else initial
+        start = F.movedim(tensor_of(initial, result.dtype), axis, -1) if getattr(initial, "ndim", 0) else initial
         first = F.zeros_like(values[..., :1]) + start
-        found = F.cat([first, found + start], -1)
-    return F.movedim(found, -1, axis)
+        result = F.cat([first, result + start], -1)
+    return F.movedim(result, -1, axis)
 
 
 def romb(y: Any, dx: Any = 1.0, axis: int = -1, show: bool = False) -> AnyTensor:

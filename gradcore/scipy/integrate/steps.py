@@ -40,8 +40,8 @@ class Settings:
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of SciPy's solver classes."""
-        found = {"rtol": self.rtol, "atol": self.atol, "max_step": self.max_step, "first_step": self.first_step}
-        return {**found, "min_step": self.min_step} if self.method == "LSODA" else found
+        results = {"rtol": self.rtol, "atol": self.atol, "max_step": self.max_step, "first_step": self.first_step}
+        return {**results, "min_step": self.min_step} if self.method == "LSODA" else results
 
 
 @dataclass

@@ -86,9 +86,9 @@ class BSpline:
         return move_query_dims(total, points.ndim, self.axis)
 
     def _new(self, t: AnyTensor, c: AnyTensor, k: int, extrapolate: Any) -> BSpline:
-        found = object.__new__(BSpline)
-        found.t, found.c, found.k, found.extrapolate, found.axis = t, c, k, extrapolate, self.axis
-        return found
+        result = object.__new__(BSpline)
+        result.t, result.c, result.k, result.extrapolate, result.axis = t, c, k, extrapolate, self.axis
+        return result
 
     def derivative(self, nu: int = 1) -> BSpline:
         """Return the derivative, a spline of lower degree."""
@@ -196,7 +196,7 @@ def make_interp_spline(
     )
     left, right = (_parse_condition(each, values) for each in pair)
     if k == 0:
-        found = BSpline(F.cat([points, points[-1:]]), values, 0)
+        result = BSpline(F.cat([points, points[-1:]]), values, 0)
     else:
         knots = _knots(points, k, bool(left or right)) if t is None else like(t, points)
         if k == 1 and t is None:
@@ -207,9 +207,9 @@ def make_interp_spline(
                 f"The number of derivatives at boundaries does not match: expected {count - points.shape[0]}, got "
                 f"{len(left)}+{len(right)}"
             )
-        found = BSpline(knots, _coefficients(points, values, knots, k, left, right), k)
-    found.axis = axis
-    return found
+        result = BSpline(knots, _coefficients(points, values, knots, k, left, right), k)
+    result.axis = axis
+    return result
 
 
 def _coefficients(x: AnyTensor, y: AnyTensor, t: AnyTensor, k: int, left: list[Any], right: list[Any]) -> AnyTensor:
@@ -260,9 +260,9 @@ def make_lsq_spline(
         weights = floating(w)[:, None]
         design, flat = design * weights, flat * weights
     c = F.reshape(F.matmul(F.linalg_pinv(F.to(design, flat.dtype)), flat), (count, *values.shape[1:]))
-    found = BSpline(knots, c, k)
-    found.axis = axis
-    return found
+    result = BSpline(knots, c, k)
+    result.axis = axis
+    return result
 
 
 def splrep(x: Any, y: Any, *, k: int = 3, s: float = 0.0) -> tuple[Any, Any, int]:

@@ -188,13 +188,13 @@ def _conditions(bc_type: Any, values: Tensor, axis: int) -> list[Any]:
             f"The first and last `y` point along axis {axis} must be identical (within machine precision) when "
             "bc_type='periodic'."
         )
-    found: list[Any] = []
+    results: list[Any] = []
     for each in bc_type:
         if isinstance(each, str):
             if each not in ("clamped", "natural", "not-a-knot", "periodic"):
                 raise ValueError(f"bc_type={each} is not allowed.")
             order = {"clamped": 1, "natural": 2}.get(each)
-            found.append(each if order is None else (order, F.zeros_like(F.reshape(values[0], (-1,)))))
+            results.append(each if order is None else (order, F.zeros_like(F.reshape(values[0], (-1,)))))
         else:
             order, value = each
             if order not in (1, 2):
@@ -204,8 +204,8 @@ def _conditions(bc_type: Any, values: Tensor, axis: int) -> list[Any]:
                 raise ValueError(
                     f"`deriv_value` shape {tuple(slope.shape)} is not the expected one {tuple(values.shape[1:])}."
                 )
-            found.append((order, F.reshape(slope, (-1,))))
-    return found
+            results.append((order, F.reshape(slope, (-1,))))
+    return results
 
 
 def _spline_slopes(x: AnyTensor, y: AnyTensor, start: Any, end: Any) -> AnyTensor:

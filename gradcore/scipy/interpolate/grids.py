@@ -85,10 +85,10 @@ class RegularGridInterpolator:
         outside = F.any(F.stack([(flat[:, i] < g[0]) | (flat[:, i] > g[-1]) for i, g in enumerate(self.grid)]), 0)
         if self.bounds_error and bool(F.any(outside)):
             raise ValueError("One of the requested xi is out of bounds")
-        found = self._evaluate(flat, method)
+        result = self._evaluate(flat, method)
         if not self.bounds_error and self.fill_value is not None:
-            found = F.where(per_sample(outside, found.ndim - 1), F.full_like(found, self.fill_value), found)
-        return F.reshape(found, (*shape, *self.values.shape[d:]))
+            result = F.where(per_sample(outside, result.ndim - 1), F.full_like(result, self.fill_value), result)
+        return F.reshape(result, (*shape, *self.values.shape[d:]))
 
     def _evaluate(self, x: AnyTensor, method: str) -> AnyTensor:
         if method == "nearest":
@@ -205,7 +205,7 @@ class interp1d:
         if self.bounds_error and bool(F.any(below | above)):
             side = "below" if bool(F.any(below)) else "above"
             raise ValueError(f"A value in x_new is {side} the interpolation range.")
-        found = self._step(points) if self._spline is None else self._spline(points)
+        result = self._step(points) if self._spline is None else self._spline(points)
         if not isinstance(self.fill_value, str):
             low, high = self.fill_value if isinstance(self.fill_value, tuple) else (self.fill_value,) * 2
             filled = [(below, low), (above, high)]
@@ -213,8 +213,8 @@ class interp1d:
             filled = [({"previous": below, "next": above}[self._missing], math.nan)] if self._missing else []
         for outside, value in filled:
             mask = per_sample(outside, self.y.ndim - 1)
-            found = F.where(mask, F.broadcast_to(like(value, found), found.shape), found)
-        return move_query_dims(found, points.ndim, self.axis)
+            result = F.where(mask, F.broadcast_to(like(value, result), result.shape), result)
+        return move_query_dims(result, points.ndim, self.axis)
 
     def _step(self, points: AnyTensor) -> AnyTensor:
         n, fixed, at = self.x.shape[0], self.x.detach(), points.detach()

@@ -23,8 +23,8 @@ def increasing(x: AnyTensor) -> None:
 
 def intervals(x: AnyTensor, points: AnyTensor, first: int, last: int) -> AnyTensor:
     """Return the interval of `x` in which each point lies, for those outside the nearest of `first` to `last`."""
-    found = F.searchsorted(x.detach(), points.detach(), right=True) - 1
-    return F.clamp(found, first, last)
+    result = F.searchsorted(x.detach(), points.detach(), right=True) - 1
+    return F.clamp(result, first, last)
 
 
 def per_sample(x: AnyTensor, ndim: int) -> AnyTensor:

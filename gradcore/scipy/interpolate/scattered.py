@@ -106,8 +106,8 @@ class RBFInterpolator:
         if self.kernel in _SMOOTH:
             return function(squares)
         same = squares == 0
-        found = function(F.where(same, F.full_like(squares, 1.0), squares))
-        return F.where(same, F.full_like(found, at_zero), found)
+        result = function(F.where(same, F.full_like(squares, 1.0), squares))
+        return F.where(same, F.full_like(result, at_zero), result)
 
     def __call__(self, x: Any) -> AnyTensor:
         """Return the values at points of shape ``(m, dims)``."""
@@ -115,8 +115,8 @@ class RBFInterpolator:
         if points.ndim != 2 or points.shape[1] != self.y.shape[1]:
             raise ValueError(f"Expected the second axis of `x` to have length {self.y.shape[1]}.")
         rows = F.cat([self._radial(points), self._monomials(points)], 1)
-        found = F.matmul(F.to(rows, self._coefficients.dtype), self._coefficients)
-        return F.reshape(found, (points.shape[0], *self.d.shape[1:]))
+        result = F.matmul(F.to(rows, self._coefficients.dtype), self._coefficients)
+        return F.reshape(result, (points.shape[0], *self.d.shape[1:]))
 
 
 class LinearNDInterpolator:

@@ -88,9 +88,9 @@ class UnivariateSpline:
         return F.where(outside, F.zeros_like(values), values) if mode == 1 or (mode == 3 and nu) else values
 
     def _with(self, spline: BSpline) -> UnivariateSpline:
-        found = object.__new__(UnivariateSpline)
-        found._spline, found.ext, found._data = spline, self.ext, self._data
-        return found
+        result = object.__new__(UnivariateSpline)
+        result._spline, result.ext, result._data = spline, self.ext, self._data
+        return result
 
     def derivative(self, n: int = 1) -> UnivariateSpline:
         """Return the derivative of order `n` as a spline."""

@@ -117,8 +117,8 @@ def pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = Fals
     values = F.linalg_svdvals(A.detach())
     rtol = max(A.shape[-2:]) * float(np.finfo(A.dtype.numpy).eps) if rtol is None else rtol
     bound = (atol or 0.0) + rtol * (float(values.max()) if values.numel() else 0.0)
-    found = F.linalg_pinv(A, atol=bound, rtol=0.0)
-    return (found, int((values > bound).sum())) if return_rank else found
+    result = F.linalg_pinv(A, atol=bound, rtol=0.0)
+    return (result, int((values > bound).sum())) if return_rank else result
 
 
 def pinvh(
@@ -137,8 +137,8 @@ def pinvh(
     sizes = F.abs(F.linalg_eigvalsh(A.detach()))
     rtol = A.shape[-1] * float(np.finfo(A.dtype.numpy).eps) if rtol is None else rtol
     bound = (atol or 0.0) + rtol * (float(sizes.max()) if sizes.numel() else 0.0)
-    found = F.linalg_pinv(A, atol=bound, rtol=0.0, hermitian=True)
-    return (found, int((sizes > bound).sum())) if return_rank else found
+    result = F.linalg_pinv(A, atol=bound, rtol=0.0, hermitian=True)
+    return (result, int((sizes > bound).sum())) if return_rank else result
 
 
 def eigh(

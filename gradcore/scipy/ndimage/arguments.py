@@ -53,10 +53,10 @@ def sequence(value: Any, count: int) -> list[Any]:
     single = not isinstance(value, Iterable) or isinstance(value, str)
     if single or getattr(value, "ndim", 1) == 0:
         return [value] * count
-    found = list(value)
-    if len(found) != count:
+    result = list(value)
+    if len(result) != count:
         raise RuntimeError("sequence argument must have length equal to input rank")
-    return found
+    return result
 
 
 def check_origin(origin: int, size: int) -> None:

@@ -118,23 +118,23 @@ class _Grid:
 
     def at(self, coordinates: AnyTensor) -> AnyTensor:
         """Return the values at ``coordinates[d]``, in front of which the other axes stand."""
-        found = F.spline_sample(
+        result = F.spline_sample(
             self.coefficients, coordinates + self.around if self.around else coordinates, self.order, self.mode,
             (0,) * len(self.sizes),
         )  # fmt: skip
-        return self._with_constant(found, [coordinates[d] for d in range(len(self.sizes))])
+        return self._with_constant(result, [coordinates[d] for d in range(len(self.sizes))])
 
     def along_each(self, positions: Sequence[AnyTensor]) -> AnyTensor:
         """Return the values at all combinations of positions along each axis."""
-        found = self.coefficients
-        lead = found.ndim - len(positions)
+        result = self.coefficients
+        lead = result.ndim - len(positions)
         for d, position in enumerate(positions):
-            found = F.movedim(found, lead + d, -1)
+            result = F.movedim(result, lead + d, -1)
             where = position + self.around if self.around else position
-            found = F.spline_sample(found, F.unsqueeze(where, 0), self.order, self.mode, (0,))
-            found = F.movedim(found, -1, lead + d)
+            result = F.spline_sample(result, F.unsqueeze(where, 0), self.order, self.mode, (0,))
+            result = F.movedim(result, -1, lead + d)
         spread = [F.reshape(p, (-1,) + (1,) * (len(positions) - d - 1)) for d, p in enumerate(positions)]
-        return self._with_constant(found, spread)
+        return self._with_constant(result, spread)
 
     def _with_constant(self, found: AnyTensor, coordinates: Sequence[AnyTensor]) -> AnyTensor:
         if self.cval == 0:

@@ -52,16 +52,16 @@ def _filter_by_rank(
     x = extend(given, along, window.shape, modes, cval, origins)
     offsets = np.zeros((int(window.sum()), x.ndim), int)
     offsets[:, list(along)] = np.argwhere(window)
-    found = F.select_rank(x, tuple(map(tuple, offsets.tolist())), tuple(given.shape), rank)
-    return write_output(found, output, given._dtype)
+    result = F.select_rank(x, tuple(map(tuple, offsets.tolist())), tuple(given.shape), rank)
+    return write_output(result, output, given._dtype)
 
 
 def _of_rank(rank: int) -> Any:
     def of(count: int) -> int:
-        found = rank + count if rank < 0 else rank
-        if not 0 <= found < count:
+        result = rank + count if rank < 0 else rank
+        if not 0 <= result < count:
             raise RuntimeError("rank not within filter footprint size")
-        return found
+        return result
 
     return of
 

@@ -225,7 +225,7 @@ def newton(
     if unknowns.start.size != 1:
         raise TypeError("newton() of tensors looks for one number; use root() for several")
     slope = None if x1 is not None else _slopes(unknowns, function)[0]
-    found = scipy_module("optimize").newton(
+    result = scipy_module("optimize").newton(
         _number(unknowns, function),
         float(unknowns.start[0]),
         slope,
@@ -238,8 +238,8 @@ def newton(
         full_output,
         disp,
     )
-    value = _root_of(unknowns, function, found[0] if full_output else found)
-    return (value, found[1]) if full_output else value
+    value = _root_of(unknowns, function, result[0] if full_output else result)
+    return (value, result[1]) if full_output else value
 
 
 def _in_bracket(name: str) -> Callable[..., Any]:
@@ -255,12 +255,12 @@ def _in_bracket(name: str) -> Callable[..., Any]:
         disp: bool = True,
     ) -> Any:
         unknowns, function = _scalar_function(f, args)
-        found = getattr(scipy_module("optimize"), name)(
+        result = getattr(scipy_module("optimize"), name)(
             _number(unknowns, function), float(a), float(b), xtol=xtol, rtol=rtol, maxiter=maxiter,
             full_output=full_output, disp=disp,
         )  # fmt: skip
-        value = _root_of(unknowns, function, found[0] if full_output else found)
-        return (value, found[1]) if full_output else value
+        value = _root_of(unknowns, function, result[0] if full_output else result)
+        return (value, result[1]) if full_output else value
 
     find.__name__ = find.__qualname__ = name
     find.__doc__ = f"""Find a root between two numbers by SciPy's ``{name}``, with derivatives as those of `root`.

@@ -43,11 +43,11 @@ def _convolve(x: AnyTensor, y: AnyTensor, mode: str, dims: Sequence[int], by: st
     if mode != "valid":
         around = [y.shape[d] - 1 for d in dims]
         x = pad_with_zeros(F, x, dims, around, around)
-    found = F.correlate_valid(x, F.flip(y, dims), dims, by)
+    result = F.correlate_valid(x, F.flip(y, dims), dims, by)
     if mode == "same":
         for d in dims:
-            found = F.narrow(found, d, (found.shape[d] - wanted[d]) // 2, wanted[d])
-    return found
+            result = F.narrow(result, d, (result.shape[d] - wanted[d]) // 2, wanted[d])
+    return result
 
 
 def _both(in1: Any, in2: Any) -> tuple[AnyTensor, AnyTensor, dtypes.dtype]:
@@ -137,10 +137,10 @@ def _axes(x: Tensor, axes: Any) -> tuple[int, ...]:
         raise ValueError("when provided, axes cannot be empty")
     if any(not -x.ndim <= a < x.ndim for a in given):
         raise ValueError("axes exceeds dimensionality of input")
-    found = sorted(a % x.ndim for a in given)
-    if len(set(found)) != len(found):
+    result = sorted(a % x.ndim for a in given)
+    if len(set(result)) != len(result):
         raise ValueError("all axes must be unique")
-    return tuple(found)
+    return tuple(result)
 
 
 def oaconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> AnyTensor:
@@ -181,11 +181,11 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", f
     else:
         x = F.constant_pad_nd(x, [sizes[1], sizes[1], sizes[0], sizes[0]], fillvalue)
     by = "fourier" if y.numel() > 32 and x.numel() * y.numel() > 1 << 24 else "direct"
-    found = F.correlate_valid(x, F.flip(y, (0, 1)), (0, 1), by)
+    result = F.correlate_valid(x, F.flip(y, (0, 1)), (0, 1), by)
     if mode == "same":
         for d, n in enumerate(wanted):
-            found = F.narrow(found, d, (found.shape[d] - n) // 2, n)
-    return cast(found, dtype)
+            result = F.narrow(result, d, (result.shape[d] - n) // 2, n)
+    return cast(result, dtype)
 
 
 def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> AnyTensor:

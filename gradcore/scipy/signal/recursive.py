@@ -111,15 +111,15 @@ def lfilter_zi(b: Any, a: Any) -> AnyTensor:
 
 
 def _sections(sos: Any, *others: Any) -> list[AnyTensor]:
-    found = [inexact(t) for t in together(sos, *others)]
-    sos = found[0]
+    results = [inexact(t) for t in together(sos, *others)]
+    sos = results[0]
     if sos.ndim != 2:
         raise ValueError("sos array must be 2D")
     if sos.shape[1] != 6:
         raise ValueError("sos array must be shape (n_sections, 6)")
     if not bool((sos[:, 3].detach() == 1).all()):
         raise ValueError("sos[:, 3] should be all ones")
-    return found
+    return results
 
 
 def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
@@ -163,12 +163,12 @@ def sosfilt_zi(sos: Any) -> AnyTensor:
     """
     (sos,) = _sections(sos)
     scale: Any = 1.0
-    found = []
+    results = []
     for section in sos:
         b, a = section[:3], section[3:]
-        found.append(scale * lfilter_zi(b, a))
+        results.append(scale * lfilter_zi(b, a))
         scale = scale * F.sum(b) / F.sum(a)
-    return F.stack(found, 0)
+    return F.stack(results, 0)
 
 
 # -- in both directions ------------------------------------------------------------------------------------------------

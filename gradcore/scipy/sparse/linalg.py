@@ -215,12 +215,12 @@ def expm_multiply(
     size = float(norm(A.detach(), 1)) if isinstance(A, SparseTensor) else float(abs(A.detach()).sum(0).max())
     steps = max(1, math.ceil(size))
     bound = 2.0**-53 if B.dtype.to_real().name == "float64" else 2.0**-24
-    found = B
+    result = B
     for _ in range(steps):
-        term = found
+        term = result
         for k in range(1, 60):
             term = (A @ term) * (1 / (steps * k))
-            found = found + term
-            if float(abs(term.detach()).max()) <= bound * float(abs(found.detach()).max()):
+            result = result + term
+            if float(abs(term.detach()).max()) <= bound * float(abs(result.detach()).max()):
                 break
-    return found
+    return result

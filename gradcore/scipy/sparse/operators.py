@@ -67,10 +67,10 @@ class LinearOperator:
             raise ValueError("dimension mismatch")
         flat = F.reshape(x, (-1,))
         if self._rmatvec is not None:
-            found = self._rmatvec(flat)
+            result = self._rmatvec(flat)
         else:
-            found = vjp(self._matvec, F.new_zeros(flat, (self.shape[1],)))[1](flat)[0]
-        return F.reshape(found, (self.shape[1], *x.shape[1:]))
+            result = vjp(self._matvec, F.new_zeros(flat, (self.shape[1],)))[1](flat)[0]
+        return F.reshape(result, (self.shape[1], *x.shape[1:]))
 
     def matmat(self, X: Any) -> AnyTensor:
         """Return the product with the columns of a matrix."""

@@ -301,8 +301,8 @@ def jensenshannon(p: Any, q: Any, base: float | None = None, *, axis: int = 0, k
     """
     p, q = (t / F.sum(t, axis, True) for t in map(inexact, together(p, q)))
     p, q = F.broadcast_tensors(p, q)
-    found = _compare_distributions(F.movedim(p, axis, -1), F.movedim(q, axis, -1), base)
-    return F.unsqueeze(found, axis) if keepdims else found
+    result = _compare_distributions(F.movedim(p, axis, -1), F.movedim(q, axis, -1), base)
+    return F.unsqueeze(result, axis) if keepdims else result
 
 
 # -- of all pairs ----------------------------------------------------------------------------------------------------

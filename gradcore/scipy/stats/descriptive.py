@@ -64,8 +64,8 @@ def skew(
     tensor(0.6872)
     """
     x, dims, n = _prepare(a, axis, nan_policy)
-    found = _central(x, 3, dims, keepdims) / _central(x, 2, dims, keepdims) ** 1.5
-    return found if bias or n < 3 else found * (math.sqrt(n * (n - 1)) / (n - 2))
+    result = _central(x, 3, dims, keepdims) / _central(x, 2, dims, keepdims) ** 1.5
+    return result if bias or n < 3 else result * (math.sqrt(n * (n - 1)) / (n - 2))
 
 
 def kurtosis(
@@ -81,10 +81,10 @@ def kurtosis(
     tensor(-1.)
     """
     x, dims, n = _prepare(a, axis, nan_policy)
-    found = _central(x, 4, dims, keepdims) / _central(x, 2, dims, keepdims) ** 2
+    result = _central(x, 4, dims, keepdims) / _central(x, 2, dims, keepdims) ** 2
     if not bias and n > 3:
-        found = ((n * n - 1) * found - 3 * (n - 1) ** 2) / ((n - 2) * (n - 3)) + 3
-    return found - 3 if fisher else found
+        result = ((n * n - 1) * result - 3 * (n - 1) ** 2) / ((n - 2) * (n - 3)) + 3
+    return result - 3 if fisher else result
 
 
 def variation(
@@ -250,8 +250,8 @@ def entropy(
     else:
         p, q = F.broadcast_tensors(*(inexact(t) for t in together(p, qk)))
         terms = F.special_of_two(p / F.sum(p, dims, True), q / F.sum(q, dims, True), "rel_entr")
-    found = F.sum(terms, dims, keepdims)
-    return found if base is None else found / logarithm(base)
+    result = F.sum(terms, dims, keepdims)
+    return result if base is None else result / logarithm(base)
 
 
 class PearsonRResult(NamedTuple):
@@ -277,11 +277,11 @@ def pearsonr(x: Any, y: Any, *, alternative: str = "two-sided", method: Any = No
     if n < 2:
         raise ValueError("`x` and `y` must have length at least 2.")
     x, y = (t - F.mean(t, dims, True) for t in (x, y))
-    found = F.sum(x * y, dims) / F.sqrt(F.sum(x * x, dims) * F.sum(y * y, dims))
-    found = F.clamp(found, -1, 1)
-    half = F.zeros_like(found) + (n / 2 - 1)
-    pvalue = 2 * F.special_of_three(half, half, (1 - F.abs(found)) / 2, "betainc") if n > 2 else F.ones_like(found)
-    return PearsonRResult(found, pvalue)
+    result = F.sum(x * y, dims) / F.sqrt(F.sum(x * x, dims) * F.sum(y * y, dims))
+    result = F.clamp(result, -1, 1)
+    half = F.zeros_like(result) + (n / 2 - 1)
+    pvalue = 2 * F.special_of_three(half, half, (1 - F.abs(result)) / 2, "betainc") if n > 2 else F.ones_like(result)
+    return PearsonRResult(result, pvalue)
 
 
 class DescribeResult(NamedTuple):

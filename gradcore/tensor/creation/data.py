@@ -84,10 +84,10 @@ def _number_types(data: Any) -> set[type] | None:
         raise ValueError(f"too many dimensions '{type(data).__name__}'")
     level: Any = (data,)
     while True:
-        found = set(map(type, level))
-        if found <= _NUMBERS:
-            return found
-        if not found <= _LISTS:
+        result = set(map(type, level))
+        if result <= _NUMBERS:
+            return result
+        if not result <= _LISTS:
             return None
         level = level[0] if len(level) == 1 else tuple(chain.from_iterable(level))
 

@@ -149,13 +149,13 @@ def factory(function: F) -> F:
         if out is not None:
             named["dtype"], named["device"] = options_of_out(out, named.get("dtype"), named.get("device"))
         try:
-            made = convert(*args, **named)
+            result = convert(*args, **named)
         except MemoryError as error:
             if isinstance(error, OutOfMemoryError):
                 raise
             raise OutOfMemoryError(f"{function.__name__}(): not enough memory: {error}") from error
-        made = with_requires_grad(made, requires_grad)
-        return made if out is None else copy_to_out(out, made, keeps_shape=function.__name__ in _SEQUENCES)  # type: ignore[no-any-return]
+        result = with_requires_grad(result, requires_grad)
+        return result if out is None else copy_to_out(out, result, keeps_shape=function.__name__ in _SEQUENCES)  # type: ignore[no-any-return]
 
     make.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]
     return cast(F, make)

@@ -164,8 +164,8 @@ def _filled_functions(name: str, what: str) -> tuple[Factory, Factory, Factory]:
         if local.state.mode & TORCH_FUNCTION_MODE:
             return route_creation(make, *size, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
         dtype, device = options_of_out(out, dtype, device)
-        made = make_filled(name, sizes(size, name), dtype, device, requires_grad)
-        return made if out is None else copy_to_out(out, made)  # type: ignore[no-any-return]
+        result = make_filled(name, sizes(size, name), dtype, device, requires_grad)
+        return result if out is None else copy_to_out(out, result)  # type: ignore[no-any-return]
 
     def like(
         input: Tensor,

@@ -33,15 +33,15 @@ def legacy_tensor(cls: Any, *args: Any, device: Any = None, dtype: Any = None, *
         args = (named.pop("data"),)
     if named:
         raise TypeError(f"new() got an unexpected keyword argument {next(iter(named))!r}")
-    made = _of_one(args[0], dtype, device) if len(args) == 1 else None
-    if made is None:
-        made = empty(*(args or (0,)), dtype=dtype, device=device)
+    result = _of_one(args[0], dtype, device) if len(args) == 1 else None
+    if result is None:
+        result = empty(*(args or (0,)), dtype=dtype, device=device)
     if cls is Tensor:
-        return made
-    if is_differentiated(made):
+        return result
+    if is_differentiated(result):
         history_lost("copy")
     out = new(cls)
-    out._array, out._device, out._dtype = made._array, made._device, made._dtype
+    out._array, out._device, out._dtype = result._array, result._device, result._dtype
     out._edge = out._autograd = out._vc = None
     return out
 

@@ -83,8 +83,8 @@ def _moving(start: Any, end: Any, steps: int, options: OutOptions) -> Tensor:
     """Return evenly spaced numbers that are differentiable by their bounds."""
     _check_bounds(start, end)
     shares = linspace(0, 1, steps, dtype=options.get("dtype"), device=options.get("device"))
-    made: Tensor = start * (1 - shares) + end * shares
-    return made
+    result: Tensor = start * (1 - shares) + end * shares
+    return result
 
 
 @factory

@@ -57,10 +57,10 @@ def different_levels() -> tuple[Any, ...]:
 def for_samples(make: Callable[[tuple[int, ...]], Any], shape: tuple[int, ...]) -> Any:
     """Return ``make(shape)`` for all samples of the current batches, as a batched tensor."""
     levels = different_levels()
-    made = make((*(level.size for level in levels), *shape))
+    result = make((*(level.size for level in levels), *shape))
     for level in levels:
-        made = add_batch_dim(made, level, 0)
-    return made
+        result = add_batch_dim(result, level, 0)
+    return result
 
 
 def sample(

@@ -110,19 +110,19 @@ def _random_(self: Tensor, *bounds: Any, generator: Generator | None = None, **n
         high = largest + 1
     if end is not None:
         check_bounds(low, high, self._dtype)
-    made = integers(low, high, self._array.shape, dtypes.int64, self._device, generator)
-    return _fill(self, made, f"RandomBackward{(2, 1, 0)[len(values)]}")
+    result = integers(low, high, self._array.shape, dtypes.int64, self._device, generator)
+    return _fill(self, result, f"RandomBackward{(2, 1, 0)[len(values)]}")
 
 
 def _bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
     """Fill with zeros and ones: each is one with probability `p`, a number or a tensor."""
     if isinstance(p, Tensor):
-        made = bernoulli(p.detach().expand(self._array.shape).clone(), generator=generator)
-        return _fill(self, made, "BernoulliBackward1", p)
+        result = bernoulli(p.detach().expand(self._array.shape).clone(), generator=generator)
+        return _fill(self, result, "BernoulliBackward1", p)
     p = setting("bernoulli_", "p", "float").take(p)
     check_probability(p)
-    made = sample(philox.bernoulli, self._array.shape, dtypes.float32, self._device, generator, p)
-    return _fill(self, made, "BernoulliBackward2")
+    result = sample(philox.bernoulli, self._array.shape, dtypes.float32, self._device, generator, p)
+    return _fill(self, result, "BernoulliBackward2")
 
 
 def _bernoulli(self: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:

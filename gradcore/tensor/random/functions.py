@@ -100,8 +100,8 @@ def rand(
     """
     shape = sizes(given_sizes("rand", size, named), "rand")
     dtype, device = options_of_out(out, dtype, device)
-    made = _floating("rand", shape, dtype, device, generator, requires_grad)
-    return made if out is None else copy_to_out(out, made)  # type: ignore[no-any-return]
+    result = _floating("rand", shape, dtype, device, generator, requires_grad)
+    return result if out is None else copy_to_out(out, result)  # type: ignore[no-any-return]
 
 
 @overridable
@@ -126,8 +126,8 @@ def randn(
     """
     shape = sizes(given_sizes("randn", size, named), "randn")
     dtype, device = options_of_out(out, dtype, device)
-    made = _floating("randn", shape, dtype, device, generator, requires_grad)
-    return made if out is None else copy_to_out(out, made)  # type: ignore[no-any-return]
+    result = _floating("randn", shape, dtype, device, generator, requires_grad)
+    return result if out is None else copy_to_out(out, result)  # type: ignore[no-any-return]
 
 
 def _like(name: str) -> Callable[..., Tensor]:
@@ -184,8 +184,8 @@ def randint(
     low, high = (setting("randint", name, "int").take(value) for name, value in (("low", low), ("high", high)))
     shape = sizes((setting("randint", "size", "Sequence[int]").take(size),), "randint")
     dtype, device = options_of_out(out, dtype, device)
-    made = with_requires_grad(integers(low, high, shape, dtype, resolve(device), generator), requires_grad)
-    return made if out is None else copy_to_out(out, made)  # type: ignore[no-any-return]
+    result = with_requires_grad(integers(low, high, shape, dtype, resolve(device), generator), requires_grad)
+    return result if out is None else copy_to_out(out, result)  # type: ignore[no-any-return]
 
 
 @overridable
@@ -236,10 +236,10 @@ def randperm(
         return functional.empty((n,), dtype=wanted, device=where)  # type: ignore[no-any-return]
     with where.backend.use_index(where.index):
         order = sampling.permutation(where.backend.xp, all_words(draw(n, where, generator)))
-        made = with_requires_grad(
+        result = with_requires_grad(
             wrap(order.astype(wanted.numpy), batched_device(different_levels(), where), wanted), requires_grad
         )
-    return made if out is None else copy_to_out(out, made)  # type: ignore[no-any-return]
+    return result if out is None else copy_to_out(out, result)  # type: ignore[no-any-return]
 
 
 @overridable
@@ -278,18 +278,18 @@ def normal(
     elif not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if not tensors:
-        made = mean + std * randn(
+        result = mean + std * randn(
             sizes((() if size is None else size,), "normal"), generator=generator, dtype=dtype, device=device
         )
-        made = with_requires_grad(made, requires_grad)
+        result = with_requires_grad(result, requires_grad)
     else:
         shape = broadcast_shape([t._array.shape for t in tensors])
         drawn = randn(shape, generator=generator, dtype=tensors[0]._dtype, device=tensors[0]._device)
-        made = (drawn * std + mean).detach()
+        result = (drawn * std + mean).detach()
         if out is None:
             number = 3 if len(tensors) == 2 else 1 if isinstance(mean, Tensor) else 2
-            return depending(f"NormalBackward{number}", made, *tensors)  # type: ignore[no-any-return]
-    return made if out is None else copy_to_out(out, made)
+            return depending(f"NormalBackward{number}", result, *tensors)  # type: ignore[no-any-return]
+    return result if out is None else copy_to_out(out, result)
 
 
 @overridable
@@ -309,14 +309,14 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     if p is None:
         _refuse_where(~((input >= 0) & (input <= 1)), "Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
         if local.state.batches:
-            made = (rand(shape, device=where.real, generator=generator) < input.detach()).to(input._dtype)
-            return depending("BernoulliBackward0", made, input) if out is None else copy_to_out(out, made)  # type: ignore[no-any-return]
+            result = (rand(shape, device=where.real, generator=generator) < input.detach()).to(input._dtype)
+            return depending("BernoulliBackward0", result, input) if out is None else copy_to_out(out, result)  # type: ignore[no-any-return]
         wide = input.detach().to(dtypes.float32) if input._dtype.is_reduced else input.detach()
         probability = wide.reshape(-1)._array if where.type != "meta" else 0.5
     else:
         check_probability(p)
         probability = p
-    made = sample(
+    result = sample(
         philox.bernoulli,
         shape,
         input._dtype if input._dtype.is_floating_point else dtypes.float32,
@@ -324,10 +324,10 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
         generator,
         probability,
     )
-    made = made.to(input._dtype)
+    result = result.to(input._dtype)
     if out is not None:
-        return copy_to_out(out, made)  # type: ignore[no-any-return]
-    return depending("BernoulliBackward0", made, input) if p is None else made  # type: ignore[no-any-return]
+        return copy_to_out(out, result)  # type: ignore[no-any-return]
+    return depending("BernoulliBackward0", result, input) if p is None else result  # type: ignore[no-any-return]
 
 
 def _refuse_where(wrong: Any, message: str) -> None:
@@ -373,8 +373,8 @@ def dropped_by_kernel(input: Tensor, p: float) -> Tensor | None:
     with where.backend.use_index(where.index):
         place = where.backend.random_place(default_generator._state, philox.word_count(x.size, np.dtype("float32")))
         array, kept = where.backend.dropout(x, 1 - p, scale, *place)
-    made, mask = wrap(array, where, input._dtype), wrap(kept, where, dtypes.bool_)
-    return functional.record_dropout(made, input, mask, scale)  # type: ignore[no-any-return]
+    result, mask = wrap(array, where, input._dtype), wrap(kept, where, dtypes.bool_)
+    return functional.record_dropout(result, input, mask, scale)  # type: ignore[no-any-return]
 
 
 @overridable
@@ -428,8 +428,8 @@ def multinomial(
         words = all_words(draw(count, where, generator))
         words = xp.array(words) if where.levels else words  # for each sample, whether or not its own
         drawn = sampling.multinomial(xp, words, rows, num_samples, replacement)
-        made = wrap(drawn.reshape(shape).copy(), where)
-    return made if out is None else copy_to_out(out, made)  # type: ignore[no-any-return]
+        result = wrap(drawn.reshape(shape).copy(), where)
+    return result if out is None else copy_to_out(out, result)  # type: ignore[no-any-return]
 
 
 @overridable
@@ -516,10 +516,10 @@ def _for_each(sampler: Callable[..., Any], input: Tensor, generator: Generator |
         parameters = remove_batch_dim(parameters, level, 0)
     count = math.prod(level.size for level in same)
     rows = parameters.reshape(count, parameters.numel() // max(count, 1))
-    made = _row_by_row(sampler, rows, generator or default_generator).reshape(parameters.shape).to(input._dtype)
+    result = _row_by_row(sampler, rows, generator or default_generator).reshape(parameters.shape).to(input._dtype)
     for level in (*same, *different):
-        made = add_batch_dim(made, level, 0)
-    return made
+        result = add_batch_dim(result, level, 0)
+    return result
 
 
 def _row_by_row(sampler: Callable[..., Any], rows: Tensor, generator: Generator) -> Tensor:

@@ -122,13 +122,13 @@ def remove() -> int:
     int
         How many there were. Processes that use one go on using it.
     """
-    found = library.libraries(of_all=True)
-    for path in found:
+    result = library.libraries(of_all=True)
+    for path in result:
         path.unlink(missing_ok=True)
     folder = cache_folder()
     if folder is not None:
         workplaces.remove_abandoned(Path(folder))
-    return len(found)
+    return len(result)
 
 
 paths.show_public(__name__)

@@ -39,10 +39,10 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
 
 def sources() -> dict[str, str]:
     """Return the C++ sources of all loops, by name."""
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for kernel in (*_operations(), *_steps()):
-        found[loop_name(kernel)] = emit(kernel)
-    return found
+        results[loop_name(kernel)] = emit(kernel)
+    return results
 
 
 # -- operations ------------------------------------------------------------------------------------------------------
@@ -76,14 +76,14 @@ def _settings_of(op: Op) -> list[dict[str, Any]]:
     """Return the settings to compile an operation for: its defaults, and those of its test calls."""
     parameters = [p for i, p in enumerate(op.parameters) if i not in op.tensors]
     defaults = {p.name: p.default for p in parameters}
-    found = [] if any(value is inspect.Parameter.empty for value in defaults.values()) else [defaults]
+    result = [] if any(value is inspect.Parameter.empty for value in defaults.values()) else [defaults]
     for case in op.samples() if op.samples is not None else ():
         given = {**dict(zip(op.names, case.args, strict=False)), **case.settings}
         chosen = {name: given.get(name, default) for name, default in defaults.items()}
         described = any(isinstance(v, (Floats, Bools, Ints, Values)) for v in chosen.values())
-        if chosen not in found and not described and inspect.Parameter.empty not in chosen.values():
-            found.append(chosen)
-    return found
+        if chosen not in result and not described and inspect.Parameter.empty not in chosen.values():
+            result.append(chosen)
+    return result
 
 
 def _formulas(op: Op, dtype: Any, settings: dict[str, Any]) -> Iterator[tuple[Any, list[Any]]]:

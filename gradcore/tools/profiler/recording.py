@@ -173,13 +173,13 @@ def _owner(value: Any) -> Any:
 def _stack() -> list[str]:
     """Return the lines of the user's call stack, innermost first."""
     frame: Any = sys._getframe(1)
-    found = []
+    results = []
     while frame is not None:
         code = frame.f_code
         if not code.co_filename.startswith((_PACKAGE, "<gradcore")):
-            found.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
+            results.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
         frame = frame.f_back
-    return found
+    return results
 
 
 class record_function:

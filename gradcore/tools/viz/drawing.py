@@ -205,10 +205,10 @@ def _arrow(tip: tuple[float, float], back: tuple[float, float]) -> str:
 
 def _specializations(description: Description) -> list[tuple[str, str, str]]:
     present = {vertex.kind for vertex in description.vertices}
-    found = [(COLOURS[kind][0], COLOURS[kind][0], text) for kind, text in KINDS.items() if kind in present]
+    results = [(COLOURS[kind][0], COLOURS[kind][0], text) for kind, text in KINDS.items() if kind in present]
     if any(vertex.saved for vertex in description.vertices):
-        found.append((SAVED[1], "#f0c869", "kept for backward"))
-    return found
+        results.append((SAVED[1], "#f0c869", "kept for backward"))
+    return results
 
 
 def _legend_width(description: Description) -> float:

@@ -127,16 +127,16 @@ class _Grid:
     def _walk(self) -> list[int]:
         """Return all vertices, depth first from the last ones up: a first order in which relatives are neighbours."""
         seen = [False] * len(self.sizes)
-        found: list[int] = []
+        results: list[int] = []
         for start in [v for v in range(len(seen)) if not self.down[v]] + list(range(len(seen))):
             stack = [start]
             while stack:
                 v = stack.pop()
                 if not seen[v]:
                     seen[v] = True
-                    found.append(v)
+                    results.append(v)
                     stack.extend(reversed(self.up[v]))
-        return found
+        return results
 
     # -- orders -----------------------------------------------------------------------------------------------------
 

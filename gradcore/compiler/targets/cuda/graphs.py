@@ -153,18 +153,18 @@ class GraphedProgram:
             if self._reads_what_it_writes(arrays):
                 return None
             key = self._key(arrays)
-        found = self._instances.get(key)
-        if found is None:
+        results = self._instances.get(key)
+        if results is None:
             if len(self._instances) >= _MOST_PLACES:
                 self._instances.clear()
-            found = self._instances[key] = []
-        for instance in found:
+            results = self._instances[key] = []
+        for instance in results:
             if instance.is_free():
                 return instance
-        if len(found) >= _MOST_INSTANCES:
-            oldest = found.pop(0)
+        if len(results) >= _MOST_INSTANCES:
+            oldest = results.pop(0)
             self._kept |= oldest.in_use()
-        return self._capture(arrays, found)
+        return self._capture(arrays, results)
 
     def _key(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the key of a captured graph: addresses of arrays, and kernels of optimizer steps."""
@@ -176,13 +176,13 @@ class GraphedProgram:
         for i, array in enumerate(arrays):
             if not any(i in each for each in (self._steps, self._written, self._copied, self._returned)):
                 self._addresses.setdefault(i, set()).add(array.data.ptr)
-        found = [i for i, known in self._addresses.items() if len(known) > _MOST_ADDRESSES and _is_dense(arrays[i])]
-        for i in found:
+        results = [i for i, known in self._addresses.items() if len(known) > _MOST_ADDRESSES and _is_dense(arrays[i])]
+        for i in results:
             del self._addresses[i]
-        self._copied += found
-        if found:
+        self._copied += results
+        if results:
             self._instances.clear()
-        return bool(found)
+        return bool(results)
 
     def _capture(self, arrays: tuple[Any, ...], found: list[_Instance]) -> _Instance | None:
         if self._captures >= _MOST_CAPTURES:

@@ -113,9 +113,9 @@ class FusedLaunch:
                 return ScalarParameter(leaf) if type(leaf) is float else leaf
 
             for call in calls:
-                found = _trace_call(call, F, formulas, plain)
+                results = _trace_call(call, F, formulas, plain)
                 several = type(call.results) in (list, tuple)
-                pairs = zip(call.results, found, strict=True) if several else [(call.results, found)]
+                pairs = zip(call.results, results, strict=True) if several else [(call.results, results)]
                 for result, expr in pairs:
                     if type(result) is Value:
                         dtype = program.types[result.number].dtype
@@ -123,10 +123,10 @@ class FusedLaunch:
                             raise NotFusible("it has other dtypes")
                         rounds = dtype in _HALVES and loaded.get(id(expr)) != dtype
                         values[Value, result.number] = F.graph.round_to(expr, dtype) if rounds else expr
-            found = [values[Value, n] for n in outputs]
-            if any(expr.function == "input" for expr in found):
+            results = [values[Value, n] for n in outputs]
+            if any(expr.function == "input" for expr in results):
                 raise NotFusible("a result is an operand as it is")
-            return found
+            return results
 
         stored = [program.types[n].dtype for n in outputs]
         self.kernel = trace("group", formula, operands, CudaTracer(backend.bodies), stored)
@@ -330,7 +330,7 @@ def _order(program: Program) -> list[set[int]]:
     made: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
     writers: dict[int, list[int]] = {}
-    found: list[set[int]] = []
+    results: list[set[int]] = []
     barrier: int | None = None
     for i, call in enumerate(program.calls):
         numbers = arguments_of(call)
@@ -349,8 +349,8 @@ def _order(program: Program) -> list[set[int]]:
         for m in writes:
             writers.setdefault(m, []).append(i)
         made.update(dict.fromkeys(values_in(call.results), i))
-        found.append(before)
-    return found
+        results.append(before)
+    return results
 
 
 def arguments_of(call: Call) -> list[int]:
@@ -360,14 +360,14 @@ def arguments_of(call: Call) -> list[int]:
 
 def leaves_of(call: Call) -> list[tuple[Any, int]]:
     """Return the array arguments of a call as (class, number) pairs: a `Value` and a `Literal` can be equal tuples."""
-    found: list[tuple[Any, int]] = []
+    results: list[tuple[Any, int]] = []
 
     def note(leaf: Any) -> None:
         if type(leaf) in (Value, Literal):
-            found.append((type(leaf), leaf.number))
+            results.append((type(leaf), leaf.number))
 
     map_leaves(note, (call.args, call.named))
-    return found
+    return results
 
 
 def _leaf(key: tuple[Any, int]) -> Any:

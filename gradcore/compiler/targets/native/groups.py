@@ -187,13 +187,13 @@ def trace_group(group: Group, kept: Any, constants: dict[int, Any]) -> TracedGro
     reductions: list[tuple[Reduction, Expr]] = []
 
     def read(view: View) -> Expr:
-        found = known.get(view)
-        if found is None and view.memory in constants:
-            found = F.graph.constant(constants[view.memory].item(), compute_dtype(view.dtype))
-        if found is None:
-            found = known[view] = F.graph.input(len(inputs), compute_dtype(view.dtype))
+        result = known.get(view)
+        if result is None and view.memory in constants:
+            result = F.graph.constant(constants[view.memory].item(), compute_dtype(view.dtype))
+        if result is None:
+            result = known[view] = F.graph.input(len(inputs), compute_dtype(view.dtype))
             inputs.append(view)
-        return found
+        return result
 
     for step in group.steps:
         exprs = [read(r) for r in step.reads]

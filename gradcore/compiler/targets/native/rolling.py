@@ -130,12 +130,12 @@ def slots(
                     m in uses and span(m) == span(memories[0]) for m in memories
                 ):
                     _extend(rows, of, memories)
-    found = []
+    results = []
     for row in rows:
         together = _alive_together([(uses[m][0], uses[m][-1]) for m in row])
         if together == 1 or 2 * together >= len(row) or span(row[0]) * len(row) <= _LOOSE:
-            found.append((row, together == 1))
-    return found
+            results.append((row, together == 1))
+    return results
 
 
 def _extend(rows: list[list[int]], of: dict[int, list[int]], memories: list[int]) -> None:

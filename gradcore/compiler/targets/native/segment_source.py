@@ -189,12 +189,12 @@ class PartSource:
                 ends = old in uses and new in uses and uses[old][-1] == call == uses[new][0]
                 if ends and old not in after and new not in after.values() and self._span(old) == self._span(new):
                     after[old] = new
-        found = []
+        results = []
         for head in uses.keys() - after.values():
-            found.append([head])
-            while found[-1][-1] in after:
-                found[-1].append(after[found[-1][-1]])
-        return sorted(found)
+            results.append([head])
+            while results[-1][-1] in after:
+                results[-1].append(after[results[-1][-1]])
+        return sorted(results)
 
     def _room(self, memory: int) -> int:
         """Return the bytes of a memory, rounded up to whole cache lines."""

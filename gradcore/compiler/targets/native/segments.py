@@ -145,8 +145,8 @@ class NativeProgram:
     def _own_memories(self, part: Part) -> set[int]:
         """Return the memories that begin in a segment, which it may write again if it runs again."""
         views = self.lowering.views
-        made = {n for call in part.calls for n in call.outputs if n in views and views[n].memory == n}
-        return (made | self.lowering.temporary) - {*self.program.inputs}
+        results = {n for call in part.calls for n in call.outputs if n in views and views[n].memory == n}
+        return (results | self.lowering.temporary) - {*self.program.inputs}
 
     def _close(self, part: Part) -> None:
         if part.computing >= _LEAST:

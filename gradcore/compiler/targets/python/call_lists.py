@@ -39,7 +39,7 @@ def list_calls(program: Program) -> Program:
     library = getattr(CPU.backend, "library", None)
     if library is None or program.backend is not None or program.symbols:
         return program
-    effects, found = Effects(program), program.copy()
+    effects, result = Effects(program), program.copy()
     last = {n: i for i, call in enumerate(program.calls) for n in call.read}
     last |= dict.fromkeys(program.outputs, len(program.calls))
     run: list[Call] = []
@@ -50,9 +50,9 @@ def list_calls(program: Program) -> Program:
         kernel = ListedCalls(library, [*run], [n for n in made if last.get(n, -1) >= position], program)
         if kernel.pays:
             arguments, results = map(Value, kernel.inputs), tuple(map(Value, kernel.outputs))
-            found.calls.append(Call("listed", kernel, tuple(arguments), {}, results))
+            result.calls.append(Call("listed", kernel, tuple(arguments), {}, results))
         else:
-            found.calls.extend(run)
+            result.calls.extend(run)
         for each in (run, made, memory):
             each.clear()
 
@@ -64,9 +64,9 @@ def list_calls(program: Program) -> Program:
             continue
         if run and not (made.isdisjoint(call.read) and memory.isdisjoint(effects.writes[position])):
             close(position)
-        found.calls.append(call)
+        result.calls.append(call)
     close(len(program.calls))
-    return found
+    return result
 
 
 def _is_exact(call: Call, program: Program) -> bool:

@@ -117,15 +117,15 @@ def _scalar_inputs(program: Program) -> list[int]:
     types = program.types
     if program.backend is not None or not any(n in types and types[n].shape == () for n in program.inputs):
         return []
-    found = {n for n in program.inputs if n in types and types[n].shape == () and types[n].dtype.char in "fd"}
-    found -= {*program.outputs}
+    results = {n for n in program.inputs if n in types and types[n].shape == () and types[n].dtype.char in "fd"}
+    results -= {*program.outputs}
     uses: dict[int, int] = {}
     for call in program.calls:
         if not _computes_scalars(call, program):
-            found.difference_update(call.read)
+            results.difference_update(call.read)
         for n in call.read:
             uses[n] = uses.get(n, 0) + 1
-    return [] if not found or Effects(program).writes_to_given else sorted(n for n in found if uses.get(n, 0) > 1)
+    return [] if not results or Effects(program).writes_to_given else sorted(n for n in results if uses.get(n, 0) > 1)
 
 
 def _emit_call_into(call: Any, plan: Any, written: Any, constant: Any) -> str | None:

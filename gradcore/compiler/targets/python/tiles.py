@@ -213,15 +213,15 @@ def fuse_calls(program: Program, refused: list[str] | None = None) -> Program:
         return program
     kind = FusedKernel if own else TiledCalls
     grouping = _Grouping(program, kind, False)
-    found = grouping.run()
+    result = grouping.run()
     if grouping.readers:
         other = _Grouping(program, kind, True)
         later = other.run()
-        if peak_of(later) < peak_of(found):
-            grouping, found = other, later
+        if peak_of(later) < peak_of(result):
+            grouping, result = other, later
     if refused is not None:
         refused += grouping.refused
-    return found
+    return result
 
 
 class _Grouping:
@@ -310,9 +310,11 @@ class _Grouping:
         return "it has settings by name" if call.named else None
 
     def _literals(self, call: Call) -> list[Any]:
-        found: list[Any] = []
-        map_leaves(lambda leaf: found.append(self.program.type_of(leaf)) if type(leaf) is Literal else None, call.args)
-        return found
+        results: list[Any] = []
+        map_leaves(
+            lambda leaf: results.append(self.program.type_of(leaf)) if type(leaf) is Literal else None, call.args
+        )
+        return results
 
     def _belongs(self, call: Call) -> bool:
         """Return whether a call joins the open group: it has its shape, and shares values with it."""
