@@ -310,11 +310,9 @@ class _Grouping:
         return "it has settings by name" if call.named else None
 
     def _literals(self, call: Call) -> list[Any]:
-        results: list[Any] = []
-        map_leaves(
-            lambda leaf: results.append(self.program.type_of(leaf)) if type(leaf) is Literal else None, call.args
-        )
-        return results
+        types: list[Any] = []
+        map_leaves(lambda leaf: types.append(self.program.type_of(leaf)) if type(leaf) is Literal else None, call.args)
+        return types
 
     def _belongs(self, call: Call) -> bool:
         """Return whether a call joins the open group: it has its shape, and shares values with it."""
