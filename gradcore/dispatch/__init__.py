@@ -1,4 +1,4 @@
-"""Calls of operations: from declarations to functions on tensors."""
+"""Dispatch of operations: the functions and methods that are built from their declarations, and how a call runs."""
 
 from gradcore.dispatch.general import apply, call_composite, elementwise
 from gradcore.dispatch.inplace import (

@@ -1,12 +1,12 @@
-"""The fast path: a function that is generated for each operation.
+"""The fast path of calls: a specialized function that is generated for each operation.
 
-It is for tensors on one device, of one dtype where they are computed with together, and nothing on but recording. What
-such a call does is known as soon as the operation is declared: which arguments are tensors, which kernel runs, what
-the node saves. `source_of` writes it down as a function without loops and look-ups. All other calls it hands to
-`gradcore.dispatch.general`, which does the same for any operation and arguments.
+It handles calls whose tensors are on one device and, where they are computed with together, have one dtype, while no
+mode other than recording is active. For such a call the declaration alone determines which arguments are tensors,
+which kernel runs and what the node saves. `source_of` writes this as a function without loops and look-ups. The
+function passes all other calls to `gradcore.dispatch.general`, which handles any operation and any arguments.
 
-The lines for ``mul(self, other)`` are in short these, with ``a0`` for `self`; others differ in what they check and
-keep::
+The source for ``mul(self, other)`` is roughly the following, with ``a0`` for `self`. Other operations differ in what
+they check and save::
 
     state = local.state
     if state.mode > 1 or (type(a0) is not Tensor and type(a0) not in plain):
@@ -102,14 +102,14 @@ from gradcore.dispatch.settings import SCOPE, settings_of
 from gradcore.ops.declare.promotion import keeps_floats
 from gradcore.ops.declare.table import Op
 
-#: The CPU's dispatch table: its kernels are found without a look-up.
+#: The CPU's dispatch table. Generated functions store its kernels in their globals, which saves the look-up.
 HOME: Any = CPU.kernels
 
 __all__ = ["fast_path", "globals_of", "has_fast_path", "source_of"]
 
 
 def has_fast_path(op: Op) -> bool:
-    """Return whether the operation has a fast path."""
+    """Return whether a fast path can be generated for the operation."""
     if op.kind == "composite":
         return not op.sequences
     return op.kind != "elementwise" or (op.same_dtype_ok and bool(_positions_of_operands(op)))
@@ -117,9 +117,9 @@ def has_fast_path(op: Op) -> bool:
 
 @functools.cache
 def fast_path(op: Op, general: Callable[..., Any]) -> Any:
-    """Return the fast path of an operation, a function of positional arguments.
+    """Compile and return the fast path of an operation, a function of positional arguments.
 
-    It passes other calls on to ``general(op, args)``.
+    The function passes calls that it cannot handle to ``general(op, args)``.
     """
     scope = globals_of(op, general)
     head = f"def call({', '.join(f'a{i}' for i in range(len(op.names)))}):"
@@ -155,7 +155,10 @@ def source_of(op: Op) -> list[str]:
 
 
 def globals_of(op: Op, general: Any) -> dict[str, Any]:
-    """Return the globals of the source of `source_of`; `general` handles the calls that are not plain."""
+    """Return the globals for the source that `source_of` returns.
+
+    `general` is called as ``general(op, args)`` for the calls that the fast path cannot handle.
+    """
     return {
         **(node_globals(op) if op.differentiable_inputs and op.differentiable else {}),
         "op": op, "general": general, "local": local, "plain": PLAIN_TYPES, "Tensor": variables.tensor_class,
@@ -175,18 +178,18 @@ def globals_of(op: Op, general: Any) -> dict[str, Any]:
 
 
 def _positions_of_operands(op: Op) -> list[int]:
-    """Return the positions of the tensors that are computed with; on the fast path the first is a tensor."""
+    """Return the positions of the tensors that take part in type promotion; the fast path needs one in the first."""
     return [p for p in op.tensors if p not in op.keeps_dtype]
 
 
 def _condition_of_foreign(op: Op, p: int, further: str = "") -> str:
-    """Return source of the condition that argument `p` is neither a plain tensor nor a plain number."""
+    """Return source of the condition that argument `p` is not a plain tensor, followed by the conditions `further`."""
     test = f"(type(a{p}) is not Tensor and type(a{p}) not in plain{further})"
     return f"(a{p} is not None and {test})" if is_optional(op, p) else test
 
 
 def _emit_conditions(op: Op, first: int) -> list[str]:
-    """Return source of the conditions, on the classes of arguments, under which a call is not plain."""
+    """Return source of the conditions on argument types under which the general path must handle a call."""
     if op.kind == "composite":
         return [
             _condition_of_foreign(op, p, f" and type(a{p}) not in numbers" if p in op.accepts_scalars else "")
@@ -207,7 +210,7 @@ def _emit_conditions(op: Op, first: int) -> list[str]:
 
 
 def _emit_conversions(op: Op) -> Iterator[str]:
-    """Yield source that converts settings whose values are not exactly of their kind."""
+    """Yield source that converts each setting to the exact Python type of its parameter, unless it has that type."""
     for i, setting in settings_of(op).items():
         yield from (f"if not ({setting.exact(f'a{i}')}):", f"    a{i} = take{i}(a{i})")
 
@@ -216,7 +219,7 @@ def _emit_conversions(op: Op) -> Iterator[str]:
 
 
 def _emit_operands(op: Op, first: int, leave: str) -> Iterator[str]:
-    """Yield source that gets the arrays ``x0, x1, ...`` of tensors, after making tensors of numbers."""
+    """Yield source that converts numbers to tensors and assigns the arrays of all tensors to ``x0, x1, ...``."""
     like = "a0[0]" if is_several(op, first) else f"a{first}"
     yield f"device, dtype = {like}._device, {like}._dtype"
     if op.kind == "elementwise":
@@ -254,7 +257,7 @@ def _emit_operands(op: Op, first: int, leave: str) -> Iterator[str]:
 
 
 def _emit_result(op: Op, first: int) -> Iterator[str]:
-    """Yield source that calls the kernel and makes tensors of its results."""
+    """Yield source that calls the kernel and wraps its results as tensors."""
     raw = [f"x{i}" if i in op.edge_index or i in op.indices else f"a{i}" for i in range(len(op.names))]
     array = "array" if is_single(op) else "results"
     line, chosen, name = f"{array} = state.enter(run, {', '.join(raw)})", "kernel_of_all", "kernel"
@@ -298,9 +301,10 @@ def _emit_result(op: Op, first: int) -> Iterator[str]:
 
 
 def keep_kernels(op: Op, kernels: Any, scope: dict[str, Any]) -> Any:
-    """Return the dispatch table `kernels`.
+    """Return the dispatch table `kernels` unchanged.
 
-    Of the CPU's table, also store the operation's kernels in the globals of its function.
+    If it is the CPU's table, also store the operation's kernels in `scope`, the globals of its generated function, so
+    that later calls need no look-up.
     """
     if kernels is HOME:
         small = HOME.small if op.kind == "elementwise" else HOME
@@ -312,7 +316,7 @@ def keep_kernels(op: Op, kernels: Any, scope: dict[str, Any]) -> Any:
 
 
 def _has_plain_kernel(op: Op) -> bool:
-    """Return whether a kernel with the operation's name exists for calls with default settings."""
+    """Return whether calls with default settings have a simpler kernel, which is named like the operation."""
     return op.kind == "elementwise" and op.tensors == (0, 1) and op.kernel != op.name and len(op.names) > 2
 
 
@@ -326,7 +330,7 @@ def _keeps_dtype(op: Op) -> bool:
 def _emit_recording(op: Op, first: int, result: str) -> Iterator[str]:
     """Yield source that records a node if a tensor requires grad."""
     for p in op.tensors:
-        if p in op.keeps_dtype:  # conditions: bools
+        if p in op.keeps_dtype:  # conditions, as of `where`, are bool tensors, which have no gradient
             yield f"e{p} = None"
             continue
         edge = f"a{p}._edge if a{p}._autograd is None else gradient_edge(a{p})"

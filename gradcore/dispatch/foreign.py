@@ -1,6 +1,6 @@
-"""PyTorch's tensors next to gradcore's in one process: errors for calls that mix them.
+"""Errors for calls that mix PyTorch's tensors with gradcore's in one process.
 
-PyTorch is never imported here; where a program has, its tensors are recognised and refused.
+PyTorch is never imported here. If the program has imported it, its tensors are recognised and refused.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ ADVICE = (
 
 
 def _library() -> Any:
-    """Return the module ``torch`` if it has been imported, else None."""
-    result = sys.modules.get("torch")
-    own = getattr(result, "Tensor", None)
-    return None if own is None or issubclass(own, Variable) else result
+    """Return the module ``torch`` if it has been imported and is PyTorch's own, else None."""
+    module = sys.modules.get("torch")
+    tensor_class = getattr(module, "Tensor", None)
+    return None if tensor_class is None or issubclass(tensor_class, Variable) else module
 
 
 def _default(cls: type) -> bool:
@@ -32,12 +32,12 @@ def _default(cls: type) -> bool:
     if torch is None or not issubclass(cls, torch.Tensor):
         return False
     classes: tuple[Any, ...] = cls, torch.Tensor
-    handler, own = (getattr(each.__torch_function__, "__func__", None) for each in classes)
-    return handler is own
+    handler, torch_handler = (getattr(each.__torch_function__, "__func__", None) for each in classes)
+    return handler is torch_handler
 
 
 def refuse_tensor(name: str, value: Any) -> None:
-    """Raise if an argument of one of gradcore's functions is a tensor of PyTorch.
+    """Raise if `value`, an argument of gradcore's function `name`, is a tensor of PyTorch.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def refuse_tensor(name: str, value: Any) -> None:
 
 
 def refuse_function(func: Callable[..., Any]) -> None:
-    """Raise if a tensor of gradcore is an argument of one of PyTorch's functions.
+    """Raise if `func`, which was called with a tensor of gradcore, is a function of PyTorch.
 
     Raises
     ------

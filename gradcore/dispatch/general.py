@@ -1,4 +1,4 @@
-"""The general path of calls: compute, and record where a tensor requires grad."""
+"""The general path of calls: it takes any arguments, computes, and records a node if a tensor requires grad."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PLAIN = PLAIN_TYPES
 
 
 def apply(op: Op, args: tuple[Any, ...]) -> Any:
-    """Call an operation on tensors: compute, and record where a tensor requires grad."""
+    """Compute an operation and record a node for the backward pass if a tensor requires grad."""
     state = local.state
     if state.mode > GRAD:
         return intercept(op, args, _apply_general, state)
@@ -51,7 +51,7 @@ def apply(op: Op, args: tuple[Any, ...]) -> Any:
 
 
 def _apply_general(op: Op, args: tuple[Any, ...], state: State) -> Any:
-    """Make a call in any mode, with tangents or with unusual arguments, and return its result."""
+    """Compute a call in any mode: with tangents of forward-mode AD, with anomaly detection, or neither."""
     args = convert_arguments(op, args)
     if state.mode & DUAL:
         level = forward.innermost(op, args)
@@ -141,12 +141,15 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
 
 
 def _is_taken_as_plain(value: Any, state: State) -> bool:
-    """Return whether `value` is a subclass's tensor that is to be treated as a plain one."""
+    """Return whether `value` is a tensor of a subclass while ``__torch_function__`` is disabled, so counts as plain."""
     return bool(state.mode & TORCH_FUNCTION_OFF) and isinstance(value, Variable)
 
 
 def _convert_to_one_dtype(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return the arguments with all tensors in the dtype to compute in, or None if nothing must be converted."""
+    """Return the arguments with their tensors converted to a common dtype, or None if none needs conversion.
+
+    The operation's rule for mixed dtypes chooses the common dtype.
+    """
     together = [p for p in op.tensors if p not in op.keeps_dtype and args[p] is not None]
     if len({args[p]._dtype for p in together}) < 2:
         return None
@@ -159,7 +162,7 @@ def _convert_to_one_dtype(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | No
 def _move_scalars_to(op: Op, args: tuple[Any, ...], device: Any) -> tuple[Any, ...]:
     """Return the arguments with 0-dim CPU tensors moved to `device`.
 
-    Kernels and backward need all arrays on one device.
+    Kernels and formulas of gradients need all arrays on one device.
     """
 
     def move_to_device(t: Any) -> Any:
@@ -172,7 +175,10 @@ def _move_scalars_to(op: Op, args: tuple[Any, ...], device: Any) -> tuple[Any, .
 
 
 def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:
-    """Compute float16 and bfloat16 in float32 and round once."""
+    """Call a kernel with float16 and bfloat16 arrays converted to float32, and round its results once.
+
+    A backend may have a kernel that does both; then the arrays are passed as they are.
+    """
     low, direct = None, device.backend.half_kernel(op.kernel)
     for p in op.tensors:
         group = raw[p] if p in op.sequences else [raw[p]]
@@ -200,7 +206,7 @@ def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:
 
 
 def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
-    """Call an elementwise operation in general: with numbers, promotion, several devices and broadcasting."""
+    """Call an elementwise operation whose arguments may be numbers or differ in dtype, device and shape."""
     tensors: list[Any] = []
     numbers_: list[Any] = []
     for p in op.tensors:
@@ -268,9 +274,13 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
 
 
 def _convert_and_compute(op: Op, raw: list[Any], target: Any, result_type: Any, device: Any, state: State) -> Any:
-    """Compute an operation whose operands have different dtypes.
+    """Compute an operation whose operands have different dtypes, or prepare its operands.
 
-    A backend that converts inside its kernels does so; for others the arrays in `raw` are converted.
+    Returns
+    -------
+    array or None
+        The result if the backend converts inside its kernel. Otherwise None, after the arrays in the list `raw` have
+        been replaced by converted ones.
     """
     backend = device.backend
     if backend.converts_operands:
@@ -286,14 +296,14 @@ def _convert_and_compute(op: Op, raw: list[Any], target: Any, result_type: Any, 
 
 
 def _convert_for_formula(t: AnyTensor, compute: dtypes.dtype) -> Any:
-    """Return the operand in the dtype that the operation was computed in, for the derivative's formula."""
+    """Return an operand in the dtype that the operation was computed in, which the gradient formula expects."""
     if t._dtype is compute or getattr(t, "_constant", False):
         return t
     return functional.to(t, compute)
 
 
 def call_composite(op: Op, args: tuple[Any, ...]) -> Any:
-    """Run the body of a composite operation on tensors."""
+    """Call a composite operation: run its body, unless a mode or an argument overrides the call."""
     state = local.state
     if state.mode > GRAD:
         return intercept(op, args, _composite, state)
@@ -313,8 +323,8 @@ def _composite(op: Op, args: tuple[Any, ...], state: State) -> Any:
     try:
         results = op.body(functional, *args)  # type: ignore[misc]
     except BODY_ERRORS as error:
-        said = body_error(op, args, error)
-        if said is error:
+        translated = body_error(op, args, error)
+        if translated is error:
             raise
-        raise said from None
+        raise translated from None
     return results if op.output_type is None else op.output_type(*results)

@@ -1,4 +1,4 @@
-"""Results that go into an existing tensor: in-place operations and ``out=``."""
+"""Calls that write their result into an existing tensor: in-place operations and ``out=``."""
 
 from __future__ import annotations
 
@@ -44,9 +44,16 @@ def check_inplace(self: Any, state: State) -> None:
 
 
 def write(self: Any, result: Any, state: State | None = None, fills: bool = False) -> Any:
-    """Give `self` the values and the history of `result`, as every in-place operation does in the end.
+    """Copy `result` into `self` and make its history the history of `self`: the last step of every in-place operation.
 
-    What `fills` it with one number may be written to one place repeatedly.
+    Parameters
+    ----------
+    self, result : Tensor
+    state : State, optional
+        State of the current thread.
+    fills : bool
+        Whether all elements of the result are equal. Only then may elements of `self` share memory, as in expanded
+        tensors.
     """
     state = state or local.state
     computed = result
@@ -85,6 +92,7 @@ def write(self: Any, result: Any, state: State | None = None, fills: bool = Fals
 
 
 def check_own_memory(t: AnyTensor) -> None:
+    """Raise if elements of a tensor that will be written to share memory, as in expanded tensors."""
     if repeats(t._array):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
@@ -93,7 +101,7 @@ def check_own_memory(t: AnyTensor) -> None:
 
 
 def apply_inplace(op: Op, args: tuple[Any, ...]) -> Any:
-    """Call an operation and write its result into its first argument."""
+    """Call an operation and write its result into the tensor that is its first argument."""
     self = args[0]
     if not isinstance(self, Variable):
         raise type_error(op, 0, self)
@@ -117,7 +125,7 @@ def _call_intercepted(op: Op, args: tuple[Any, ...], state: State) -> Any:
 
 @contextlib.contextmanager
 def _suspend_autocast(state: State) -> Iterator[None]:
-    """Suspend autocasting inside of the context: the written tensor has its dtype already."""
+    """Suspend autocasting inside of the context, because the tensor that is written to determines the dtype."""
     casting = state.mode & AUTOCAST
     state.mode &= ~AUTOCAST
     try:
@@ -141,9 +149,9 @@ def _write_result(op: Op, args: tuple[Any, ...], state: State) -> Any:
 
 
 def _write_directly(op: Op, args: tuple[Any, ...], state: State) -> bool:
-    """Compute directly into the tensor's memory if nothing is recorded and the array library can.
+    """Compute directly into the memory of the first argument if nothing is recorded and the kernel takes ``out=``.
 
-    Return whether that was done.
+    Return True if the result has been computed, and False if the caller must compute it.
     """
     self, name, n = args[0], _kernel_of_floats(op), len(op.tensors)
     dtype, device = self._dtype, self._device
@@ -163,19 +171,19 @@ def _write_directly(op: Op, args: tuple[Any, ...], state: State) -> bool:
     if settings and (settings[0].__class__ not in NUMBERS or settings != tuple([p.default for p in op.parameters[n:]])):
         return False
     arrays = [self._array]
-    other: Any
-    for other in args[1:n]:
-        if other.__class__ is float or other.__class__ is int:
-            other = constant(other, dtype, device)
-        elif other.__class__ not in PLAIN or other._dtype is not dtype or other._device is not device:
+    operand: Any
+    for operand in args[1:n]:
+        if operand.__class__ is float or operand.__class__ is int:
+            operand = constant(operand, dtype, device)
+        elif operand.__class__ not in PLAIN or operand._dtype is not dtype or operand._device is not device:
             return False
-        arrays.append(other._array)
+        arrays.append(operand._array)
     if name == "neg" and not arrays[0].flags.c_contiguous:
-        return False  # NumPy from 2.1 on misreads steps of four elements where it negates in place
+        return False  # NumPy 2.1 and later compute wrong results for strides of four elements when negating in place
     check_own_memory(self)
     try:
         state.enter(kernel, *arrays, out=arrays[0])
-    except ValueError:  # the general call says what is wrong
+    except ValueError:  # the general path raises the error with PyTorch's message
         return False
     except RuntimeError as error:
         state.reenter(error)(kernel, *arrays, out=arrays[0])
@@ -185,9 +193,9 @@ def _write_directly(op: Op, args: tuple[Any, ...], state: State) -> bool:
 
 @functools.cache
 def _kernel_of_floats(op: Op) -> str | None:
-    """Return the kernel for operands and result of one floating-point dtype, or None.
+    """Return the name of the kernel whose operands and result all have one floating-point dtype, or None.
 
-    Operations of one or two tensors have such a kernel if their promotion rule allows it.
+    Elementwise operations of one or two tensors have such a kernel if their promotion rule keeps such dtypes.
     """
     n = len(op.tensors)
     if op.kind != "elementwise" or op.tensors != tuple(range(n)) or n > 2 or op.keeps_dtype:
@@ -198,12 +206,12 @@ def _kernel_of_floats(op: Op) -> str | None:
 
 
 def _reads_input(op: Op) -> bool:
-    """Return whether a formula reads the input that an in-place call overwrites."""
+    """Return whether a gradient formula reads the input that an in-place call overwrites."""
     return op.kind == "composite" or any(op.names[0] in f.names for f in (op.vjps or op.differentials).values())
 
 
 def _copy_before_write(self: Any) -> Any:
-    """Return a copy of a tensor that will be overwritten, with the same place in the graph."""
+    """Return a copy of a tensor that will be overwritten, with the same gradient edge and copies of its tangents."""
     out = alias(self, gradient_edge(self))
     out._array, out._vc = self._device.kernels["clone"](self._array), None
     for level in local.state.levels:  # tangents are overwritten too
@@ -246,13 +254,17 @@ def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
 
 
 def copy_to_out(out: Any, made: Any, keeps_shape: bool = False) -> Any:
-    """Write a new tensor into the one given as ``out=``, which is resized if its shape is different.
+    """Write a new tensor into the tensor given as ``out=``, and return the latter.
 
     Parameters
     ----------
-    out, made : Tensor
+    out : Tensor
+        Tensor to write to. It is resized if its shape is different.
+    made : Tensor
+        Values to write.
     keeps_shape : bool
-        Whether `out` may have another shape if it has as many elements: sequences are written to it in order.
+        Whether `out` keeps a different shape if it has as many elements as `made`. The elements are then written in
+        order.
     """
     if not isinstance(out, Variable):
         raise TypeError(f"argument 'out' must be Tensor, not {type(out).__name__}")
@@ -264,7 +276,7 @@ def copy_to_out(out: Any, made: Any, keeps_shape: bool = False) -> Any:
 
 
 def _resize(target: Any, result: Any, warns: bool = True) -> None:
-    """Give a tensor the shape of a result; its memory is kept if it is large enough."""
+    """Resize `target` to the shape of `result`, reusing its memory if that is contiguous and large enough."""
     shape, old = result._array.shape, target._array
     if old.size and warns:
         warnings.warn(

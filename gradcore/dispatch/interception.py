@@ -1,7 +1,7 @@
-"""Interception of calls: ``__torch_function__``, the profiler and autocasting.
+"""Interception of calls by ``__torch_function__``, the profiler and autocasting.
 
-A call comes here only if the thread's mode says that something of this is on. They see it in the order in which they
-are named above; each makes the rest of the call by ``run(op, args, state)``.
+A call is intercepted only if one of these is active in the current thread. They see the call in the order named here,
+and each continues it with ``run(op, args, state)``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from gradcore.ops.declare.table import Op
 
 __all__ = ["Run", "intercept"]
 
-#: What computes a call of an operation: of the operation, its arguments, and the thread's state.
+#: Function that computes a call, from the operation, its arguments and the state of the current thread.
 Run: TypeAlias = Callable[[Op, tuple[Any, ...], State], Any]
 
 
 def intercept(op: Op, args: tuple[Any, ...], run: Run, state: State) -> Any:
-    """Make a call in all modes of the current thread that intercept operations."""
+    """Call an operation through all modes of the current thread that intercept calls, and return its result.
+
+    The last of them computes the call with ``run(op, args, state)``.
+    """
     if is_overridden(args, state.mode):
         return route_call(op, args)
     if state.mode & PROFILE:
@@ -30,7 +33,7 @@ def intercept(op: Op, args: tuple[Any, ...], run: Run, state: State) -> Any:
 
 
 def _displayed_name(op: Op) -> str:
-    """Return the operation's name in profiles and messages; for `nn.functional`, that of the public function."""
+    """Return the operation's name for profiles and messages: for `nn.functional`, the name of the public function."""
     return op.path.rpartition(".")[2] if op.path.startswith("nn.") else op.name
 
 

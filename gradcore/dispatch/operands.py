@@ -44,10 +44,11 @@ NUMBERS = (bool, int, float, complex)
 
 
 def type_error(op: Op, position: int, value: Any) -> TypeError:
-    """Return PyTorch's error for an argument that should be a tensor."""
+    """Return PyTorch's error for a `value` at an argument position that takes a tensor."""
     name = op.names[position]
     name = "input" if name == "self" else name
-    function = op.path.rpartition(".")[2]  # one of the operations of a function
+    function = op.path.rpartition(".")[2]
+    # For users, the operations for a tensor and for a number, as of `fill_`, are one function.
     function = function.removesuffix("_tensor").removesuffix("_number")
     return TypeError(
         f"{function}(): argument '{name}' (position {position + 1}) must be Tensor, not {type(value).__name__}"
@@ -55,12 +56,18 @@ def type_error(op: Op, position: int, value: Any) -> TypeError:
 
 
 def no_tensors(op: Op) -> Exception:
-    """Return PyTorch's error for an empty list of tensors."""
+    """Return PyTorch's error for a call of the operation with an empty list of tensors."""
     return ValueError(op.if_empty) if op.if_empty else RuntimeError(f"{op.path} expects a non-empty TensorList")
 
 
 def common_device(tensors: Sequence[Any]) -> Any:
-    """Return the device on which an operation of these tensors runs; 0-dim CPU tensors may join any device."""
+    """Return the device on which an operation on these tensors runs; 0-dim CPU tensors may join any device.
+
+    Raises
+    ------
+    RuntimeError
+        If other tensors are on different devices.
+    """
     batches = {level for t in tensors for level in t._device.levels}
     if batches:
         return batched_device(tuple(batches), common_device([_Placed(t) for t in tensors]))
@@ -79,13 +86,13 @@ def common_device(tensors: Sequence[Any]) -> Any:
 
 
 def in_batches_of(indices: Sequence[Any], device: Any) -> Any:
-    """Return `device` with the batch levels of the index tensors, which may lie on any device."""
+    """Return `device` with the `vmap` levels of the index tensors, which may lie on any device."""
     levels = {level for t in indices if isinstance(t, Variable) for level in t._device.levels}
     return batched_device(tuple(levels), device) if levels else device
 
 
 class _Placed:
-    """Array and device of a tensor, without the batch dims of `vmap`."""
+    """Array of a tensor and its device without the levels of `vmap`, for the comparison of devices."""
 
     __slots__ = ("_array", "_device")
 
@@ -94,12 +101,12 @@ class _Placed:
 
 
 _constants: dict[Any, Any] = {}
-#: Loops may have a number for each of their steps; a constant takes 500 bytes.
+#: Upper bound of the cache: a loop may use a new number in each step, and each constant takes 500 bytes.
 MOST_CONSTANTS = 4096
 
 
 def constant(value: Any, dtype: dtypes.dtype, device: Any) -> Any:
-    """Return a Python number as a 0-dim tensor; frequent numbers are cached."""
+    """Return a Python number as a 0-dim tensor of the given dtype; tensors of earlier calls are reused."""
     key = (value, dtype, device._name)
     t = _constants.get(key)
     if t is None:
@@ -112,7 +119,7 @@ def constant(value: Any, dtype: dtypes.dtype, device: Any) -> Any:
         t._device, t._dtype = device, dtype
         t._edge = t._autograd = t._vc = None
         t._constant = True
-        if value and value == value:  # -0.0 equals 0.0, and nan nothing: not as keys
+        if value and value == value:  # not zeros, as -0.0 and 0.0 are the same key, and not nan, which equals no key
             if len(_constants) >= MOST_CONSTANTS:
                 _constants.clear()
             _constants[key] = t
@@ -136,9 +143,9 @@ def index_array(index: Any, device: Any) -> Any:
     return index._array if index._device.real is device.real else functional.to(index, device)._array
 
 
-#: What array libraries raise where they have no loop for a dtype, or no memory, and Python where dims are missing.
+#: Errors of array libraries that lack a loop for a dtype or run out of memory, and of Python for missing dims.
 KERNEL_ERRORS = (TypeError, KeyError, MemoryError, ValueError, IndexError)
-#: What bodies raise by themselves where a tensor is none, or has other dims than they expect.
+#: Errors that a composite's body raises if an argument is not a tensor or has other dims than expected.
 BODY_ERRORS = (AttributeError, TypeError, ValueError, IndexError)
 _NO_TENSOR = re.compile(r"'[\w.]+' object |object of type|unsupported operand|bad operand|'[<>]=?' not supported")
 _UNFIT_SHAPES = re.compile(r"tuple index out|(not enough|too many) values to unpack|operands could not be broadcast")
@@ -152,7 +159,7 @@ _TOO_LARGE = ("array is too big", "Maximum allowed dimension", "iterator is too 
 
 
 def kernel_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
-    """Return PyTorch's error for an error of the array library; errors of gradcore's own are returned unchanged."""
+    """Return the error that PyTorch raises in place of an array library's `error`; return gradcore's own unchanged."""
     if isinstance(error, MemoryError) and not isinstance(error, OutOfMemoryError):
         return OutOfMemoryError(f"{op.path}(): not enough memory: {error}")
     if _UNFIT_SHAPES.match(str(error)):
@@ -161,13 +168,13 @@ def kernel_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
         return RuntimeError(f"Storage size calculation overflowed: {op.path}(): {error}")
     if not isinstance(error, KeyError) and not str(error).startswith(_NO_LOOP):
         return error
-    given = [t for a in args for t in (a if isinstance(a, (list, tuple)) else (a,)) if isinstance(t, Variable)]
-    unlike = next((t for t in given if not t._dtype.is_floating_point), given[0])
-    return no_kernel(f"{op.name}_{unlike._device.type}", unlike._dtype)
+    tensors = [t for a in args for t in (a if isinstance(a, (list, tuple)) else (a,)) if isinstance(t, Variable)]
+    unsupported = next((t for t in tensors if not t._dtype.is_floating_point), tensors[0])
+    return no_kernel(f"{op.name}_{unsupported._device.type}", unsupported._dtype)
 
 
 def body_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
-    """Return an error of a composite's body in terms of the user's arguments."""
+    """Return the error to raise for an `error` of a composite's body, in terms of the user's function and arguments."""
     text = str(error)
     named = _NAMED.match(text)
     inner = OPS.get(named[1]) if named else None
@@ -200,6 +207,7 @@ def _unfit_shapes(op: Op, args: Sequence[Any]) -> Exception:
 
 
 def shape_error(tensors: Sequence[Any]) -> Exception | None:
+    """Return PyTorch's error if the shapes of the tensors cannot be broadcast, else None."""
     shapes = [t._array.shape for t in tensors if t is not None]
     for a, b in pairwise(shapes):
         for back in range(1, min(len(a), len(b)) + 1):

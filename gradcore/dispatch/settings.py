@@ -1,8 +1,8 @@
 """Conversion of settings (numbers, sizes, dims, flags) to exact Python values, by the annotation of the parameter.
 
-What users give may be NumPy's scalars and tensors without dims, which wrap around, round and call operations again. So
-each setting is converted once, when a call comes in, and nothing behind calculates with anything but Python's own
-``int``, ``float``, ``complex`` and ``bool``.
+Users may pass NumPy scalars and 0-dim tensors, whose arithmetic wraps around, rounds and calls operations again.
+Therefore each setting is converted once, at the start of a call. All later code calculates with Python's own ``int``,
+``float``, ``complex`` and ``bool`` only.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ class Unfit(TypeError):
     """Raised for a value that a setting does not accept."""
 
 
-# -- from what users give ---------------------------------------------------------------------------------------------
+# -- converters of values ---------------------------------------------------------------------------------------------
 
 
 def _item(tensor: AnyTensor, one_element: bool = False) -> Any:
-    """Return the number in a 0-dim (or one-element) tensor, unless that would lose a gradient."""
+    """Return the number in a 0-dim tensor, or raise if that would lose a gradient.
+
+    With `one_element`, tensors of one element may have dims.
+    """
     array = tensor._array
     if array.ndim and not (one_element and array.size == 1):
         raise Unfit
@@ -44,7 +47,7 @@ def _item(tensor: AnyTensor, one_element: bool = False) -> Any:
     return tensor.item()
 
 
-#: The range of integers that PyTorch takes.
+#: Range of the integers that PyTorch accepts.
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
@@ -55,9 +58,9 @@ def _long(value: int) -> int:
 
 
 def index(value: Any) -> int:
-    """Return a size, step or count as an int.
+    """Convert a size, step or count to an int.
 
-    Python's and NumPy's integers are accepted, and tensors that hold one integer.
+    Python and NumPy integers are accepted, and tensors that hold one integer.
     """
     if isinstance(value, Variable):
         if value._dtype.category != dtypes.INTEGER:
@@ -76,12 +79,12 @@ def _index_or_none(value: Any) -> int | None:
 
 
 def _index_or_several(value: Any) -> Any:
-    """Return an integer, or a sequence of integers."""
+    """Convert an integer to an int, or a sequence of integers to a tuple of ints."""
     return each(index)(value) if isinstance(value, (tuple, list)) else index(value)
 
 
 def dim(value: Any) -> int:
-    """Return the number of a dim as an int: like `index`, but only single numbers are accepted."""
+    """Convert the number of a dim to an int, like `index`; tensors must be 0-dim."""
     if isinstance(value, (int, np.integer)) or (isinstance(value, Variable) and not value._array.ndim):
         return index(value)
     raise Unfit
@@ -91,7 +94,7 @@ _NUMBERS = (int, float, complex, np.number, np.bool_)
 
 
 def number(value: Any) -> Any:
-    """Return a number of any kind as a Python number."""
+    """Convert a Python, NumPy or 0-dim tensor's number to a bool, int, float or complex."""
     if isinstance(value, Variable):
         return _item(value)
     if isinstance(value, np.generic):
@@ -105,7 +108,7 @@ def number(value: Any) -> Any:
 
 
 def scalar(value: Any) -> Any:
-    """Return a number; raise OverflowError for an int that fits into no dtype."""
+    """Convert a number like `number`; raise OverflowError for an int that fits into no dtype."""
     result = number(value)
     if isinstance(result, int) and not -(2**63) <= result < 2**64:
         raise OverflowError("int too big to convert")
@@ -113,14 +116,14 @@ def scalar(value: Any) -> Any:
 
 
 def _float(value: Any) -> float:
-    """Return a NumPy floating-point number, bfloat16 included, as a float; refuse strings and dates."""
+    """Convert a NumPy floating-point number, bfloat16 included, to a float; refuse strings and dates."""
     if value.dtype.kind not in "f" and value.dtype not in dtypes.FROM_NUMPY:
         raise Unfit
     return float(value)
 
 
 def real(value: Any) -> Any:
-    """Return a real number as a Python number."""
+    """Convert a real number to a bool, int or float; an int outside of int64 becomes a float."""
     result = number(value)
     if isinstance(result, complex):
         raise Unfit
@@ -128,30 +131,30 @@ def real(value: Any) -> Any:
 
 
 def _real_or_points(value: Any) -> Any:
-    """Return a number or coordinates, which are a tensor or a sequence of numbers."""
+    """Convert a real number like `real`; return a tensor or a sequence of coordinates unchanged."""
     points = isinstance(value, (tuple, list)) or (isinstance(value, Variable) and value._array.ndim)
     return value if points else real(value)
 
 
 def flag(value: Any) -> bool:
-    """Return a bool; refuse numbers."""
+    """Convert a Python, NumPy or tensor's bool to a bool; refuse numbers."""
     if isinstance(value, Variable) and value._dtype is dtypes.bool_:
         return bool(_item(value))
     return bool(value) if isinstance(value, (bool, np.bool_)) else _refuse()
 
 
 def lenient_flag(value: Any) -> bool:
-    """Return a flag of a constructor as a bool; 0 and 1 are accepted."""
+    """Convert a flag of a constructor to a bool like `flag`; 0 and 1 are accepted, too."""
     return bool(value) if type(value) is int and value in (0, 1) else flag(value)
 
 
 def text(value: Any) -> str:
-    """Return a string."""
+    """Convert a string, or an instance of a subclass, to a str."""
     return str(value) if isinstance(value, str) else _refuse()
 
 
 def dtype(value: Any) -> Any:
-    """Return a dtype for any object that stands for one."""
+    """Convert a dtype of gradcore, NumPy or Python to a dtype of gradcore."""
     try:
         return dtypes.as_dtype(value)
     except TypeError as error:
@@ -159,7 +162,7 @@ def dtype(value: Any) -> Any:
 
 
 def tensor(value: Any) -> Any:
-    """Return a tensor unchanged."""
+    """Return a tensor unchanged; refuse everything else."""
     return value if isinstance(value, Variable) else _refuse()
 
 
@@ -181,7 +184,7 @@ def are_ints(values: Iterable[Any]) -> bool:
 
 
 def each(convert: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a converter of tuples and lists: it applies `convert` to the elements and returns a tuple."""
+    """Return a converter of tuples and lists, which applies `convert` to each element and returns a tuple."""
 
     def convert_each(values: Any) -> tuple[Any, ...]:
         if not isinstance(values, (tuple, list)):
@@ -204,21 +207,21 @@ def each(convert: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
     return convert_each
 
 
-# -- what annotations take --------------------------------------------------------------------------------------------
+# -- values that annotations allow ------------------------------------------------------------------------------------
 
 
 class Kind(NamedTuple):
     """A kind of values that an annotation allows, with its check and its conversion."""
 
-    #: In error messages.
+    #: Name of the kind in error messages.
     words: str
-    #: The condition, with ``{}`` for the value, under which it is exact as it is: most calls come no further.
+    #: Source of the condition, with ``{}`` for the value, under which it needs no conversion, as in most calls.
     exact: str
-    #: From what users give to the exact value.
+    #: Converter of a user's value to an exact Python value.
     convert: Callable[[Any], Any]
 
 
-#: What conditions refer to.
+#: Names that the conditions refer to.
 SCOPE = {"are_ints": are_ints, "dtype_class": dtypes.dtype}
 
 _INT = "type({}) is int"
@@ -226,7 +229,7 @@ _REAL = f"type({{}}) is float or {_INT} and -0x8000000000000000 <= {{}} < 0x8000
 _ARE_INTS = "type({}) is tuple and are_ints({})"
 _INTS = Kind("tuple of ints", _ARE_INTS, each(index))
 
-#: What a word of an annotation takes: one of these.
+#: Kinds of values that each word of an annotation allows.
 KINDS = {
     "None": [Kind("", "{} is None", none)],
     "Tensor": [Kind("Tensor", "", tensor)],
@@ -251,15 +254,15 @@ KINDS["Spacing"] = [*KINDS["None"], *KINDS["float"], Kind("tuple of floats", "",
 KINDS["Pairs"] = [*KINDS["int"], *KINDS["Tensor"], Kind("tuple of ints", _ARE_INTS, each(_index_or_several))]
 KINDS["Order"] = [*KINDS["None"], *KINDS["str"], *KINDS["Number"]]
 
-#: Names of parameters that hold the number of a dim.
+#: Pattern of the names of parameters that hold the number of a dim.
 _A_DIM = re.compile(r"(\w+_)?(dim|axis|dimension)\d?")
 
 
 @functools.cache
 def _kinds(annotation: str, name: str) -> tuple[Kind, ...]:
-    """Return the kinds of values that a parameter takes; none if its annotation does not say it.
+    """Return the kinds of values that a parameter takes, or an empty tuple if its annotation has unknown words.
 
-    Tensors stay tensors where they are allowed.
+    Tensors come first, so that a tensor is not converted to a number where both are allowed.
     """
     words = annotation.split(" | ")
     if not all(word in KINDS for word in words):
@@ -270,7 +273,7 @@ def _kinds(annotation: str, name: str) -> tuple[Kind, ...]:
 
 @functools.cache
 def argument(owner: str, name: str, annotation: str) -> Setting | None:
-    """Return the `Setting` of a constructor's argument, or None if the annotation does not say what it takes."""
+    """Return the `Setting` of a constructor's argument, or None if its annotation has unknown words."""
     kinds = _kinds(annotation.replace("bool", "Flag"), name)
     several = re.fullmatch(r"tuple\[(.+)\]", annotation)
     if several and not kinds:
@@ -281,7 +284,7 @@ def argument(owner: str, name: str, annotation: str) -> Setting | None:
 
 
 def _of_each(elements: list[Setting]) -> Callable[[Any], Any]:
-    """Return a check of sequences with one value for each setting; the sequence is returned unchanged."""
+    """Return a converter that checks each value of a sequence by its setting and returns the sequence unchanged."""
 
     def convert(values: Any) -> Any:
         if not isinstance(values, (tuple, list)) or len(values) != len(elements):
@@ -295,7 +298,7 @@ def _of_each(elements: list[Setting]) -> Callable[[Any], Any]:
 
 @functools.cache
 def _is_exact(condition: str) -> Callable[[Any], bool]:
-    """Return a function of `value` that evaluates the condition, which is given as source."""
+    """Compile the source of a condition on the variable `value` to a function of it."""
     return cast("Callable[[Any], bool]", eval(f"lambda value: {condition}", {**SCOPE}))
 
 
@@ -308,16 +311,16 @@ class Setting:
         The function's name in error messages.
     name : str
     position : int or None
-        Where it is given, if not by name only.
+        Position of the parameter, or None if it is given by name only.
     kinds : sequence of Kind
-        What it takes.
+        Kinds of values that the parameter takes.
     """
 
     __slots__ = ("function", "is_exact", "kinds", "name", "position")
 
     def __init__(self, function: str, name: str, position: int | None, kinds: tuple[Kind, ...]) -> None:
         self.function, self.name, self.position, self.kinds = function, name, position, kinds
-        #: Whether a value needs no conversion.
+        #: Function that returns whether a value needs no conversion.
         self.is_exact: Callable[[Any], bool] = _is_exact(self.exact("value"))
 
     def exact(self, value: str) -> str:
@@ -330,7 +333,7 @@ class Setting:
         Raises
         ------
         TypeError
-            If it is none of what the parameter takes.
+            If the parameter does not take such a value.
         """
         if self.is_exact(value):
             return value
@@ -342,10 +345,10 @@ class Setting:
                 reason = str(error) or reason
         where = "" if self.position is None else f" (position {self.position + 1})"
         words = [kind.words for kind in self.kinds if kind.words]
-        wanted = " or ".join(dict.fromkeys(w for w in words if f"tuple of {w}s" not in words))
-        given = "" if reason.startswith(", but") else f", not {type(value).__name__}"
+        expected = " or ".join(dict.fromkeys(w for w in words if f"tuple of {w}s" not in words))
+        actual = "" if reason.startswith(", but") else f", not {type(value).__name__}"
         name = "input" if self.name == "self" else self.name
-        raise TypeError(f"{self.function}(): argument '{name}'{where} must be {wanted}{given}{reason}")
+        raise TypeError(f"{self.function}(): argument '{name}'{where} must be {expected}{actual}{reason}")
 
 
 @functools.cache
@@ -355,16 +358,16 @@ def setting(function: str, name: str, annotation: str, position: int | None = No
 
 
 def settings_of(op: Op) -> dict[int, Setting]:
-    """Return the settings of an operation that are converted, by position."""
+    """Return the settings of an operation whose values are converted, by position."""
     results: dict[int, Setting] | None = vars(op).get("_settings")
     if results is None:
-        made = _settings(op.path.rpartition(".")[2], op.parameters)
-        results = vars(op)["_settings"] = {i: made[p.name] for i, p in enumerate(op.parameters) if p.name in made}
+        by_name = _settings(op.path.rpartition(".")[2], op.parameters)
+        results = vars(op)["_settings"] = {i: by_name[p.name] for i, p in enumerate(op.parameters) if p.name in by_name}
     return results
 
 
 def _settings(function: str, parameters: Iterable[Any]) -> dict[str, Setting]:
-    """Return the settings of a function that are converted, by name."""
+    """Return the settings of a function whose values are converted, by name."""
     results = {}
     for i, p in enumerate(parameters):
         kinds = _kinds(str(p.annotation), p.name)
@@ -374,7 +377,7 @@ def _settings(function: str, parameters: Iterable[Any]) -> dict[str, Setting]:
 
 
 def convert_arguments(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the arguments of a call with settings converted, and with Python numbers in place of NumPy's."""
+    """Return the arguments of a call with converted settings, and with NumPy scalars converted to Python numbers."""
     result = list(args)
     for i, setting in settings_of(op).items():
         result[i] = setting.take(args[i])
@@ -389,7 +392,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def constructor(function: _F) -> _F:
-    """Wrap ``__init__``: convert its arguments by their annotations, and raise for arguments that do not fit."""
+    """Wrap an ``__init__`` so that its arguments are converted by their annotations, or refused with a TypeError."""
     parameters = list(signature(function).parameters.values())[1:]
     owner = function.__qualname__.rpartition(".")[0]
     by_name = {p.name: argument(owner, p.name, str(p.annotation)) for p in parameters}
@@ -397,23 +400,25 @@ def constructor(function: _F) -> _F:
 
     @functools.wraps(function)
     def init(self: Any, *args: Any, **named: Any) -> None:
-        given = [value if s is None else s.take(value) for s, value in zip(positional, args, strict=False)]
-        taken = {name: value if (s := by_name.get(name)) is None else s.take(value) for name, value in named.items()}
-        function(self, *given, *args[len(given) :], **taken)
+        positional_values = [value if s is None else s.take(value) for s, value in zip(positional, args, strict=False)]
+        named_values = {
+            name: value if (s := by_name.get(name)) is None else s.take(value) for name, value in named.items()
+        }
+        function(self, *positional_values, *args[len(positional_values) :], **named_values)
 
     return cast(_F, init)
 
 
 def converting(function: _F) -> _F:
-    """Wrap a function outside of the table of operations: convert its settings by their annotations."""
+    """Wrap a function that is not an operation of the table so that its settings are converted by their annotations."""
     parameters = list(signature(function).parameters.values())
     by_name = _settings(function.__name__, parameters)
     positional = [by_name.get(p.name) for p in parameters if p.kind is InspectParameter.POSITIONAL_OR_KEYWORD]
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
-        given = [value if s is None else s.take(value) for s, value in zip(positional, args, strict=False)]
-        taken = {name: by_name[name].take(value) if name in by_name else value for name, value in named.items()}
-        return function(*given, *args[len(given) :], **taken)
+        positional_values = [value if s is None else s.take(value) for s, value in zip(positional, args, strict=False)]
+        named_values = {name: by_name[name].take(value) if name in by_name else value for name, value in named.items()}
+        return function(*positional_values, *args[len(positional_values) :], **named_values)
 
     return cast(_F, call)

@@ -1,4 +1,4 @@
-"""Functions and methods with the signatures of their declarations."""
+"""Functions and methods of operations, with the signatures of their declarations."""
 
 from __future__ import annotations
 
@@ -25,22 +25,27 @@ from gradcore.ops.declare.table import Op
 __all__ = ["NUMPY_NAMES", "REQUIRED", "make_function", "make_inplace", "set_names", "spread"]
 
 
-#: NumPy's names for parameters, which PyTorch takes, too.
+#: PyTorch's names of parameters by NumPy's names, which PyTorch accepts as well.
 NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x2": "other"}
 
 
 def _other_names(op: Op) -> dict[str, str]:
-    """Return the further names of parameters: those declared by `also`, and A for input of matrices."""
+    """Return the alternative names of an operation's parameters, as a dict from alternative to declared names.
+
+    These are NumPy's names, the names in the declaration's `also`, and ``input`` where the first parameter is ``A``.
+    """
     first = op.names[0] if op.names else ""
     of_numpy = {"x1": first, "a": first, "x": first} if first in ("self", "input") else {}
     further = (
         {"input": "A"} if first == "A" else of_numpy | {"x": first} if op.path.startswith("special.") else of_numpy
     )
-    return {name: own for name, own in {**NUMPY_NAMES, **further, **op.also}.items() if name not in op.names}
+    return {
+        name: parameter for name, parameter in {**NUMPY_NAMES, **further, **op.also}.items() if name not in op.names
+    }
 
 
 class _Required:
-    """Default of a parameter that must be given, under one of its names."""
+    """Default of a required parameter that has alternative names, under which a caller may pass it."""
 
     def __repr__(self) -> str:
         return "<required>"
@@ -48,7 +53,7 @@ class _Required:
 
 REQUIRED = _Required()
 
-#: How every function ends: so errors leave it without the frames of gradcore below it, and itself.
+#: Last lines of every function: they remove gradcore's frames from the traceback of an error.
 _LAST_LINES = ("except BaseException as error:", "    shorten(error)", "    raise")
 
 
@@ -61,11 +66,12 @@ def make_function(
     ----------
     op : Op
     method : bool
-        Whether it is a method: its first parameter keeps its name, and it has no ``out=``.
+        Whether to return a method, whose first parameter is called ``self`` and which has no ``out=``.
     run : callable, optional
-        ``run(op, args)`` makes all calls.
+        Function that handles all calls, as ``run(op, args)``, in place of a fast path.
     general : callable, optional
-        ``general(op, args)`` makes the calls that are not plain, see `gradcore.dispatch.fast_path`; `apply` if None.
+        Function that handles the calls that the fast path cannot, as ``general(op, args)``. The default is
+        `call_composite` for composites and `apply` for other operations.
     """
     name = op.path.rpartition(".")[2]
     if any(p.kind is p.VAR_POSITIONAL for p in op.parameters):  # a composite of any number of tensors
@@ -82,7 +88,11 @@ def make_function(
 
 
 def _first_call(function: Any, signature: _Signature, general: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a stub of a function, which builds the fast path on the first call and replaces itself."""
+    """Return a stub for ``run(op, args)`` that handles the first call of `function`.
+
+    It also replaces the code of `function` by its fast path, so that fast paths are only compiled for operations in
+    use.
+    """
 
     def run(op: Op, args: tuple[Any, ...]) -> Any:
         function.__globals__.update(globals_of(op, general))
@@ -94,10 +104,10 @@ def _first_call(function: Any, signature: _Signature, general: Callable[..., Any
 
 
 class _Signature:
-    """The signature of an operation as a function or a method, from which functions with any body are built.
+    """Signature of an operation as a function or a method, which builds functions from bodies of source code.
 
-    A body is lines of Python whose parameters are ``a0, a1, ...``; those of one form are compiled once. It sees the
-    names of the function's globals, which are its own.
+    The lines of a body refer to the parameters as ``a0, a1, ...`` and to the globals of the function, of which each
+    function has its own. Functions with the same source share one compiled code object.
     """
 
     def __init__(self, op: Op, method: bool) -> None:
@@ -105,10 +115,10 @@ class _Signature:
         names, parameters = list(op.names), op.parameters
         if not method and names and names[0] == "self":
             names[0] = "input"
-        #: Whether the last parameter takes sizes that are given one by one.
+        #: Whether the last parameter takes sizes as separate arguments.
         self.variadic = method and bool(parameters) and str(parameters[-1].annotation).startswith("Sizes")
         self.out = not method and not op.view and not op.path.startswith("nn.")
-        #: Where other names are known, those of the parameters from the first of these on that must be given.
+        #: Positions of the required parameters from the first with an alternative name on; None without such names.
         self.required: tuple[int, ...] | None = None
         renamed = [op.position[name] for name in _other_names(op).values() if name in op.position]
         if renamed and not self.variadic:
@@ -145,7 +155,7 @@ class _Signature:
         return f"def call({', '.join(parameters)}):"
 
     def _first_lines(self) -> Iterable[str]:
-        """Yield source that processes arguments before the call: aliases, single sizes, and ``out=``."""
+        """Yield source that processes aliases, sizes as separate arguments, deprecated overloads and ``out=``."""
         everything = _names(self.op)
         if self.variadic:
             last = f"a{len(self.op.names) - 1}"
@@ -159,12 +169,12 @@ class _Signature:
             yield from ("if out is not None:", f"    return out_of(op, {everything}, out)")
 
     def function(self) -> Any:
-        """Return a function of this signature that calls ``run(op, args)``, with globals of its own."""
+        """Return a function with this signature and its own globals that calls ``run(op, args)``."""
         key = tuple(self.names), self.positional, self.required, self.out, self.variadic, self.op.numbers_first
         if key not in _handing_over:
             _handing_over[key] = self.code([f"return run(op, {_names(self.op)})"])
         scope: dict[str, Any] = {
-            "__builtins__": builtins,  # C code that imports, as NumPy's for a dtype's name, looks there
+            "__builtins__": builtins,  # C code that imports modules, as NumPy's for a dtype's name, needs this entry
             "__name__": __name__, "op": self.op, "out_of": out_of, "renamed": _apply_aliases, "sizes": _sizes,
             "numbers_last": _numbers_last, "REQUIRED": REQUIRED, "shorten": shorten,
         }  # fmt: skip
@@ -175,7 +185,7 @@ class _Signature:
         return function
 
 
-#: The codes of functions that have not been called yet, by signature.
+#: Code objects of functions that only call ``run(op, args)``, by signature.
 _handing_over: dict[tuple[Any, ...], types.CodeType] = {}
 
 
@@ -183,16 +193,25 @@ _handing_over: dict[tuple[Any, ...], types.CodeType] = {}
 def _compile_function(
     lines: tuple[str, ...], names: tuple[str, ...] | None = None, positional: int = 0
 ) -> types.CodeType:
-    """Return the code object of a function with the given source, parameter names and number of positional ones.
+    """Return the code object of a function.
 
-    Functions of one text are compiled once.
+    Functions with the same source are compiled once; only their parameters are renamed.
+
+    Parameters
+    ----------
+    lines : tuple of str
+        Source of the function, with parameters ``a0, a1, ...``.
+    names : tuple of str, optional
+        Names of the parameters in the returned code.
+    positional : int
+        Number of positional parameters.
     """
     if names is not None:
         code = _compile_function(lines)
-        called = ", ".join(f"a{i}: {name}" for i, name in enumerate(names) if name != "out")
+        parameters = ", ".join(f"a{i}: {name}" for i, name in enumerate(names) if name != "out")
         return code.replace(
             co_filename=generated_file(
-                "gradcore.dispatch.fast_path", "\n    ".join((f"{lines[0]}  # {called}", *lines[1:]))
+                "gradcore.dispatch.fast_path", "\n    ".join((f"{lines[0]}  # {parameters}", *lines[1:]))
             ),
             co_varnames=(*names, *code.co_varnames[len(names) :]),
             co_argcount=positional,
@@ -208,7 +227,13 @@ def _names(op: Op) -> str:
 
 
 def _apply_aliases(op: Op, args: tuple[Any, ...], aliases: dict[str, Any]) -> list[Any]:
-    """Return the arguments, with those given under other names at their positions."""
+    """Return the arguments of a call, with the values in `aliases` (by alternative names) at their positions.
+
+    Raises
+    ------
+    TypeError
+        If a name in `aliases` is unknown, or a required argument is missing.
+    """
     full, name = list(args), op.path.rpartition(".")[2]
     others = _other_names(op)
     for alias, value in aliases.items():
@@ -223,20 +248,21 @@ def _apply_aliases(op: Op, args: tuple[Any, ...], aliases: dict[str, Any]) -> li
 
 
 def _numbers_last(op: Op, args: tuple[Any, ...], further: tuple[Any, ...], function: Any) -> list[Any]:
-    """Return the arguments of a deprecated overload in their present order.
+    """Return the arguments of a call of a deprecated overload in the order of the current signature.
 
     For example, ``add(x, 2, y)`` stands for ``add(x, y, alpha=2)``.
     """
     count, method = len(op.tensors), function.__qualname__.startswith("Tensor.")
-    given, settings = [*args[:count], *further], op.names[count:]
-    # beta comes before the tensor that it multiplies or after that of the method, alpha before the product
+    values, settings = [*args[:count], *further], op.names[count:]
+    # `beta` precedes the tensor that it multiplies, or follows the tensor whose method is called. `alpha` precedes the
+    # factors of the product.
     places = (int(method or len(settings) == 1), 2)[: len(further)]
     twice = any(args[op.position[name]] != op.parameters[op.position[name]].default for name in settings)
-    if twice or len(further) > len(settings) or not all(isinstance(given[i], NUMBERS) for i in places):
-        raise TypeError(f"{function.__qualname__}() takes {count} positional arguments but {len(given)} were given")
+    if twice or len(further) > len(settings) or not all(isinstance(values[i], NUMBERS) for i in places):
+        raise TypeError(f"{function.__qualname__}() takes {count} positional arguments but {len(values)} were given")
     warn_once(_overload_warning(op, places, function.__name__, method))
-    numbers = dict(zip(settings, (given[i] for i in places), strict=False))
-    tensors = [value for i, value in enumerate(given) if i not in places]
+    numbers = dict(zip(settings, (values[i] for i in places), strict=False))
+    tensors = [value for i, value in enumerate(values) if i not in places]
     return [*tensors, *(numbers.get(name, args[op.position[name]]) for name in settings)]
 
 
@@ -249,15 +275,15 @@ def _overload_warning(op: Op, places: tuple[int, ...], name: str, method: bool) 
     new += ["*", *(f"Number {number} = 1" for number in settings)]
     if not method:
         old, new = [*old, "*", "Tensor out = None"], [*new, "Tensor out = None"]
-    was, now = (", ".join(each[method:]) for each in (old, new))
+    old_signature, new_signature = (", ".join(each[method:]) for each in (old, new))
     return (
-        f"This overload of {name} is deprecated:\n\t{name}({was})\n"
-        f"Consider using one of the following signatures instead:\n\t{name}({now})"
+        f"This overload of {name} is deprecated:\n\t{name}({old_signature})\n"
+        f"Consider using one of the following signatures instead:\n\t{name}({new_signature})"
     )
 
 
 def _sizes(op: Op, values: tuple[Any, ...], set_names: dict[str, Any]) -> Any:
-    """Return the sizes of a call, which are given as one sequence, singly, or by name."""
+    """Return the sizes of a call, which may be one sequence, separate arguments, or an argument given by name."""
     if set_names:
         name, value = next(iter(set_names.items()))
         if values or len(set_names) > 1 or _other_names(op).get(name, name) != op.names[-1]:
@@ -296,6 +322,7 @@ def spread(function: Callable[..., Any], op: Op) -> Callable[..., Any]:
 
 
 def set_names(function: Any, op: Op, name: str, method: bool) -> Callable[..., Any]:
+    """Set the name, docstring and module of an operation's function or method, and return it."""
     function.__name__ = name
     function.__qualname__ = f"Tensor.{name}" if method else name
     function.__doc__ = docstring(op, method)
@@ -305,7 +332,7 @@ def set_names(function: Any, op: Op, name: str, method: bool) -> Callable[..., A
 
 
 def make_inplace(op: Op) -> Callable[..., Any]:
-    """Return the method that writes the operation's result into its first argument."""
+    """Return the in-place method of an operation, which writes the result into its first argument."""
     function = make_function(op, method=True, run=apply_inplace)
     function.__name__ = function.__name__ + "_"
     function.__qualname__ = function.__qualname__ + "_"

@@ -1,4 +1,4 @@
-"""Overriding of calls: PyTorch's protocol ``__torch_function__``, and modes that see every call."""
+"""Overriding of calls by PyTorch's protocol ``__torch_function__`` and by modes that see every call."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class DisableTorchFunctionSubclass:
 
     __slots__ = ("_before",)
 
-    #: The bits of the mode that are cleared.
+    #: Bits of the thread's mode that the context clears.
     _clears = 0
 
     def __enter__(self) -> None:
@@ -79,22 +79,22 @@ class DisableTorchFunction(DisableTorchFunctionSubclass):
 
 
 def call_without_overrides(func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    """Call `func` with subclasses as plain tensors: a ``__torch_function__`` that overrides nothing."""
+    """Call `func` with subclasses treated as plain tensors: the default ``__torch_function__``, without overrides."""
     with DisableTorchFunctionSubclass():
         return func(*args, **(kwargs or {}))
 
 
 def takes_over(cls: type) -> bool:
-    """Return whether a class overrides calls that its instances are arguments of."""
+    """Return whether instances of `cls` override the calls that they are arguments of."""
     if cls in PLAIN_TYPES:
         return False
     return getattr(cls, "__torch_function__", call_without_overrides) is not call_without_overrides
 
 
 def overriding_arguments(values: Iterable[Any]) -> list[Any]:
-    """Return the arguments that override a call, one of each type.
+    """Return the arguments that override a call, only the first of each type.
 
-    Subclasses come before their bases, others from left to right.
+    Instances of subclasses come before those of their bases; otherwise the order is from left to right.
     """
     if local.state.mode & TORCH_FUNCTION_OFF:
         return []
@@ -118,7 +118,7 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def suspend_mode() -> Iterator[Any]:
-    """Remove the innermost mode inside of the context, and yield it."""
+    """Deactivate the innermost ``TorchFunctionMode`` inside of the context, and yield it."""
     state = local.state
     modes = state.functions
     state.functions = modes[:-1]
@@ -132,7 +132,15 @@ def suspend_mode() -> Iterator[Any]:
 
 
 def hand_over(func: Callable[..., Any], found: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the innermost mode, or the first of the arguments `found` that does not return NotImplemented."""
+    """Return the result of the first override of a call that does not return NotImplemented.
+
+    The innermost mode is asked first, then the arguments in `found`, which `overriding_arguments` returned.
+
+    Raises
+    ------
+    TypeError
+        If all of them return NotImplemented.
+    """
     types = tuple(map(type, found))
     mode = None
     if local.state.mode & TORCH_FUNCTION_MODE:
@@ -165,13 +173,21 @@ def name_of(func: Any) -> str:
 
 
 def route_call(op: Op, args: tuple[Any, ...], func: Callable[..., Any] | None = None, **further: Any) -> Any:
-    """Pass a call of an operation on to a mode or an argument that overrides it.
+    """Pass a call of an operation on to the mode or argument that overrides it, and return its result.
 
-    `func` is the function that the user called.
+    Parameters
+    ----------
+    op : Op
+    args : tuple
+        Arguments of all parameters of the operation.
+    func : callable, optional
+        Function that the user called, if it is not the operation's own.
+    **further
+        Other arguments of the call, such as `out`.
     """
-    given, named = _as_called(op, args)
+    positional, named = _as_called(op, args)
     named.update(further)
-    return hand_over(func or op.call, overriding_arguments((*args, *further.values())), given, named)
+    return hand_over(func or op.call, overriding_arguments((*args, *further.values())), positional, named)
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -197,25 +213,25 @@ def overridable(function: _F) -> _F:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            watching = local.state.mode & TORCH_FUNCTION_MODE
+            has_mode = local.state.mode & TORCH_FUNCTION_MODE
             values = (*args, *kwargs.values()) if kwargs else args
-            if watching or any(takes_over(value.__class__) for value in values):
+            if has_mode or any(takes_over(value.__class__) for value in values):
                 result = overriding_arguments(values)
-                if watching or result:
+                if has_mode or result:
                     return hand_over(call, result, args, kwargs)
             return function(*args, **kwargs)
         except BaseException as error:
             shorten(error)
-            said = argument_error(function, args, kwargs) if isinstance(error, AttributeError) else None
-            if said is None:
+            tensor_error = argument_error(function, args, kwargs) if isinstance(error, AttributeError) else None
+            if tensor_error is None:
                 raise
-            raise said from None
+            raise tensor_error from None
 
     return cast(_F, call)
 
 
 def argument_error(function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> TypeError | None:
-    """Return PyTorch's error for the first argument that should be a tensor and is not, or None."""
+    """Return PyTorch's error for the first argument that is not a tensor but should be one, or None without such."""
     for i, p in enumerate(inspect.signature(function).parameters.values()):
         value = args[i] if i < len(args) else named.get(p.name, p.default)
         is_first = p.name == "self" and i == 0
@@ -229,14 +245,17 @@ def argument_error(function: Callable[..., Any], args: tuple[Any, ...], named: d
 
 
 def route_creation(func: Callable[..., Any], *args: Any, **settings: Any) -> Any:
-    """Pass a call that creates a tensor on to a mode or an argument; settings of None or False are omitted."""
+    """Pass a call that creates a tensor on to the mode or argument that overrides it, without unset settings.
+
+    Settings are unset if they are None or False.
+    """
     named = {name: value for name, value in settings.items() if value is not None and value is not False}
     return hand_over(func, overriding_arguments((*args, *named.values())), args, named)
 
 
 def _as_called(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call as a user would write them, without those that have their defaults."""
-    given: list[Any] = []
+    """Return the positional and named arguments of a call as a user would write them, without default values."""
+    positional_args: list[Any] = []
     named: dict[str, Any] = {}
     positional = True
     for parameter, value in zip(op.parameters, args, strict=False):
@@ -245,10 +264,10 @@ def _as_called(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str
         if parameter.default is not parameter.empty and _same(value, parameter.default):
             positional = False
         elif positional:
-            given.append(value)
+            positional_args.append(value)
         else:
             named[parameter.name] = value
-    return tuple(given), named
+    return tuple(positional_args), named
 
 
 def _same(value: Any, default: Any) -> bool:
@@ -263,7 +282,10 @@ def is_overridden(args: tuple[Any, ...], mode: int) -> bool:
 
 
 def foreign(op: Op, position: int, value: Any, args: tuple[Any, ...]) -> Any:
-    """Return the result of a call with `value`, which is no plain tensor, or raise if nothing overrides it."""
+    """Handle a call whose argument at `position` is not a plain tensor.
+
+    Return the result of the argument that overrides the call, or raise TypeError if there is none.
+    """
     if overriding_arguments(args):
         return route_call(op, args)
     raise type_error(op, position, value)
