@@ -17,6 +17,7 @@ from tests.joined import pytest_pyfunc_call, pytest_terminal_summary  # noqa: F4
 # For type checkers, for a rig with CuPy, or a program that says `import torch`: not modules of tests.
 collect_ignore = [
     "distributed/nccl_stand_in.py",
+    "distributed/tutorials.py",
     "programs/character_model.py",
     "typing/results.py",
     "typing/usage.py",

@@ -32,6 +32,7 @@ def leaves(draw: Any) -> tuple[Any, dtypes.dtype]:
     return gc.ones(shape, dtype=dtype), dtype
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(st.lists(leaves(), min_size=1, max_size=4), st.booleans(), st.integers(0, 2))
 def test_lists_have_the_promoted_dtype_of_their_elements(drawn: Any, as_tuple: bool, depth: int) -> None:

@@ -29,6 +29,7 @@ def test_imports_form_no_cycle() -> None:
     graphlib.TopologicalSorter(graph()).prepare()  # raises CycleError
 
 
+@pytest.mark.slow
 def test_nothing_imports_the_bindings() -> None:
     """They join lower layers to upper ones, and so would close cycles."""
     assert not [module for module, names in graph().items() if "tensor.bindings" in names]

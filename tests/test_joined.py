@@ -90,6 +90,7 @@ def test_all_cases_are_run(said: str) -> None:
     assert all(f"ran {n} {m} 2" in said for n in range(5) for m in (1, 2))
 
 
+@pytest.mark.slow
 def test_each_failure_is_shown_with_its_case(said: str) -> None:
     assert "2 of 5 cases fail" in said
     assert all(f"This case alone: pytest 'test_it.py::test_fails[{n}]'" in said for n in (1, 3))

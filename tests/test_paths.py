@@ -180,6 +180,7 @@ def test_a_module_in_a_room_is_the_module_of_its_public_path(path: str) -> None:
     assert (spec.submodule_search_locations is not None) == str(module.__file__).endswith("__init__.py")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     "pair", [("fft", "rfft"), ("return_types", "max"), ("random", "seed"), ("viz", "graph"), ("array_api.fft", "fft")]

@@ -240,6 +240,7 @@ def is_sampled(word: tuple[str, ...], f: Function, share: int) -> bool:
     return zlib.crc32(f"{word} {f.__name__}".encode()) % share == 0
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("f", PROGRAMS)
 @pytest.mark.parametrize("first", LETTERS)
 def test_words(first: str, f: Any) -> None:

@@ -96,7 +96,7 @@ KNOWN = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_every_formula(name: str, dtype: str) -> None:

@@ -120,7 +120,7 @@ def functions(compiled: Any, target: str, tmp_path_factory: pytest.TempPathFacto
     return CompiledElementwise(library.open_library(folder / "library.so"))
 
 
-@pytest.mark.sampled(32)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_errors_of_functions(functions: CompiledElementwise, target: str, name: str, dtype: str) -> None:

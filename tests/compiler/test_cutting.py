@@ -354,6 +354,7 @@ def numbers_in(value: Any) -> Iterator[Any]:
         yield value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cpp", [False, "wait"])
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 @pytest.mark.filterwarnings("ignore:Converting a tensor")

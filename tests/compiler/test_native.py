@@ -209,6 +209,7 @@ def test_a_chain_of_rows_columns_and_numbers() -> None:
     check(function, gc.randn(5, 6).t(), gc.randn(6, 5).t()[:5])
 
 
+@pytest.mark.slow
 def test_integers_bools_and_broadcasts() -> None:
     def function(x: gc.Tensor, n: gc.Tensor) -> Any:
         mask = (x > 0) & (n < 3)
@@ -290,6 +291,7 @@ def test_rows_without_numbers() -> None:
     check(lambda q, m: F.scaled_dot_product_attention(q, q, q, attn_mask=m) + 1, q, hidden)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention(causal: bool) -> None:
     def function(q: gc.Tensor, k: gc.Tensor, v: gc.Tensor, mask: Any = None) -> Any:

@@ -27,6 +27,7 @@ def by_python(compiled: CompiledFunction) -> list[str]:
     return [line for line in lines if line.startswith("by Python")]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [gc.float32, gc.float64])
 def test_normalization_of_channels(dtype: Any) -> None:
     def results(x: gc.Tensor, w: gc.Tensor, b: gc.Tensor) -> Any:
@@ -69,6 +70,7 @@ def test_batch_norm_in_training_moves_its_statistics() -> None:
         assert np.allclose(found.numpy(), expected.numpy(), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_tensors_of_indices() -> None:
     def function(x: gc.Tensor, t: gc.Tensor, rows: gc.Tensor, columns: gc.Tensor, each: gc.Tensor) -> Any:
         found = [
@@ -113,6 +115,7 @@ def test_indices_out_of_bounds_are_errors_of_eager_execution(index: int) -> None
         assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.slow
 def test_places_of_extrema() -> None:
     def function(x: gc.Tensor, n: gc.Tensor) -> Any:
         of = [x, x.t(), n]
@@ -203,6 +206,7 @@ def test_an_error_before_a_draw_leaves_the_generator() -> None:
     assert drawn[0] == drawn[1]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16])
 def test_floats_of_two_bytes(dtype: Any) -> None:
     def function(x: gc.Tensor, y: gc.Tensor, wide: gc.Tensor) -> Any:

@@ -166,7 +166,7 @@ def outcome(function: Function, kind: str) -> list[Any]:
     return [*found, described(y), described(retained), described(W.grad)]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CASES)
 def test_observations(name: str) -> None:

@@ -585,6 +585,7 @@ def test_what_changes_in_an_optimizer(name: str, by_formulas: list[PlannedStep])
     assert len(by_formulas) == 5 * stays
 
 
+@pytest.mark.slow
 def test_steps_in_cpp() -> None:
     """Within rounding; other tests compare the formulas to the bit."""
     try:

@@ -44,6 +44,7 @@ def test_every_name_is_there_or_has_a_reason() -> None:
         gc.scipy.sparse.csr_array  # noqa: B018
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_operators(name: str) -> None:
     """The solution depends on the right side, and on all that the operator reads."""
