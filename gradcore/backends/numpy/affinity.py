@@ -1,7 +1,8 @@
-"""The cores on which threads run.
+"""Functions that choose the cores on which threads run.
 
-Linux wakes a thread on the core of its waker if no other is awake. In a virtual machine idle cores sleep, so that two
-threads took turns on one core for several milliseconds. Threads that are kept away from their caller's core do not.
+Linux wakes a thread on the core of the thread that wakes it if no other core is awake. In a virtual machine, idle
+cores sleep, so the two threads take turns on one core for several milliseconds. Forbidding the woken thread to run on
+its caller's core avoids that.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ def _reader() -> Callable[[], int]:
     return _unknown
 
 
-#: The core on which the current thread runs; -1 where threads are not placed.
+#: Function that returns the core on which the current thread runs, or -1 where threads are not placed.
 current_core = _reader()
 
 
 def keep_away(thread: int, core: int) -> None:
-    """Forbid a thread to run on a core. It may use all others that the current thread may use.
+    """Forbid a thread to run on `core`; it may use all other cores of the current thread.
 
-    Nothing happens where there are none.
+    If there is no other core, do nothing.
 
     Parameters
     ----------
     thread : int
-        The thread's number in the operating system.
+        Number of the thread in the operating system.
     core : int
-        Where the current thread is.
+        Number of the core, usually the one on which the current thread runs.
     """
     cores = os.sched_getaffinity(0) - {core}
     if cores:

@@ -1,6 +1,6 @@
-"""Attention of large arrays for NumPy, a few heads at a time, so that their scores stay in cache.
+"""Attention kernels for large NumPy arrays, which compute a few heads at a time so that their scores stay in cache.
 
-With a causal mask, only the scores of keys that a query may see are computed, but for those within a block of queries.
+With a causal mask, a block of queries only computes the scores of keys that at least one of its queries may see.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from gradcore.backends.portable.normalization import Normalization
 
 __all__ = ["NumpyAttention", "add_gradients", "add_product", "causal_mask", "powers"]
 
-#: Products of a query's and a key's numbers from which blocks are faster than fewer calls, and BLAS uses threads.
+#: Multiplications for all scores from which blocks are faster than fewer calls, and those from which BLAS uses threads.
 _PRODUCTS, _THREADED = 1 << 24, 1 << 18
-#: Scores of the heads that are computed at a time; queries of a causal block.
+#: Number of scores that are computed at a time; number of queries of a causal block.
 _SCORES, _QUERIES = 1 << 17, 128
 
 
 class NumpyAttention(Normalization):
-    """Attention where queries, keys and values have the same batch dims, and the mask, if any, has none."""
+    """Attention kernels for queries, keys and values with equal batch dims, and a mask without batch dims or none."""
 
     bodies: ClassVar[dict[str, Callable[..., Any]]]
 
@@ -90,17 +90,17 @@ class NumpyAttention(Normalization):
         ]
 
         def work(part: slice) -> None:
-            found: list[Any] = [None if each is None else each[part] for each in results]
+            gradients: list[Any] = [None if each is None else each[part] for each in results]
             g, q, k, v, w = grad[part], query[part], key[part], value[part], weights[part]
             if not causal:
-                add_gradients(found, g, q, k, v, w, scale, np.matmul)
+                add_gradients(gradients, g, q, k, v, w, scale, np.matmul)
                 return
             for start in range(0, w.shape[1], _QUERIES):
-                rows, seen = slice(start, start + _QUERIES), slice(min(start + _QUERIES, w.shape[2]))
-                parts = zip(found, (rows, seen, seen), strict=True)
+                rows, visible = slice(start, start + _QUERIES), slice(min(start + _QUERIES, w.shape[2]))
+                parts = zip(gradients, (rows, visible, visible), strict=True)
                 targets = [None if a is None else a[:, cut] for a, cut in parts]
-                block = w[:, rows, seen]
-                add_gradients(targets, g[:, rows], q[:, rows], k[:, seen], v[:, seen], block, scale, add_product)
+                block = w[:, rows, visible]
+                add_gradients(targets, g[:, rows], q[:, rows], k[:, visible], v[:, visible], block, scale, add_product)
 
         _some_heads(work, weights)
         of_query, of_key, of_value = (
@@ -110,7 +110,7 @@ class NumpyAttention(Normalization):
 
 
 def _usual(products: int, *arrays: Any) -> bool:
-    """Return whether the kernels above support these operands: many floats with the same batch dims."""
+    """Return whether the kernels above support these operands: large arrays of floats with the same batch dims."""
     if products < _PRODUCTS:
         return False
     lead, dtype = arrays[0].shape[:-2], arrays[0].dtype
@@ -118,7 +118,7 @@ def _usual(products: int, *arrays: Any) -> bool:
 
 
 def _some_heads(work: Callable[[slice], None], weights: Any) -> None:
-    """Call ``work(part)`` for slices of a few heads each, shared among threads."""
+    """Share all heads of `weights` among threads by calling ``work(part)`` for slices of a few heads each."""
     heads = len(weights)
     step = max(1, _SCORES // (weights.size // heads))
 
@@ -137,7 +137,10 @@ def add_product(a: Any, b: Any, out: Any) -> None:
 def add_gradients(
     targets: list[Any], grad: Any, query: Any, key: Any, value: Any, weights: Any, scale: float, put: Callable[..., Any]
 ) -> None:
-    """Write the gradients of queries, keys and values to those `targets` that are not None, or add them (`put`)."""
+    """Write the gradients of queries, keys and values to those of the three `targets` that are not None.
+
+    ``put(a, b, target)`` writes the product of two matrices to a target, or adds it.
+    """
     of_query, of_key, of_value = targets
     if of_value is not None:
         put(weights.swapaxes(-1, -2), grad, of_value)
@@ -153,7 +156,7 @@ def add_gradients(
 
 
 def _for_all(mask: Any, query: Any) -> bool:
-    """Return whether a mask is one matrix for all heads."""
+    """Return whether all heads share one matrix as their mask."""
     return bool(mask.dtype == query.dtype) and 2 <= mask.ndim <= query.ndim and prod(mask.shape[:-2]) == 1
 
 
@@ -168,19 +171,19 @@ def _attend(query: Any, key: Any, value: Any, mask: Any, weights: Any, out: Any)
 def _attend_causally(query: Any, key: Any, value: Any, _: Any, weights: Any, out: Any) -> None:
     queries, keys = weights.shape[1:]
     for start in range(0, queries, _QUERIES):
-        rows, seen = slice(start, start + _QUERIES), min(start + _QUERIES, keys)
-        scores = np.matmul(query[:, rows], key[:, :seen].swapaxes(-1, -2))
+        rows, visible_keys = slice(start, start + _QUERIES), min(start + _QUERIES, keys)
+        scores = np.matmul(query[:, rows], key[:, :visible_keys].swapaxes(-1, -2))
         if start < keys:
-            scores[:, :, start:] += causal_mask(scores.shape[1], seen - start, scores.dtype)
-        visible = weights[:, rows, :seen]
+            scores[:, :, start:] += causal_mask(scores.shape[1], visible_keys - start, scores.dtype)
+        visible = weights[:, rows, :visible_keys]
         _softmax_or_zero(scores, visible)
-        weights[:, rows, seen:] = 0
-        out[:, rows] = np.matmul(visible, value[:, :seen])
+        weights[:, rows, visible_keys:] = 0
+        out[:, rows] = np.matmul(visible, value[:, :visible_keys])
 
 
 @lru_cache(maxsize=64)
 def causal_mask(queries: int, keys: int, dtype: Any) -> Any:
-    """Return a matrix with minus infinity for the keys behind each query, and zero for the others."""
+    """Return a matrix with minus infinity for the keys after each query, and zero for the others."""
     mask = np.zeros((queries, keys), dtype)
     mask[~np.tri(queries, keys, dtype=bool)] = -np.inf
     return mask
@@ -193,9 +196,10 @@ def _softmax_or_zero(scores: Any, out: Any) -> None:
 
 
 def powers(scores: Any, out: Any) -> tuple[Any, Any]:
-    """Write ``exp(scores - top)`` to `out`; return the sums of rows and `top`. Overwrites `scores`.
+    """Write ``exp(scores - top)`` to `out`; return the sums of its rows and `top`. Overwrites `scores`.
 
-    `top` is 0 where no power is too large or too small. The sum of a row of minus infinity is 1.
+    `top` is 0 if no sum of exponentials is too large or too small, otherwise it holds the maximum of each row. The sum
+    is set to 1 for rows of minus infinity, so that a division by it gives zeros.
     """
     n = scores.shape[-1]
     exponentials(scores, out)

@@ -1,4 +1,4 @@
-"""The CPU's backend: NumPy's functions and the kernels of this package."""
+"""Backend of the CPU, made of NumPy's functions and the kernels of this package."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from gradcore.backends.random import philox
 __all__ = ["NumpyBackend"]
 
 
-#: Kernels of several steps that no operation has as its body.
+#: Kernels of several steps that are not the body of an operation.
 _SEVERAL_STEPS = {name: getattr(Elementwise, name) for name in ("logaddexp", "logaddexp2", "sigmoid")}
 
 
@@ -60,15 +60,15 @@ class NumpyBackend(
     Filters,
     Backend,
 ):
-    """NumPy arrays on the CPU."""
+    """Backend for NumPy arrays on the CPU."""
 
     type: ClassVar[str] = "cpu"
     scipy_name = "scipy"
     in_threads = staticmethod(threads.spread)
-    #: Whether a class evaluates formulas tile by tile. It is not inherited: a subclass may have kernels of its own,
-    #: which formulas then call.
+    #: Whether a class evaluates formulas tile by tile. Subclasses do not inherit it, because they may have kernels of
+    #: their own, which formulas then have to call.
     in_tiles: ClassVar[bool] = True
-    #: Makes of a universal function one that threads share, call by call.
+    #: Function that wraps a universal function so that threads share each call of it, or None.
     pooled: Any = None
 
     def __init__(self) -> None:
@@ -86,9 +86,10 @@ class NumpyBackend(
         return "in_tiles" in vars(type(self))
 
     def kernel_of(self, name: str) -> Callable[..., Any]:
-        """Return the kernel of an operation. Elementwise formulas of several steps run in tiles on large arrays.
+        """Return the kernel of an operation.
 
-        Slow functions of NumPy are shared among threads.
+        For large arrays, the kernel runs elementwise formulas of several steps in tiles, and shares slow functions of
+        NumPy among threads.
         """
         plain = super().kernel_of(name)
         formula = _SEVERAL_STEPS.get(name) or getattr(plain, "func", None)  # of a body, without this backend
@@ -135,7 +136,7 @@ class NumpyBackend(
         return self.bodies["expand"](self, x, size)
 
     def broadcast_view(self, x: Any, shape: Any) -> Any:
-        """Do what `numpy.broadcast_to` does in a fifth of the time. The result is writable if `x` is."""
+        """Return `x` broadcast to `shape`, in a fifth of the time of `numpy.broadcast_to`; writable if `x` is."""
         lead = len(shape) - x.ndim
         steps = zip(x.shape, x.strides, shape[lead:], strict=True)
         try:

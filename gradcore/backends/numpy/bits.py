@@ -8,7 +8,7 @@ import numpy as np
 
 __all__ = ["BITS", "copysign", "select"]
 
-#: Integers of the same size, by dtype.
+#: Integer dtype of the same size, by dtype.
 BITS = {
     np.dtype(name): np.dtype(bits)
     for name, bits in (("f4", "i4"), ("f8", "i8"), ("i4", "i4"), ("i8", "i8"), ("c8", "i8"))
@@ -18,7 +18,13 @@ BITS = {
 def select(condition: Any, x: Any, y: Any, out: Any) -> None:
     """Compute ``out[...] = where(condition, x, y)``, exact for NaN and infinities.
 
-    `x` and `y` are numbers or arrays of the dtype of `out`, one of `BITS`, which is neither of them.
+    Parameters
+    ----------
+    condition : array of bool
+    x, y : array or number
+        Values where the condition is True or False, of the dtype of `out`.
+    out : array
+        Array of one of the dtypes in `BITS`. It must not share memory with `x` or `y`.
     """
     bits = BITS[out.dtype]
     chosen, a, b = out.view(bits), np.asarray(x, out.dtype).view(bits), np.asarray(y, out.dtype).view(bits)

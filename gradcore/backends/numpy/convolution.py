@@ -1,7 +1,7 @@
-"""Convolution on the CPU, shared among threads.
+"""Convolution kernels for the CPU, whose work threads share.
 
-Images of floats with more than a few channels are left to the small products of `small_gemm_convolution`, others to the
-columns of `portable.convolution`.
+Images of floats with more than a few channels are convolved by the small products of `small_gemm_convolution`, others
+by the columns of `portable.convolution`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["NumpyConvolution"]
 
 Ints = Sequence[int]
 
-#: Multiplications (about) from which threads take part, and those from which BLAS would use its own.
+#: Number of multiplications (about) from which gradcore's threads share the work, and from which BLAS uses its own.
 _MANY, _THREADED = 1 << 24, 1 << 18
-#: Channels of the output from which the products are faster than columns; for the gradient of the weight, where there
-#: are to be so many numbers of a position, too.
+#: Output channels from which small products are faster than columns; the same for the gradient of the weight; and the
+#: values per window row from which this gradient uses them.
 _OUTPUTS, _MORE_OUTPUTS, _VALUES = 8, 16, 8
 
 
@@ -46,8 +46,8 @@ class NumpyConvolution(Convolution):
             convolution.correlate(np, x[start:stop], weight, settings, out[start:stop])
 
         def rows(start: int, stop: int) -> None:
-            seen, pads = _from_row(x, start, stride, padding)
-            convolution.correlate(np, seen, weight, settings._replace(padding=pads), out[:, :, start:stop])
+            images_part, pads = _from_row(x, start, stride, padding)
+            convolution.correlate(np, images_part, weight, settings._replace(padding=pads), out[:, :, start:stop])
 
         _spread(images, rows, x, out.shape[2], products)
 
@@ -55,31 +55,31 @@ class NumpyConvolution(Convolution):
         stride, padding, _, groups = settings
         products = grad.size * (x.shape[1] // groups) * prod(kernel)
         values = x.shape[1] // groups * prod(kernel[1:])
-        many = grad.shape[1] >= _MORE_OUTPUTS * groups and values >= _VALUES
-        if many and small_gemm_convolution.fits_gradient(x, kernel, stride):
+        is_large = grad.shape[1] >= _MORE_OUTPUTS * groups and values >= _VALUES
+        if is_large and small_gemm_convolution.fits_gradient(x, kernel, stride):
             return small_gemm_convolution.weight_gradient(x, grad, kernel, settings, _sharing(products))
         if products < _THREADED:
             return convolution.weight_gradient(np, x, grad, kernel, settings)
-        found: dict[int, Array] = {}
+        gradients: dict[int, Array] = {}
 
         def images(start: int, stop: int) -> None:
-            found[start] = convolution.weight_gradient(np, x[start:stop], grad[start:stop], kernel, settings)
+            gradients[start] = convolution.weight_gradient(np, x[start:stop], grad[start:stop], kernel, settings)
 
         def rows(start: int, stop: int) -> None:
-            seen, pads = _from_row(x, start, stride, padding)
-            if seen.size:
+            images_part, pads = _from_row(x, start, stride, padding)
+            if images_part.size:
                 part = settings._replace(padding=pads)
-                found[start] = convolution.weight_gradient(np, seen, grad[:, :, start:stop], kernel, part)
+                gradients[start] = convolution.weight_gradient(np, images_part, grad[:, :, start:stop], kernel, part)
 
         _spread(images, rows, x, grad.shape[2], products)
-        result, *rest = (found[start] for start in sorted(found))
+        result, *rest = (gradients[start] for start in sorted(gradients))
         for part in rest:
             result += part
         return result
 
 
 def _from_row(x: Any, start: int, stride: Ints, padding: Ints) -> tuple[Any, Ints]:
-    """Return the part of the images that the output's rows from `start` on read, and its padding."""
+    """Return the part of the images `x` that output rows from `start` on read, and the padding of that part."""
     first = start * stride[0] - padding[0]
     return x[:, :, max(first, 0) :], (max(-first, 0), *padding[1:])
 
@@ -87,7 +87,7 @@ def _from_row(x: Any, start: int, stride: Ints, padding: Ints) -> tuple[Any, Int
 def _spread(
     images: Callable[[int, int], None], rows: Callable[[int, int], None], x: Any, height: int, products: int
 ) -> None:
-    """Share images among threads, or rows of the output if there is one image."""
+    """Share the work among threads: by images with ``images(start, stop)``, or a single image by rows with `rows`."""
     if products >= _MANY:
         alone = len(x) == 1 and x.ndim > 3
         spread_products(rows if alone else images, height if alone else len(x))
@@ -97,7 +97,7 @@ def _spread(
 
 
 def _sharing(products: int) -> small_gemm_convolution.Share:
-    """Return the function that shares blocks of images and rows among threads, or one that does not for little work."""
+    """Return the function that runs blocks of images and rows: in threads, or in the current one for little work."""
     return share_products if products >= _MANY else _share_nothing
 
 

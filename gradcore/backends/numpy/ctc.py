@@ -1,6 +1,6 @@
-"""Connectionist temporal classification for NumPy: each step of the recursion handles the whole batch.
+"""Connectionist temporal classification (CTC) for NumPy, where each step of the recursion handles the whole batch.
 
-The shares that positions have in the sums of their successors are computed for all steps at once.
+For gradients, the share of each position in the probabilities of the next step is computed for all steps at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["NumpyCtc"]
 
 
 def _takes(backend: Any, log_probs: Array, labels: Array, *others: Any) -> bool:
-    """Return whether the probabilities are floats, and the labels are valid classes."""
+    """Return whether the probabilities are float32 or float64 and all labels are valid classes."""
     if log_probs.dtype.char not in "fd" or not log_probs.size:
         return False
     return bool(labels.min() >= 0 and labels.max() < log_probs.shape[2])
@@ -51,7 +51,7 @@ class NumpyCtc:
         losses: Array,
         alphas: Array,
     ) -> None:
-        """Compute the losses, and the logarithms of the probabilities of label prefixes after each step (`alphas`)."""
+        """Write the losses to `losses`, and to `alphas` the log probability of each label prefix after each step."""
         scores, hops = _scores(log_probs, labels), _hops(labels, blank, log_probs.dtype)
         alphas[0] = NEVER
         alphas[0, :, :2] = scores[0, :, :2]
@@ -68,9 +68,9 @@ class NumpyCtc:
             alpha += top
             alpha += scores[t]
             np.copyto(alpha, before, where=counts <= t)
-        last = np.where(ends, alphas[-1], NEVER)
-        highest = last.max(1, keepdims=True, initial=NEVER)
-        np.negative(np.log(np.exp(last - highest).sum(1)) + highest[:, 0], losses)
+        end_scores = np.where(ends, alphas[-1], NEVER)
+        highest = end_scores.max(1, keepdims=True, initial=NEVER)
+        np.negative(np.log(np.exp(end_scores - highest).sum(1)) + highest[:, 0], losses)
 
     @kernel_for(_takes_gradients)
     def ctc_losses_backward(
@@ -103,7 +103,7 @@ class NumpyCtc:
         blank: int,
         out: Array,
     ) -> None:
-        """Add the gradient of the losses to `out`."""
+        """Add the gradient of the losses by `log_probs` to `out`."""
         steps, batch, classes = log_probs.shape
         sums, hops = alphas - _scores(log_probs, labels), _hops(labels, blank, log_probs.dtype)
         shares = np.zeros((3, max(steps - 1, 0), *labels.shape), log_probs.dtype)
@@ -130,12 +130,12 @@ class NumpyCtc:
 
 
 def _scores(log_probs: Array, labels: Array) -> Array:
-    """Return the logarithms of the probabilities of the label at each position."""
+    """Return the log probability of the label at each position, for each step and sequence."""
     return log_probs[:, np.arange(len(labels))[:, None], labels]
 
 
 def _hops(labels: Array, blank: int, dtype: Any) -> Array:
-    """Return zero where the label two positions before is a predecessor, else a logarithm that stands for zero."""
+    """Return the log factor of transitions from two positions before: 0 where they are allowed, otherwise `NEVER`."""
     hops = np.full(labels.shape, NEVER, dtype)
     hops[:, 2:][(labels[:, 2:] != blank) & (labels[:, 2:] != labels[:, :-2])] = 0
     return hops

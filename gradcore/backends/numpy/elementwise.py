@@ -1,7 +1,8 @@
-"""Elementwise kernels that are faster than NumPy's own functions.
+"""Elementwise kernels that are faster than NumPy's own functions for large arrays.
 
-Its `where` branches for every element, its remainders and its `hypot` call the C library for one element at a
-time, its `power` is slow for negative numbers. Small arrays are left to NumPy: every pass is a call.
+NumPy's `where` branches for every element, its remainders and its `hypot` call the C library for one element at a
+time, and its `power` is slow for negative numbers. Small arrays use NumPy's functions, because the kernels here make
+several calls.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from gradcore.backends.portable.elementwise import Elementwise
 
 __all__ = ["NumpyElementwise"]
 
-#: The sizes from which the kernels below are faster than NumPy's, and that of a tile that stays in cache.
+#: Elements from which kernels on bits, and `clip`, are faster than NumPy's functions; elements of a tile in cache.
 _BITS_FROM, _CLIP_FROM, _TILE = 1024, 4096, 32768
 
 
-#: One as an array, by the dtype's character: as an operand NumPy takes that in half the time of a Python number.
+#: The number one as a 0-dim array, by the dtype's character. NumPy needs half the time for it of a Python number.
 ONE = {char: np.ones((), char) for char in "fd"}
 
 
@@ -45,7 +46,7 @@ class NumpyElementwise(Elementwise):
         return result
 
     def relu(self, x: Any) -> Any:
-        # Of two equal numbers `maximum` gives the second: -0.0 stays, as `clip` and CUDA leave it.
+        # For equal numbers, `maximum` returns the second, so -0.0 stays -0.0, as with `clip` and on CUDA.
         return np.clip(x, 0, np.inf) if _clips(x) else np.maximum(0, x)
 
     def clamp(self, x: Any, low: Any = None, high: Any = None) -> Any:
@@ -79,12 +80,12 @@ class NumpyElementwise(Elementwise):
             return np.hypot(x, y)
         limit = 1e30 if x.dtype == np.float32 else 1e290
         squares = x * x + y * y
-        plain = (squares > 1 / limit) & (squares < limit)
+        in_range = (squares > 1 / limit) & (squares < limit)
         result = np.sqrt(squares, out=squares)
-        if not plain.all():
-            rest = ~plain
+        if not in_range.all():
+            extreme = ~in_range
             x, y = np.broadcast_arrays(x, y)
-            result[rest] = np.hypot(x[rest], y[rest])
+            result[extreme] = np.hypot(x[extreme], y[extreme])
         return result
 
     def special_function(self, name: str) -> Any:
@@ -101,7 +102,7 @@ class NumpyElementwise(Elementwise):
 
         return kernel
 
-    # -- quotients: those of float32 numbers are exact in float64, where they are not too large --------------
+    # -- quotients: float64 holds the rounded quotients of float32 numbers exactly if they are not too large --
 
     def floor_divide(self, x: Any, y: Any) -> Any:
         return _in_tiles(_floor_divide, x, y) if _exact(x, y) else super().floor_divide(x, y)
@@ -122,7 +123,7 @@ def _exact(x: Any, y: Any) -> bool:
 
 
 def _in_tiles(kernel: Callable[..., None], *arrays: Any) -> Any:
-    """Return a kernel that runs ``kernel(out, *parts)`` on cache-sized parts of arrays of one dtype."""
+    """Compute a result from broadcast arrays of one dtype by calling ``kernel(out, *parts)`` for cache-sized parts."""
     arrays = np.broadcast_arrays(*arrays)
     result = np.empty(arrays[0].shape, arrays[0].dtype)
     flat, parts = result.reshape(-1), [np.ascontiguousarray(a).reshape(-1) for a in arrays]
@@ -132,7 +133,10 @@ def _in_tiles(kernel: Callable[..., None], *arrays: Any) -> Any:
 
 
 def _by_quotient(rounding: Any, plain: Any, *, rest: bool) -> Callable[..., None]:
-    """Return a kernel for the rounded quotient, or for its remainder (`rest`). `plain` is for large quotients."""
+    """Return a kernel ``kernel(out, x, y)`` for the rounded quotient of float32 numbers, or for the remainder (`rest`).
+
+    `rounding` rounds the quotient, and `plain` is NumPy's function, which is called if quotients are too large.
+    """
 
     def kernel(out: Any, x: Any, y: Any) -> None:
         wide = x.astype(np.float64)

@@ -1,7 +1,7 @@
-"""Attention for NumPy that saves no weights: blocks of queries, whose scores are computed again for gradients.
+"""Attention kernels for NumPy that do not save weights, but compute the scores of a block again for gradients.
 
-Instead of the weights the logarithm of each row's sum of powers is kept. Where `numpy.attention` would write and read a
-matrix that is larger than the caches, this takes less memory by that matrix, and in most cases less time.
+They save the logarithm of the sum of exponentials of each row. In comparison with `numpy.attention`, this saves the
+memory of the matrix of weights. If that matrix is larger than the caches, it also takes less time in most cases.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from gradcore.backends.switches import cuda
 
 __all__ = ["NumpyFlashAttention"]
 
-#: Scores from which weights are not kept: 32 MB of float32.
+#: Number of scores from which weights are not saved: 32 MB of float32.
 _MANY = 1 << 23
-#: Scores of a block, and its queries.
+#: Largest number of scores, and of queries, of a block.
 _SCORES, _QUERIES = 1 << 20, 256
 
 
 class NumpyFlashAttention(Normalization):
-    """Attention of float32 and float64 arrays, with any mask and any batch dims that broadcast."""
+    """Attention kernels for float32 and float64 arrays, with any mask and any batch dims that broadcast."""
 
     bodies: ClassVar[dict[str, Callable[..., Any]]]
 
@@ -75,13 +75,13 @@ class NumpyFlashAttention(Normalization):
         results = [np.zeros(x.shape, x.dtype) if need else None for x, need in zip(of[:3], needs[:3], strict=True)]
 
         def work(block: Block) -> None:
-            part, rows, seen = block
+            part, rows, keys = block
             weights = _scores(of, block, scale, causal)
             weights -= logs[part, rows]
             exponentials(weights, weights)
-            cuts = zip(results, (rows, seen, seen), strict=True)
+            cuts = zip(results, (rows, keys, keys), strict=True)
             targets = [None if a is None else a[part, cut] for a, cut in cuts]
-            arrays = grad[part, rows], of.query[part, rows], of.key[part, seen], of.value[part, seen]
+            arrays = grad[part, rows], of.query[part, rows], of.key[part, keys], of.value[part, keys]
             add_gradients(targets, *arrays, weights, scale, add_product)
 
         _each(work, _blocks(of, causal))
@@ -94,7 +94,7 @@ def _blocks(of: Heads, causal: bool) -> list[list[Block]]:
 
 
 def _each(work: Callable[[Block], None], groups: list[list[Block]]) -> None:
-    """Call `work` for each block, with groups of blocks shared among threads."""
+    """Call ``work(block)`` for each block; threads share the groups of blocks."""
 
     def some(numbers: Iterator[int]) -> None:
         for i in numbers:
@@ -106,11 +106,11 @@ def _each(work: Callable[[Block], None], groups: list[list[Block]]) -> None:
 
 def _scores(of: Heads, block: Block, scale: float, causal: bool) -> Any:
     """Return the scores of a block with the mask added, and minus infinity for keys that a query cannot see."""
-    part, rows, seen = block
-    scores = np.matmul(of.query[part, rows] * scale, of.key[part, seen].swapaxes(-1, -2))
+    part, rows, keys = block
+    scores = np.matmul(of.query[part, rows] * scale, of.key[part, keys].swapaxes(-1, -2))
     if of.mask is not None:
         scores += of.mask_part(block)
     first = rows.start
-    if causal and first < seen.stop:
-        scores[:, :, first:] += causal_mask(scores.shape[1], seen.stop - first, scores.dtype)
+    if causal and first < keys.stop:
+        scores[:, :, first:] += causal_mask(scores.shape[1], keys.stop - first, scores.dtype)
     return scores

@@ -9,12 +9,12 @@ from gradcore.backends.portable.fourier import Fourier
 
 __all__ = ["NumpyFourier"]
 
-#: Elements, for each dim along which they are transformed, from which threads take part.
+#: Number of elements times transformed dims from which SciPy uses threads.
 _MANY = 1 << 18
 
 
 class NumpyFourier(Fourier):
-    """Transforms of NumPy arrays."""
+    """Fourier transforms of NumPy arrays."""
 
     @property
     def transforms(self) -> Any:

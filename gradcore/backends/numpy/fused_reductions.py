@@ -1,4 +1,4 @@
-"""Sums of ``x * y`` over broadcast dims without the product in memory, as gradients of products need them."""
+"""Sums of ``x * y`` over broadcast dims that do not store the product, for the gradients of products."""
 
 from __future__ import annotations
 
@@ -14,14 +14,24 @@ from gradcore.backends.numpy.row_blocks import IN_TURN, LONG
 
 __all__ = ["dots_of_columns", "sums_of_products"]
 
-#: Columns from which this is faster than a product and a sum, and elements that are worth a thread.
+#: Columns from which dot products are faster than a product and a sum; elements from which a thread pays off.
 _WIDE, _WORTH_A_THREAD = 64, 1 << 20
-#: Elements of a vector that are multiplied and added by one call of BLAS, and rows, at least, by one of `numpy.einsum`.
+#: Elements that one call of BLAS multiplies and adds; the least number of rows for one call of `numpy.einsum`.
 _ROW, _ROWS = 1024, 1024
 
 
 class _Dims(NamedTuple):
-    """Adjacent dims of `x`: their number of elements, whether the result keeps them, and whether `y` has them."""
+    """Merged adjacent dims of `x`.
+
+    Attributes
+    ----------
+    size : int
+        Number of elements.
+    stay : bool
+        Whether the result has these dims, so that they are not summed over.
+    of_both : bool
+        Whether `y` has these dims, too.
+    """
 
     size: int
     stay: bool
@@ -29,9 +39,9 @@ class _Dims(NamedTuple):
 
 
 def sums_of_products(F: Any, x: Any, y: Any, shape: tuple[int, ...]) -> Any:
-    """Sum ``x * y``, of the shape of `x`, over the dims that `shape` lacks or has with one element.
+    """Sum ``x * y`` to `shape`: over the dims of `x` that `shape` lacks, or in which it has one element.
 
-    Returns None where multiplying first is no slower, or where there are more than two groups of adjacent dims.
+    Returns None if multiplying first is as fast, or if the dims form more than two groups in the sense of `_Dims`.
     """
     if x.dtype != y.dtype or x.dtype.char not in "fd" or not (_is_dense(x) and _is_dense(y)):
         return None
@@ -53,7 +63,7 @@ def _is_dense(x: Any) -> bool:
 
 
 def _merge_dims(whole: tuple[int, ...], other: tuple[int, ...], target: tuple[int, ...]) -> list[_Dims]:
-    """Merge adjacent dims of `whole` that agree in whether `target` and `other` have them."""
+    """Merge adjacent dims of the shape `whole` if `target` has both or neither of them, and `other` likewise."""
     results: list[_Dims] = []
     for i, n in enumerate(whole):
         if n != 1:

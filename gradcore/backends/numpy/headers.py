@@ -1,4 +1,4 @@
-"""Headers of NumPy arrays: shape, strides, dtype and flags, which belong to whoever has the array object."""
+"""Copies of the headers of NumPy arrays: of the shape, strides, dtype and flags that belong to an array object."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["own_header"]
 def own_header(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return an array on the same memory with a header (shape, strides, flags) of its own.
 
-    No array stands between this one and the memory, so that neither writes to either's header, nor ``base``, nor
-    `numpy.ndarray.resize` lead from one to the other, and the memory of this one ends where its elements end.
+    The result is not a view of `array`: its ``base`` is not `array`, and changing the shape or strides of one, or
+    resizing it, does not affect the other. Its memory ends where its elements end.
     """
     try:
         return np.asarray(array.data)

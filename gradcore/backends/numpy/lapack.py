@@ -1,4 +1,4 @@
-"""Linear algebra on the CPU by SciPy's LAPACK and BLAS, one matrix after another, where NumPy has no function."""
+"""Linear algebra on the CPU for which NumPy has no function: SciPy's LAPACK and BLAS, called for each matrix."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gradcore.core.errors import LinAlgError
 
 __all__ = ["Lapack"]
 
-#: Up to this size NumPy's routines, which work on a whole batch, beat a loop over the matrices.
+#: Size of matrices up to which NumPy's routines, which take a whole batch, are faster than a loop over the matrices.
 SMALL = 32
-#: Columns that LAPACK takes together: the workspace of a QR factorisation has that many rows.
+#: Number of columns in a block of LAPACK, and so the number of rows of the workspace of a QR factorisation.
 BLOCK = 32
-#: From this size of a dim on, matrices are worth SciPy's threads.
+#: Size of a dim from which SciPy's threads pay off.
 LARGE = 1024
 
 
@@ -33,9 +33,9 @@ def _routine(library: str, name: str, dtype: str) -> Any:
 
 
 def _threads_for(*arrays: Any) -> AbstractContextManager[None]:
-    """Return a context for routines on these matrices, in which SciPy uses threads for large ones only.
+    """Return a context for routines on these matrices in which SciPy's BLAS only uses threads if they are large.
 
-    Its threads would slow down those of NumPy.
+    Its threads would slow down those of NumPy's BLAS.
     """
     return nullcontext() if any(max(a.shape[-2:]) >= LARGE for a in arrays) else SCIPY.alone()
 
@@ -48,12 +48,12 @@ def _batch(*arrays: Any) -> tuple[tuple[int, ...], list[Any]]:
 
 
 def _is_slow_in_numpy(a: Any) -> bool:
-    """Return whether NumPy's decompositions are 1.1 to 1.9 times slower than SciPy's (single precision)."""
+    """Return whether SciPy decomposes such matrices 1.1 to 1.9 times faster than NumPy (in single precision)."""
     return a.dtype.char in "fF" and min(a.shape[-2:]) >= 16
 
 
 def _is_hermitian(a: Any, asked: bool) -> bool:
-    """Return whether to call LAPACK's Hermitian routines. For real matrices it has symmetric ones only."""
+    """Return whether to call LAPACK's Hermitian routines, which only exist for complex matrices."""
     return asked and a.dtype.kind == "c"
 
 
@@ -62,7 +62,7 @@ def _solve_ldl(ld: Any, pivots: Any, x: Any, hermitian: bool) -> None:
 
     (SciPy has ``sytrs`` in its newest versions only.) A negative pivot stands for two rows: one block of D.
     """
-    blocks = []  # first row, end, the row that was exchanged, and with which
+    blocks = []  # the first row and the end of each block, and the two rows that were exchanged
     k = 0
     while k < len(pivots):
         end = k + (1 if pivots[k] > 0 else 2)
@@ -72,27 +72,30 @@ def _solve_ldl(ld: Any, pivots: Any, x: Any, hermitian: bool) -> None:
             )
         blocks.append((k, end, end - 1, abs(pivots[k]) - 1))
         k = end
-    for k, end, row, other in blocks:
-        x[[row, other]] = x[[other, row]]
+    for k, end, row, exchanged in blocks:
+        x[[row, exchanged]] = x[[exchanged, row]]
         x[end:] -= ld[end:, k:end] @ x[k:end]
         block = np.tril(ld[k:end, k:end])
         upper = np.tril(block, -1).T
         x[k:end] = np.linalg.solve(block + (upper.conj() if hermitian else upper), x[k:end])
-    for k, end, row, other in reversed(blocks):
+    for k, end, row, exchanged in reversed(blocks):
         below = ld[end:, k:end].T
         x[k:end] -= (below.conj() if hermitian else below) @ x[end:]
-        x[[row, other]] = x[[other, row]]
+        x[[row, exchanged]] = x[[exchanged, row]]
 
 
 def _one_by_one(name: str, like: Any, *arrays: Any) -> Any:
-    """Apply a function of ``scipy.linalg`` to one matrix after another. Real matrices have real results."""
+    """Apply the function `name` of ``scipy.linalg`` to each matrix of a batch; return an array like `like`.
+
+    If `like` is real, only the real part of complex results is kept.
+    """
     import importlib
 
     function, out = getattr(importlib.import_module("scipy.linalg"), name), np.empty_like(like)
     with _threads_for(*arrays):
         for i in np.ndindex(like.shape[:-2]):
-            found = function(*(a[i] for a in arrays)) if like.size else like[i]
-            out[i] = found if like.dtype.kind == "c" else found.real
+            matrix = function(*(a[i] for a in arrays)) if like.size else like[i]
+            out[i] = matrix if like.dtype.kind == "c" else matrix.real
     return out
 
 
@@ -104,14 +107,14 @@ class Lapack(LinearAlgebra):
     def factor_lu(self, a: Any) -> tuple[Any, Any, Any]:
         *batch, m, n = a.shape
         k = min(m, n)
-        lu = np.empty((*batch, n, m), a.dtype).swapaxes(-1, -2)  # columns together, as LAPACK has them
+        lu = np.empty((*batch, n, m), a.dtype).swapaxes(-1, -2)  # in column-major order, as LAPACK stores matrices
         pivots = np.empty((*batch, k), "int32")
         info = np.zeros(batch, "int32")
         if k:
             getrf = _routine("lapack", "getrf", a.dtype.char)
             if not batch:
                 with _threads_for(a):
-                    lu, pivots, failed = getrf(a)  # copies, and keeps the columns together
+                    lu, pivots, failed = getrf(a)  # which returns a copy in column-major order
                 return lu, pivots + np.int32(1), np.asarray(failed, "int32")
             with _threads_for(a):
                 for i in np.ndindex(*batch):
@@ -124,7 +127,7 @@ class Lapack(LinearAlgebra):
             try:
                 x = np.linalg.solve(a, b)
                 return x, np.empty((0, 0), a.dtype), np.empty(0, "int32"), np.zeros(a.shape[:-2], "int32")
-            except np.linalg.LinAlgError:  # a singular one is among them: find out which
+            except np.linalg.LinAlgError:  # one matrix is singular, and the factorisation below finds out which
                 pass
         lu, pivots, info = self.factor_lu(a)
         return self.solve_with_factors(a, lu, pivots, b), lu, pivots, info
@@ -167,7 +170,7 @@ class Lapack(LinearAlgebra):
         return _one_by_one("sqrtm", a, a)
 
     def logarithm(self, a: Any) -> Any:
-        """Return the principal logarithm, in double precision: for others SciPy warns about the error."""
+        """Return the principal logarithm, in double precision, because SciPy warns about errors in single precision."""
         return _one_by_one("logm", a, a.astype("complex128" if a.dtype.kind == "c" else "float64", copy=False))
 
     # -- symmetric matrices ------------------------------------------------------------------------------------
@@ -229,14 +232,14 @@ class Lapack(LinearAlgebra):
         evd = _routine("lapack", "heevd" if a.dtype.kind == "c" else "syevd", a.dtype.char)
         with _threads_for(a):
             for i in np.ndindex(a.shape[:-2]):
-                values[i], found, info = evd(a[i], compute_v=vectors is not None, lower=uplo == "L")
+                values[i], columns, info = evd(a[i], compute_v=vectors is not None, lower=uplo == "L")
                 if info:
                     raise self._no_convergence("linalg.eigh", a)
                 if vectors is not None:
-                    vectors[i] = found
+                    vectors[i] = columns
 
     def factor_svd(self, a: Any, full_matrices: bool = False) -> tuple[Any, Any, Any]:
-        if not np.isfinite(a).all():  # on which LAPACK may not end
+        if not np.isfinite(a).all():  # for which LAPACK may not terminate
             raise self._no_convergence("linalg.svd", a)
         if not _is_slow_in_numpy(a):
             return super().factor_svd(a, full_matrices)
@@ -281,11 +284,11 @@ class Lapack(LinearAlgebra):
             factor, info = np.empty_like(a, order="C"), np.zeros(a.shape[:-2], "int32")
             with _threads_for(a):
                 for i in np.ndindex(a.shape[:-2]):
-                    found, info[i] = potrf(a[i].T, lower=0, clean=1)
-                    factor[i] = found.T  # transposed, so that the rows in memory are the columns that LAPACK expects
+                    upper, info[i] = potrf(a[i].T, lower=0, clean=1)
+                    factor[i] = upper.T  # transposed, so that the rows in memory are the columns that LAPACK expects
         diagonal = np.diagonal(factor, 0, -2, -1)
-        spoilt = np.isnan(diagonal)  # which LAPACK does not notice
-        spoilt[..., 1:] |= np.isinf(diagonal[..., :-1])  # the rows below are divided by it
+        spoilt = np.isnan(diagonal)  # LAPACK does not report NaN as a failure
+        spoilt[..., 1:] |= np.isinf(diagonal[..., :-1])  # the rows below an infinite pivot are divided by it
         if spoilt.any():
             info = np.where((info == 0) & spoilt.any(-1), spoilt.argmax(-1) + 1, info).astype("int32")
         return factor, info

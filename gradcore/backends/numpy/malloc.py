@@ -1,10 +1,9 @@
-"""The memory of large arrays on the CPU: how much of it the allocator keeps for reuse once it is freed.
+"""Control over how much freed memory the CPU's allocator keeps for new arrays.
 
-The C library gives large arrays back to the operating system as soon as they are freed, and the next ones are made of
-fresh pages, which have to be filled with zeros before anything is written into them. A training step frees and
-asks for the same memory again and again, and took 2 to 5 times as long because of it. The GNU C library can be told to
-keep what was freed, which costs nothing, holds for every array of the process whoever made it, and needs no pool beside
-the one that the C library is.
+By default, the C library returns the memory of a large array to the operating system as soon as it is freed. The next
+array gets fresh pages, which the system has to fill with zeros first. A training step frees and allocates the same
+memory again and again, and took 2 to 5 times as long because of this. The GNU C library has options to keep freed
+memory. They apply to all arrays of the process and need no memory pool in addition to the C library's own.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ from gradcore.core import config
 
 __all__ = ["LARGE", "begin", "empty_cache", "memory_stats"]
 
-#: Elements of the first array for which the process is told: a program that only imports gradcore stays as it was.
+#: Elements from which the first array sets the allocator's options, so that a mere import of gradcore changes nothing.
 LARGE = 1 << 15
 
-#: Whether no large array has been seen yet, and freed memory is to be kept from then on.
+#: Whether the allocator's options are to be set, but no large array has been created yet.
 waiting = config.KEEP_MEMORY
 
-#: The options of mallopt.
+#: Options of mallopt.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 
-#: Free memory at the end of the heap above which all of it goes back (the largest number that mallopt takes).
+#: Largest threshold that mallopt accepts: free bytes at the end of the heap above which they return to the system.
 _MOST_KEPT = 2**31 - 1
 
 
 class _Statistics(ctypes.Structure):
-    """The result of mallinfo2."""
+    """Struct that the C function mallinfo2 returns."""
 
     _fields_ = tuple((name, ctypes.c_size_t) for name in (
         "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"
@@ -59,7 +58,7 @@ def keep_freed() -> bool:
         return False
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return bool(
-        library.mallopt(_MMAP_MAX, 0)  # no array in a mapping of its own, which would go when the array goes
+        library.mallopt(_MMAP_MAX, 0)  # no array gets a memory mapping of its own, which would be freed with it
         and library.mallopt(_TRIM_THRESHOLD, min(total // 4, _MOST_KEPT))
     )
 
@@ -72,10 +71,9 @@ def begin() -> None:
 
 
 def empty_cache() -> None:
-    """Return memory that is kept for new arrays on the CPU to the operating system.
+    """Return free memory that the process keeps for new arrays on the CPU to the operating system.
 
-    Where the process keeps nothing (see `memory_stats`) this does nothing. For a GPU there is
-    `gradcore.cuda.empty_cache`.
+    If the process keeps none (see `memory_stats`), do nothing. For GPUs, use `gradcore.cuda.empty_cache`.
 
     Examples
     --------
@@ -111,5 +109,5 @@ def memory_stats() -> dict[str, int]:
     library = _c_library()
     if library is None:
         return {}
-    found = library.mallinfo2()
-    return {"used": found.uordblks + found.hblkhd, "free": found.fordblks}
+    statistics = library.mallinfo2()
+    return {"used": statistics.uordblks + statistics.hblkhd, "free": statistics.fordblks}

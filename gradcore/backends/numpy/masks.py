@@ -1,4 +1,4 @@
-"""Triangles, positions of nonzero elements, and conversions to bool, which NumPy does one element at a time."""
+"""Kernels of triangles, nonzero elements and conversions to bool, for which NumPy handles elements one at a time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gradcore.core.typing import Array
 
 __all__ = ["NumpyMasks"]
 
-#: Elements from which the kernels below are faster than NumPy's; the least rows and columns of a triangle, which is
-#: computed by so many rows at a time.
+#: Elements from which the kernels below are faster than NumPy's functions; rows and columns from which the kernel of
+#: triangles is; number of rows that it computes at a time.
 _LARGE, _LEAST, _ROWS = 1 << 12, 64, 32
 
 
@@ -33,8 +33,8 @@ def _is_mask_of_many(backend: Any, x: Array, dtype: Any) -> bool:
 
 
 def _is_half(dtype: Any) -> bool:
-    known = dtypes.FROM_NUMPY.get(dtype)
-    return known is not None and known.is_reduced
+    entry = dtypes.FROM_NUMPY.get(dtype)
+    return entry is not None and entry.is_reduced
 
 
 class NumpyMasks(Elementwise):
@@ -69,7 +69,7 @@ class NumpyMasks(Elementwise):
 
 
 def _triangle(x: Array, diagonal: int, lower: bool) -> Array:
-    """Return the matrices with zeros on one side of a diagonal.
+    """Return matrices with the elements of `x` on one side of a diagonal, and zeros on the other side.
 
     In a block of rows, only the few columns around the diagonal need a mask; all others are copied or cleared.
     """
@@ -79,8 +79,8 @@ def _triangle(x: Array, diagonal: int, lower: bool) -> Array:
         stop = min(start + _ROWS, height)
         first, last = (min(max(row + split, 0), width) for row in (start, stop - 1))
         left, between, right = slice(first), slice(first, last), slice(last, width)
-        kept, cleared = (left, right) if lower else (right, left)
-        out[..., start:stop, kept] = x[..., start:stop, kept]
+        copied, cleared = (left, right) if lower else (right, left)
+        out[..., start:stop, copied] = x[..., start:stop, copied]
         out[..., start:stop, cleared] = 0
         is_left = np.tri(stop - start, last - first, start + split - 1 - first, np.bool_)
         part = out[..., start:stop, between]

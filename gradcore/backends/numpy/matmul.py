@@ -1,7 +1,8 @@
 """Matrix products for NumPy, by the BLAS function that is fastest for each shape.
 
-Single products are shared among OpenBLAS's own threads, which are awake for some 30 ms after the last one. Those of
-large batches are shared among gradcore's, in each of which BLAS works alone: `numpy.matmul` takes one after the other.
+Single products use OpenBLAS's own threads, which stay awake for some 30 ms after the last product. The products of
+large batches are shared among gradcore's threads, each of which calls BLAS with one thread, because `numpy.matmul`
+computes them one after another.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from gradcore.backends.portable.products import Products
 
 __all__ = ["MANY", "NumpyProducts", "blas_alone", "share_products", "spread_products"]
 
-#: Multiplications from which gradcore's threads share a batch; of one of its matrices from which OpenBLAS's are left to
-#: do so; and from which they would.
+#: Multiplications of a batch from which gradcore's threads share it; multiplications of one product from which it is
+#: left to OpenBLAS's threads; and those from which OpenBLAS uses threads.
 _SHARED, _LARGE, MANY = 1 << 24, 1 << 23, 1 << 18
-#: Elements of which BLAS adds the products; so many sums of single precision keep their digits.
+#: Length of the blocks of a dot product that BLAS sums in single precision without losing digits.
 _BLOCK = 1 << 12
 
 #: Elements of a matrix above which OpenBLAS uses threads for its products with vectors.
@@ -31,9 +32,10 @@ _AS_IT_IS = nullcontext()
 
 
 def blas_alone(size: int, most: int = _VECTORS) -> AbstractContextManager[None]:
-    """Return a context for work of this size, in which BLAS uses one thread although it would take several.
+    """Return a context in which BLAS uses one thread, if it would use several for work of this size.
 
-    The work is too short for threads, which would hinder gradcore's own for long afterwards.
+    `most` is the size from which BLAS uses threads. For short work they do not pay off, and they would slow down
+    gradcore's own threads for long afterwards.
     """
     return NUMPY.alone() if size >= most and threads.get_num_threads() > 1 else _AS_IT_IS
 
@@ -60,7 +62,7 @@ class NumpyProducts(Products):
     """Matrix products of NumPy arrays."""
 
     sum_over: Any
-    #: The product of two arrays of `MANY` multiplications and more, or None: of a library that has threads for it.
+    #: Function for products of `MANY` multiplications or more that uses threads, or None if no library has one.
     product_in_threads: Any = None
 
     def matmul(self, a: Any, b: Any) -> Any:
@@ -73,13 +75,13 @@ class NumpyProducts(Products):
             # For many rows, OpenBLAS takes longer with a small transposed second operand than with its copy.
             if rows >= 48 and b.strides[1] > b.strides[0] and 512 <= b.size <= 8192:
                 b = np.ascontiguousarray(b)
-            if inner != 1:  # nothing of what `Products.matmul` looks for
+            if inner != 1:  # so that none of the special cases of `Products.matmul` applies
                 try:
-                    return a.dot(b)  # sooner at BLAS than `numpy.matmul`, and copies what BLAS cannot read
+                    return a.dot(b)  # less overhead than `numpy.matmul`, and a copy if BLAS cannot read the strides
                 except ValueError:
                     pass
             return super().matmul(a, b)
-        if 0 in a.strides:  # an expanded array: NumPy has no fast way for it
+        if 0 in a.strides:  # NumPy does not call BLAS for expanded arrays
             a = np.ascontiguousarray(a)
         strides = b.strides
         if 0 in strides or (
@@ -98,7 +100,7 @@ class NumpyProducts(Products):
             return super()._product(a, b)
         if a.ndim == 2 == b.ndim:
             return a.dot(b)
-        if b.ndim == 2:  # which comes here again, as one product
+        if b.ndim == 2:  # the general method merges the dims of `a` and calls this one again
             return super()._product(a, b)
         of_one = a.shape[-2] * a.shape[-1] * b.shape[-1]
         if of_one >= _LARGE or threads.get_num_threads() < 2:
@@ -125,9 +127,9 @@ class NumpyProducts(Products):
 
 
 def _inner_product(a: Any, b: Any) -> Any:
-    """Return the dot product of two long vectors: products of blocks, added in double precision.
+    """Return the dot product of two long vectors, from dot products of blocks that are added in double precision.
 
-    BLAS adds one after another, and of 10 million single-precision numbers four digits are left.
+    BLAS alone adds all products in sequence, which for 10 million single-precision numbers leaves four digits.
     """
     whole = len(a) - len(a) % _BLOCK
     sums = np.vecdot(a[:whole].reshape(-1, _BLOCK), b[:whole].reshape(-1, _BLOCK))

@@ -1,7 +1,7 @@
-"""Layer norm and its gradient for large NumPy arrays, over blocks of rows that threads share.
+"""Layer norm and its gradient for large NumPy arrays, computed in blocks of rows that threads share.
 
-In one thread, blocks are as fast as whole arrays up to a million elements, and beyond them faster, with half of the
-memory. For channels they were not.
+In one thread, blocks are as fast as whole arrays up to a million elements and faster for larger ones, and they need
+half of the memory. For statistics of channels, blocks were not faster.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gradcore.core.typing import Array
 
 __all__ = ["NumpyNormalization"]
 
-#: Elements from which blocks are as fast, within 3 %: below them fewer calls count for more.
+#: Elements from which blocks are as fast as whole arrays, within 3 %. For fewer elements, fewer calls are faster.
 _LARGE = 1 << 17
 
 
@@ -49,8 +49,8 @@ class NumpyNormalization(Normalization):
                 result += shift
 
         in_blocks(work, rows)
-        kept = lead + (1,) * ndims
-        return out.reshape(x.shape), mean.reshape(kept), var.reshape(kept)
+        stats_shape = lead + (1,) * ndims
+        return out.reshape(x.shape), mean.reshape(stats_shape), var.reshape(stats_shape)
 
     @packed(NormGradients)
     def layer_norm_backward(self, given: NormGradients) -> Triple:
@@ -58,8 +58,8 @@ class NumpyNormalization(Normalization):
         if grad_mean is not None or grad_var is not None or not _usual(x, grad, weight):
             with blas_alone(x.size):
                 return super().layer_norm_backward(given)  # type: ignore[no-any-return]
-        last = x.shape[x.ndim - ndims :]
-        width = prod(last)
+        weight_shape = x.shape[x.ndim - ndims :]
+        width = prod(weight_shape)
         rows, grads = (np.ascontiguousarray(a).reshape(-1, width) for a in (x, grad))
         scale = None if weight is None else weight.reshape(width)
         means, roots = mean.reshape(-1, 1), _inverse_roots(var.reshape(-1), eps)
@@ -87,8 +87,8 @@ class NumpyNormalization(Normalization):
         in_blocks(work, rows)
         return (
             _reshape_optional(out, x.shape),
-            _reshape_optional(_add_blocks(to_weight), last),
-            _reshape_optional(_add_blocks(to_bias), last),
+            _reshape_optional(_add_blocks(to_weight), weight_shape),
+            _reshape_optional(_add_blocks(to_bias), weight_shape),
         )
 
     def rms_norm_backward(self, grad: Any, grad_scale: Any, x: Any, *rest: Any) -> tuple[Any, Any]:
@@ -97,7 +97,7 @@ class NumpyNormalization(Normalization):
 
 
 def _usual(*arrays: Any) -> bool:
-    """Return whether the kernels above support these arrays: many floats of one dtype."""
+    """Return whether the kernels above support these arrays: large arrays of one floating-point dtype."""
     dtype = arrays[0].dtype
     if dtype.kind != "f" or dtype.itemsize < 4 or arrays[0].size < _LARGE:
         return False

@@ -1,8 +1,8 @@
-"""The number of threads that the OpenBLAS libraries of NumPy and SciPy use.
+"""Control over the number of threads that the OpenBLAS libraries of NumPy and SciPy use.
 
-Each of the two has threads of its own, which keep their cores busy for some 30 ms after their last work. So they are in
-the way of each other, and of threads that call them: heads of attention took ten times as long, and a factorisation of
-128 by 128 numbers, whose derivative multiplies matrices, twenty-five times.
+Each of the two libraries has threads of its own, which keep their cores busy for some 30 ms after their last work. They
+slow down each other and the threads that call them. Because of this, heads of attention took ten times as long, and a
+factorisation of 128 by 128 numbers, whose derivative multiplies matrices, twenty-five times.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ __all__ = ["NUMPY", "SCIPY", "OneThread", "has_avx512"]
 
 
 class Library(NamedTuple):
-    """The OpenBLAS that a package brings.
+    """OpenBLAS library that a package contains.
 
     Attributes
     ----------
     read, write : callable
-        The number of threads.
+        Functions that return and set the number of threads.
     loaded : CDLL
+        The library.
     prefix, suffix : str
-        What the names of its functions begin and end with. ``"64_"`` says that their integers have 64 bits.
+        First and last part of the names of its functions. The suffix ``"64_"`` says that their integers have 64 bits.
     """
 
     read: Callable[[], int]
@@ -41,7 +42,7 @@ class Library(NamedTuple):
 
 
 def _library(package: str) -> Library | None:
-    """Return the OpenBLAS that a package brings, or None."""
+    """Load and return the OpenBLAS library that a package contains, or None if it has none."""
     from glob import glob
 
     folder = os.path.dirname(importlib.import_module(package).__file__ or "")
@@ -63,12 +64,12 @@ def has_avx512() -> bool:
 
 
 class OneThread:
-    """Control over the threads of a package's OpenBLAS: it uses one as long as somebody is in the context `alone`.
+    """Control over the threads of a package's OpenBLAS: it uses one while any thread is inside the context `alone`.
 
     Parameters
     ----------
     package : str
-        ``"numpy"`` or ``"scipy"``; imported when the context is first entered.
+        ``"numpy"`` or ``"scipy"``, which is imported when the context is first entered.
     """
 
     def __init__(self, package: str) -> None:
@@ -79,14 +80,14 @@ class OneThread:
 
     def forget(self) -> None:
         """Reset all state, as in the child of a fork, where the threads that were inside do not exist."""
-        #: (An RLock, as the garbage collector may find one that left unseen while another one enters.)
+        # An RLock, because the garbage collector may make a dropped context leave while this thread enters another.
         self.lock = threading.RLock()
         self.users: set[int] = set()
         self.before: int | None = None
 
     @functools.cached_property
     def library(self) -> Library | None:
-        """The package's OpenBLAS, or None."""
+        """The package's OpenBLAS library, or None if it has none."""
         return _library(self.package)
 
     def function(self, name: str) -> tuple[int, bool] | None:
@@ -113,7 +114,7 @@ class OneThread:
         return _Alone(self)
 
     def enter(self, user: int) -> None:
-        """Make the library use one thread, as long as `user` is inside."""
+        """Make the library use one thread until `user`, the id of a context, has left."""
         library = self.library
         with self.lock:
             first = not self.users
@@ -123,9 +124,9 @@ class OneThread:
                 library.write(1)
 
     def leave(self, user: int) -> None:
-        """Restore the number of threads if no other user is inside.
+        """Restore the number of threads if no user other than `user` is inside.
 
-        The user is removed last: until then, all of this can be repeated after an interrupt.
+        The user is removed in the last step. Until then, the method can be called again after an interrupt.
         """
         with self.lock:
             if self.users <= {user} and self.before is not None and self.library is not None:
@@ -135,7 +136,7 @@ class OneThread:
 
 
 class _Left:
-    """A context of `OneThread.alone` that was left. It has no ``__del__``, in which Python would drop an interrupt."""
+    """Context of `OneThread.alone` that was left. It has no ``__del__``, in which Python would drop an interrupt."""
 
     __slots__ = ("of",)
 
@@ -143,7 +144,7 @@ class _Left:
 
 
 class _Alone(_Left):
-    """The context of `OneThread.alone`, which is left also if Ctrl-C comes while it is entered or left."""
+    """Context of `OneThread.alone`, which is always left, even after Ctrl-C while it is entered or left."""
 
     __slots__ = ()
 
@@ -166,7 +167,7 @@ class _Alone(_Left):
         self.__class__ = _Left  # type: ignore[assignment]
 
     def _leave(self) -> None:
-        of = getattr(self, "of", None)  # which Ctrl-C may have come before
+        of = getattr(self, "of", None)  # None if Ctrl-C interrupted `__init__`
         if of is not None and id(self) in of.users:
             of.leave(id(self))
         self.__class__ = _Left  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""Pooling of small arrays on the CPU by cached tables of windows: there, calls cost more than elements."""
+"""Pooling of small arrays on the CPU by cached tables of windows, because calls cost more time than elements there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["NumpyPooling"]
 
 Ints = Sequence[int]
 
-#: Elements of an array, and multiplications with the matrix of its means, up to which a table is faster.
+#: Elements of an array, and multiplications with a matrix that computes means, up to which tables are faster.
 _SMALL, _MULTIPLICATIONS = 1 << 13, 1 << 18
 
 
@@ -27,7 +27,7 @@ def _is_small(backend: Any, x: Array, window: MaxPool) -> bool:
 
 
 class NumpyPooling(Pooling):
-    """Pooling of small arrays."""
+    """Pooling kernels for small NumPy arrays."""
 
     @kernel_for(_is_small, MaxPool)
     def max_pool(self, x: Array, window: MaxPool) -> tuple[Array, Array]:
@@ -38,7 +38,7 @@ class NumpyPooling(Pooling):
         best = planes.take(places, 1).argmax(2)
         indices = places.reshape(-1).take(best + np.arange(0, places.size, places.shape[1]))
         values = planes.reshape(-1).take(indices + np.arange(0, planes.size, planes.shape[1])[:, None])
-        if x.dtype.kind == "f" and np.isnan(np.add.reduce(values, None)):  # of several NaN the last one counts
+        if x.dtype.kind == "f" and np.isnan(np.add.reduce(values, None)):  # PyTorch returns the last NaN of a window
             return super().max_pool(x, window)  # type: ignore[no-any-return]
         shape = (*x.shape[:-n], *outputs)
         return values.reshape(shape), indices.reshape(shape)
@@ -48,7 +48,7 @@ class NumpyPooling(Pooling):
         size = x.shape[-len(window.kernel) :]
         means = _means(x.dtype, x.size, size, window)
         result: Array = None if means is None else x.reshape(-1, prod(size)) @ means.matrix
-        if means is None or not np.isfinite(result).all():  # zeros of the matrix times infinity
+        if means is None or not np.isfinite(result).all():  # as infinity times the zeros of the matrix is NaN
             return super().avg_pool(x, window)
         return result.reshape(*x.shape[: -len(size)], *means.outputs)
 
@@ -66,7 +66,7 @@ class NumpyPooling(Pooling):
 def _windows(size: tuple[int, ...], window: MaxPool) -> tuple[Any, tuple[int, ...]]:
     """Return the flat indices of the elements of each window, and the number of windows along each dim.
 
-    An element outside is replaced by the window's first element inside.
+    For elements in the padding, the index of the window's first element inside the image is repeated.
     """
     places, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
     outputs = []
@@ -75,8 +75,8 @@ def _windows(size: tuple[int, ...], window: MaxPool) -> tuple[Any, tuple[int, ..
         along = np.arange(outputs[-1])[:, None] * s - p + np.arange(k) * d
         places = _pairs(places * n, along, np.add)
         inside = _pairs(inside, (along >= 0) & (along < n), np.logical_and)
-    first = places[np.arange(len(places)), inside.argmax(1)]
-    return np.where(inside, places, first[:, None]), tuple(outputs)
+    first_inside = places[np.arange(len(places)), inside.argmax(1)]
+    return np.where(inside, places, first_inside[:, None]), tuple(outputs)
 
 
 def _pairs(x: Any, y: Any, combine: Any) -> Any:
@@ -93,7 +93,7 @@ class Means(NamedTuple):
 
 
 def _means(dtype: Any, elements: int, size: Ints, window: AvgPool) -> Means | None:
-    """Return the matrix of the means of windows, or None where it is not worth its size."""
+    """Return the matrix that maps images to the means of windows, or None if multiplying by it does not pay off."""
     if dtype.char not in "fd" or not 0 < elements <= _SMALL or elements * prod(size) > _MULTIPLICATIONS:
         return None
     return _matrix_of_means(dtype, tuple(size), window)

@@ -1,7 +1,7 @@
-"""Recurrent layers for NumPy. A step is a product and a dozen functions, which all write into existing memory.
+"""Recurrent layers for NumPy, in which each step is a product and a dozen functions that write into existing memory.
 
-What a step's gradient is multiplied with is computed for all steps at once. A library of compiled kernels overrides the
-methods that run over the steps; what is done once for a sequence is here.
+The factors of the gradients of each step are computed for all steps at once. A library of compiled kernels overrides
+the methods that loop over the steps (`run_lstm` and others), and shares the code that runs once per sequence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ matrix = np.ascontiguousarray
 
 
 def _are_floats(*operands: Any) -> bool:
-    """Return whether all arrays are of float32, or of float64."""
+    """Return whether all arrays are float32, or all are float64."""
     dtype = operands[0].dtype
     return dtype.char in "fd" and all(x.dtype == dtype for x in operands[1:] if isinstance(x, np.ndarray))
 
@@ -31,18 +31,21 @@ def _takes_sequence(backend: Any, *operands: Any) -> bool:
 
 
 def _takes_gradients(backend: Any, given: Any) -> bool:
-    """Return whether no gate has an upstream gradient. Gates only have one in second derivatives."""
+    """Return whether the operands are floats and gates and cells have no upstream gradient.
+
+    They only have one in second derivatives.
+    """
     fields = given._asdict()
     return fields.get("grad_gates") is None is fields.get("grad_cells") and _are_floats(given.result, *given)
 
 
 def _state(x: Array, like: Array) -> Array:
-    """Return a copy of a state, or zeros like `like` for None. The result may be written to."""
+    """Return a writable copy of the state `x`, or zeros like `like` if `x` is None."""
     return np.zeros(like.shape, like.dtype) if x is None else np.array(x, order="C")
 
 
 class NumpyRecurrent(Recurrent):
-    """Recurrent layers of float32 and float64."""
+    """Kernels of recurrent layers for float32 and float64 arrays."""
 
     matmul: Callable[[Array, Array], Array]
 
@@ -64,7 +67,7 @@ class NumpyRecurrent(Recurrent):
         result, gates, cells = (np.empty((steps.rows, n), h.dtype) for n in (h.shape[1], 4 * width, width))
         inflow, projection = steps.table(self, inflow), projection if projection is None else matrix(projection)
         across = matrix(weight)
-        if len(steps.sizes) == 1:  # one step is not worth another order of the weights
+        if len(steps.sizes) == 1:  # for a single step, reordering the weights does not pay off
             inflow, across = inflow + self.matmul(h0, weight.T), h[:0]
         self.run_lstm(steps, inflow, across, projection, h, c, result, gates, cells)
         return result.reshape(*steps.lead, h.shape[1]), h, c, gates, cells
@@ -81,9 +84,10 @@ class NumpyRecurrent(Recurrent):
         gates: Array,
         cells: Array,
     ) -> None:
-        """Compute the states and gates of all steps; `h` and `c` are the first states, and become the last ones.
+        """Compute the states and gates of all steps, and write them to `result`, `gates` and `cells`.
 
-        Without weights (an empty array), the inflow has what comes from the state.
+        `h` and `c` hold the initial states and are overwritten with the final ones. If `weight` is empty, `inflow`
+        includes the product of the weight with the initial state.
         """
         width = c.shape[1]
         _in_order(inflow, gates, width)
@@ -137,10 +141,11 @@ class NumpyRecurrent(Recurrent):
         of_inflow: Array,
         sources: Array,
     ) -> None:
-        """Compute the gradients by the inflow of all steps.
+        """Compute the gradients by the inflow of all steps, and write them to `of_inflow`.
 
-        `of_h` and `of_c` are the gradients by the last states, and become those by the first. `before` are the cells
-        before each step; `sources` becomes the gradient by what was projected.
+        `of_h` and `of_c` hold the gradients by the final states and are overwritten with those by the initial ones.
+        `before` holds the cell states before each step. The gradients by the projected states are written to
+        `sources`.
         """
         width = cells.shape[1]
         let_in, forget, let_out, new = _blocks(gates, 4)
@@ -153,7 +158,7 @@ class NumpyRecurrent(Recurrent):
         along = _slope_of_tanh(bent, bent)
         along *= let_out
         cubes = of_inflow.reshape(len(cells), 4, width)
-        room, other = np.empty(of_h.shape, of_h.dtype), np.empty(of_c.shape, of_c.dtype)
+        room, hidden_room = np.empty(of_h.shape, of_h.dtype), np.empty(of_c.shape, of_c.dtype)
         arrays = forget, along, of_inflow, cubes[:, :3], by_out, upstream, sources
         for n, keep, slope, each, by_cell, by_hidden, arriving, source in _views(steps, *arrays, back=True):
             cell, grad = of_c[:n], of_h[:n]
@@ -162,7 +167,7 @@ class NumpyRecurrent(Recurrent):
             elif source is not None:
                 source[:] = grad
             if source is not None:
-                grad = np.dot(source, projection, other[:n])
+                grad = np.dot(source, projection, hidden_room[:n])
             cell += np.multiply(grad, slope, slope)
             by_cell *= cell[:, None]
             by_hidden *= grad
@@ -190,7 +195,7 @@ class NumpyRecurrent(Recurrent):
     def run_gru(
         self, steps: Steps, inflow: Array, weight: Array, bias: Array, h: Array, result: Array, gates: Array
     ) -> None:
-        """Compute the states and gates of all steps; `h` is the first state, and becomes the last one."""
+        """Compute the states (`result`) and gates of all steps, and replace the initial state `h` by the final one."""
         width = h.shape[1]
         np.negative(inflow[:, : 2 * width] + bias[: 2 * width], gates[:, : 2 * width])
         gates[:, 2 * width : 3 * width] = inflow[:, 2 * width :]
@@ -226,9 +231,10 @@ class NumpyRecurrent(Recurrent):
     def run_gru_back(
         self, steps: Steps, upstream: Array, weight: Array, before: Array, gates: Array, of_h: Array, of_all: Array
     ) -> None:
-        """Compute the gradients by the inputs of the gates. `of_h` is that by the last state, then by the first.
+        """Compute the gradients by the inputs of the gates, and write them to `of_all`.
 
-        They come in the order new state, reset gate, update gate, what the state adds to the new state.
+        Their order is: new state, reset gate, update gate, the state's contribution to the new state. `of_h` holds the
+        gradient by the final state and is overwritten with that by the initial one.
         """
         width = of_h.shape[1]
         reset, keep, new, new_h = _blocks(gates, 4)
@@ -238,15 +244,15 @@ class NumpyRecurrent(Recurrent):
         np.multiply(by_new, reset, by_new_h)
         _product(by_reset, _slope(reset, by_reset), by_new, new_h)
         cubes, recurrent = of_all.reshape(len(gates), 4, width), of_all[:, width:]
-        room, other = np.empty(of_h.shape, of_h.dtype), np.empty(of_h.shape, of_h.dtype)
+        room, recurrent_grad = np.empty(of_h.shape, of_h.dtype), np.empty(of_h.shape, of_h.dtype)
         for n, past, each, inner, arriving in _views(steps, keep, cubes, recurrent, upstream, back=True):
             grad = of_h[:n]
             if arriving is not None:
                 grad = np.add(arriving, grad, room[:n])
             each *= grad[:, None]
-            np.dot(inner, weight, other[:n])
+            np.dot(inner, weight, recurrent_grad[:n])
             np.multiply(grad, past, of_h[:n])
-            of_h[:n] += other[:n]
+            of_h[:n] += recurrent_grad[:n]
 
     # -- plain recurrent networks ----------------------------------------------------------------------------
 
@@ -266,7 +272,7 @@ class NumpyRecurrent(Recurrent):
         return result.reshape(*steps.lead, h.shape[1]), h
 
     def run_rnn(self, steps: Steps, weight: Array, h: Array, result: Array, relu: bool) -> None:
-        """Compute the states of all steps in the memory of their inflow. `h` is the first state, then the last one."""
+        """Replace the inflow in `result` by the states of all steps, and the initial state `h` by the final one."""
         across, room = weight.T, np.empty(h.shape, h.dtype)
         for n, state in _views(steps, result):
             state += np.dot(h[:n], across, room[:n])
@@ -292,7 +298,10 @@ class NumpyRecurrent(Recurrent):
         of_inflow: Array,
         relu: bool,
     ) -> None:
-        """Compute the gradients by the inflow of all steps. `of_h` is that by the last state, then by the first."""
+        """Compute the gradients by the inflow of all steps, and write them to `of_inflow`.
+
+        `of_h` holds the gradient by the final state and is overwritten with that by the initial one.
+        """
         if relu:
             np.greater(result, 0, of_inflow)
         else:
@@ -303,7 +312,7 @@ class NumpyRecurrent(Recurrent):
 
 
 def _views(steps: Steps, *arrays: Array, back: bool = False) -> Iterator[tuple[Any, ...]]:
-    """Yield, for each step, its number of rows and these rows of each array, in reverse order if `back`."""
+    """Yield the number of rows of each step and its rows of each array, from the last step to the first if `back`."""
     sizes, order = steps.sizes, list(steps.order)[::-1] if back else steps.order
     if len(sizes) == 1:
         return iter([(sizes[0], *arrays)])
@@ -326,7 +335,10 @@ def _blocks(x: Array, count: int) -> list[Array]:
 
 
 def _in_order(x: Array, out: Array, width: int) -> Array:
-    """Return columns in the order input, forget, output, cell gate, with the first three negated for `_logistic`."""
+    """Write the columns of `x` to `out` in the order input, forget, output, cell gate, and return `out`.
+
+    The first three gates are negated, because `_logistic` expects that.
+    """
     np.negative(x[:, : 2 * width], out[:, : 2 * width])
     np.negative(x[:, 3 * width :], out[:, 2 * width : 3 * width])
     out[:, 3 * width :] = x[:, 2 * width : 3 * width]
@@ -341,18 +353,18 @@ def _logistic(x: Array) -> None:
 
 
 def _slope(gate: Array, out: Array) -> Array:
-    """Compute the derivative of a sigmoid from its value."""
+    """Write the derivative of a sigmoid, computed from its value `gate`, to `out`, and return `out`."""
     np.subtract(1, gate, out)
     return np.multiply(out, gate, out)
 
 
 def _slope_of_tanh(value: Array, out: Array) -> Array:
-    """Compute the derivative of a hyperbolic tangent from its value."""
+    """Write the derivative of a hyperbolic tangent, computed from its value, to `out`, and return `out`."""
     np.multiply(value, value, out)
     return np.subtract(1, out, out)
 
 
 def _product(out: Array, *factors: Array) -> None:
-    """Multiply `out`, the first factor, by the others in place."""
+    """Multiply `out` in place by all factors but the first, which is `out` itself."""
     for factor in factors[1:]:
         np.multiply(out, factor, out)

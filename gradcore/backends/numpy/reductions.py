@@ -1,4 +1,4 @@
-"""Reductions and cumulative sums for NumPy, through BLAS or with fewer passes over memory.
+"""Reductions and cumulative sums for NumPy that call BLAS or make fewer passes over memory.
 
 A sum over contiguous dimensions is a product with a vector of ones, which takes a third of the time of
 `numpy.add.reduce` over the last dimension and less over the first. BLAS adds in 4 to 32 lanes, in blocks: measured on
@@ -37,13 +37,13 @@ from gradcore.core.typing import Array
 
 __all__ = ["NumpyReductions", "adjacent"]
 
-#: Elements below which the call of BLAS costs more than it saves, but for the sum over the rows of a matrix.
+#: Elements below which a call of BLAS costs more than it saves, except for the sum over the rows of a matrix.
 SMALL = 8192
-#: Elements of rows that BLAS adds as exactly as NumPy.
+#: Length up to which BLAS sums rows as exactly as NumPy.
 _SHORT = 32
-#: Elements of a matrix whose sums over rows have kernels.
+#: Elements from which sums over the rows of a matrix go through the kernel that may be compiled.
 _LARGE = 1 << 16
-#: Those of a sum over all dims: NumPy adds pairwise, in all lanes.
+#: Elements below which NumPy, which adds pairwise and in all SIMD lanes, is faster for sums over all dims.
 _SMALL_SUM = 1 << 14
 
 _add: Any = np.add.reduce
@@ -54,12 +54,12 @@ _REDUCE = {"products": _multiply, "maxima": _maximum, "minima": _minimum}
 
 
 def _are_rows(x: Array, dims: Dims, most: int) -> bool:
-    """Return whether a reduction is one of many contiguous rows of at most `most` elements."""
+    """Return whether reducing `dims` reduces many contiguous rows of at most `most` elements."""
     return dims is not None and len(dims) == 1 and dims[0] in (-1, x.ndim - 1) and are_narrow(x, most)
 
 
 def _sum_run(x: Any, start: int, stop: int) -> Any:
-    """Sum a large contiguous array over the dims from `start` to before `stop`, by BLAS."""
+    """Sum a large contiguous array over the dims in ``range(start, stop)``, by BLAS."""
     lead, rest = x.shape[:start], x.shape[stop:]
     outer, n, inner = math.prod(lead), math.prod(x.shape[start:stop]), math.prod(rest)
     if inner == 1:
@@ -77,7 +77,7 @@ def _sum_run(x: Any, start: int, stop: int) -> Any:
 
 
 def _sum_flat(x: Any) -> Any:
-    """Sum a contiguous vector: its rows by BLAS, and their sums pairwise."""
+    """Sum a contiguous vector: pieces of 1024 elements by BLAS, and the sums of the pieces pairwise."""
     row = 1024
     rows = len(x) // row
     sums = x[: rows * row].reshape(rows, row) @ ones(row, x.dtype)
@@ -85,7 +85,7 @@ def _sum_flat(x: Any) -> Any:
 
 
 def _flat_index(shape: tuple[int, ...], index: Any, dim: int) -> Any:
-    """Return the flat positions, in an array of this shape, of the elements at `index` along a dim."""
+    """Return the flat positions, in an array of the given shape, of the elements at `index` along `dim`."""
     n, inner, outer = shape[dim], math.prod(shape[dim + 1 :]), math.prod(shape[:dim])
     flat = index.reshape(outer, index.shape[dim], inner)
     if outer > 1:
@@ -108,7 +108,8 @@ def _product_of_rows(x: Any) -> Any:
 def _index_of(x: Any, dim: int, extremum: Any, index: Any) -> Any:
     """Return the index of the first extremum along a dim.
 
-    NumPy searches columns one by one. Where there are many, it is faster to compute their extrema and search for these.
+    `extremum` and `index` are NumPy's functions for the extremum and for its index. NumPy searches columns one by one.
+    If there are many, it is faster to compute their extrema and then find the elements that equal them.
     """
     inner = math.prod(x.shape[dim + 1 :])
     if inner < 16 or x.size < SMALL or not x.flags.c_contiguous:
@@ -117,16 +118,19 @@ def _index_of(x: Any, dim: int, extremum: Any, index: Any) -> Any:
     if x.dtype.kind == "f" and np.isnan(values).any():
         return index(x, axis=dim)
     n = x.shape[dim]
-    found = np.flatnonzero(x == values)[::-1]
+    matches = np.flatnonzero(x == values)[::-1]
     out = np.empty(values.size, np.int64)
-    rows, columns = np.divmod(found, inner)
+    rows, columns = np.divmod(matches, inner)
     outer, places = np.divmod(rows, n)
     out[outer * inner + columns] = places  # the first one is written last
     return out.reshape(x.shape[:dim] + x.shape[dim + 1 :])
 
 
 def _row_by_row(function: Any, x: Any, dim: int, reverse: bool = False) -> Any:
-    """Accumulate along a dim with many elements beside it. NumPy's `accumulate` goes through each column alone."""
+    """Accumulate along a dim by calling `function` for whole slices, where the other dims have many elements.
+
+    NumPy's `accumulate` goes through the columns one by one.
+    """
     out = np.empty(x.shape, x.dtype)
     source, target = np.moveaxis(x, dim, 0), np.moveaxis(out, dim, 0)
     if reverse:
@@ -138,9 +142,10 @@ def _row_by_row(function: Any, x: Any, dim: int, reverse: bool = False) -> Any:
 
 
 def _extrema_by_doubling(function: Any, x: Any) -> Any:
-    """Return running extrema along the last dim. Each pass doubles the number of elements they cover.
+    """Return running extrema along the last dim, where each pass doubles the number of elements they cover.
 
-    A pass treats the rows of a block as one: restarting at each row costs more than undoing what crosses their borders.
+    A pass treats the rows of a block as one vector, and then restores the first elements of each row. That costs less
+    than a call for each row.
     """
     rows = rows_of(x)
     width = rows.shape[1]
@@ -148,21 +153,22 @@ def _extrema_by_doubling(function: Any, x: Any) -> Any:
     steps = [1 << i for i in range((width - 1).bit_length())]
 
     def work(part: slice, _: int) -> None:
-        now, buffers = rows[part], [np.empty_like(rows[part]), out[part]]
+        current, buffers = rows[part], [np.empty_like(rows[part]), out[part]]
         for i, step in enumerate(steps):
             target = buffers[(len(steps) - i) % 2]  # the last one is `out`
-            function(now.reshape(-1)[step:], now.reshape(-1)[:-step], out=target.reshape(-1)[step:])
-            target[:, :step] = now[:, :step]
-            now = target
+            function(current.reshape(-1)[step:], current.reshape(-1)[:-step], out=target.reshape(-1)[step:])
+            target[:, :step] = current[:, :step]
+            current = target
 
     in_blocks(work, rows)
     return out.reshape(x.shape)
 
 
 def _cumsum_by_blocks(x: Any, reverse: bool) -> Any:
-    """Return cumulative sums along the last dim: in blocks by a triangular matrix, then of the blocks' sums.
+    """Return cumulative sums along the last dim, or None if a sum is not finite.
 
-    Returns None if an element is not finite, as the zeros of the matrix would spread it.
+    Each block is multiplied by a triangular matrix of ones, and the sums of the blocks before it are added. The zeros
+    of the matrix would turn infinities of other elements into NaN.
     """
     n = x.shape[-1]
     block = max((b for b in range(16, 41) if n % b == 0), default=32)
@@ -205,7 +211,7 @@ def _has_long_rows(backend: Any, factor: Array, term: Array, dim: int, reverse: 
 
 
 def adjacent(x: Any, dims: Dims) -> tuple[int, int] | None:
-    """Return ``(start, stop)`` if `dims` are all dims in this range, and the array is contiguous; else None."""
+    """Return ``(start, stop)`` if `dims` are the dims in ``range(start, stop)`` and `x` is contiguous, else None."""
     if dims == () or not x.ndim or not x.flags.c_contiguous:
         return None
     chosen = sorted(range(x.ndim) if dims is None else [d % x.ndim for d in dims])
@@ -217,7 +223,7 @@ class NumpyReductions(Reductions, Cumulative):
     """Reductions of NumPy arrays."""
 
     bodies: ClassVar[dict[str, Callable[..., Any]]]
-    dot: Any  # of the products, as is the next
+    dot: Any  # this method and the next one are those of `NumpyProducts`
     sum_of_rows: Any
 
     def sum(self, x: Any, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
@@ -241,15 +247,15 @@ class NumpyReductions(Reductions, Cumulative):
                     n = x.shape[-1]
                     return x.reshape(-1, n).dot(ones(n, x.dtype)).reshape(x.shape[:-1] + (1,) * keepdim)
                 return _add(x, dims, None, None, keepdim)
-        wanted = dtype.numpy if dtype is not None else "int64" if kind in "biu" else x.dtype
-        natural = wanted == x.dtype and x.itemsize >= 4 if kind in "fc" else wanted == "int64"
+        result_dtype = dtype.numpy if dtype is not None else "int64" if kind in "biu" else x.dtype
+        natural = result_dtype == x.dtype and x.itemsize >= 4 if kind in "fc" else result_dtype == "int64"
         if x.size < SMALL or not natural or dims == ():
-            return _add(x, dims, wanted, None, keepdim)
+            return _add(x, dims, result_dtype, None, keepdim)
         if dims is not None:
             dims = tuple(d % x.ndim for d in dims)
         if not x.flags.c_contiguous:
             if not x.flags.f_contiguous:
-                return _add(x, dims, wanted, None, keepdim)
+                return _add(x, dims, result_dtype, None, keepdim)
             turned = None if dims is None else tuple(x.ndim - 1 - d for d in dims)
             return self.sum_over(x.T, turned, keepdim).T
         reduced = range(x.ndim) if dims is None else sorted(dims)
@@ -263,7 +269,7 @@ class NumpyReductions(Reductions, Cumulative):
         return total.reshape([1 if d in reduced else n for d, n in enumerate(x.shape)]) if keepdim else total
 
     def reduce_run(self, kind: str, x: Any, start: int, stop: int) -> Any:
-        """Reduce a large contiguous array over the dims from `start` to before `stop`.
+        """Reduce a large contiguous array over the dims in ``range(start, stop)``.
 
         `kind` is one of ``sums``, ``squares``, ``products``, ``maxima`` and ``minima``.
         """
@@ -277,24 +283,24 @@ class NumpyReductions(Reductions, Cumulative):
             return _sum_run(x, start, stop)
 
     def _reduce_run(self, kind: str, x: Any, start: int, stop: int) -> Any:
-        """Do what `reduce_run` does, except for sums."""
+        """Reduce like `reduce_run`, for all kinds except ``sums``."""
         dims = tuple(range(start, stop))
         if kind == "squares":
             if stop == x.ndim and not start:
                 return np.asarray(self.dot(x.reshape(-1), x.reshape(-1)))
             return self.sum_over(x * x, dims)
-        last = stop == x.ndim and x.dtype.kind == "f"
+        in_last_dims = stop == x.ndim and x.dtype.kind == "f"
         n = math.prod(x.shape[start:])
-        if kind == "products" and last and (n >= 64 or not start):
+        if kind == "products" and in_last_dims and (n >= 64 or not start):
             return np.asarray(_product_of_rows(x.reshape(*x.shape[:start], n)))
-        if kind == "maxima" and last and start and n >= 4:
+        if kind == "maxima" and in_last_dims and start and n >= 4:
             return row_maxima(x.reshape(-1, n)).reshape(x.shape[:start])
         return _REDUCE[kind](x, dims)
 
     def reduce_dims(self, kind: str, x: Any, dims: Dims, keepdim: bool) -> Any:
-        """Reduce all dims, or dims next to each other, by product, extremum or sum of squares.
+        """Reduce all dims, or adjacent dims, by product, extremum or sum of squares (see `reduce_run` for `kind`).
 
-        Returns None where NumPy's own reduction serves as well.
+        Returns None if NumPy's own reduction is as fast, or if the dims are not adjacent.
         """
         run = adjacent(x, dims) if x.size >= SMALL and x.dtype.kind == "f" else None
         if run is None:
@@ -362,7 +368,10 @@ class NumpyReductions(Reductions, Cumulative):
         return self.at_index(x, _index_of(x, dim, _minimum, np.argmin), dim, keepdim)
 
     def take_along(self, x: Any, index: Any, dim: int) -> Any:
-        """Do what `numpy.take_along_axis` does by one flat `take`, in half of its time and a fifth of its overhead."""
+        """Return the elements at `index` along `dim` by one flat `take`.
+
+        This needs half of the time of `numpy.take_along_axis`, and a fifth of its overhead.
+        """
         return x.reshape(-1).take(_flat_index(x.shape, index, dim))
 
     def put_along(self, x: Any, shape: tuple[int, ...], dim: int, index: Any) -> Any:
@@ -371,7 +380,7 @@ class NumpyReductions(Reductions, Cumulative):
         return out
 
     def exp_for_ratio(self, x: Any, top: Any) -> Any:
-        # Exponentials of a moderate maximum do not overflow in a sum, and what vanishes beside it does not matter.
+        # With a moderate maximum, exponentials do not overflow in a sum, and those that underflow are negligible.
         if x.size >= SMALL and top.min() >= -8 and top.max() <= 60:
             return np.exp(x)
         return super().exp_for_ratio(x, top)
@@ -393,23 +402,23 @@ class NumpyReductions(Reductions, Cumulative):
     def scan_along(self, factor: Any, term: Any, dim: int, reverse: bool = False) -> Any:
         n = term.shape[dim]
         dtype = np.result_type(factor, term)
-        last = dim == term.ndim - 1
-        if last:
+        is_last_dim = dim == term.ndim - 1
+        if is_last_dim:
             factors, out = (copy_transpose(a.reshape(-1, n).astype(dtype, copy=False)) for a in (factor, term))
         else:
             factors, out = np.moveaxis(factor, dim, 0), np.array(np.moveaxis(term, dim, 0), dtype, order="C")
         spare = np.empty(out.shape[1:], dtype)
         back = 1 if reverse else -1
         for i in range(n - 2, -1, -1) if reverse else range(1, n):
-            # one by one: what lies beside the dimension keeps the CPU's lanes busy
+            # One index after another; the elements of the other dims fill the CPU's SIMD lanes.
             out[i] += np.multiply(factors[i], out[i + back], spare)
-        return copy_transpose(out).reshape(term.shape) if last else np.moveaxis(out, 0, dim)
+        return copy_transpose(out).reshape(term.shape) if is_last_dim else np.moveaxis(out, 0, dim)
 
     def running(self, function: Any, x: Any, dim: int) -> Any:
-        if function is np.logaddexp and x.dtype == np.float32:  # one after the other: keep the rounding errors small
+        if function is np.logaddexp and x.dtype == np.float32:  # float64 keeps the accumulated rounding errors small
             return np.logaddexp.accumulate(x.astype(np.float64), axis=dim).astype(np.float32)
-        beside = x.size // max(x.shape[dim], 1)
-        if beside >= 128 and dim < x.ndim - 1:
+        columns = x.size // max(x.shape[dim], 1)
+        if columns >= 128 and dim < x.ndim - 1:
             return _row_by_row(function, x, dim)
         if function in (np.maximum, np.minimum) and dim == x.ndim - 1 and x.size >= SMALL and x.shape[dim] >= 16:
             return _extrema_by_doubling(function, x)

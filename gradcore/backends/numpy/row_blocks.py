@@ -1,4 +1,4 @@
-"""Rows of a matrix in NumPy: cache-sized blocks of them, and their sums, maxima and exponentials."""
+"""Functions on the rows of NumPy matrices: cache-sized blocks of rows, and their sums, maxima and exponentials."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ __all__ = [
     "rows_of",
 ]  # fmt: skip
 
-#: Elements of a block, of which there are few, as threads need the interpreter's lock between two functions of NumPy;
-#: and its least rows.
+#: Elements of a block, and its least number of rows. Blocks are large, because threads need the interpreter's lock
+#: between two calls of NumPy's functions.
 _BLOCK, _ROWS = 1 << 18, 8
-#: Elements from which threads take part.
+#: Elements from which threads share the blocks.
 _MANY = 1 << 19
-#: Elements below which more calls cost more than they save.
+#: Elements below which additional calls cost more than they save.
 _SMALL = 4096
-#: Elements of rows that columns are reduced faster than, and rows from which they are.
+#: Width up to which rows are reduced column by column, and number of rows from which this is faster.
 NARROW, _FEW = 12, 64
-#: Columns that BLAS adds in a few lanes; more of them are added pairwise. Rows that are added one to another before
-#: blocks of them are.
+#: Width from which rows are summed pairwise, because BLAS adds in a few lanes only. Number of rows that are added in
+#: sequence; for more of them, such blocks are summed first.
 LONG, IN_TURN = 1 << 16, 4096
 
 _ones: dict[Any, Any] = {}
@@ -51,17 +51,17 @@ _FAST_EXP2 = has_avx512()
 
 
 def ones(n: int, dtype: Any) -> Any:
-    """Return a vector of ones. The longest one so far is cached, unless it is very long."""
-    known = _ones.get(dtype)
-    if known is None or len(known) < n:
-        known = np.ones(n, dtype)
+    """Return a vector of `n` ones. The longest vector so far is cached, unless it is very long."""
+    cached = _ones.get(dtype)
+    if cached is None or len(cached) < n:
+        cached = np.ones(n, dtype)
         if n <= 1 << 20:
-            _ones[dtype] = known
-    return known[:n]
+            _ones[dtype] = cached
+    return cached[:n]
 
 
 def rows_of(x: Any) -> Any:
-    """Return `x`, which has elements, as a contiguous matrix whose columns are the last dim."""
+    """Return `x`, which must not be empty, as a contiguous matrix whose rows lie along the last dim."""
     if x.ndim != 2:
         x = x.reshape(-1, x.shape[-1])
     return x if x.flags.c_contiguous else np.ascontiguousarray(x)
@@ -74,9 +74,9 @@ def number_of_blocks(x: Any) -> int:
 
 
 def in_blocks(work: Callable[[slice, int], None], x: Any) -> None:
-    """Call ``work(part, i)`` for block number `i` of a matrix' rows, given as the slice `part`.
+    """Call ``work(part, i)`` for each block of rows of a matrix: `part` is the slice of its rows, `i` its number.
 
-    The blocks do not depend on the number of threads that share them, and neither do results.
+    The blocks, and therefore the results, do not depend on the number of threads that share them.
     """
     height, count = len(x), number_of_blocks(x)
 
@@ -92,7 +92,10 @@ def in_blocks(work: Callable[[slice, int], None], x: Any) -> None:
 
 
 def copy_transpose(x: Any) -> Any:
-    """Return a contiguous copy of a matrix' transpose, some rows at a time where columns collide in the cache."""
+    """Return a contiguous copy of the transpose of a matrix.
+
+    If elements of a column would collide in the cache, a few rows are copied at a time.
+    """
     height, width = x.shape
     out = np.empty((width, height), x.dtype)
     step = 16 if height * x.itemsize % 512 == 0 else max(height, 1)
@@ -124,10 +127,10 @@ def fold_columns(function: Callable[..., Array], x: Array) -> Array:
 
 
 def row_maxima(x: Any) -> Any:
-    """Return the maximum of each contiguous row, NaN where there is one.
+    """Return the maximum of each contiguous row, or NaN if the row has one.
 
-    Of many elements in rows that are not narrow through its index, whose search uses the CPU's lanes also in short
-    rows: in a half to a quarter of the time of `numpy.maximum.reduce`.
+    For large matrices whose rows are not narrow, `argmax` finds its index first. That takes a half to a quarter of the
+    time of `numpy.maximum.reduce`, because it uses SIMD instructions in short rows, too.
     """
     height, n = x.shape
     if are_narrow(x, NARROW):
@@ -140,10 +143,10 @@ def row_maxima(x: Any) -> Any:
 
 
 def exponentials(x: Any, out: Any, pooled: Callable[[Any], Any] = _as_it_is) -> Any:
-    """Compute ``exp(x)`` in `out`, which may be `x`.
+    """Write ``exp(x)`` to `out`, which may be `x`, and return `out`.
 
-    `pooled` makes functions that threads share. Of float32 numbers by `exp2` where that is faster: within
-    ``2 + abs(x)`` units of 2**-24, relatively (`exp`: 3.3).
+    `pooled` wraps a universal function so that threads share its work. Where it is faster, float32 numbers are computed
+    by `exp2`, with a relative error of at most ``2 + abs(x)`` units of 2**-24 (`exp`: 3.3).
     """
     if _FAST_EXP2 and x.dtype == np.float32 and x.size >= _SMALL:
         return pooled(np.exp2)(pooled(np.multiply)(x, _LOG2_E, out), out)

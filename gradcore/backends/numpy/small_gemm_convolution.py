@@ -1,11 +1,11 @@
-"""Convolution of images by products so small that OpenBLAS does not copy (pack) their operands.
+"""Convolution of images by matrix products that are so small that OpenBLAS does not copy (pack) their operands.
 
-It packs the operands of larger ones first, which takes a third of the time where one of them has few rows. The columns
-of windows for one row of the output are such a small matrix, and share most with those for the next row. So rows of the
-input are gathered for taps that are beside each other, which repeats them as often as the kernel is wide. For taps
-below each other the gathered rows are read again, through a view with all matrices, which one call multiplies.
+OpenBLAS packs the operands of larger products first, which takes a third of the time if one of them has few rows. The
+columns of windows for one row of the output form a small matrix, which shares most elements with that of the next row.
+Therefore only the horizontal taps are gathered, which repeats each row of the input once per column of the kernel. The
+vertical taps read the gathered rows again, through an overlapping view of all matrices that one call multiplies.
 
-Blocks of images and rows, which stay in cache, are what threads share. They do not depend on the number of threads.
+Threads share blocks of images and rows, which stay in cache and do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ from gradcore.backends.portable.sliding import overlap, slices
 __all__ = ["correlate", "fits", "fits_gradient", "weight_gradient"]
 
 Ints = Sequence[int]
-#: ``share(work, count)`` calls ``work(numbers)``, once or in several threads, with numbers that are `count` together.
+#: Function ``share(work, count)`` that calls ``work(numbers)`` in one or several threads, which together handle the
+#: numbers below `count`.
 Share = Callable[[Callable[[Iterator[int]], None], int], None]
 
-#: Measured with OpenBLAS: multiplications up to which a product is not packed, and columns, or rows in the gradient of
-#: the weight, from which it is fast then; the rows that it has otherwise.
+#: Measured with OpenBLAS: multiplications up to which the operands of a product are not packed; columns, and rows in
+#: the gradient of the weight, from which such products are fast; rows of the packed products that are used otherwise.
 _UNPACKED, _COLUMNS, _ROWS, _PACKED_ROWS = 1_000_000, 16, 64, 512
-#: Bytes that are gathered at a time, which stay in the second level of cache.
+#: Bytes that are gathered at a time, so that they stay in the second level of cache.
 _BLOCK = 1 << 20
 
 
 def fits(x: Any, weight: Any, settings: ConvSettings) -> bool:
-    """Return whether `correlate` supports these operands: no gaps between vertical taps, and no large weight."""
+    """Return whether `correlate` supports these operands: floats, no gaps between vertical taps, and a small weight."""
     dense = x.ndim > 3 and (weight.shape[2] == 1 or settings.dilation[0] == 1)
     return dense and weight.size // settings.groups * _COLUMNS <= _UNPACKED and _windows_of_floats(x, weight.shape[2:])
 
 
 def fits_gradient(x: Any, kernel: Ints, stride: Ints) -> bool:
-    """Return whether `weight_gradient` supports these operands: windows that move by one row."""
+    """Return whether `weight_gradient` supports these operands: floats, and windows that move by one row."""
     return x.ndim > 3 and stride[0] == 1 and _windows_of_floats(x, kernel)
 
 
@@ -88,42 +89,45 @@ def _blocks(images: int, height: int, row: int, kernel: int, stride: int = 1, un
 
 
 def _even(size: int, most: int) -> int:
-    """Return the length of parts of about the same length, of which there are as few as possible."""
+    """Return the length of the parts when `size` elements are split evenly into the fewest parts of at most `most`."""
     return -(-size // -(-size // most))
 
 
 def _taps(
     kernel: Ints, size: Ints, width: Ints, stride: Ints, padding: Ints, dilation: Ints
 ) -> list[tuple[tuple[slice, ...], tuple[slice, ...]]]:
-    """Return, for each horizontal tap, the slices of positions that have an input element, and of these elements."""
+    """Return two lists of slices for each horizontal tap: output positions that read the input, and what they read."""
     taps = []
     for tap in product(*map(range, kernel)):
         pairs = [
             overlap(k * d - p, s, n, count)
             for k, d, p, s, n, count in zip(tap, dilation, padding, stride, size, width, strict=True)
         ]
-        inside, read = zip(*pairs, strict=True)
-        taps.append((inside, read))
+        inside, elements = zip(*pairs, strict=True)
+        taps.append((inside, elements))
     return taps
 
 
 def _gather(images: Any, first: int, taps: Any, out: Any) -> None:
-    """Copy rows from `first` on, zero outside, for every tap: `(n, groups, rows, taps, channels, *width)`."""
-    there, read = _overlap(first, images.shape[2], out.shape[2])
-    out[:, :, : there.start] = 0
-    out[:, :, there.stop :] = 0
-    source, target = images[:, :, read], out[:, :, there]
+    """Copy image rows from `first` on to `out`, `(n, groups, rows, taps, channels, *width)`, shifted for each tap.
+
+    Rows outside of the images are zero.
+    """
+    present, source_rows = _overlap(first, images.shape[2], out.shape[2])
+    out[:, :, : present.start] = 0
+    out[:, :, present.stop :] = 0
+    source, target = images[:, :, source_rows], out[:, :, present]
     for number, (inside, places) in enumerate(taps):
         target[(slice(None), slice(None), slice(None), number, slice(None), *inside)] = source[(..., *places)]
 
 
 def _overlap(first: int, size: int, count: int) -> tuple[slice, slice]:
-    """Return the numbers of ``range(first, first + count)`` that are in ``range(size)``: as slices of both."""
+    """Return the common numbers of ``range(first, first + count)`` and ``range(size)``, as slices of both."""
     return overlap(first, 1, size, count)
 
 
 def _columns(gathered: Any, height: int, taps: int, stride: int) -> Any:
-    """Return a view of gathered rows as the matrices `(n, groups, height, taps, positions)`, which overlap."""
+    """Return gathered rows as a view of overlapping matrices, of shape `(n, groups, height, taps, positions)`."""
     images, groups, *_ = gathered.shape
     positions, size = prod(gathered.shape[5:]), gathered.itemsize
     steps = *gathered.strides[:2], stride * gathered.strides[2], positions * size, size
@@ -131,10 +135,13 @@ def _columns(gathered: Any, height: int, taps: int, stride: int) -> Any:
 
 
 def _multiply(matrix: Any, columns: Any, out: Any) -> None:
-    """Write the product to `out`, `(n, groups, height, O, *width)`, in so few columns at a time that none is packed."""
+    """Write the products of `matrix` and `columns` to `out`, of shape `(n, groups, height, O, *width)`.
+
+    Columns are multiplied in pieces that are small enough not to be packed.
+    """
     length = columns.shape[-1]
     shape = *out.shape[:4], length
-    at_once = out[0, 0, 0, 0].flags.c_contiguous  # BLAS can write there
+    at_once = out[0, 0, 0, 0].flags.c_contiguous  # so that BLAS can write to `out`
     place = out.reshape(shape) if at_once else np.empty(shape, out.dtype)
     step = max(_COLUMNS, _UNPACKED // prod(matrix.shape[2:]) // _COLUMNS * _COLUMNS)
     for cut in slices(length, step):
@@ -144,9 +151,9 @@ def _multiply(matrix: Any, columns: Any, out: Any) -> None:
 
 
 def weight_gradient(x: Any, grad: Any, kernel: Ints, settings: ConvSettings, share: Share) -> Any:
-    """Sum windows of `x` times `grad` over all positions: `(groups, O / groups, C / groups * K)`.
+    """Return the sum over all positions of `grad` times the window of `x`: `(groups, O / groups, C / groups * K)`.
 
-    Here the elements of a window for the horizontal taps form a row.
+    The elements of a window for the horizontal taps are gathered as a row of a matrix.
     """
     stride, padding, dilation, groups = settings
     height, *width = grad.shape[2:]
@@ -191,7 +198,10 @@ def _chunks(size: int, length: int) -> Iterator[tuple[slice, int]]:
 
 
 def _sum_over_positions(grad: Any, gathered: Any, chunk: int, taps: int, dilation: int) -> Any:
-    """Multiply gradients and gathered windows, in chunks of rows, for vertical taps: `(groups, taps, O, values)`."""
+    """Return the products of gradients and gathered windows, summed over positions: `(groups, taps, O, values)`.
+
+    They are multiplied in chunks of `chunk` rows; `taps` is the number of vertical taps.
+    """
     images, groups, outputs, height, length = grad.shape
     count, (per_image, per_group, per_row, *rest) = height // chunk, gathered.strides
     shape = images, groups, taps, count, chunk * length, gathered.shape[4]
@@ -201,7 +211,10 @@ def _sum_over_positions(grad: Any, gathered: Any, chunk: int, taps: int, dilatio
 
 
 class _Positions:
-    """Windows of images `(N, groups, H, ..., C)`: for each position, the flattened window over all dims but rows."""
+    """Function of image and row ranges that returns the windows of images `(N, groups, H, ..., C)`.
+
+    Each position has its window over all dims but rows, flattened. Padded rows are kept in memory between calls.
+    """
 
     def __init__(self, images: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, width: Ints) -> None:
         self.images, self.kernel, self.stride, self.padding = images, tuple(kernel), stride, padding
@@ -211,17 +224,17 @@ class _Positions:
         self.padded: Any = None
 
     def __call__(self, some: slice, start: int, stop: int) -> Any:
-        """Return rows `start` to `stop` of the images `some`: `(n, groups, rows, positions, values)`."""
+        """Return the windows in rows `start` to `stop` of the images `some`: `(n, groups, rows, positions, values)`."""
         images = self.images[some]
         shape = *images.shape[:2], stop - start, *self.extent, images.shape[-1]
         if self.padded is None or self.padded.shape != shape:
             self.padded = np.zeros(shape, images.dtype)
         firsts = (start - self.padding[0], *(-p for p in self.padding[1:]))
         pairs = map(_overlap, firsts, images.shape[2:], shape[2:-1])
-        there, read = zip(*pairs, strict=True)
-        self.padded[:, :, : there[0].start] = 0
-        self.padded[:, :, there[0].stop :] = 0
-        self.padded[(slice(None), slice(None), *there)] = images[(slice(None), slice(None), *read)]
+        inside, elements = zip(*pairs, strict=True)
+        self.padded[:, :, : inside[0].start] = 0
+        self.padded[:, :, inside[0].stop :] = 0
+        self.padded[(slice(None), slice(None), *inside)] = images[(slice(None), slice(None), *elements)]
         *lead, channel = self.padded.strides
         steps = [[n * factor for n, factor in zip(lead[3:], by, strict=True)] for by in (self.stride, self.dilation)]
         windows = as_strided(

@@ -1,7 +1,7 @@
-"""Softmax and its logarithm for NumPy, in a few passes over cache-sized blocks of rows.
+"""Softmax and log-softmax for NumPy, computed in a few passes over cache-sized blocks of rows.
 
-In single precision, softmax is off by at most 16 units of 2**-24 of the row's largest number, half of which comes from
-`exp2`, and its logarithm by 8 units of its own size or of one.
+In single precision, the error of softmax is at most 16 units of 2**-24, relative to the largest number of the row;
+half of it comes from `exp2`. The error of log-softmax is at most 8 such units, relative to its value or to 1.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from gradcore.backends.portable.reductions import Reductions
 
 __all__ = ["HIGH", "LOW", "NumpySoftmax"]
 
-#: Elements from which blocks are faster than fewer calls, in one pass and in several.
+#: Elements from which blocks are faster than fewer calls: for formulas of one pass, and of several passes.
 _LARGE, _SEVERAL = 1 << 19, 1 << 14
 #: Columns from which `numpy.vecdot` is faster than a product and a sum.
 _WIDE = 64
-#: The sums of a row's exponentials for which these are as precise as those of differences from the maximum.
+#: Range of a row's sum of exponentials within which subtracting the maximum first would not be more precise.
 LOW, HIGH = 2.0**-6, 2.0**16
 
 _least: Any = np.minimum.reduce
@@ -28,7 +28,7 @@ _largest: Any = np.maximum.reduce
 
 
 class NumpySoftmax(Reductions):
-    """Kernels of softmax, which work on rows if the dim is the last one."""
+    """Kernels of softmax and log-softmax, which work on rows if the dim is the last one."""
 
     def exp_less(self, x: Any, top: Any) -> Any:
         shifted = np.asarray(x - top)
@@ -44,8 +44,8 @@ class NumpySoftmax(Reductions):
 
     def softmax_product(self, t: Any, y: Any, dim: int) -> Any:
         wide = y.shape[dim] >= _WIDE
-        few = y.size < (_LARGE if wide else _SEVERAL)
-        if few or not _by_rows(y, dim) or t.dtype != y.dtype or t.shape != y.shape:
+        is_small = y.size < (_LARGE if wide else _SEVERAL)
+        if is_small or not _by_rows(y, dim) or t.dtype != y.dtype or t.shape != y.shape:
             return super().softmax_product(t, y, dim)
         rows, results = rows_of(t), rows_of(y)
         out = np.empty(rows.shape, y.dtype)
@@ -100,9 +100,9 @@ def _by_rows(x: Any, dim: int) -> bool:
 
 
 def _softmax(x: Any, out: Any) -> None:
-    """Write the softmax of rows to `out`. The maximum is not subtracted where the sums stay in a moderate range.
+    """Write the softmax of rows to `out`.
 
-    It does where their sums are neither large nor small.
+    The maximum is only subtracted first if a sum of exponentials is outside of the range from `LOW` to `HIGH`.
     """
     total = row_sums(exponentials(x, out))
     if not (_least(total) >= LOW and _largest(total) <= HIGH):

@@ -12,18 +12,18 @@ from gradcore.backends.portable.sorting import Sorting, comparable
 
 __all__ = ["NumpySorting"]
 
-#: Elements below which a plain stable sort is as fast.
+#: Elements below which NumPy's stable sort is as fast.
 SMALL = 2048
-#: Up to this many of the largest elements are found one after the other.
+#: Number of largest elements up to which `topk` finds them one after another.
 FEW = 16
-#: Elements of the sample of a vector, and how many more of them are taken than are expected to be enough.
+#: Elements in the sample of a vector, and a margin that is added to the expected number of elements beyond the bound.
 SAMPLE, _MORE = 4096, 16
-#: Elements that are looked at, again and again, in the time that is worth a thread.
+#: Elements times searches from which a thread pays off.
 WORTH_A_THREAD = 1 << 20
 
 
 def _order_keys(x: Any, descending: bool) -> Any:
-    """Return int64 keys below 2**32 in magnitude that sort as the elements do, or None where there are none."""
+    """Return int64 keys below 2**32 in magnitude that have the order of the elements, or None if this is impossible."""
     if x.dtype == np.float32:
         bits = (x + np.float32(0)).view(np.int32)  # -0.0 counts as 0.0
         keys = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # negative numbers in ascending order
@@ -44,10 +44,10 @@ def _order_keys(x: Any, descending: bool) -> Any:
 
 
 def _order_of_wide(x: Any, dim: int) -> Any:
-    """Return indices that sort int64 stably, by digits that fit beside the index into an int64, or None.
+    """Return indices that sort int64 elements stably, or None if their range is too large.
 
-    None means that two digits do not suffice. Each pass is one sort of plain integers, several times as fast as a sort
-    that moves indices.
+    This is a radix sort of up to two digits, each of which fits into one int64 together with the index. Each pass sorts
+    plain integers, which is several times as fast as sorting indices.
     """
     low, n = x.min(), x.shape[dim]
     bits = n.bit_length()
@@ -69,9 +69,10 @@ class NumpySorting(Sorting):
     """Sorting of NumPy arrays."""
 
     def argsort_along(self, x: Any, dim: int, descending: bool = False) -> Any:
-        """Return indices that sort stably. Element and index are sorted together if both fit into one int64.
+        """Return indices that sort `x` stably along `dim`.
 
-        Otherwise ties are put in order afterwards.
+        Elements are sorted together with their indices if both fit into one int64. Otherwise the elements are sorted
+        unstably, and if there are ties, once more by the general kernel.
         """
         n, x = x.shape[dim], comparable(x)
         if not descending and (x.size < SMALL or n < 16):
@@ -102,7 +103,10 @@ class NumpySorting(Sorting):
 
     @kernel_for(lambda self, x, inverse, counts, dim: dim is None and x.size >= SMALL and x.dtype.kind in "biuf")
     def unique_of(self, x: Any, inverse: bool, counts: bool, dim: int | None) -> tuple[Any, Any, Any]:
-        """Return distinct elements. Integers of a moderate range are counted, other numbers are sorted."""
+        """Return the distinct elements, the inverse indices and the counts.
+
+        Integers of a moderate range are counted, other numbers are sorted.
+        """
         flat, nothing = x.reshape(-1), np.zeros(0, np.int64)
         if x.dtype.kind in "iu" and x.dtype != np.uint64:
             low = int(flat.min())
@@ -110,10 +114,10 @@ class NumpySorting(Sorting):
             if spread < 4 * flat.size:
                 shifted = flat.astype(np.int64, copy=False) - low
                 number = np.bincount(shifted, minlength=spread + 1)
-                there = number > 0
-                values = (np.flatnonzero(there) + low).astype(x.dtype)
-                where = (np.cumsum(there) - 1).take(shifted).reshape(x.shape) if inverse else nothing
-                return values, where, number[there] if counts else nothing
+                is_present = number > 0
+                values = (np.flatnonzero(is_present) + low).astype(x.dtype)
+                where = (np.cumsum(is_present) - 1).take(shifted).reshape(x.shape) if inverse else nothing
+                return values, where, number[is_present] if counts else nothing
         order = self.argsort_along(flat, 0) if inverse else None
         values = np.sort(flat) if order is None else flat.take(order)
         starts = np.ones(flat.size, bool)
@@ -131,31 +135,32 @@ class NumpySorting(Sorting):
         if x.size < SMALL or not k or k > n // 4:
             return super().topk_along(x, dim, k, largest)
         rows = np.moveaxis(x, dim, -1)
-        found = _first_extrema(rows, k, largest) if k <= FEW else None
-        if found is None and x.size == n:
-            found = self._extrema_of_vector(rows, k, largest)
-        if found is None:
+        extrema = _first_extrema(rows, k, largest) if k <= FEW else None
+        if extrema is None and x.size == n:
+            extrema = self._extrema_of_vector(rows, k, largest)
+        if extrema is None:
             part = np.argpartition(rows, n - k if largest else k - 1, axis=-1)
             index = np.sort(part[..., n - k :] if largest else part[..., :k], axis=-1)
-            last = x.ndim - 1
-            values = self.take_along(rows, index, last)
-            order = self.argsort_along(values, last, largest)
-            found = self.take_along(values, order, last), self.take_along(index, order, last)
-        return tuple(np.ascontiguousarray(np.moveaxis(a, -1, dim)) for a in found)  # type: ignore[return-value]
+            last_dim = x.ndim - 1
+            values = self.take_along(rows, index, last_dim)
+            order = self.argsort_along(values, last_dim, largest)
+            extrema = self.take_along(values, order, last_dim), self.take_along(index, order, last_dim)
+        return tuple(np.ascontiguousarray(np.moveaxis(a, -1, dim)) for a in extrema)  # type: ignore[return-value]
 
     def _extrema_of_vector(self, rows: Any, k: int, largest: bool) -> tuple[Any, Any] | None:
         """Return the `k` maxima (or minima) of a single row and their indices, or None if there are NaN.
 
-        NumPy selects the k-th element many times faster than its index, so the elements beyond it are searched for.
+        NumPy finds the value of the k-th element many times faster than its index, so the elements beyond that value
+        are searched for afterwards.
         """
         flat = rows.reshape(-1)
         if flat.dtype.kind == "f" and np.isnan(flat).any():
             return None
         places = _outer_places(flat, k, largest)
         some = flat if places is None else flat.take(places)
-        last = np.partition(some, some.size - k if largest else k - 1)[some.size - k if largest else k - 1]
-        within = np.flatnonzero(some > last if largest else some < last)
-        ties = np.flatnonzero(some == last)[: k - within.size]
+        kth = np.partition(some, some.size - k if largest else k - 1)[some.size - k if largest else k - 1]
+        within = np.flatnonzero(some > kth if largest else some < kth)
+        ties = np.flatnonzero(some == kth)[: k - within.size]
         index = np.sort(np.append(within, ties))
         if places is not None:
             index = places.take(index)
@@ -165,10 +170,10 @@ class NumpySorting(Sorting):
 
 
 def _outer_places(flat: Any, k: int, largest: bool) -> Any:
-    """Return the positions of some elements of a vector that include its `k` maxima (or minima).
+    """Return the positions of a subset of a vector that includes its `k` maxima (or minima), or None.
 
-    The bound is an element of a sample, chosen so that about twice as many elements are beyond it. Returns None where
-    these turn out too few, or the sample would be.
+    The subset has the elements beyond a bound, which is taken from a sample such that about ``2 * k`` elements are
+    beyond it. None means that `k` is too large for the sample, or that too few elements are beyond the bound.
     """
     sample = np.sort(flat[:: flat.size // SAMPLE or 1])
     number = 2 * k * sample.size // flat.size + _MORE
@@ -181,8 +186,8 @@ def _outer_places(flat: Any, k: int, largest: bool) -> Any:
 def _first_extrema(rows: Any, k: int, largest: bool) -> tuple[Any, Any] | None:
     """Return the first `k` maxima (or minima) of each row and their indices.
 
-    Each one found is overwritten before the search for the next. Returns None where an element equals the value that
-    overwrites, or NaN would be taken for a minimum.
+    Each extremum is overwritten before the search for the next one. Returns None if an element equals the value used
+    for that, or if NaN would be taken for a minimum.
     """
     shape, n = rows.shape[:-1], rows.shape[-1]
     rows = rows.reshape(-1, n)
@@ -191,11 +196,11 @@ def _first_extrema(rows: Any, k: int, largest: bool) -> tuple[Any, Any] | None:
     struck = (-np.inf if largest else np.inf) if rows.dtype.kind == "f" else (info.min if largest else info.max)
 
     def some(start: int, stop: int) -> None:
-        left, number = rows[start:stop].copy(), np.arange(stop - start)
+        remaining, row_numbers = rows[start:stop].copy(), np.arange(stop - start)
         for i in range(k):
-            place = left.argmax(axis=1) if largest else left.argmin(axis=1)
+            place = remaining.argmax(axis=1) if largest else remaining.argmin(axis=1)
             index[start:stop, i] = place
-            left[number, place] = struck
+            remaining[row_numbers, place] = struck
 
     threads.spread(some, len(rows), k * rows.size // WORTH_A_THREAD)
     values = rows[np.arange(len(rows))[:, None], index]

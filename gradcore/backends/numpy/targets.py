@@ -1,7 +1,7 @@
-"""Losses of class targets for NumPy, in the usual case: a matrix of scores, and no ignored target.
+"""Losses of class targets for NumPy in the usual case of a matrix of scores without ignored targets.
 
-Scores are read and written at places of the flattened matrix; cross entropy goes through blocks of rows that stay in
-cache.
+Scores are read and written by their positions in the flattened matrix. Cross entropy is computed in blocks of rows that
+stay in cache.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class NumpyTargets(Targets):
         top -= rows.reshape(-1).take(places)
         top += np.log(total)
         if weight is None:
-            found = _reduce_losses(top, reduction)
+            loss_and_weight = _reduce_losses(top, reduction)
         else:
-            found = self._weight_losses(top, target, weight, None, reduction, ignore_index)
-        return *found, powers, total.reshape(-1, 1)
+            loss_and_weight = self._weight_losses(top, target, weight, None, reduction, ignore_index)
+        return *loss_and_weight, powers, total.reshape(-1, 1)
 
     @native_rows("row_powers", "rows -> rows row row", "", 32)
     def row_powers(self, rows: Any) -> tuple[Any, Any, Any]:
@@ -108,7 +108,7 @@ def _places(target: Any, classes: int) -> Any:
 
 
 def _reduce_losses(losses: Any, reduction: str) -> tuple[Any, Any]:
-    """Return the reduced losses, and their number, which is the sum of weights here."""
+    """Return the reduced losses and their number, which is the sum of weights, as each weight is 1."""
     number = np.array(len(losses), losses.dtype)
     if reduction == "none":
         return losses, number

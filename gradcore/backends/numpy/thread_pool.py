@@ -1,11 +1,11 @@
 """A pool of threads that are woken with one lock each, in a third of the time of an executor.
 
-A piece that no thread has begun can be taken back. So a thread that wakes late, because other programs use its core,
-costs what it takes to call it, and nobody waits for it.
+The caller can take back a piece of work that no thread has begun. If a thread wakes late because other programs use its
+core, the caller therefore does not wait for it.
 
-Ctrl-C may come between any two steps. So nothing here is a step that must not be repeated: what a thread owns, who has
-begun a piece and whether it is done are written down where they can be read again, by `dict.setdefault`, which has one
-winner, or by a single assignment; locks only wake.
+Ctrl-C may come between any two steps, so every step can be repeated. The user of a thread, and the thread that has
+begun a piece, are set with `dict.setdefault`, which lets only the first one win. Whether a piece is finished is set by
+a single assignment. Locks are only used to wake threads.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ def works_in_parts() -> bool:
 
 
 class _Piece:
-    """A piece of work for a helper.
+    """Piece of work for a helper.
 
     Attributes
     ----------
     begun : dict
-        Empty, or who has taken the piece: a helper that does it, or None, its giver, so that nobody does.
+        Empty until somebody takes the piece. Then ``begun["by"]`` is the helper's marker, or None if the caller has
+        taken it back.
     """
 
     __slots__ = ("begun", "error", "finished", "work")
@@ -56,23 +57,23 @@ class _Piece:
         self.error: BaseException | None = None
 
 
-#: What a helper has that has nothing to do: it was taken back.
+#: Piece of helpers that have nothing to do; it counts as taken back.
 _NOTHING = _Piece(None)
 _NOTHING.begun["by"] = None
 
-#: The user of helpers that are to end.
+#: User of helpers that are about to end.
 _NOBODY = object()
 
 
 class Helper:
-    """A daemon thread of the pool, and the piece of work that it was given last.
+    """Daemon thread of the pool, with the piece of work that it was given last.
 
-    It starts with its first piece, and ends when it is given None.
+    The thread starts with its first piece, and ends when it is given None.
 
     Attributes
     ----------
     user : dict
-        Empty, or the one for whom it works.
+        Empty, or ``{"is": user}`` while a user has reserved the helper.
     """
 
     __slots__ = ("away_from", "done", "native_id", "piece", "user", "wake")
@@ -93,7 +94,7 @@ class Helper:
         while True:
             self.wake.acquire()
             piece, me = self.piece, object()
-            if piece.begun.setdefault("by", me) is not me:  # taken back, or done before
+            if piece.begun.setdefault("by", me) is not me:  # the piece was taken back, or done before
                 continue
             if piece.work is None:
                 self.native_id = None
@@ -105,7 +106,7 @@ class Helper:
             piece.work = None
             piece.finished = True
             del piece
-            with suppress(RuntimeError):  # nobody has waited for the last one
+            with suppress(RuntimeError):  # the lock is still free if nobody waited for the previous piece
                 self.done.release()
 
     def keep_away(self, core: int) -> None:
@@ -115,29 +116,29 @@ class Helper:
             self.away_from = core
 
     def give(self, work: Work | None) -> None:
-        """Give a piece of work to the thread, which has none at the moment."""
+        """Give a piece of work to the thread, which must have none, and start or wake it."""
         self.piece = _Piece(work)
         if self.native_id is None and work is not None:
             try:
-                # Not a `threading.Thread`, whose start waits: for ever, if an interrupt hits the thread's first step.
+                # Not a `threading.Thread`, whose `start` waits for ever if an interrupt hits the thread's first step.
                 _thread.start_new_thread(self._serve, ())
-            except RuntimeError:  # the interpreter is about to end, or there are as many as the system allows
+            except RuntimeError:  # the interpreter is about to end, or the system allows no more threads
                 return
-        # If it has not yet noticed that the last piece was taken back, it will find this one.
+        # A free lock means that the thread has not yet noticed that the last piece was taken back. It will find this.
         with suppress(RuntimeError):
             self.wake.release()
 
     def wait(self) -> BaseException | None:
         """Wait until the piece is done, or take it back if it has not begun. Return the exception that it raised.
 
-        An interrupt from the keyboard waits, too, and is returned: nobody may see a result while a thread writes into
-        it. `wait` may be called again.
+        A KeyboardInterrupt during the wait is returned as well, after the piece is done, because nobody may read a
+        result while a thread writes to it. `wait` may be called again.
         """
         interrupt: BaseException | None = None
         piece = self.piece
         while piece.begun.setdefault("by", None) is not None and not piece.finished:
             try:
-                self.done.acquire()  # also where nobody waited for an earlier piece
+                self.done.acquire()  # may return at once, if nobody waited for an earlier piece
             except BaseException as raised:
                 interrupt = raised
         return interrupt if piece.error is None else piece.error
@@ -153,14 +154,14 @@ class Pool:
     Parameters
     ----------
     size : int
-        How many helpers there are at most, one less than the threads that work.
+        Largest number of helpers. It is one less than the number of threads, as the caller's thread works, too.
     """
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.helpers: list[Helper] = []
         self.lock = threading.Lock()
-        #: Called before helpers get work: threads of others that look for some are to leave them the cores.
+        #: Called before helpers get work, so that spinning threads of other libraries leave the cores to them.
         self.hush: Callable[[], object] = _nobody_looks
 
     @property
@@ -170,31 +171,31 @@ class Pool:
 
     @property
     def free(self) -> list[Helper]:
-        """The helpers that nobody uses."""
+        """The helpers that no user has reserved."""
         return [helper for helper in self.helpers if not helper.user]
 
     def take(self, user: object, number: int) -> list[Helper]:
         """Reserve up to `number` free helpers for `user`, and return them. `give_back` frees them."""
-        taken = self._claim(user, number)
-        if len(taken) < number and self.helper_count < self.size:
+        helpers = self._claim(user, number)
+        if len(helpers) < number and self.helper_count < self.size:
             with self.lock:
-                missing = min(number - len(taken), self.size - self.helper_count)
+                missing = min(number - len(helpers), self.size - self.helper_count)
                 self.helpers = [*self.helpers, *[Helper() for _ in range(missing)]]
-            taken = self._claim(user, number)
-        return taken
+            helpers = self._claim(user, number)
+        return helpers
 
     def _claim(self, user: object, number: int) -> list[Helper]:
         """Mark up to `number` free helpers as used by `user`, and return them."""
-        taken: list[Helper] = []
+        claimed: list[Helper] = []
         for helper in self.helpers:
-            if len(taken) < number and helper.user.setdefault("is", user) is user:
-                taken.append(helper)
-        return taken
+            if len(claimed) < number and helper.user.setdefault("is", user) is user:
+                claimed.append(helper)
+        return claimed
 
     def give_back(self, user: object) -> BaseException | None:
         """Wait for the helpers of a user and free them. Return an exception that one of them raised, or None.
 
-        Helpers beyond the pool's size end.
+        Helpers beyond the pool's size are ended.
         """
         error = None
         for helper in self.helpers:
@@ -225,7 +226,7 @@ class Pool:
     def run(self, work: Work, number: int) -> None:
         """Call `work` in the current thread and in up to `number` helpers at the same time.
 
-        `work` has to fetch its parts from a shared source, as a helper may come too late to do anything.
+        `work` must take its parts from a shared source, because a helper may start too late to do any of them.
         """
         user = object()
         self.hush()

@@ -11,12 +11,12 @@ from gradcore.backends.numpy import threads
 
 __all__ = ["in_threads"]
 
-#: Elements that are worth a thread, and those that are computed at a time.
+#: Elements from which a thread pays off, and elements that are computed at a time.
 _WORTH_A_THREAD, _PART = 1 << 18, 1 << 19
 
 
 def in_threads(function: Any) -> Callable[..., Any]:
-    """Return a universal function of one array that is shared among threads if the array is large."""
+    """Wrap a universal function of one array so that threads share large arrays."""
 
     def kernel(x: Any, out: Any = None) -> Any:
         number = min(threads.available(), x.size // _WORTH_A_THREAD)
@@ -39,12 +39,12 @@ def in_threads(function: Any) -> Callable[..., Any]:
 
 
 def _fits(x: Any, out: Any) -> bool:
-    """Return whether `x`, and `out` if it is given, hold floats without gaps and in the same order."""
+    """Return whether `x` holds floats without gaps, and `out`, unless None, has the same dtype, shape and order."""
     if x.dtype.char not in "fd":
         return False
     if out is None:
         return bool(x.flags.forc)
-    same = x.shape == out.shape and x.dtype == out.dtype
-    return same and bool(
+    same_type = x.shape == out.shape and x.dtype == out.dtype
+    return same_type and bool(
         (x.flags.c_contiguous and out.flags.c_contiguous) or (x.flags.f_contiguous and out.flags.f_contiguous)
     )

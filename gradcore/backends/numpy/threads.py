@@ -1,4 +1,4 @@
-"""Threads for large work on the CPU. NumPy releases the interpreter's lock, so tiles can run side by side."""
+"""Threads for large work on the CPU, which run in parallel because NumPy releases the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["get_num_threads", "set_num_threads", "share", "spread"]
 
 def _cores() -> int:
     """Return the number of threads that the environment sets, or the number of cores that this process may use."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    if wanted.isdigit() and int(wanted):
-        return int(wanted)
+    setting = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    if setting.isdigit() and int(setting):
+        return int(setting)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -72,12 +72,19 @@ def set_num_threads(num_threads: int) -> None:
 
 
 def share(work: Callable[[Iterator[int]], None], count: int, most: int | None = None) -> None:
-    """Call ``work(numbers)`` in several threads, and wait for all: each takes the next of `count` numbers when it can.
+    """Call ``work(numbers)`` in several threads and wait for them; they share an iterator over ``range(count)``.
 
-    So a thread that comes late, or is slow, does less. There are at most `most` threads, if it is given. What a thread
-    shares in turn it does alone. Once one has failed, or was interrupted, no other begins a further number.
+    A thread that starts late or is slow therefore takes fewer numbers. If a thread fails or is interrupted, the others
+    take no further number. Within `work`, a nested call of `share` runs in the current thread only.
+
+    Parameters
+    ----------
+    work : callable
+    count : int
+    most : int, optional
+        Largest number of threads.
     """
-    numbers = iter(range(count))  # whose next number only one thread can get
+    numbers = iter(range(count))  # each number is returned to one thread only
     others = min(_pool.size, count - 1, count if most is None else most - 1)
     if others < 1 or works_in_parts():
         work(numbers)
@@ -94,29 +101,29 @@ def share(work: Callable[[Iterator[int]], None], count: int, most: int | None = 
 
 
 def hush_before(hush: Callable[[], object]) -> None:
-    """Register a function to call before the threads get work: it stops other libraries' threads from spinning."""
+    """Register a function that stops spinning threads of other libraries, to be called before the threads get work."""
     _pool.hush = hush
 
 
 def hush() -> None:
-    """Make threads of other libraries that spin for work leave the cores to the threads that get some now."""
+    """Stop spinning threads of other libraries, so that they leave the cores to threads that are about to get work."""
     _pool.hush()
 
 
 def available() -> int:
-    """Return the number of threads for new work: 1 in a thread that already works on a part of other work."""
+    """Return the number of threads for new work, which is 1 in a thread that already works on a part of shared work."""
     return 1 if works_in_parts() else _pool.size + 1
 
 
 def even_parts(size: int, most: int, number: int) -> int:
-    """Return the number of parts, a multiple of `number`, into which work of that size is cut: `most` elements each."""
+    """Return the least multiple of `number` that splits `size` elements into equal parts of at most `most` each."""
     return -(-size // (most * number)) * number
 
 
 def spread(work: Callable[[int, int], None], count: int, most: int | None = None) -> None:
-    """Call ``work(start, stop)`` for consecutive parts of ``range(count)``, one a thread, and wait for all.
+    """Call ``work(start, stop)`` for consecutive parts of ``range(count)``, one in each thread, and wait for all.
 
-    There are at most `most` parts, if it is given.
+    There are at most `most` parts, unless it is None.
     """
     parts = min(_pool.size + 1, count, count if most is None else most)
     if parts < 2 or works_in_parts():

@@ -1,8 +1,8 @@
-"""Elementwise formulas of several steps on large arrays, computed in cache-sized tiles.
+"""Evaluation of elementwise formulas of several steps in cache-sized tiles, for large arrays.
 
-A formula that is called with arrays passes over memory once for every step, and allocates each result. Here it is
-traced once for given dtypes and settings, and compiled to straight-line calls of the NumPy functions that it would have
-called, which then run on one tile of the arrays after the other. The results are those of the formula, bit for bit.
+A formula that is called with arrays passes over memory once for every step, and allocates each result. Here, it is
+traced once for each combination of dtypes and settings, and compiled to a sequence of calls of the same NumPy
+functions, which run on one tile of the arrays after another. The results equal those of the formula, bit for bit.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate", "pays", "run"]
 
-#: The bytes of a tile of one array, and of one that threads share: each call of a function takes the interpreter's
-#: lock, so there should be few.
+#: Bytes of a tile of each array in one thread, and in several threads. The latter is larger, because each call of a
+#: function takes the interpreter's lock.
 TILE, SHARED_TILE = 1 << 18, 1 << 20
 
-#: Elements times steps that are worth a thread, and elements: calls on fewer are too short for that lock. Elements that
-#: are worth one where threads share each call without it.
+#: Elements times steps, and elements, from which a thread pays off; shorter calls would mostly wait for the
+#: interpreter's lock. Elements from which it pays off if threads share each call without that lock.
 WORTH_A_THREAD, LEAST_OF_A_THREAD, POOLED = 1 << 20, 1 << 18, 1 << 15
 
-#: From how many steps tiles are faster for arrays that fit into a cache; from how many bytes they do not, and from
-#: how many steps tiles are faster for those.
+#: Number of steps from which tiles are faster for arrays that fit into a cache; bytes from which arrays do not fit; and
+#: number of steps from which tiles are faster for these.
 MANY_STEPS, NO_CACHE, SOME_STEPS = 7, 1 << 24, 3
 
 #: Dtypes of operands.
@@ -37,12 +37,12 @@ _DTYPES = np.dtype("f4"), np.dtype("f8"), np.dtype(bool)
 
 _functions: dict[Any, NumpyFunction | None] = {}
 
-#: Entries of that cache: formulas over all dtypes and settings.
+#: Largest number of entries of the cache, which has one for each formula, dtypes and settings.
 _MOST_FUNCTIONS = 10_000
 
 
 def evaluate(formula: Callable[..., Array], F: Any, operands: tuple[Any, ...]) -> Array:
-    """Compute ``formula(F, *operands)``, in tiles if that is faster. The first operand is the largest."""
+    """Compute ``formula(F, *operands)``, in tiles if that is faster. The first operand has the shape of the result."""
     if malloc.waiting:
         malloc.begin()
     key = formula, F.pooled, *[o.dtype if isinstance(o, np.ndarray) else (o.__class__, o or repr(o)) for o in operands]
@@ -64,7 +64,7 @@ def evaluate(formula: Callable[..., Array], F: Any, operands: tuple[Any, ...]) -
 
 
 def _compile(formula: Callable[..., Array], F: Any, operands: tuple[Any, ...]) -> NumpyFunction | None:
-    if len(_functions) >= _MOST_FUNCTIONS:  # formulas or settings that are made anew for each call
+    if len(_functions) >= _MOST_FUNCTIONS:  # the program creates new formulas or settings for each call
         _functions.clear()
     if any(isinstance(o, np.ndarray) and o.dtype not in _DTYPES for o in operands):
         return None
@@ -91,7 +91,7 @@ def _useful_threads(function: NumpyFunction, size: int) -> int:
 
 
 def run(function: NumpyFunction, operands: list[Array], *results: Array) -> None:
-    """Compute `results`, in one dim, from operands of the same size or of a single element."""
+    """Compute one-dimensional `results` from operands of the same size or of a single element, in tiles."""
     size = len(results[0])
     number = max(1, min(threads.available(), _useful_threads(function, size)))
     in_pool = function.pooled and number > 1
@@ -101,10 +101,10 @@ def run(function: NumpyFunction, operands: list[Array], *results: Array) -> None
     def compute(tiles: Iterator[int]) -> None:
         scratch = [np.empty(most, dtype) for dtype in function.scratch]
         for i in tiles:
-            first, last = size * i // count, size * (i + 1) // count
-            buffers = scratch if last - first == most else [a[: last - first] for a in scratch]
+            start, stop = size * i // count, size * (i + 1) // count
+            buffers = scratch if stop - start == most else [a[: stop - start] for a in scratch]
             function.call(
-                *[a[first:last] if a.ndim else a for a in operands], *buffers, *[a[first:last] for a in results]
+                *[a[start:stop] if a.ndim else a for a in operands], *buffers, *[a[start:stop] for a in results]
             )
 
     if count == 1:
@@ -116,7 +116,7 @@ def run(function: NumpyFunction, operands: list[Array], *results: Array) -> None
 
 
 def _flat_view(a: Array, shape: tuple[int, ...], order: Literal["C", "F"]) -> Array | None:
-    """Return an array as a flat view in this memory order, a single element as a 0-dim array, or else None."""
+    """Return `a` as a flat view in the given memory order, as a 0-dim array if it has one element, or else None."""
     if a.shape != shape:
         return a.reshape(()) if a.size == 1 and a.ndim <= len(shape) else None
     if a.flags.c_contiguous if order == "C" else a.flags.f_contiguous:
