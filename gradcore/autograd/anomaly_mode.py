@@ -1,4 +1,4 @@
-"""Anomaly detection: every node remembers where it was recorded and with what, and a failing backward names it."""
+"""Anomaly detection: nodes store the call that recorded them, and errors in backward report that call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["detect_anomaly", "explain", "is_anomaly_check_nan_enabled", "is_anom
 
 
 class Origin(Sequence[str]):
-    """The call that recorded a node; as a sequence, the lines of the traceback of that call.
+    """The call that recorded a node. Iterating over it yields the lines of the traceback of that call.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Origin(Sequence[str]):
                 break
 
     def __iter__(self) -> Iterator[str]:
-        """Yield lines as those of a traceback, the outermost call first."""
+        """Yield the lines of the traceback of the call, the outermost call first."""
         for i in range(len(self.frames) - 2, -1, -2):
             code, line, text = self.line(i)
             yield f'  File "{code.co_filename}", line {line}, in {code.co_name}\n' + (f"    {text}\n" if text else "")
@@ -79,7 +79,7 @@ class Origin(Sequence[str]):
         return "".join(self)
 
     def line(self, i: int = 0) -> tuple[CodeType, int, str]:
-        """Return the code, the number and the text of a line: by default the user's line that recorded the node."""
+        """Return the code object, line number and source text of frame `i`, by default the user's innermost frame."""
         code, offset = self.frames[i], self.frames[i + 1]
         line = next((n for start, end, n in code.co_lines() if start <= offset < end and n), code.co_firstlineno)
         return code, line, linecache.getline(code.co_filename, line).strip()
@@ -90,7 +90,7 @@ class Origin(Sequence[str]):
         return self.finite if isinstance(self.finite, bool) else math.isfinite(float(self.finite))
 
 
-#: What the file names of gradcore's own code begin with, also of code that is made when a function is first called.
+#: The prefixes of the file names of gradcore's code, including code that is generated at run time.
 _OWN = (os.path.dirname(os.path.dirname(__file__)), "<gradcore")
 
 
@@ -107,7 +107,7 @@ def _kinds(tensors: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _finite_later(t: AnyTensor) -> Any:
-    """Return a bool that says whether all elements of `t` are finite, or on a GPU their sum as an array.
+    """Return whether all elements of `t` are finite as a bool, or on a GPU the sum of the elements as an array.
 
     Reading a bool from a GPU would make the host wait; the sum is read later, and is not finite if an element is not.
     """
@@ -120,7 +120,7 @@ def _finite_later(t: AnyTensor) -> Any:
 
 
 def is_finite(array: Any) -> bool:
-    """Return whether an array has neither infinities nor nan; one pass without a temporary array where it has not."""
+    """Return whether an array has neither infinities nor nan. If so, this takes one pass and no temporary array."""
     kind = array.dtype.kind
     if kind == "f":
         total = array.item() if array.size == 1 else local.state.run(array.sum)
@@ -145,14 +145,14 @@ def origin_of(node: Any) -> Origin | None:
 
 
 def note(node: Any, inputs: Sequence[Any] = (), outputs: Sequence[Any] = ()) -> None:
-    """Keep the `Origin` of a node that has just been recorded: the user's line, its inputs and outputs."""
+    """Store the `Origin` of a node that has just been recorded: the traceback, inputs and outputs of the call."""
     node._metadata = {"traceback_": Origin(users_frame(), local.state.evaluated, inputs, outputs)}
 
 
 def call_and_note(op: Any, args: tuple[Any, ...], state: State) -> Any:
-    """Call `op` as without anomaly detection, note the node that it records, and return the result.
+    """Call `op` by its fast path, store the `Origin` of the node that it records, and return the result.
 
-    The result is None if the general path has to do it: where dtypes differ, conversions record nodes of their own.
+    Return None if the general path is needed, because conversions of dtypes record further nodes.
     """
     inputs = [a for a in args if isinstance(a, Variable)]
     if op.sequences or op.varargs or not inputs or any(t._dtype is not inputs[0]._dtype for t in inputs):
@@ -174,12 +174,12 @@ def call_and_note(op: Any, args: tuple[Any, ...], state: State) -> Any:
 
 
 def trace_errors(node: Any, grad: Any, compute: Callable[[], Any]) -> Any:
-    """Return the gradients for the edges of `node`; report the line that recorded it if there is an error or a nan.
+    """Return the gradients for the edges of `node`. In case of an error or nan, report the line that recorded `node`.
 
     Raises
     ------
     RuntimeError
-        If a gradient contains nan, where that is checked. Its notes are what `explain_failure` finds out.
+        If a gradient contains nan and `check_nan` is on. The notes of the error are those of `explain_failure`.
     """
     state = local.state
     before, state.evaluated = state.evaluated, node
@@ -192,7 +192,7 @@ def trace_errors(node: Any, grad: Any, compute: Callable[[], Any]) -> Any:
     except Exception as error:
         try:
             _report(node)
-        except Warning as warning:  # where warnings are errors, the error that they are about still comes first
+        except Warning as warning:  # warnings are errors here; `error` must still be the one raised
             error.add_note(str(warning))
         raise
     finally:
@@ -201,7 +201,7 @@ def trace_errors(node: Any, grad: Any, compute: Callable[[], Any]) -> Any:
 
 
 def _check(node: Any, i: int, grad: Any, piece: Any) -> None:
-    """Raise if the gradient for edge `i` has nan; remember the first that is not finite."""
+    """Raise if the gradient for edge `i` contains nan. Remember the first gradient that is not finite."""
     piece = getattr(piece, "stored", piece)  # the values of a sparse tensor
     array = all_samples(getattr(piece, "_array", piece))
     if is_finite(array):
@@ -222,7 +222,7 @@ def _has_nan(array: Any, backend: Any) -> bool:
 
 
 def _report(node: Any) -> None:
-    """Warn with the forward traceback of a node whose backward failed, and of those in whose backward it was made."""
+    """Warn with the forward traceback of a node whose backward failed, and of its parents (see `Origin.parent`)."""
     what = f"Error detected in {type(node).__name__}."
     of = "that caused the error"
     while node is not None:
@@ -244,7 +244,7 @@ def _report(node: Any) -> None:
 
 
 def first_not_finite(nodes: Iterable[Any]) -> Any:
-    """Return the earliest of the nodes behind `nodes` (and of these) whose result was not finite, or None."""
+    """Return the earliest node reachable from `nodes` whose result was not finite, or None."""
     seen = set(nodes)
     stack = list(seen)
     result = None
@@ -261,7 +261,7 @@ def first_not_finite(nodes: Iterable[Any]) -> Any:
 
 
 def describe(node: Any) -> list[str]:
-    """Return lines about the call that recorded a node."""
+    """Return lines of text that describe the call that recorded `node`, for the notes of an error."""
     origin = origin_of(node)
     if origin is None:
         return [f"{type(node).__name__}, recorded where anomaly detection was off"]
@@ -288,7 +288,7 @@ def _what(array: Any) -> str:
 
 
 def explain_forward(node: Any) -> list[str]:
-    """Return lines about the first result that was not finite."""
+    """Return lines of text that describe the first result that was not finite, the output of `node`."""
     origin = origin_of(node)
     lines = ["The first value that was not finite is the result of", *describe(node)]
     if origin is not None and origin.suspects:
@@ -300,7 +300,7 @@ def explain_forward(node: Any) -> list[str]:
 
 
 def explain_failure(node: Any, i: int, grad: Any, piece: Any, first_infinite: Any) -> str:
-    """Explain a nan for edge `i` of `node`: the gradient that arrived, and the first value that was not finite."""
+    """Return a text that explains a nan for edge `i` of `node` by the first value that was not finite."""
     lines = [*describe(node), f"  The gradient for input {i} is {_what(piece)}."]
     arrived = [g for g in (grad if type(grad) is list else [grad]) if g is not None]
     bad = [g for g in arrived if not is_finite(getattr(g, "_array", g))]
@@ -320,7 +320,7 @@ def explain_failure(node: Any, i: int, grad: Any, piece: Any, first_infinite: An
 
 
 def explain(t: AnyTensor) -> str:
-    """Name the operation that made a value infinite or nan first: the oldest behind `t` whose result was not finite.
+    """Describe the operation that first produced an infinity or nan: the oldest one that `t` depends on.
 
     Parameters
     ----------
@@ -381,7 +381,7 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 
 def _switch(on: bool, check_nan: bool) -> tuple[int, bool]:
-    """Switch anomaly detection; returns the bit of the mode and the setting that were there before."""
+    """Switch anomaly detection on or off, and return the former mode bit and `check_nan` setting."""
     state = local.state
     before = state.mode & ANOMALY, state.check_nan
     state.mode, state.check_nan = state.mode | ANOMALY if on else state.mode & ~ANOMALY, check_nan
@@ -389,7 +389,7 @@ def _switch(on: bool, check_nan: bool) -> tuple[int, bool]:
 
 
 class _Anomaly:
-    """A context that restores the settings of anomaly detection as it ends."""
+    """Base class of context managers that restore the settings of anomaly detection."""
 
     _before: tuple[int, bool]
 
@@ -423,10 +423,10 @@ class set_detect_anomaly(_Anomaly):
 
 
 class detect_anomaly(_Anomaly):
-    """Inside, an error or nan in backward is reported with the line that recorded its operation.
+    """Context manager in which errors and nan in backward are reported with the line that recorded the operation.
 
-    For debugging: operations and backward take longer. What is known of a nan (the line, shapes and dtypes, which value
-    and which gradient were not finite first) is in the error's notes, which Python prints below its message.
+    It is meant for debugging, because operations and backward take longer. The notes of the error, which Python prints
+    below its message, describe a nan: line, shapes and dtypes, and the first value and gradient that were not finite.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
-"""Into a batch and out of it: the linear maps between tensors and their samples, differentiable in every mode.
+"""Linear maps that add and remove vmap's batch dims of tensors, differentiable in reverse and forward mode.
 
-A tensor inside ``vmap`` lies on a `BatchedDevice` and has the shape of one sample. Three maps lead there and back:
+A tensor inside ``vmap`` lies on a `BatchedDevice` and has the shape of one sample. Its batch dim is hidden. The maps:
 
-- `add_batch_dim` makes a dim the hidden one;
-- `remove_batch_dim` makes the hidden dim an ordinary one again;
-- `broadcast_to_batch` puts a tensor that all samples share on the device of the batch; its adjoint sums over the
+- `add_batch_dim` hides a dim of a tensor as its batch dim;
+- `remove_batch_dim` turns the batch dim into an ordinary dim;
+- `broadcast_to_batch` moves a tensor that all samples share to the device of the batch. Its adjoint sums over the
   samples.
 """
 
@@ -40,7 +40,7 @@ Map = Callable[[Array], Array]
 
 
 class BatchBackward0(Node):
-    """Backward of a map into a batch or out of it: the adjoint map."""
+    """Node of a map that adds or removes batch dims. Its backward is the adjoint map."""
 
     __slots__ = ("_input_devices", "adjoint", "forward")
 
@@ -91,9 +91,9 @@ def _apply_map(t: AnyTensor, device: Any, map: Map, adjoint: Map) -> Any:
 
 
 def _map_dual(t: AnyTensor, function: Callable[[Any], Any]) -> Any:
-    """Return the dual of what a linear function of tensors makes of the primal and of the tangent; None for others.
+    """Return `function`, which is linear, of a dual tensor: a dual of its values for primal and tangent.
 
-    The two may be in different batches, so a function that depends on those must be called with each.
+    Return None if `t` is no dual. Primal and tangent may be in different batches, so `function` is called for each.
     """
     state = local.state
     if state.mode & DUAL:
@@ -105,7 +105,7 @@ def _map_dual(t: AnyTensor, function: Callable[[Any], Any]) -> Any:
 
 
 def add_batch_dim(t: AnyTensor, level: Any, dim: int) -> Any:
-    """Return the tensor of samples along `dim`, as one of them; it shares memory with `t`."""
+    """Return `t` with `dim` hidden as the batch dim of `level`; the result shares memory with `t`."""
     device = batched_device((level,), t._device)
     out = _apply_map(t, device, lambda a: wrap_batch(a, level, dim), lambda a: unwrap_batch(a, level, dim))
     out._vc = version_counter(t)
@@ -113,7 +113,7 @@ def add_batch_dim(t: AnyTensor, level: Any, dim: int) -> Any:
 
 
 def remove_batch_dim(t: AnyTensor, level: Any, dim: int) -> Any:
-    """Return all samples of `t` along a new `dim`; if it is the same for all samples, repeat it."""
+    """Return `t` with its batch dim of `level` as an ordinary `dim`. If all samples share `t`, it is expanded."""
     t = broadcast_to_batch(t, batched_device((level,), t._device))
     return _apply_map(
         t,
@@ -124,7 +124,7 @@ def remove_batch_dim(t: AnyTensor, level: Any, dim: int) -> Any:
 
 
 def broadcast_to_batch(t: AnyTensor, device: Any) -> Any:
-    """Return the tensor `t`, which all samples share, on a device of batched tensors."""
+    """Return `t`, which all samples share, as a tensor on the batched device `device`."""
     levels = tuple(level for level in device.levels if level not in t._device.levels)
     if not levels:
         return t
@@ -138,7 +138,7 @@ def broadcast_to_batch(t: AnyTensor, device: Any) -> Any:
 
 
 def repeat_per_sample(t: AnyTensor, device: Any) -> Any:
-    """Return the tensor `t` with memory for every sample on a device of batched tensors."""
+    """Return `t` as a tensor on the batched device `device`, with separate memory for every sample."""
     return wrap(device.backend.xp.zeros(t._array.shape, t._array.dtype), device, t._dtype) + t
 
 
@@ -149,7 +149,7 @@ def has_batches_of(t: AnyTensor, other: Any) -> bool:
 
 @contextmanager
 def running(level: VmapLevel) -> Iterator[None]:
-    """Make `level` current inside of the block, in which a function runs on its samples."""
+    """Make `level` the innermost batch level inside the ``with`` block."""
     state = local.state
     before, state.batches = state.batches, (*state.batches, level)
     try:
@@ -161,7 +161,7 @@ def running(level: VmapLevel) -> Iterator[None]:
 def map_samples(
     func: Callable[..., Iterable[Any]], inputs: Sequence[Any], size: int, randomness: str = "same"
 ) -> list[Any]:
-    """Call `func` once for all samples.
+    """Map `func` over the samples of its inputs, by one call for all samples as in `vmap`.
 
     Parameters
     ----------
@@ -170,14 +170,14 @@ def map_samples(
     inputs : sequence of Tensor or None
         The samples, along the first dim.
     size : int
-        How many there are.
+        The number of samples.
     randomness : {"same", "different", "error"}
-        What random numbers are to the samples.
+        Whether the samples share random numbers, have different ones, or drawing them is an error.
 
     Returns
     -------
     list of Tensor or None
-        What `func` returned, with the samples along the first dim.
+        The results of `func`, with the samples along the first dim.
     """
     level = VmapLevel(size, randomness)
     with running(level):
@@ -186,7 +186,7 @@ def map_samples(
 
 
 def basis(like: AnyTensor, start: int, stop: int) -> Any:
-    """Return unit tensors like `like`, one for each element numbered from `start` to `stop`: zeros, and a one there."""
+    """Return the unit tensors with the shape of `like` for the elements from `start` to `stop`, stacked along dim 0."""
     device = like._device.real
     with device.backend.use_index(device.index):
         xp = device.backend.xp
@@ -196,24 +196,24 @@ def basis(like: AnyTensor, start: int, stop: int) -> Any:
 
 
 def take_common_sample(t: AnyTensor, device: Any) -> Any:
-    """Return a tensor of a batch whose samples share their memory as a tensor of `device`, outside of the batch.
+    """Return a batched tensor whose samples share memory as an ordinary tensor on `device`.
 
-    It is the mean of the samples: a gradient that arrives outside of the batch is divided among them. A tensor whose
-    samples differ stays in the batch.
+    The result is recorded as the mean of the samples, so its gradient is divided among them. A tensor whose samples
+    differ stays in the batch.
     """
-    apart = tuple(levels_of(t._array))
-    levels = tuple(level for level in t._device.levels if level not in device.levels and level not in apart)
+    separate = tuple(levels_of(t._array))
+    levels = tuple(level for level in t._device.levels if level not in device.levels and level not in separate)
     if not levels:
         return t
     dual = _map_dual(t, lambda part: take_common_sample(part, device))
     if dual is not None:
         return dual
-    rest = tuple(level for level in t._device.levels if level not in levels)
-    return _apply_map(t, batched_device(rest, t._device.real), _SampleMean(levels), _SampleShare(levels))
+    remaining = tuple(level for level in t._device.levels if level not in levels)
+    return _apply_map(t, batched_device(remaining, t._device.real), _SampleMean(levels), _SampleShare(levels))
 
 
 class _SampleMap:
-    """A linear map over the samples of levels: the identity, also of the subclasses inside their ``vmap``."""
+    """A linear map of raw arrays over the samples of `levels`, by default the identity. Active levels are left out."""
 
     __slots__ = ("levels",)
 
@@ -228,11 +228,11 @@ class _SampleMap:
         return a
 
     def at(self, a: Any, level: Any) -> Any:
-        """Return what the map makes of `a` at one level."""
+        """Return the map of `a` over the samples of one level."""
         return a
 
     def without(self, levels: tuple[Any, ...]) -> _SampleMap:
-        """Return the map over the samples of the other levels."""
+        """Return the same map without `levels`."""
         return type(self)(tuple(level for level in self.levels if level not in levels))
 
 
@@ -267,7 +267,7 @@ def _sum_over(a: Any, level: Any) -> Any:
     if a.__class__ is BatchedArray and a.level is level:
         return a.array.sum(0)
     if a.__class__ is BatchedArray and a.level.order > level.order:
-        found = a.array
+        inner = a.array
         # The dim to sum lies one level further in.
-        return BatchedArray(_sum_over(found, level), a.level)
+        return BatchedArray(_sum_over(inner, level), a.level)
     return a * level.size

@@ -1,4 +1,4 @@
-"""From declared derivative formulas to what a node computes: the one place where a formula meets its namespace."""
+"""Node classes and backward functions compiled from the declared derivative formulas of operations."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _expression(op: Op, name: str, values: str) -> str:
 
 
 def _with_history(node: Any, number: int, edge_number: int) -> Any:
-    """Return the tensor in a slot with the history that it had when it was saved."""
+    """Return the saved tensor in slot `number` with the history that it had when it was saved."""
     t, edge = node.saved[number], node._edges[edge_number]
     if t is not None and t._edge is edge and (edge is not None or t._autograd is None):
         return t
@@ -62,7 +62,7 @@ def _with_history(node: Any, number: int, edge_number: int) -> Any:
 
 
 def _lambda(head: str, text: str, scope: dict[str, Any], name: str = "<lambda>") -> Any:
-    """Return a function of one expression; those of one text are compiled once."""
+    """Return the function ``lambda head: text`` with the globals `scope`. Each text is compiled once."""
     text = f"lambda {head}: {text}"
     if text not in _compiled:
         _compiled[text] = compile(text, generated_file(__name__, text), "eval")
@@ -75,21 +75,21 @@ _compiled: dict[str, Any] = {}
 
 
 def _reader(op: Op, formula: Formula, values: str) -> Callable[[OpNode], list[Any]]:
-    """Compile ``node -> [value, ...]``, which collects everything that a formula reads."""
-    read = ", ".join(_expression(op, name, values) for name in formula.names)
-    return _lambda("node", f"[{read}]", {})  # type: ignore[no-any-return]
+    """Compile ``node -> [value, ...]``, which returns the saved values that a formula reads."""
+    values_read = ", ".join(_expression(op, name, values) for name in formula.names)
+    return _lambda("node", f"[{values_read}]", {})  # type: ignore[no-any-return]
 
 
-#: In the place of a formula's call: the gradient is the one that arrives.
+#: The entry in a plan for an edge whose gradient is the upstream gradient itself.
 UNCHANGED: Any = object()
 
 
 def _call(op: Op, formula: Formula, values: str, number: int) -> Any:
-    """Compile ``(F, grad, node) -> gradient`` for edge `number`, with the values that the formula reads written out.
+    """Compile ``(F, grad, node) -> gradient`` for edge `number`, with the reads of saved values inlined.
 
-    `values` says of what kind that is: ``"arrays"``, ``"numbers"`` (arrays without dims as NumPy's scalars, which
-    compute five times as fast) or ``"tensors"``. Products are computed without a call, large ones only where more than
-    their sums is wanted.
+    `values` is the type of gradients and saved values: ``"arrays"``, ``"numbers"`` (0-dim arrays as NumPy scalars,
+    which compute five times as fast) or ``"tensors"``. Products are inlined. A large product that is summed to the
+    shape of the input is not computed in full.
     """
     if formula.is_identity:
         return UNCHANGED
@@ -129,11 +129,11 @@ _classes: dict[tuple[str, str], type[OpNode]] = {}
 
 
 def node_class(op: Op, name: str) -> type[OpNode]:
-    """Return the class of nodes of an operation, made when it is first recorded."""
-    known = _classes.get((op.name, name))
-    if known is None:
-        known = _classes[op.name, name] = _make_class(op, name)
-    return known
+    """Return the node class called `name` of an operation, and create it on first use."""
+    cls = _classes.get((op.name, name))
+    if cls is None:
+        cls = _classes[op.name, name] = _make_class(op, name)
+    return cls
 
 
 def _make_class(op: Op, name: str) -> type[OpNode]:
@@ -146,8 +146,8 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
     without = {op.names[p] for p in op.tensors}.difference(op.edges[name]) if name in op.edges else set()
     slots = slots_of(op)
     holders = tuple(i for i, slot in enumerate(slots) if slot.kind in HOLDING and slot.name not in without)
-    held = {slots[i].name for i in holders}
-    holding = [not held.isdisjoint(f.names) for keys, f, _ in rows if without.isdisjoint(keys)]
+    held_names = {slots[i].name for i in holders}
+    holding = [not held_names.isdisjoint(f.names) for keys, f, _ in rows if without.isdisjoint(keys)]
     simple = len(op.outputs) == 1 and not op.variadic and not op.sequences and all(len(keys) == 1 for keys, *_ in rows)
     body = {
         "__slots__": () if len(op.outputs) == 1 and not op.variadic else ("_n_outputs", "_outputs"),
@@ -176,7 +176,7 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
 
 
 def _plan(cls: Any, op: Op, formulas: dict[str, Formula]) -> None:
-    """Note how the engine runs the nodes of a class whose gradients are independent of each other."""
+    """Add the plans of a node class to `PLANS`. The gradients for its edges must be independent of each other."""
 
     def calls(values: str) -> tuple[Any, ...]:
         names = [op.names[i] for i in op.tensors]
@@ -191,18 +191,22 @@ def _plan(cls: Any, op: Op, formulas: dict[str, Formula]) -> None:
         PLANS["fused"][cls] = arrays
 
 
-#: In the place of a plan: the node is the end of an edge, at a leaf.
+#: The plan of AccumulateGrad nodes.
 LEAF: Any = object()
 
-#: How the engine runs nodes whose gradients are independent of each other, by their class: per edge a function
-#: ``(F, grad, node)``, the same for gradients that are numbers, which part of its input a view is, and whether some of
-#: what is saved stays when it is freed (None where nothing is freed). For raw arrays, raw arrays on a backend that
-#: fuses elementwise formulas itself, and tensors.
+#: Plans by node class, with which the engine runs nodes without a call of `Node.backward`. They exist for classes whose
+#: gradients are independent of each other. "arrays" has the plans for raw arrays, "fused" those for raw arrays on a
+#: backend with fused elementwise gradients. A plan is a tuple:
+#:
+#: - the functions ``(F, grad, node) -> gradient``, one per edge;
+#: - the same functions for gradients that are NumPy scalars, or None;
+#: - the function that returns the key of a view, or None;
+#: - whether `release` must keep settings; None if there is nothing to release.
 PLANS: dict[str, dict[type, Any]] = {values: {AccumulateGrad: LEAF} for values in ("arrays", "fused", "tensors")}
 
 
 def are_real(metas: Any, grad: Any) -> bool:
-    """Return whether nothing but the shape of gradients needs care: all are of float32 or float64."""
+    """Return whether `grad` and all inputs are float32 or float64, so that only shapes may need a conversion."""
     for meta in metas:
         if meta is not None and meta[1] is not _FLOAT32 and meta[1] is not _FLOAT64:
             return False
@@ -216,20 +220,20 @@ _ARRAY32, _ARRAY64 = _FLOAT32.numpy, _FLOAT64.numpy
 
 
 def _seen_edges(op: Op, name: str, keys: set[str]) -> tuple[int, ...] | None:
-    """Return the edges of inputs that can have gradients, so not those of indices and masks."""
+    """Return the numbers of the edges of differentiable inputs (no indices or masks); None if these are all edges."""
     everything = tuple(range(len(op.tensors)))
     if name in op.edges:
-        seen = tuple(op.edge_index[op.position[each]] for each in op.edges[name])
+        edges = tuple(op.edge_index[op.position[each]] for each in op.edges[name])
     else:
-        seen = tuple(i for i, p in enumerate(op.tensors) if op.names[p] in keys or p in op.sequences)
-    return None if seen == everything else seen
+        edges = tuple(i for i, p in enumerate(op.tensors) if op.names[p] in keys or p in op.sequences)
+    return None if edges == everything else edges
 
 
 # -- gradients ----------------------------------------------------------------------------------------------------
 
 
 def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | None = None) -> list[Any]:
-    """Return the gradients for all edges of a node of the table: the general path of backward, the method of `OpNode`.
+    """Return the gradients for all edges of an `OpNode`, whose method `backward` this is.
 
     Parameters
     ----------
@@ -274,10 +278,10 @@ def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | No
             values[formula.names.index("needs")] = tuple(needed)
         if widen is not None:
             values = widen(values)
-        found = arithmetic.evaluate(op, formula.function, grads, values)
+        results = arithmetic.evaluate(op, formula.function, grads, values)
         if len(keys) == 1 and not (op.sequences and keys[0] == op.names[0]):
-            found = (found,)
-        for i, piece in zip(span, found, strict=True):
+            results = (results,)
+        for i, piece in zip(span, results, strict=True):
             if needed[i] and piece is not None:
                 pieces[i] = piece
     if node.metas is not None:
@@ -294,7 +298,7 @@ def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | No
 
 
 def _fused_gradients(node: Any, grad: Any, arithmetic: Any, needed: Sequence[bool]) -> list[Any] | None:
-    """Return the gradients of an elementwise operation by one kernel; None where its formulas cannot be one."""
+    """Return the gradients of an elementwise operation computed by one kernel, or None if they cannot be fused."""
     op = node.op
     rows = [(op.edge_index[op.position[keys[0]]], *rest) for keys, *rest in type(node).rows]
     rows = [row for row in rows if needed[row[0]]]
@@ -302,11 +306,11 @@ def _fused_gradients(node: Any, grad: Any, arithmetic: Any, needed: Sequence[boo
     metas: Any = node.metas or [TensorMeta(grad.shape, dtypes.from_numpy(grad.dtype), node._device)] * len(needed)
     stored = [metas[i][1].numpy if metas[i][0] == grad.shape else None for i, *_ in rows]
     formulas = [formula for _, formula, _ in rows]
-    found = local.state.run(arithmetic.F.fused_gradients, op.name, formulas, grad, values, not op.vjps, stored)
-    if found is None:
+    gradients = local.state.run(arithmetic.F.fused_gradients, op.name, formulas, grad, values, not op.vjps, stored)
+    if gradients is None:
         return None
     pieces: list[Any] = [None] * len(needed)
-    for (i, *_), piece in zip(rows, found, strict=True):
+    for (i, *_), piece in zip(rows, gradients, strict=True):
         pieces[i] = arithmetic.validate_grad(piece, metas[i])
     return pieces
 
@@ -314,7 +318,7 @@ def _fused_gradients(node: Any, grad: Any, arithmetic: Any, needed: Sequence[boo
 def _materialize(node: Any, grads: list[Any], arithmetic: Any) -> Any:
     """Return the gradients of the differentiable outputs, or None if all are missing.
 
-    Zeros stand for a missing one if `op.materialize` is True.
+    A missing gradient is replaced by zeros if `op.materialize` is True.
     """
     op = node.op
     if node._n_outputs == 1:
@@ -337,7 +341,7 @@ def _materialize(node: Any, grads: list[Any], arithmetic: Any) -> Any:
 
 
 class ConnectedGradient(Node):
-    """Pass a gradient on to the first edge, and zeros to the second."""
+    """Node that passes its gradient on to the first edge, and zeros to the second."""
 
     __slots__ = ()
 
@@ -346,10 +350,10 @@ class ConnectedGradient(Node):
 
 
 class ConnectedSlope(ConnectedGradient):
-    """Pass a gradient on to the first edge, which stays connected to the input, and zeros to the second.
+    """Node that passes its gradient on to the first edge, connected to the input, and zeros to the second.
 
-    The gradient by the upstream gradient is a product with the same slope, of which PyTorch says that it depends on
-    the input.
+    The gradient with respect to the upstream gradient is a product with the same slope. In PyTorch it depends on the
+    input.
     """
 
     __slots__ = ()
@@ -362,7 +366,7 @@ class ConnectedSlope(ConnectedGradient):
 
 
 class JointGradient(Node):
-    """Pass a gradient on to the first edge, and nothing to the others."""
+    """Node that passes its gradient on to the first edge, and None to the others."""
 
     __slots__ = ()
 
@@ -372,14 +376,14 @@ class JointGradient(Node):
 
 @functools.cache
 def _class_of(name: str, base: type[Node]) -> type[Node]:
-    """Return the class of these nodes for the nodes of an operation: ``LeakyReluBackwardBackward0``."""
+    """Return the subclass of `base` for the backward of nodes called `name`, such as ``LeakyReluBackwardBackward0``."""
     stem, _, number = name.rpartition("Backward")
     body = {"__slots__": (), "__module__": "builtins", "__doc__": base.__doc__}
     return type(f"{stem}BackwardBackward{number}", (base,), body)
 
 
 def connect_gradient(grad: AnyTensor, node: OpNode, number: int, through_result: bool) -> AnyTensor:
-    """Return the gradient that `node` has computed for its edge `number`, connected in the graph to that input.
+    """Return the gradient that `node` has computed for edge `number`, connected in the graph to that edge's input.
 
     Parameters
     ----------
@@ -387,7 +391,7 @@ def connect_gradient(grad: AnyTensor, node: OpNode, number: int, through_result:
     node : OpNode
     number : int
     through_result : bool
-        Whether to connect it to the node's own result instead, as formulas do that read it.
+        Whether to connect it to the node's result instead, for formulas that read the result.
     """
     edge = node._edges[number]
     if grad is None or edge is None:
@@ -399,7 +403,7 @@ def connect_gradient(grad: AnyTensor, node: OpNode, number: int, through_result:
 
 
 def join(grad: AnyTensor, node: OpNode, number: int = 0, through_result: bool = False) -> AnyTensor:
-    """Return a gradient, a tensor that `node` has found, connected to the inputs in `Op.joint` if it is a constant."""
+    """Return the gradient `grad` computed by `node`, connected to the inputs in `Op.joint` if it is a constant."""
     if grad is None or gradient_edge(grad) is not None:
         return grad
     op = node.op
@@ -409,7 +413,7 @@ def join(grad: AnyTensor, node: OpNode, number: int = 0, through_result: bool = 
 
 
 def _connect(grad: AnyTensor, cls: type[Node], edges: tuple[Edge | None, ...]) -> AnyTensor:
-    """Return a tensor like `grad` whose node, of class `cls`, has its edge and these."""
+    """Return an alias of `grad` whose node, of class `cls`, has the edge of `grad` and `edges`."""
     if not local.state.mode & GRAD:
         return grad
     out = alias(grad, (cls.make(grad._device, (gradient_edge(grad), *edges), grad), 0))
@@ -421,7 +425,7 @@ def _connect(grad: AnyTensor, cls: type[Node], edges: tuple[Edge | None, ...]) -
 
 
 def not_differentiable(op: Any, position: int) -> RuntimeError:
-    """Return the error for an argument that requires grad or has a tangent, but by which `op` has no derivative."""
+    """Return the error for an argument of `op` that requires grad or has a tangent, but is not differentiable."""
     return RuntimeError(
         f"The function '{op.name}' is not differentiable with respect to argument '{op.names[position]}'. This input "
         "cannot have requires_grad True."

@@ -1,9 +1,11 @@
-"""The engine: runs nodes in the order of their creation, latest first, and sums gradients on the way.
+"""The backward engine: runs nodes from the latest created to the earliest, and sums gradients on the way.
 
-A node is created after the nodes of its inputs, so among the nodes that have received a gradient the youngest has
-received all of its gradients: a heap ordered by creation number is the whole schedule. There is no recursion and no
-pass over the graph beforehand, unless only certain inputs are asked for, or somebody may see when leaves are updated:
-AccumulateGrad nodes outlive graphs, so their age says nothing, and the edges that lead to them are counted instead.
+A node is created after the nodes of its inputs. So the youngest of the nodes that have received a gradient has
+received all of its gradients, and a heap ordered by creation number is the whole schedule. There is no recursion.
+
+A pass over the graph beforehand is needed in two cases only. If `inputs` are given, the engine looks for the nodes
+that lead to them. If hooks may observe when leaves are updated, it counts the edges that lead to each AccumulateGrad
+node. These nodes outlive graphs, so their creation number does not tell whether all gradients have arrived.
 """
 
 from __future__ import annotations
@@ -60,14 +62,14 @@ def run_backward(
     Parameters
     ----------
     roots : sequence of (Node, int, Tensor or array, device)
-        Nodes, numbers of their outputs, the gradients of these, and where the gradients lie.
+        The nodes to start from, the number of one output of each, its gradient, and the device of the gradient.
     retain_graph, create_graph : bool
     captures : dict, optional
-        Nodes whose incoming gradients are wanted. Then only what leads there is computed.
+        Nodes whose incoming gradients are returned. Only nodes on a path to one of them are run.
     accumulate : bool
-        Whether these nodes also run: leaves get the gradient in ``.grad``, and the hooks of the others are called.
+        Whether the nodes in `captures` also run: leaves accumulate into ``.grad``, other nodes call their hooks.
     all_needed : bool
-        Whether every node that the roots lead to is known to lead to `captures`, so that nobody has to look.
+        Whether every node reachable from the roots is known to lead to `captures`. This saves a search of the graph.
 
     Returns
     -------
@@ -80,7 +82,7 @@ def run_backward(
         again = partial(run_backward, roots, captures=captures, accumulate=accumulate, **settings)
         return run_in_new_thread(again)  # type: ignore[no-any-return]
     before, outer, pack_hooks = state.mode, state.task, state.pack_hooks
-    # Raw arrays carry neither history nor tangents: only where nobody watches.
+    # Raw arrays carry neither history nor tangents, so they are used only where neither is needed.
     recorded = create_graph or bool(before & DUAL)
     batches = state.batches
     for _, _, _, device in roots:
@@ -97,7 +99,7 @@ def run_backward(
                 grad = wrap(grad, device) if recorded else grad._array if grad._strided else grad
             if device.levels:
                 device = node._device
-            if device.guarded:  # the gradients of one node are added
+            if device.guarded:  # `buffer.add` may sum two gradients of one node
                 task.use_device(device)
             buffer.add(node, number, grad, device)
         task.run()
@@ -119,11 +121,11 @@ class GraphTask:
     Parameters
     ----------
     buffer : InputBuffer
-        The gradients that wait.
+        The gradients of the nodes that are still to run.
     roots : sequence of tuple
         As for `run_backward`.
     retain : bool
-        Whether nodes keep what they saved.
+        Whether nodes keep their saved tensors.
     captures : dict or None
     accumulate : bool
         Whether the nodes of `captures` also run.
@@ -133,15 +135,15 @@ class GraphTask:
 
     #: The mode in which every node starts, whatever a hook has switched on or off.
     mode = 0
-    #: The nodes that lead to captures, if there are any; None if all nodes run.
+    #: The nodes that lead to `captures`; None if all nodes run.
     needed: set[Node] | None = None
-    #: Whether all nodes are known to lead to captures.
+    #: Whether all nodes are known to lead to `captures`.
     all_needed = False
-    #: All nodes of this call, found when first asked for.
+    #: All nodes reachable from the roots, computed on first use.
     reachable: set[Node] | None = None
-    #: The node that runs, and the one that goes on after it, if something fails.
+    #: The running node and the one that was to follow it, for the cleanup after an error.
     present: tuple[Any, Any] = (None, None)
-    #: The context in which the device of the nodes that run is current, where devices have to be made current.
+    #: The context that makes the device of the running nodes current, for backends with a current device.
     guard: contextlib.ExitStack | None = None
 
     def __init__(
@@ -155,7 +157,7 @@ class GraphTask:
     ) -> None:
         self.buffer, self.roots, self.retain, self.accumulate = buffer, roots, retain, accumulate
         self.captures: Captures = captures or {}
-        #: The gradients that were asked for, by their keys.
+        #: The captured gradients by key.
         self.captured: dict[int, Any] = {}
         #: State of hooks and of anomaly mode during this call, by their keys.
         self.local_data: dict[Any, Any] = {}
@@ -165,10 +167,10 @@ class GraphTask:
     # -- the loop -------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run nodes until none waits.
+        """Run nodes until no gradient is pending.
 
-        Gradients that are arrays are computed in one context without NumPy's warnings, which is left for nodes that may
-        call functions of the user.
+        Raw arrays are computed inside one context that silences NumPy's warnings. The context is left before a node
+        that may call a function of the user, whose warnings must stay visible.
         """
         buffer, state = self.buffer, local.state
         if self.captures:
@@ -185,44 +187,46 @@ class GraphTask:
             while True:
                 buffer.run = call_directly
                 try:
-                    left = state.enclose(self.run_nodes, True)
+                    next_node = state.enclose(self.run_nodes, True)
                 except RuntimeError as error:
-                    left = state.reenter(error, "enclose")(self.run_nodes, True)
+                    next_node = state.reenter(error, "enclose")(self.run_nodes, True)
                 finally:
                     buffer.run = state.run
-                if left is None:
+                if next_node is None:
                     return
-                self.present = left[0], None
-                self.run_node(*left)
+                self.present = next_node[0], None
+                self.run_node(*next_node)
         except Exception as error:
             self.settle(list(self.present))
             if isinstance(error, (AttributeError, TypeError)) and getattr(self.present[0], "saved", error) is None:
-                raise RuntimeError(FREED) from None  # by a backward in another thread, since this one looked
+                raise RuntimeError(FREED) from None  # a backward in another thread freed the node after the check
             raise
 
     def run_nodes(self, silent: bool) -> tuple[Node, Any] | None:
-        """Run nodes until none waits: plain ones here, others by `run_node`.
+        """Run nodes until no gradient is pending: nodes that have a plan here, the others by `run_node`.
 
-        One function, as a node takes about a microsecond, and a call of Python a tenth of that. Its invariants:
+        This is one long function because a node takes about a microsecond, and a Python call a tenth of that. Its
+        invariants:
 
-        - A node is taken when it is the youngest that waits, so nothing can send it a further gradient. Leaves that are
-          counted are in the heap only when they have all.
-        - What waits is in the heap and, with its gradient, in `pending`; except `following`, the youngest node that the
-          present one has sent its first gradient to, which goes on without the heap if it is the youngest of all.
-        - A gradient is changed in place only if its node is in `owned`: the engine made that array, and nobody else
-          has it. The gradient that a node is given may be held by others.
-        - `array_type` is the class of gradients that may be changed in place; None for tensors.
-        - `vjp` is the gradient for one edge, None for none.
+        - A node runs when it is the youngest pending node, so no further gradient can arrive for it. Leaves whose
+          edges are counted enter the heap only when all of their gradients have arrived.
+        - Every pending node is in the heap and, with its gradient, in `pending`. The exception is `following`: the
+          youngest node that has received its first gradient from the present one. If it is the youngest of all, it
+          runs next without passing through the heap.
+        - A gradient is modified in place only if its node is in `owned`: the engine allocated that array and holds
+          the only reference. Upstream gradients may be referenced elsewhere.
+        - `array_type` is the class of gradients that may be modified in place; None for tensors.
+        - `vjp` is the gradient for one edge, or None if there is no gradient.
 
         Parameters
         ----------
         silent : bool
-            Whether it runs in a context of its own, in which the user's functions are not to be called.
+            Whether this runs inside the context that silences warnings. Functions of the user must not be called in it.
 
         Returns
         -------
         tuple or None
-            The next node, which may call some, with its gradient; None where no node waits.
+            The next node and its gradient, if that node may call a function of the user; None if no node is left.
         """
         buffer, needed, retain = self.buffer, self.needed, self.retain
         heap, pending, owned, expected = buffer.heap, buffer.pending, buffer.owned, buffer.expected
@@ -268,7 +272,7 @@ class GraphTask:
                     successor, number = edge
                     if view_key is not None and successor in owned and buffer.add_part(node, grad):
                         break
-                    call, vjp = calls[i], _NOTHING  # (the last one goes before memory is asked for)
+                    call, vjp = calls[i], _NOTHING  # free the last gradient before the next is allocated
                     vjp = grad if call is UNCHANGED else call and call(F, grad, node)
                     if metas is not None and vjp is not None:
                         meta = metas[i]
@@ -287,7 +291,7 @@ class GraphTask:
                         if following is None:
                             following, following_grad, following_plan = successor, vjp, plan
                             continue
-                        if successor._seq > following._seq:  # the younger one is kept
+                        if successor._seq > following._seq:  # `following` is always the younger one
                             successor, following, following_plan = following, successor, plan
                             vjp, following_grad = following_grad, vjp
                         pending[successor] = vjp
@@ -306,9 +310,9 @@ class GraphTask:
         return None
 
     def delegate_or_capture(self, node: Node, grad: Array | list[Array]) -> bool:
-        """Handle a node that need not run: another one takes its place, or its gradient is only stored.
+        """Replace the node by a simpler one, or only store its gradient, if either is possible.
 
-        Return False if the node has to run.
+        Return whether this was done; if not, the node has to run.
         """
         if type(grad) is list and self.delegate(node, grad):
             return True
@@ -318,16 +322,19 @@ class GraphTask:
         return True
 
     def delegate(self, node: Node, grads: list[Array]) -> bool:
-        """Put a node with one output in the place of one with several, if it has one for these gradients."""
+        """Replace a node with several outputs by its delegate, see `Node.delegate`; return whether it has one."""
         buffer = self.buffer
-        found = None if node._hooks is not None or self.watch or node in buffer.special else node.delegate(grads)
-        if found is not None:
-            buffer.pending[found[0]] = found[1]
-            heappush(buffer.heap, (-node._seq, found[0]))
-        return found is not None
+        delegated = None if node._hooks is not None or self.watch or node in buffer.special else node.delegate(grads)
+        if delegated is not None:
+            buffer.pending[delegated[0]] = delegated[1]
+            heappush(buffer.heap, (-node._seq, delegated[0]))
+        return delegated is not None
 
     def settle(self, failed: list[Any]) -> None:
-        """Update, after an error, the leaves that have received all their gradients, as if they had run at once."""
+        """Accumulate, after an error in one of the nodes `failed`, the pending gradients of leaves that are complete.
+
+        The result is the same as if each leaf had been updated as soon as its last gradient arrived.
+        """
         pending = self.buffer.pending
         if self.buffer.expected is not None or (self.captures and not self.accumulate):
             return
@@ -338,15 +345,16 @@ class GraphTask:
                 self.run_node_general(node, pending.pop(node))
 
     def execution_context(self, device: Any) -> tuple[Any, Any, dict[type, Any], Any, Any]:
-        """Make a device current, and return what its nodes need.
+        """Make `device` current, and return the objects with which its nodes compute.
 
-        Nodes of one device follow each other, so this is rare.
+        Consecutive nodes usually share a device, so this is called rarely.
 
         Returns
         -------
         tuple
-            The arithmetic of gradients, ``F``, the plans of plain nodes, the class of arrays, and, where streams were
-            chosen, a function of a node's number that says whether the node runs in the present stream.
+            ``(arithmetic, F, plans, array_type, stays)``: the arithmetic of gradients, its namespace of functions, the
+            plans by node class, and the class of arrays. If streams are in use, ``stays(number)`` returns whether the
+            node with that creation number runs in the current stream; otherwise `stays` is None.
         """
         if device.guarded or self.guard is not None:
             self.use_device(device)
@@ -364,7 +372,7 @@ class GraphTask:
         return arithmetic, backend, plans, backend.array_type, stays
 
     def use_device(self, device: Any) -> None:
-        """Make `device` current, where devices have to be."""
+        """Make `device` current, if its backend has a current device."""
         if self.guard is not None:
             self.guard.close()
             self.guard = None
@@ -373,7 +381,7 @@ class GraphTask:
             self.guard.enter_context(device.backend.use_index(device.index))
 
     def call_final_callbacks(self) -> None:
-        """Call the functions that were to be called at the end, and those that they ask for."""
+        """Call the callbacks queued by `queue_callback`, including those that they queue themselves."""
         callbacks = self.local_data.get(final_callbacks, [])
         while callbacks:
             callbacks.pop(0)()
@@ -381,7 +389,7 @@ class GraphTask:
     # -- nodes of any kind ----------------------------------------------------------------------------------------
 
     def run_node(self, node: Any, grad: Any) -> None:
-        """Run any node with whatever belongs to it, in the CUDA stream of its forward."""
+        """Run a node with its hooks and captures, in the CUDA stream in which its forward ran."""
         if not STREAMS.used or not node._device.backend.has_streams:
             self.run_node_general(node, grad)
         else:
@@ -396,16 +404,16 @@ class GraphTask:
         local.state.mode = self.mode
 
     def find_outgoing_arrays(self, node: Any) -> Iterator[Any]:
-        """Yield the arrays of gradients that a node has passed on: to later nodes, to its leaf, or to the caller."""
-        found: list[Any] = [*self.captured.values()]
+        """Yield the raw gradient arrays still referenced after `node` has run: by later nodes, its leaf, the caller."""
+        gradients: list[Any] = [*self.captured.values()]
         if node.is_accumulator:
-            found.append(node.variable._autograd.grad)
+            gradients.append(node.variable._autograd.grad)
         for edge in node._edges:
             if edge is not None:
                 waiting = self.buffer.pending.get(edge[0])
-                found += waiting if type(waiting) is list else [waiting]
-        for each in found:
-            for part in each.values() if isinstance(each, dict) else (each,):
+                gradients += waiting if type(waiting) is list else [waiting]
+        for gradient in gradients:
+            for part in gradient.values() if isinstance(gradient, dict) else (gradient,):
                 part = getattr(part, "stored", part)  # of a sparse tensor
                 array = getattr(part, "_array", part)
                 while isinstance(array, BatchedArray):
@@ -413,7 +421,7 @@ class GraphTask:
                 yield array
 
     def run_node_general(self, node: Any, grad: Any) -> None:
-        """Run any node with its hooks, captures, leaves, several outputs."""
+        """Run a node of any class, with its hooks and captures."""
         buffer, hooks = self.buffer, node._hooks
         if type(grad) is PerDevice or type(grad) is list:
             grad = buffer.gather_on_device(grad, node._device)
@@ -432,7 +440,7 @@ class GraphTask:
             self.call_posthooks(node, hooks, (), grad)
 
     def propagate(self, node: Node, grad: Any) -> None:
-        """Run a node that is no leaf's and hand its gradients on."""
+        """Run a node that is no AccumulateGrad, and add its gradients to those of the next nodes."""
         needed, buffer = None, self.buffer
         if self.needed is not None:
             needed = [edge is not None and edge[0] in self.needed for edge in node._edges]
@@ -448,26 +456,26 @@ class GraphTask:
         if not self.retain and (node._inner is None or node._inner not in buffer.pending):
             node.release()
         device, devices = node._device, node._input_devices
-        given = grad if type(grad) is list else (grad,)
-        uses = Counter(map(id, (*given, *grads))) if fresh else {}
+        upstream = grad if type(grad) is list else (grad,)
+        uses = Counter(map(id, (*upstream, *grads))) if fresh else {}
         for i, (edge, grad_input) in enumerate(zip(node._edges, grads, strict=True)):
             if edge is None or (needed is not None and not needed[i]):
                 continue
             if devices is not None:
                 device = devices[i]
                 arithmetic = buffer.arithmetic(device)
-            own = fresh and uses[id(grad_input)] == 1
+            is_new = fresh and uses[id(grad_input)] == 1
             if isinstance(grad_input, Variable) and not grad_input._strided:
                 if edge[0].is_accumulator:
-                    buffer.sparse, own = True, False
-                else:  # formulas know strided arrays alone
+                    buffer.sparse, is_new = True, False
+                else:  # formulas accept strided arrays only
                     grad_input = arithmetic.from_tensor(grad_input.to_dense())  # type: ignore[attr-defined]
             else:
                 grad_input = arithmetic.as_array(grad_input)
-            buffer.add(*edge, grad_input, device, own)
+            buffer.add(*edge, grad_input, device, is_new)
 
     def adds_part(self, node: OpNode, grad: Any, needed: Sequence[bool] | None) -> bool:
-        """Return whether a node is a view of a part, whose gradient could be added to the whole's sum, and has been."""
+        """Add the gradient of a view directly to the part of the base's gradient; return False if impossible."""
         if (
             node.view_key is None
             or grad is None
@@ -481,7 +489,7 @@ class GraphTask:
         return self.buffer.add_part(node, grad)
 
     def grad_inputs(self, node: Node, grad: Any, arithmetic: Any, needed: Sequence[bool] | None) -> Any:
-        """Return the gradients for the edges of a node, under anomaly detection or a profiler where these are on."""
+        """Return the gradients for the edges of a node, computed under anomaly mode and the profiler if enabled."""
         if arithmetic.recorded or arithmetic.device is node._device or isinstance(node, OpNode):
             backward = node.backward
         else:
@@ -496,7 +504,7 @@ class GraphTask:
     # -- hooks and captures ---------------------------------------------------------------------------------------
 
     def observe(self, node: Node, grad: Any) -> Any:
-        """Return the gradient of a tensor, before its node runs, after its hooks; it may be retained or captured."""
+        """Apply the tensor hooks to the gradient that arrives at `node`, retain and capture it, and return it."""
         arithmetic = self.buffer.arithmetic(node._device)
         if node.is_accumulator:
             meta = node.variable._autograd  # type: ignore[attr-defined]
@@ -513,14 +521,14 @@ class GraphTask:
         return grad
 
     def note_captures(self, node: Node, grad: Array | list[Array], arithmetic: RawGrads | TensorGrads) -> None:
-        """Store the gradients of a node's outputs that were asked for, as tensors."""
+        """Store the gradients of the captured outputs of `node` in `captured`, as tensors."""
         self.buffer.owned.discard(node)
         for number, key in self.captures[node]:
-            found = grad[number] if type(grad) is list else grad
-            self.captured[key] = in_own_memory(arithmetic.as_tensor(found))
+            gradient = grad[number] if type(grad) is list else grad
+            self.captured[key] = in_own_memory(arithmetic.as_tensor(gradient))
 
     def capture(self, node: Node, grad: Array | list[Array]) -> None:
-        """Store the gradient of a node at which the backward ends, see `ends_at`."""
+        """Store the gradient of a node that does not run because the backward pass ends there, see `ends_at`."""
         if STREAMS.used:
             self.run_node(node, grad)
             return
@@ -529,7 +537,7 @@ class GraphTask:
         self.note_captures(node, grad, self.buffer.arithmetic(node._device))
 
     def call_tensor_hooks(self, node: Node, hooks: Hooks, grad: Any) -> Any:
-        """Call the tensor hooks of a node's outputs, retain gradients where asked, and return the new gradients."""
+        """Call the tensor hooks of a node's outputs, retain their gradients if requested, and return the gradients."""
         if not hooks.tensor and not hooks.retain:
             return grad
         arithmetic = self.buffer.arithmetic(node._device)
@@ -557,22 +565,22 @@ class GraphTask:
         return result if several else result[0]
 
     def call_posthooks(self, node: Node, hooks: Hooks, grads: Any, grad: Any) -> Any:
-        """Call a node's post hooks with the gradients of its inputs and outputs; return the inputs' new ones."""
+        """Call the post hooks of a node with its input and output gradients; return the new input gradients."""
         buffer = self.buffer
         buffer.owned.discard(node)
         arithmetic = buffer.arithmetic(node._device)
-        given = grad if type(grad) is list else [grad]
-        outputs = tuple(arithmetic.as_tensor(given[i]) for i in node._seen_outputs)
+        upstream = grad if type(grad) is list else [grad]
+        outputs = tuple(arithmetic.as_tensor(upstream[i]) for i in node._seen_outputs)
         devices = node._input_devices or [node._device] * len(grads)
         pairs = zip(grads, devices, strict=True)
         inputs = tuple(in_own_memory(buffer.arithmetic(device).as_tensor(g)) for g, device in pairs)
-        found = call_posthooks(hooks.post, node.shown(inputs), outputs)
-        return [arithmetic.from_tensor(g) for g in node.spread(found)]
+        new_inputs = call_posthooks(hooks.post, node.shown(inputs), outputs)
+        return [arithmetic.from_tensor(g) for g in node.spread(new_inputs)]
 
     def lead_to_captures(self) -> None:
-        """Find the nodes that lead to what is asked for, and leave out the roots that do not.
+        """Set `needed` to the nodes that lead to `captures`, and drop the roots that do not.
 
-        The gradient of a single root is seen in any case: it is what was given.
+        The hooks of a single root are called even if it does not lead there: its gradient is known.
         """
         buffer = self.buffer
         self.needed = _leading_to(self.captures, buffer.pending)
@@ -587,21 +595,21 @@ class GraphTask:
             heapify(buffer.heap)
 
     def executes(self, node: Node) -> bool:
-        """Return whether a node that has its gradient is to do something with it."""
+        """Return whether a node must run: it accumulates its gradient or passes gradients on to needed nodes."""
         if node in self.captures and self.accumulate:
             return True
         needed = self.needed
         return any(edge is not None and (needed is None or edge[0] in needed) for edge in node._edges)
 
     def ends_at(self, node: Node) -> bool:
-        """Return whether a node's gradient is captured, and nothing else happens there."""
+        """Return whether the gradient of a node is only captured, so that the backward pass ends there."""
         return node in self.captures and node._hooks is None and not self.executes(node)
 
     def will_run(self, node: Node) -> bool:
-        """Return whether this call computes the gradient that arrives at a node."""
+        """Return whether a gradient arrives at `node` during this backward pass."""
         if self.needed is not None and node not in self.needed:
             return False
-        if self.reachable is None:  # an input that was asked for may be none
+        if self.reachable is None:  # (`needed` contains captured inputs even if they are unreachable)
             self.reachable = {root[0] for root in self.roots}
             stack = list(self.reachable)
             while stack:
@@ -613,7 +621,7 @@ class GraphTask:
 
 
 def _calls_out(node: Any) -> bool:
-    """Return whether a node may call functions of the user: hooks, or a backward of their own."""
+    """Return whether a node may call functions of the user: hooks or a custom backward."""
     if node._hooks is not None:
         return True
     if node.is_accumulator:
@@ -622,19 +630,19 @@ def _calls_out(node: Any) -> bool:
 
 
 def _backward_on_tensors(node: Node, grad: Any, arithmetic: Any, needed: Sequence[bool] | None) -> list[Any]:
-    """Return the gradients for the edges of a node that knows nothing of the batch that its gradient is in."""
+    """Return the gradients for the edges of a node recorded outside of the batch that its gradient is in."""
     several = type(grad) is list
     grads = [arithmetic.as_tensor(g) for g in (grad if several else (grad,))]
-    found = node.backward(grads if several else grads[0], TENSOR_GRADS, needed)
-    return [arithmetic.from_tensor(g) for g in found]
+    gradients = node.backward(grads if several else grads[0], TENSOR_GRADS, needed)
+    return [arithmetic.from_tensor(g) for g in gradients]
 
 
-#: The key in `GraphTask.local_data` of the functions to call at the end.
+#: The key in `GraphTask.local_data` of the callbacks to call at the end of backward.
 final_callbacks = object()
 
 
 def _leading_to(targets: Captures, roots: Iterable[Node]) -> set[Node] | None:
-    """Return the nodes on the way from `roots` to any of `targets`; None if no way ends elsewhere, so that all are."""
+    """Return the nodes on the paths from `roots` to `targets`, or None if every path ends in one of `targets`."""
     oldest = min([node._seq for node in targets], default=0)
     seen = set(roots)
     stack = list(seen)
@@ -659,7 +667,7 @@ def _leading_to(targets: Captures, roots: Iterable[Node]) -> set[Node] | None:
     if not ends_elsewhere:
         return None
     leading = set(targets)
-    for node in sorted(seen, key=_creation):  # those that a node leads to are older
+    for node in sorted(seen, key=_creation):  # oldest first: successors of a node are older than the node
         for edge in node._edges:
             if edge is not None and edge[0] in leading:
                 leading.add(node)

@@ -1,8 +1,8 @@
-"""Forward mode: tangents that travel with tensors.
+"""Forward-mode differentiation: tangents of the results of operations on dual tensors.
 
-A dual tensor carries tangents by level. An operation on duals of a level computes its result from the tensors without
-that level's tangents (which may carry tangents of outer levels) and its tangent from the operation's formula on
-tensors, so that levels nest and tangents can themselves be differentiated in reverse.
+A dual tensor carries one tangent per level. An operation on duals of a level computes its result from the primals,
+which may carry tangents of outer levels. It computes the tangent of the result by calling the operation's formula on
+tensors. So levels can be nested, and tangents can be differentiated in reverse mode.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ __all__ = [
 
 
 class ForwardLevel:
-    """A forward-mode pass; the tangents made in it are forgotten when it closes."""
+    """A forward-mode pass, the context in which its tangents exist. They are removed when it closes."""
 
     reverse = False
 
     def __init__(self) -> None:
         self.duals: weakref.WeakSet[Tangents] = weakref.WeakSet()
-        #: Tangents of bases whose memory was replaced by a larger one: tangents of their views may be in the former.
+        #: Tangents of bases that were moved to a larger memory. Tangents of their views may still be in the old memory.
         self.moved: weakref.WeakSet[Tangents] = weakref.WeakSet()
 
     def __enter__(self) -> ForwardLevel:
         state = local.state
         levels = (*state.levels, self)
-        state.levels, state.mode = levels, state.mode | DUAL  # without a call: see `grad_mode`
+        state.levels, state.mode = levels, state.mode | DUAL  # without a call, for the reason in `grad_mode`
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -77,7 +77,7 @@ class ForwardLevel:
             raise
 
     def close(self) -> None:
-        """Take this level's tangents from all tensors."""
+        """Remove the tangents of this level from all tensors, and the level from the open levels."""
         state = local.state
         levels = state.levels
         levels = levels[:-1] if levels and levels[-1] is self else tuple(level for level in levels if level is not self)
@@ -99,7 +99,7 @@ def check_tangent(t: AnyTensor, tangent: AnyTensor) -> None:
 
 
 def refuse_dual(t: AnyTensor, message: str, error: type[RuntimeError] = RuntimeError) -> None:
-    """Raise if `t` has a tangent, which what is about to happen would not follow."""
+    """Raise if `t` has a tangent, which the caller's operation would lose."""
     if any(tangent_of(t, level) is not None for level in local.state.levels):
         raise error(message)
 
@@ -109,9 +109,9 @@ def primal(t: AnyTensor, level: ForwardLevel) -> Any:
     if tangent_of(t, level) is None:
         return t
     out = alias(t, gradient_edge(t))
-    for other, tangent in (all_tangents(t) or {}).items():
-        if other is not level:
-            attach(out, other, tangent)
+    for outer_level, tangent in (all_tangents(t) or {}).items():
+        if outer_level is not level:
+            attach(out, outer_level, tangent)
     return out
 
 
@@ -150,7 +150,7 @@ def _map(op: Op, args: tuple[Any, ...], f: Callable[[Any], Any]) -> list[Any]:
 
 
 def apply_dual(op: Op, args: tuple[Any, ...], level: ForwardLevel, apply: Callable[..., Any]) -> Any:
-    """Call an operation on duals of `level`."""
+    """Call an operation on duals of `level`, and return its results with their tangents at this level."""
     primals = tuple(_map(op, args, lambda t: primal(t, level)))
     out = apply(op, primals)
     outs = list(out) if isinstance(out, (tuple, list)) else [out]
@@ -170,7 +170,7 @@ def apply_dual(op: Op, args: tuple[Any, ...], level: ForwardLevel, apply: Callab
 
 
 def _view_of_dual(view: AnyTensor, op: Op, args: tuple[Any, ...], index: int | None) -> None:
-    """Make what is a view of the primal a view of the dual, whose history changes when the view is written to."""
+    """Make `view`, a view of the primal, a view of the dual, so that writes to it update the history of the dual."""
     if not view._is_view():
         return
     tangents = view._autograd.tangents
@@ -179,7 +179,10 @@ def _view_of_dual(view: AnyTensor, op: Op, args: tuple[Any, ...], index: int | N
 
 
 def in_own_memory(tangent: AnyTensor, out: Any, others: Iterable[Any]) -> Any:
-    """Return the tangent of `out` where it can be written to in place; a view's tangent stays the view of a tangent."""
+    """Return `tangent`, copied if it is one of `others` or a view, so that writes to `out` may modify it in place.
+
+    The tangent of a view is returned unchanged, because it must stay a view of the base's tangent.
+    """
     if out._autograd is not None and out._autograd.base is not None:
         return tangent
     if any(tangent is t for t in others) or (tangent._autograd is not None and tangent._autograd.base is not None):
@@ -188,10 +191,7 @@ def in_own_memory(tangent: AnyTensor, out: Any, others: Iterable[Any]) -> Any:
 
 
 def match_layout(tangent: AnyTensor, out: Any) -> Any:
-    """Return `tangent` with its elements in the memory order of `out`, copying if needed.
-
-    Then the same view operation applies to both.
-    """
+    """Return `tangent` in the memory order of `out`, copied if needed, so that view operations apply to both alike."""
     a, b = tangent._array, out._array
     if a.strides == b.strides or (a.flags.c_contiguous and b.flags.c_contiguous):
         return tangent
@@ -199,7 +199,7 @@ def match_layout(tangent: AnyTensor, out: Any) -> Any:
 
 
 def copy_with_layout(t: AnyTensor, array: Any) -> Any:
-    """Return a copy of `t` whose elements lie in memory in the order of those of `array`, which has its shape."""
+    """Return a copy of `t` in the memory order of `array`, which has the same shape."""
     order = sorted(range(array.ndim), key=lambda d: -abs(array.strides[d]))
     if order == list(range(array.ndim)):
         return functional.clone(t, memory_format="contiguous")
@@ -208,7 +208,7 @@ def copy_with_layout(t: AnyTensor, array: Any) -> Any:
 
 
 def _keep_duals(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: list[Any]) -> None:
-    """Save the duals on the node that recorded the call on primals, so that backward in this level has tangents."""
+    """Replace the primals saved on the node of the call by the duals, so that backward computes tangents, too."""
     edge = next((out._edge for out in outs if out._edge is not None), None)
     node = None if edge is None else edge[0]
     if getattr(node, "op", None) is not op or node.saved is None:  # type: ignore[union-attr]
@@ -228,7 +228,7 @@ def _keep_duals(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: l
 
 
 def _dual_for(saved: Any, primal: AnyTensor, dual: AnyTensor) -> Any:
-    """Return what a node keeps in the place of `saved`, which it made of `primal`: the same made of `dual`.
+    """Return the value that a node saves for the argument `dual`, in place of `saved`, the one for `primal`.
 
     An operation may have converted its argument to the dtype of the computation, or broadcast it to a batch. Gradients
     then arrive in that dtype and in that batch, so the dual must be converted in the same way.
@@ -236,8 +236,8 @@ def _dual_for(saved: Any, primal: AnyTensor, dual: AnyTensor) -> Any:
     if primal is dual or saved is None:
         return saved
     if isinstance(saved, SavedTensor):
-        kept = saved.tensor
-        dtype, device = (saved.dtype, dual._device) if kept is None else (kept._dtype, kept._device)
+        tensor = saved.tensor
+        dtype, device = (saved.dtype, dual._device) if tensor is None else (tensor._dtype, tensor._device)
         saved.keep_dual(functional.to(dual, device, dtype))
         return saved
     return dual if saved is primal else functional.to(dual, saved._device, saved._dtype)
@@ -316,8 +316,8 @@ def _plus(a: Any, b: Any) -> Any:
 
 
 def _promote_tangent(t: AnyTensor, out: Any) -> Any:
-    wanted = out._dtype
-    return functional.to(t, wanted) if wanted.category > t._dtype.category or wanted is not t._dtype else t
+    dtype = out._dtype
+    return functional.to(t, dtype) if dtype.category > t._dtype.category or dtype is not t._dtype else t
 
 
 def _or_zeros(tangent: AnyTensor, t: AnyTensor) -> Any:
@@ -325,7 +325,7 @@ def _or_zeros(tangent: AnyTensor, t: AnyTensor) -> Any:
 
 
 def _values(op: Op, formula: Formula, primals: tuple[Any, ...], outs: list[Any]) -> list[Any]:
-    """Return the values of a formula's parameters, taken from the call itself."""
+    """Return the values of the parameters of a formula, taken from the arguments and results of the call."""
     values = []
     for name in formula.names:
         if name in op.outputs:
@@ -347,7 +347,7 @@ def _values(op: Op, formula: Formula, primals: tuple[Any, ...], outs: list[Any])
 def _transpose_vjps(
     op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: list[Any], level: ForwardLevel
 ) -> list[Any]:
-    """Compute the tangents of the outputs from the formulas of reverse mode.
+    """Return the tangents of the outputs, computed from the formulas of reverse mode by differentiating them.
 
     ``J t`` is the derivative of the inner product of ``J' g`` and ``t`` with respect to ``g``.
     """
@@ -387,14 +387,14 @@ def _transpose_vjps(
     for key_, cotangent in enumerate(cotangents):
         captures.setdefault(gradient_edge(cotangent)[0], []).append((0, key_))  # type: ignore[index]
     node, number = total._edge
-    found = run_backward(
+    captured = run_backward(
         [(node, number, functional.ones_like(total), total._device)],
         retain_graph=True,
         create_graph=bool(before & GRAD) or bool(before & DUAL),
         captures=captures,
         accumulate=False,
     )
-    return [found.get(i) for i in range(len(chosen))]
+    return [captured.get(i) for i in range(len(chosen))]
 
 
 def _none(value: Any, level: ForwardLevel) -> bool:
@@ -403,36 +403,36 @@ def _none(value: Any, level: ForwardLevel) -> bool:
 
 
 def _more_levels(target: Any, source: Any) -> tuple[Any, ...]:
-    """Return the batches whose samples may differ in `source` and share the memory of `target`."""
+    """Return the batch levels whose samples may differ in `source` but share one memory in `target`."""
     return tuple({*source._device.levels, *target._device.levels}.difference(levels_of(target._array)))
 
 
 def write_tangents(self: Any, result: Any) -> None:
-    """Give `self`, after an in-place write, the tangents of `result`; a view writes them into its own tangents."""
+    """Copy the tangents of `result`, at all levels, to `self` after an in-place write of `result` to it."""
     for level in local.state.levels:
-        tangent, before = tangent_of(result, level), tangent_of(self, level)
+        tangent, current = tangent_of(result, level), tangent_of(self, level)
         base = None if self._autograd is None else self._autograd.base
-        if before is None and tangent is not None and base is not None and tangent_of(base, level) is None:
+        if current is None and tangent is not None and base is not None and tangent_of(base, level) is None:
             attach(base, level, match_layout(functional.zeros_like(base), base))
-            before = tangent_of(self, level)
-        more = () if before is None or tangent is None else _more_levels(before, tangent)
-        if more:  # samples that shared memory get memory of their own
+            current = tangent_of(self, level)
+        new_levels = () if current is None or tangent is None else _more_levels(current, tangent)
+        if new_levels:  # samples that shared memory get memory of their own
             owner = self if base is None else base
             tangents_of(self).pop(level, None)
-            shared = tangent_of(owner, level) if base is not None else before
+            shared = tangent_of(owner, level) if base is not None else current
             attach(
                 owner,
                 level,
-                match_layout(functional.repeat_per_sample(shared, batched_device(more, shared._device)), owner),
+                match_layout(functional.repeat_per_sample(shared, batched_device(new_levels, shared._device)), owner),
             )
             level.moved.add(tangents_of(owner))
-            before = tangent_of(self, level)
+            current = tangent_of(self, level)
         if tangent is None:
-            if before is not None:
-                functional.zero_(before)
-        elif before is None:
+            if current is not None:
+                functional.zero_(current)
+        elif current is None:
             attach(self, level, copy_with_layout(_fit_tangent(tangent, self), self._array))
-        elif repeats(before._array):  # only a number can have been written there
-            functional.zero_(before)
+        elif repeats(current._array):  # only a number can have been written there
+            functional.zero_(current)
         else:
-            functional.copy_(before, tangent)
+            functional.copy_(current, tangent)

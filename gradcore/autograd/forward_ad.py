@@ -1,4 +1,4 @@
-"""Forward-mode differentiation: dual tensors by hand."""
+"""Public functions of forward-mode differentiation: create dual tensors, and unpack them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_le
 
 
 class UnpackedDualTensor(NamedTuple):
-    """The two parts of a dual tensor; the tangent is None where there is none.
+    """The primal and the tangent of a dual tensor; the tangent may be None.
 
     Examples
     --------
@@ -31,7 +31,7 @@ class UnpackedDualTensor(NamedTuple):
 
 
 def enter_dual_level() -> int:
-    """Open a forward-mode level in this thread, inside those that are open; returns its number.
+    """Open a forward-mode level in this thread, inside the levels that are open, and return its number.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def enter_dual_level() -> int:
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """Close the innermost level; its tangents are forgotten.
+    """Close the innermost level and remove its tangents.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def _open(level: ForwardLevel) -> int:
 
 
 def _level(number: int | None) -> ForwardLevel | None:
-    """Return the level of that number, by default the innermost, or None if none is open."""
+    """Return the open level `number`, by default the innermost, or None if no level is open."""
     levels = local.state.levels
     if number is None:
         return levels[-1] if levels else None
@@ -114,8 +114,8 @@ def make_dual(tensor: AnyTensor, tangent: AnyTensor, *, level: int | None = None
     ...     forward_ad.unpack_dual(x * x)
     UnpackedDualTensor(primal=tensor(9.), tangent=tensor(6.))
     """
-    where = _level(level)
-    if where is None:
+    forward_level = _level(level)
+    if forward_level is None:
         raise RuntimeError(
             "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first."
         )
@@ -124,22 +124,22 @@ def make_dual(tensor: AnyTensor, tangent: AnyTensor, *, level: int | None = None
             raise TypeError(f"make_dual(): the {name} must be a Tensor, not {type(t).__name__}")
         if not t._dtype.is_differentiable:
             raise ValueError(f"Expected {name} to be floating point or complex, but got: {t._dtype!r}")
-    if tangent_of(tensor, where) is not None:
+    if tangent_of(tensor, forward_level) is not None:
         raise RuntimeError(
             "Making a dual Tensor based on a Tensor that already has a forward gradient at the same level "
-            f"{local.state.levels.index(where)} is not supported."
+            f"{local.state.levels.index(forward_level)} is not supported."
         )
-    if tangent_of(tangent, where) is not None:
+    if tangent_of(tangent, forward_level) is not None:
         raise RuntimeError(
             "Setting a forward grad that itself has a forward gradient at the same level "
-            f"{local.state.levels.index(where)} is not supported."
+            f"{local.state.levels.index(forward_level)} is not supported."
         )
     check_tangent(tensor, tangent)
-    return _with_tangent(tensor, where, match_layout(tangent, tensor))
+    return _with_tangent(tensor, forward_level, match_layout(tangent, tensor))
 
 
 def _with_tangent(tensor: AnyTensor, level: ForwardLevel, tangent: AnyTensor) -> Any:
-    """Return a view of `tensor`, with the same history, with that tangent at a level, or with None."""
+    """Return a view of `tensor` with the same history and with `tangent` (a tensor or None) at `level`."""
     view = identity_view(tensor, gradient_edge(tensor))
     for other, outer in (all_tangents(tensor) or {}).items():
         attach(view, other, outer)
@@ -172,14 +172,14 @@ def unpack_dual(tensor: AnyTensor, *, level: int | None = None) -> UnpackedDualT
     """
     if not isinstance(tensor, Variable):
         raise TypeError(f"unpack_dual(): argument 'tensor' must be Tensor, not {type(tensor).__name__}")
-    where = _level(level)
-    if where is None:
+    forward_level = _level(level)
+    if forward_level is None:
         return UnpackedDualTensor(tensor, None)
-    return UnpackedDualTensor(_with_tangent(tensor, where, None), tangent_of(tensor, where))
+    return UnpackedDualTensor(_with_tangent(tensor, forward_level, None), tangent_of(tensor, forward_level))
 
 
 class dual_level:
-    """A forward-mode level as a context manager; at its end the tangents are forgotten.
+    """A forward-mode level as a context manager, which removes the tangents at its end.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Jacobians, Hessians and their products with vectors, of functions of tensors."""
+"""Jacobians and Hessians of functions of tensors, and their products with vectors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Tensors = tuple[Any, ...]
 
 
 def _tensors(value: Any, what: str, where: str) -> tuple[bool, Tensors]:
-    """Return whether `value` is a tuple, and its tensors."""
+    """Return ``(is_tuple, tensors)`` for `value`, a tensor or a tuple of tensors; raise for anything else."""
     several = isinstance(value, tuple)
     tensors = value if several else (value,)
     for i, t in enumerate(tensors):
@@ -39,7 +39,7 @@ def _tensors(value: Any, what: str, where: str) -> tuple[bool, Tensors]:
 
 
 def _inputs(tensors: Tensors, create_graph: bool) -> Tensors:
-    """Return the arguments as starting points of a graph of their own, behind which the caller's goes on if wanted."""
+    """Return the arguments as inputs of a new graph: as views if ``create_graph=True``, else as detached leaves."""
     if local.state.transforms and not create_graph:
         raise RuntimeError(
             "You are attempting to call Tensor.requires_grad_() (or perhaps using autograd.functional.* APIs) inside "
@@ -58,7 +58,7 @@ def _results(tensors: Sequence[Any], several: bool, create_graph: bool) -> Any:
 
 
 def _vector(v: Any, like: Tensors, several: bool, where: str, missing: str) -> Tensors:
-    """Return the tensors of `v`, which must have the shapes of `like`; ones for a single element where it is None."""
+    """Return `v` as a tuple of tensors with the shapes of `like`. None stands for ones, for a single element only."""
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
             raise RuntimeError(f"The vector v can only be None if {missing} a single Tensor with a single element.")
@@ -68,10 +68,10 @@ def _vector(v: Any, like: Tensors, several: bool, where: str, missing: str) -> T
         if several:
             raise RuntimeError(f"v is a tuple of invalid length: should be {len(like)} but got {len(vs)}.")
         raise RuntimeError("The given v should contain a single Tensor.")
-    for i, (given, t) in enumerate(zip(vs, like, strict=True)):
-        if given.shape != t.shape:
+    for i, (vector, t) in enumerate(zip(vs, like, strict=True)):
+        if vector.shape != t.shape:
             entry = f"Entry {i} in " if several else ""
-            raise RuntimeError(f"{entry}v has invalid size: should be {t.size()} but got {given.size()}.")
+            raise RuntimeError(f"{entry}v has invalid size: should be {t.size()} but got {vector.size()}.")
     return vs
 
 
@@ -94,7 +94,7 @@ def _scalar(outputs: Tensors, several: bool, where: str) -> None:
 def _compute_vjp(
     outputs: Sequence[Any], inputs: Tensors, v: Sequence[Any] | None, create_graph: bool, retain: bool | None = None
 ) -> list[Any]:
-    """Return the vector-Jacobian product for each input, None for one that the outputs do not depend on."""
+    """Return the vector-Jacobian product for each input, or None for an input on which no output depends."""
     pairs = [
         (out, None if v is None else v[i]) for i, out in enumerate(outputs) if out is not None and requires_grad(out)
     ]
@@ -107,9 +107,9 @@ def _compute_vjp(
 def _fill_missing(
     found: Sequence[Any], like: Tensors, strict: bool, create_graph: bool, what: str, derivative: str = ""
 ) -> list[Any]:
-    """Return the gradients with zeros in place of None.
+    """Return the gradients `found` with zeros in place of None.
 
-    In strict mode raise for None, and for a constant if ``create_graph=True``.
+    In strict mode, raise for None, and with ``create_graph=True`` also for a gradient that requires no grad.
     """
     for i, t in enumerate(found):
         if strict and t is None:
@@ -182,11 +182,11 @@ def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
     with enable_grad():
         several, ins = _tensors(inputs, "inputs", "vjp")
         ins = _inputs(ins, create_graph)
-        many, outs = _tensors(func(*ins), "outputs of the user-provided function", "vjp")
+        several_outs, outs = _tensors(func(*ins), "outputs of the user-provided function", "vjp")
         _check_outputs(outs, strict)
-        v = _vector(v, outs, many, "vjp", "the user-provided function returns")
-        found = _fill_missing(_compute_vjp(outs, ins, v, create_graph), ins, strict, create_graph, OUTPUT, JACOBIAN)
-    return _results(outs, many, create_graph), _results(found, several, create_graph)
+        v = _vector(v, outs, several_outs, "vjp", "the user-provided function returns")
+        products = _fill_missing(_compute_vjp(outs, ins, v, create_graph), ins, strict, create_graph, OUTPUT, JACOBIAN)
+    return _results(outs, several_outs, create_graph), _results(products, several, create_graph)
 
 
 def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
@@ -223,15 +223,15 @@ def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         several, ins = _tensors(inputs, "inputs", "jvp")
         v = _vector(v, ins, several, "jvp", "the input to the user-provided function is")
         ins = _inputs(ins, create_graph)
-        many, outs = _tensors(func(*ins), "outputs of the user-provided function", "jvp")
+        several_outs, outs = _tensors(func(*ins), "outputs of the user-provided function", "jvp")
         _check_outputs(outs, strict)
         upstream = tuple(functional.zeros_like(out).requires_grad_() for out in outs)
         pulled = _compute_vjp(outs, ins, upstream, True)
         _fill_missing(pulled, ins, strict, False, OUTPUT)
-        found = _fill_missing(
+        products = _fill_missing(
             _compute_vjp(pulled, upstream, v, create_graph), outs, strict, create_graph, BACK_TRICK, JACOBIAN
         )
-    return _results(outs, many, create_graph), _results(found, many, create_graph)
+    return _results(outs, several_outs, create_graph), _results(products, several_outs, create_graph)
 
 
 def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
@@ -268,8 +268,8 @@ def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
 def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
     """Return the product of the Hessian of a scalar function with `v`.
 
-    Where all derivatives are gradcore's own, the matrix is symmetric, and this is `vhp`; else, and if `strict`, it
-    takes one backward more.
+    If all derivatives are gradcore's own, the matrix is symmetric and `vhp` is computed. If not, or if `strict`, one
+    more backward is needed.
 
     Parameters
     ----------
@@ -298,26 +298,26 @@ def _second(
         several, ins = _tensors(inputs, "inputs", where)
         v = _vector(v, ins, several, where, "the input to the user-provided function is")
         ins = _inputs(ins, create_graph)
-        many, outs = _tensors(func(*ins), "outputs of the user-provided function", where)
+        several_outs, outs = _tensors(func(*ins), "outputs of the user-provided function", where)
         _check_outputs(outs, strict)
-        _scalar(outs, many, where)
-        first = _fill_missing(_compute_vjp(outs, ins, None, True), ins, strict, False, OUTPUT)
-        _check_gradient(first, strict)
+        _scalar(outs, several_outs, where)
+        gradient = _fill_missing(_compute_vjp(outs, ins, None, True), ins, strict, False, OUTPUT)
+        _check_gradient(gradient, strict)
         if backwards or (not strict and _is_symmetric(outs, ins)):
-            found = _fill_missing(
-                _compute_vjp(first, ins, v, create_graph), ins, strict, create_graph, JACOBIAN, HESSIAN
+            products = _fill_missing(
+                _compute_vjp(gradient, ins, v, create_graph), ins, strict, create_graph, JACOBIAN, HESSIAN
             )
         else:
             upstream = tuple(functional.zeros_like(t).requires_grad_() for t in ins)
-            pulled = _compute_vjp(first, ins, upstream, True)
+            pulled = _compute_vjp(gradient, ins, upstream, True)
             _fill_missing(pulled, ins, strict, False, JACOBIAN)
-            found = _compute_vjp(pulled, upstream, v, create_graph)
-            found = _fill_missing(found, ins, strict, create_graph, DOUBLE_BACK_TRICK, HESSIAN)
-    return _results(outs, many, create_graph), _results(found, several, create_graph)
+            products = _compute_vjp(pulled, upstream, v, create_graph)
+            products = _fill_missing(products, ins, strict, create_graph, DOUBLE_BACK_TRICK, HESSIAN)
+    return _results(outs, several_outs, create_graph), _results(products, several, create_graph)
 
 
 def _is_symmetric(outs: Tensors, ins: Tensors) -> bool:
-    """Return whether the Hessian is known to be: of real inputs, by derivatives that are nobody's own."""
+    """Return whether the Hessian is known to be symmetric: inputs are real, and no derivative is user-defined."""
     return not any(t._dtype.is_complex for t in ins) and _runs_unseen(outs)
 
 
@@ -345,8 +345,8 @@ def jacobian(
     strict : bool
         Whether an input that an output does not depend on is an error (the block is zero otherwise).
     vectorize : bool
-        Whether all rows or columns are computed at once, whatever the graph holds. Without, rows are computed some at
-        a time, and one by one where hooks or functions of the user's own would see that.
+        Whether to compute all rows or columns at once, whatever the graph contains. If False, several rows are computed
+        at a time, but one by one if the graph has hooks or custom functions, which would see the batch.
     strategy : {"reverse-mode", "forward-mode"}
         Row by row (for few outputs), or column by column (for few inputs).
 
@@ -380,15 +380,15 @@ def jacobian(
     with enable_grad():
         several, ins = _tensors(inputs, "inputs", "jacobian")
         ins = _inputs(ins, create_graph)
-        many, outs = _tensors(func(*ins), "outputs of the user-provided function", "jacobian")
+        several_outs, outs = _tensors(func(*ins), "outputs of the user-provided function", "jacobian")
         _check_outputs(outs, strict)
         step = None if vectorize else _ROWS if _runs_unseen(outs) else 1
         blocks = tuple(_rows(out, i, ins, strict, create_graph, step) for i, out in enumerate(outs))
     blocks = tuple(_results(block, several, create_graph) for block in blocks)
-    return blocks if many else blocks[0]
+    return blocks if several_outs else blocks[0]
 
 
-#: Rows of a Jacobian that are computed at a time: more of them cost memory, and save little time.
+#: The number of Jacobian rows computed at a time. More rows cost memory and save little time.
 _ROWS = 64
 
 
@@ -419,7 +419,7 @@ def _rows(out: Any, number: int, ins: Tensors, strict: bool, create_graph: bool,
 
 
 def _runs_unseen(outs: Tensors) -> bool:
-    """Return whether backward runs declared operations alone, without a hook that could see gradients."""
+    """Return whether backward from `outs` runs only declared operations, without hooks that could see gradients."""
     stack = list({edge[0] for edge in map(gradient_edge, outs) if edge is not None})
     seen = set(stack)
     while stack:
@@ -442,9 +442,9 @@ def _forward_jacobian(func: Callable[..., Any], inputs: Any) -> Any:
     with enable_grad():
         detached = [t.detach() for t in ins]
         blocks = jacfwd(func, tuple(range(len(ins))))(*detached)
-    many = isinstance(blocks[0], tuple)
-    result = tuple(_results(block, several, False) for block in (blocks if many else (blocks,)))
-    return result if many else result[0]
+    several_outs = isinstance(blocks[0], tuple)
+    result = tuple(_results(block, several, False) for block in (blocks if several_outs else (blocks,)))
+    return result if several_outs else result[0]
 
 
 def hessian(
@@ -489,9 +489,9 @@ def hessian(
         raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
 
     def scalar(*args: Any) -> Any:
-        many, outs = _tensors(func(*args), "outputs of the user-provided function", "hessian")
+        several_outs, outs = _tensors(func(*args), "outputs of the user-provided function", "hessian")
         _check_outputs(outs, strict)
-        _scalar(outs, many, "hessian")
+        _scalar(outs, several_outs, "hessian")
         return functional.reshape(outs[0], ())
 
     def gradient(*args: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Switching recording on and off: context managers that are decorators too.
+"""Context managers and decorators that switch recording on and off.
 
-Python delivers an interrupt at calls. So a manager changes the thread's state last and without a call: an interrupt
-comes before that, or inside of the ``with`` block, which then switches back.
+Python delivers an interrupt (Ctrl-C) at calls. So ``__enter__`` changes the state of the thread last and without a
+call: an interrupt then arrives either before the change, or inside the ``with`` block, whose end restores the state.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def is_inference_mode_enabled() -> bool:
 
 
 class _Mode:
-    """A context manager that decorates functions, generators and classes' callables."""
+    """Base class of context managers that also decorate functions, generators and classes."""
 
     def again(self) -> _Mode:
-        """Return a fresh manager with the same settings, for one more use."""
+        """Return a new manager with the same settings, for one more use."""
         return type(self)()
 
     def __call__(self, function: C) -> C:
@@ -76,7 +76,7 @@ class _Mode:
             @functools.wraps(function)
             def generator(*args: Any, **named: Any) -> Any:
                 source = function(*args, **named)
-                with self.again():  # the caller's own code between the steps runs in the caller's mode
+                with self.again():  # between two steps of the generator, the caller's code runs in the caller's mode
                     try:
                         value = next(source)
                     except StopIteration as stop:
@@ -116,7 +116,7 @@ class _Mode:
 
 
 class no_grad(_Mode):
-    """Operations inside are not recorded.
+    """Context manager and decorator in which operations are not recorded.
 
     Examples
     --------
@@ -152,7 +152,7 @@ class no_grad(_Mode):
 
 
 class enable_grad(no_grad):
-    """Operations inside are recorded, also within `no_grad`.
+    """Context manager and decorator in which operations are recorded, also within `no_grad`.
 
     Examples
     --------
@@ -209,7 +209,7 @@ class set_grad_enabled(_Mode):
 
 
 class inference_mode(_Mode):
-    """Operations inside are not recorded, and their results may never take part in recorded operations.
+    """Context manager and decorator without recording, whose results may never take part in recorded operations.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""`gradcheck`: derivatives compared with finite differences, and how they treat what is missing."""
+"""`gradcheck` and `gradgradcheck`, which compare derivatives with finite differences."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
 
 class GradcheckError(RuntimeError):
-    """A derivative is wrong.
+    """Raised by `gradcheck` if a derivative is wrong.
 
     Examples
     --------
@@ -204,15 +204,15 @@ def gradgradcheck(
         upstream = _random_upstream(_differentiable(func(*args)), gen_non_contig_grad_outputs)
     else:
         upstream = as_tuple(grad_outputs)
-    wanted = [isinstance(t, Variable) and requires_grad(t) for t in (*args, *upstream)]
+    needs_grad = [isinstance(t, Variable) and requires_grad(t) for t in (*args, *upstream)]
 
     def first(*values: Any) -> tuple[Any, ...]:
         """Return the gradients of `func`, as a function of its arguments and of the upstream gradients."""
-        values = tuple(t.requires_grad_() if want else t for t, want in zip(values, wanted, strict=True))
+        values = tuple(t.requires_grad_() if want else t for t, want in zip(values, needs_grad, strict=True))
         outs = _differentiable(func(*values[: len(args)]))
-        ins = [t for t, want in zip(values[: len(args)], wanted, strict=False) if want]
-        found = grad(outs, ins, values[len(args) :], create_graph=True, allow_unused=True)
-        return tuple(g for g in found if g is not None)
+        ins = [t for t, want in zip(values[: len(args)], needs_grad, strict=False) if want]
+        gradients = grad(outs, ins, values[len(args) :], create_graph=True, allow_unused=True)
+        return tuple(g for g in gradients if g is not None)
 
     return gradcheck(
         first,
@@ -369,13 +369,13 @@ class Check:
         if not analytical.size:
             return
         if forward:  # the parts of a complex output belong together, those of a complex input are looked at in turn
-            together, apart = output._dtype.is_complex, t._dtype.is_complex
+            joint, separate = output._dtype.is_complex, t._dtype.is_complex
             analytical, numerical = analytical.T, numerical.T
         else:
-            together, apart = t._dtype.is_complex, output._dtype.is_complex
-        for part in (1, 0) if apart else (None,):
+            joint, separate = t._dtype.is_complex, output._dtype.is_complex
+        for part in (1, 0) if separate else (None,):
             a, n = (m if part is None else m[:, part::2] for m in (analytical, numerical))
-            if together:
+            if joint:
                 a, n = (m[0::2] + 1j * m[1::2] for m in (a, n))
             wrong = ~(np.abs(a - n) <= self.options.atol + self.options.rtol * np.abs(n))
             wrong &= ~((a == n) | (np.isnan(a) & np.isnan(n)))
@@ -415,21 +415,21 @@ class Check:
     def check_projections(self) -> None:
         """Compare ``v J u`` for a random direction u of each input and v of each output."""
         options = self.options
-        along = [self.direction(t) for t in self.checked_inputs]
-        across = [self.direction(t) for t in self.outputs]
-        for n, (k, u) in enumerate(zip(self.checked_positions, along, strict=True)):
+        input_directions = [self.direction(t) for t in self.checked_inputs]
+        output_directions = [self.direction(t) for t in self.outputs]
+        for n, (k, u) in enumerate(zip(self.checked_positions, input_directions, strict=True)):
             direction = tensor_of(u, self.inputs[k])
             numerical = directional(self.func, self.inputs, k, direction, options.eps, self.chosen)
             tangents = (
                 push_forward(self.func, self.inputs, {k: direction}, self.chosen) if options.check_forward_ad else None
             )
-            for j, (out, v) in enumerate(zip(self.outputs, across, strict=True)):
+            for j, (out, v) in enumerate(zip(self.outputs, output_directions, strict=True)):
                 expected = float(v @ numerical[j])
-                found = {} if tangents is None else {True: float(v @ tangents[j])}
+                projections = {} if tangents is None else {True: float(v @ tangents[j])}
                 if options.check_backward_ad:
-                    found[False] = self.project_gradient(out, v, n, u)
+                    projections[False] = self.project_gradient(out, v, n, u)
                 scale = max(1.0, float(np.abs(u).sum() * np.abs(v).sum()))
-                for forward, value in found.items():
+                for forward, value in projections.items():
                     if not abs(value - expected) <= options.atol * scale + options.rtol * abs(expected):
                         self.explain(j, k, forward, expected, value)
 
@@ -446,7 +446,7 @@ class Check:
         return values[0]
 
     def explain(self, j: int, k: int, forward: bool, numerical: float, analytical: float) -> None:
-        """Look for the entry that is wrong; raise in any case."""
+        """Raise for the wrong entry of the Jacobian or, if all entries are close, for the projection."""
         self.check_jacobians()
         mode = "computed with forward mode " if forward else ""
         raise GradcheckError(
@@ -486,8 +486,8 @@ class Check:
         for j, out in enumerate(self.outputs):
             pair = [tensor_of(self.random.standard_normal(count_of(out)), out) for _ in range(2)]
             expected = [grad(out, self.checked_inputs, v, retain_graph=True, materialize_grads=True) for v in pair]
-            found = self.compute_batch(out, functional.stack(pair))
-            for k, batch, single in zip(self.checked_positions, found, zip(*expected, strict=True), strict=True):
+            batches = self.compute_batch(out, functional.stack(pair))
+            for k, batch, single in zip(self.checked_positions, batches, zip(*expected, strict=True), strict=True):
                 if not np.allclose(batch.host(), [g.host() for g in single], equal_nan=True):
                     raise GradcheckError(
                         f"Batched gradients differ for output {j} and input {k}.\nGot:\n{batch}\nExpected:\n{single}"
@@ -524,8 +524,8 @@ class Check:
         if len(self.chosen) > 1:
             cases += [range(j, j + 1) for j in range(len(self.chosen))]
         for undefined in cases:
-            found = as_tuple(self.func(*self.inputs))
-            outs = [_without_gradient(found[i]) if j in undefined else found[i] for j, i in enumerate(self.chosen)]
+            results = as_tuple(self.func(*self.inputs))
+            outs = [_without_gradient(results[i]) if j in undefined else results[i] for j, i in enumerate(self.chosen)]
             zeros = [functional.zeros_like(out) for out in outs]
             try:
                 gradients = grad(outs, self.checked_inputs, zeros, allow_unused=True)

@@ -1,4 +1,4 @@
-"""`backward` and `grad`, the interface of the engine, and the roots at which it starts."""
+"""`backward` and `grad`, the public interface of the engine, and the roots that they pass to it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 
 
 def _takers(*args: Any) -> list[Any] | None:
-    """Return the arguments that take a call over, none where only a mode does; None if the call is made as usual.
+    """Return the arguments that override ``__torch_function__``, or None if neither they nor a mode handle the call.
 
-    A mode that sees formulas sees what happens inside the call instead.
+    The list is empty if only a mode handles it. A mode with `sees_formulas` observes the operations inside the call
+    instead of the call.
     """
     state = local.state
     watching = state.mode & TORCH_FUNCTION_MODE and not getattr(state.functions[-1], "sees_formulas", False)
@@ -45,15 +46,15 @@ def _takers(*args: Any) -> list[Any] | None:
 
 
 class ExecutionEngine:
-    """The type of ``Variable._execution_engine``: PyTorch's handle of the engine."""
+    """The type of ``Variable._execution_engine``, PyTorch's interface to the engine."""
 
     def queue_callback(self, callback: Callable[[], Any]) -> None:
-        """Call a function without arguments at the end of the backward that is running.
+        """Call ``callback()`` at the end of the running backward.
 
         Raises
         ------
         RuntimeError
-            If none is running in this thread.
+            If no backward is running in this thread.
         """
         task = local.state.task
         if task is None:
@@ -86,18 +87,18 @@ def backward(
     Parameters
     ----------
     tensors : Tensor, GradientEdge or sequence of them
-        What to differentiate.
+        The outputs to differentiate.
     grad_tensors : Tensor or sequence of Tensor or None, optional
         Upstream gradients (the vector of the vector-Jacobian product), with the shapes of `tensors`. None stands
         for ones and is allowed for tensors of one element.
     retain_graph : bool, optional
-        Whether to keep what the graph has saved, for another backward; by default if `create_graph`.
+        Whether to keep the saved tensors of the graph for another backward. Defaults to `create_graph`.
     create_graph : bool
         Whether to record backward itself, for higher-order derivatives.
     grad_variables
         The former name of `grad_tensors`.
     inputs : Tensor, GradientEdge, or sequence or dict of them, optional
-        Accumulate only into these.
+        The tensors whose gradients are accumulated, instead of all leaves.
 
     Raises
     ------
@@ -120,11 +121,11 @@ def backward(
             "instead or call backward() outside of functorch transforms."
         )
     intercepted = variables.subclasses_used or state.mode & TORCH_FUNCTION_MODE
-    if intercepted and (found := _takers(tensors, inputs)) is not None:
+    if intercepted and (takers := _takers(tensors, inputs)) is not None:
         settings = {
             "grad_tensors": grad_tensors, "retain_graph": retain_graph, "create_graph": create_graph, "inputs": inputs
         }  # fmt: skip
-        variables.handle_torch_function(backward, found, (tensors,), settings)
+        variables.handle_torch_function(backward, takers, (tensors,), settings)
         return
     if create_graph:
         warn_once(_CYCLES)
@@ -144,11 +145,11 @@ def backward(
     grads = (None,) * len(outputs) if grad_tensors is None else _tuple(grad_tensors)
     captures: dict[Node, list[tuple[int, int]]] | None = None
     if inputs is not None:
-        wanted = edges_of(inputs.values() if isinstance(inputs, dict) else inputs)
-        if not wanted:
+        edges = edges_of(inputs.values() if isinstance(inputs, dict) else inputs)
+        if not edges:
             raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
         captures = {}
-        for t in wanted:
+        for t in edges:
             captures[edge_of(t, "can't retain_grad on Tensor that has requires_grad=False")[0]] = []
             if isinstance(t, Variable):
                 t.retain_grad()  # type: ignore[attr-defined]
@@ -225,9 +226,9 @@ def grad(
     Parameters
     ----------
     outputs : Tensor, GradientEdge or sequence of them
-        What to differentiate.
+        The outputs to differentiate.
     inputs : Tensor, GradientEdge, or sequence or dict of them
-        With respect to what.
+        The tensors with respect to which to differentiate.
     grad_outputs : Tensor or sequence of Tensor or None, optional
         Upstream gradients, as in `backward`.
     retain_graph, create_graph : bool
@@ -235,13 +236,13 @@ def grad(
     only_inputs : bool
         Ignored: gradients are computed for `inputs` only.
     allow_unused : bool, optional
-        Whether inputs that `outputs` do not depend on are allowed (their gradient is None). By default as
+        Whether inputs that `outputs` do not depend on are allowed (their gradient is None). Defaults to
         `materialize_grads`.
     is_grads_batched : bool
-        Whether `grad_outputs` have a leading batch dim, one vector-Jacobian product for each entry; so have the
-        results.
+        Whether `grad_outputs` have a leading batch dim. One vector-Jacobian product is computed for each entry, and
+        the results have the same leading dim.
     materialize_grads : bool
-        Whether gradients that would be None are zeros.
+        Whether to return zeros instead of None.
 
     Returns
     -------
@@ -262,11 +263,11 @@ def grad(
     (tensor(18.),)
     """
     if isinstance(inputs, dict):
-        found = grad(
+        gradients = grad(
             outputs, tuple(inputs.values()), grad_outputs, retain_graph, create_graph, only_inputs, allow_unused,
             is_grads_batched, materialize_grads,
         )  # fmt: skip
-        return dict(zip(inputs, found, strict=True))
+        return dict(zip(inputs, gradients, strict=True))
     if (takers := _takers(outputs, inputs)) is not None:
         settings = {
             "grad_outputs": grad_outputs, "retain_graph": retain_graph, "create_graph": create_graph,
@@ -357,17 +358,17 @@ def _compute_batch(
 
 
 def edges_of(values: Any) -> tuple[Any, ...]:
-    """Return one or several tensors or GradientEdges as a tuple of edges."""
+    """Return a tensor, a GradientEdge or a sequence of them as a tuple."""
     return (values,) if isinstance(values, Variable) or hasattr(values, "node") else tuple(values)
 
 
 def edge_of(t: AnyTensor, missing: str) -> tuple[Node, int]:
-    """Return the place in the graph of a tensor or a GradientEdge.
+    """Return the gradient edge ``(node, output number)`` of a tensor or a GradientEdge.
 
     Raises
     ------
     RuntimeError
-        If it is something else, or (with the text `missing`) if the tensor requires no grad.
+        If `t` is something else, or (with the message `missing`) if the tensor does not require grad.
     """
     if not isinstance(t, Variable):
         node = getattr(t, "node", None)
@@ -381,9 +382,9 @@ def edge_of(t: AnyTensor, missing: str) -> tuple[Node, int]:
 
 
 def roots_of(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Node, int, Any, Any]]:
-    """Return the nodes to start from, with checked gradients; ones for outputs of one element that have none.
+    """Return the roots for `run_backward`: for each output its node, output number, checked gradient and device.
 
-    They are those of `run_backward`.
+    A gradient of None stands for ones, which is allowed for outputs of one element.
     """
     if len(grads) != len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
@@ -394,7 +395,7 @@ def roots_of(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Node, i
         if isinstance(output, Variable):
             edge, kind = gradient_edge(output), (output._array.shape, output._dtype, output._device)
         else:
-            kind = getattr(output, "kind", None)  # (a GradientEdge made by hand says nothing of its gradient)
+            kind = getattr(output, "kind", None)  # (missing in a GradientEdge that the user created)
         if edge is None:
             edge = edge_of(output, f"element {i} of tensors does not require grad and does not have a grad_fn")
         if grad is None:
@@ -409,7 +410,7 @@ def roots_of(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Node, i
 
 
 def root_of(output: Any) -> tuple[Node, int, Any, Any]:
-    """Return the node to start from for one tensor of one element, with a gradient of one."""
+    """Return the root for `run_backward` for a tensor of one element, with a gradient of one."""
     edge = output._edge if output._autograd is None else gradient_edge(output)
     if edge is None:
         return roots_of((output,), (None,))[0]  # which raises
@@ -417,7 +418,7 @@ def root_of(output: Any) -> tuple[Node, int, Any, Any]:
 
 
 def _one(kind: tuple[Any, ...] | None) -> tuple[Any, Any]:
-    """Return the gradient of an output of one element with respect to itself, an array, and its device."""
+    """Return an array of one with the shape and dtype of a one-element output, and the device of the output."""
     if kind is None or (kind[0] and prod(kind[0]) != 1):
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     shape, dtype, device = kind

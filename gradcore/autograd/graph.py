@@ -1,4 +1,4 @@
-"""The graph as users see and change it: nodes and edges, hooks of tensors and of several, hooks of saved tensors."""
+"""The public interface of the graph: nodes, gradient edges, hooks of tensors and hooks of saved tensors."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class _NodeAndNumber(NamedTuple):
 
 
 class GradientEdge(_NodeAndNumber):
-    """An edge of the graph, which `backward` and `grad` accept instead of a tensor: it keeps no data."""
+    """An edge of the graph, which `backward` and `grad` accept instead of a tensor. It does not keep data alive."""
 
-    #: Shape, dtype and device of the gradient; None for an edge that is made by hand.
+    #: Shape, dtype and device of the gradient, or None for an edge that the user created.
     kind: TensorMeta | None = None
 
 
 def get_gradient_edge(tensor: AnyTensor) -> GradientEdge:
-    """Return the edge along which the gradient of a tensor arrives.
+    """Return the gradient edge of a tensor: its node and the number of the node's output.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def current_saved_tensors_hooks() -> tuple[Callable[..., Any], Callable[..., Any
 
 
 def increment_version(tensor: AnyTensor) -> None:
-    """Note a write in place, made by other means, to the memory of a tensor or of several."""
+    """Increment the version of one or several tensors, for an in-place write that autograd has not seen."""
     if not isinstance(tensor, Iterable):
         raise RuntimeError("increment_version expect a Iterable[Tensor] as input")
     for t in (tensor,) if isinstance(tensor, Variable) else tensor:
@@ -138,7 +138,7 @@ def tensor_hooks(t: AnyTensor) -> dict[int, Any] | None:
 
 
 def retain_grad(t: AnyTensor) -> None:
-    """Keep the gradient of a tensor that is no leaf."""
+    """Make backward store the gradient of the non-leaf tensor `t` in ``t.grad``."""
     edge = gradient_edge(t)
     if edge is None:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
@@ -151,7 +151,7 @@ def retain_grad(t: AnyTensor) -> None:
 
 
 class MultiHandle(RemovableHandle):
-    """Removes a hook from all tensors that it watches."""
+    """Handle of a multi-tensor hook, which removes it from all tensors."""
 
     def __init__(self, handles: Iterable[RemovableHandle]) -> None:
         self.handles = tuple(handles)
@@ -163,7 +163,7 @@ class MultiHandle(RemovableHandle):
 
 
 def _finder(t: AnyTensor) -> Callable[[], Node | None]:
-    """Return a function that finds the node where the gradient of `t` arrives, and keeps neither alive."""
+    """Return a function that returns the node of `t`, without keeping tensor or node alive."""
     node = get_gradient_edge(t).node
     if not node.is_accumulator:
         return weakref.ref(node)
@@ -187,8 +187,8 @@ def register_multi_grad_hook(
     tensors : sequence of Tensor
         They require grad.
     fn : callable
-        With ``mode="all"`` it gets the list of the gradients as soon as all that this backward computes are there (None
-        for the others); with ``"any"`` the gradient that is there first.
+        With ``mode="all"`` it gets the list of the gradients as soon as this backward has computed all of them, with
+        None for tensors without a gradient. With ``"any"`` it gets the first gradient computed.
     mode : {"all", "any"}
 
     Returns
@@ -216,9 +216,9 @@ def register_multi_grad_hook(
                 fn(grad)
             return
         if key not in task.local_data:
-            found = [find() for find in nodes]
-            expected = sum(node is not None and task.will_run(node) for node in found)
-            task.local_data[key] = [expected, [None] * len(found)]
+            current_nodes = [find() for find in nodes]
+            expected = sum(node is not None and task.will_run(node) for node in current_nodes)
+            task.local_data[key] = [expected, [None] * len(current_nodes)]
         note = task.local_data[key]
         note[0] -= 1
         note[1][i] = grad

@@ -1,4 +1,4 @@
-"""Gradients on their way through the graph: what can be done with them, and their sums at the nodes that wait."""
+"""Arithmetic on gradients (raw arrays or tensors), and the buffer that sums them at the nodes that are still to run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
     "in_own_memory",
 ]
 
-#: Elements from which the CPU's kernel, which may have threads, adds gradients.
+#: The number of elements from which gradients on the CPU are added by a kernel that may use threads.
 _LARGE = 1 << 16
 
 
@@ -39,7 +39,7 @@ _LARGE = 1 << 16
 
 
 class RawGrads:
-    """Gradients that are arrays of one device: backward is not recorded. Those of a leaf may be sparse tensors.
+    """Arithmetic on gradients that are arrays of one device, for a backward that is not recorded.
 
     Attributes
     ----------
@@ -54,15 +54,15 @@ class RawGrads:
         self.device, self.F = device, device.backend
 
     def as_tensor(self, grad: Any) -> Any:
-        """Return a gradient, or None, for those who see tensors."""
+        """Return a gradient (or None) as a tensor, for hooks and users."""
         return grad if grad is None or isinstance(grad, Variable) else wrap(grad, self.device)
 
     def from_tensor(self, t: AnyTensor) -> Any:
-        """Return the inverse of `as_tensor`."""
+        """Return the array of a tensor (or None); the inverse of `as_tensor`."""
         return t._array if t is not None and t._strided else t
 
     def as_array(self, grad: Any) -> Any:
-        """Return a gradient, or None, as an array of the device: NumPy computes scalars."""
+        """Return a gradient (or None) as an array of the device. NumPy functions may have returned a scalar."""
         return grad if grad is None or grad.__class__ is self.F.array_type else self.F.asarray(grad)
 
     def owns_memory(self, grad: Any) -> bool:
@@ -74,7 +74,7 @@ class RawGrads:
         return grad if grad.shape == shape else self.F.sum_to_size(grad, shape)
 
     def cast(self, grad: Any, dtype: Any) -> Any:
-        """Return a gradient in a dtype: the real part where that is real."""
+        """Return `grad` converted to `dtype`; the real part of a complex gradient if `dtype` is real."""
         if isinstance(grad, Variable):
             return TENSOR_GRADS.cast(grad, dtype)
         if grad.dtype == dtype.numpy:
@@ -82,7 +82,7 @@ class RawGrads:
         return local.state.run(self.F.astype, grad, dtype.numpy)
 
     def validate_grad(self, grad: Any, meta: TensorMeta) -> Any:
-        """Return a gradient with the shape and the dtype of its input."""
+        """Return `grad` summed to the shape and converted to the dtype in `meta`, the metadata of the input."""
         return self.cast(self.sum_to(grad, meta[0]), meta[1])
 
     def zeros(self, meta: TensorMeta) -> Any:
@@ -97,7 +97,7 @@ class RawGrads:
             return self.F.xp.zeros(grad.shape, grad.dtype)
 
     def widening(self, node: Any, grads: Any) -> Any:
-        """Return the conversion of what a node's formulas read to float32, where halves are computed so; else None."""
+        """Return a function that converts half-precision arrays to float32, or None if formulas need none."""
         op, F = node.op, self.F
         if node.metas is None or not op.computes_half_in_float or not F.upcasts:
             return None
@@ -107,7 +107,7 @@ class RawGrads:
         return partial(_upcast, F) if widen else None
 
     def evaluate(self, op: Any, function: Any, grads: Any, values: list[Any]) -> Any:
-        """Return the value of a formula; a differential is conjugated before and after for complex numbers."""
+        """Return the value of a formula. For complex differentials, `grads` and the result are conjugated."""
         F, run = self.F, local.state.run
         if op.kind != "elementwise" or op.vjps:
             return run(function, F, grads, *values)
@@ -121,7 +121,7 @@ class RawGrads:
 
 
 class TensorGrads:
-    """Gradients that are tensors: backward is recorded, or carries tangents. Its methods are those of `RawGrads`."""
+    """Arithmetic on gradients that are tensors, for a backward that is recorded or carries tangents, see `RawGrads`."""
 
     recorded = True
     F: Any = functional
@@ -174,7 +174,7 @@ TENSOR_GRADS = TensorGrads()
 def cast_halves(value: Any) -> Any:
     """Return `value` with its float16 and bfloat16 tensors in float32.
 
-    Some formulas read sums that a half-precision number cannot hold.
+    Some formulas read sums that overflow in half precision.
     """
     if isinstance(value, (list, tuple)):
         return type(value)(cast_halves(v) for v in value)
@@ -189,8 +189,8 @@ def _upcast(F: Any, value: Any) -> Any:
     dtype = getattr(value, "dtype", None)
     if dtype is None or not hasattr(value, "astype"):
         return value
-    known = dtypes.FROM_NUMPY.get(dtype)
-    return F.astype(value, dtypes.float32.numpy) if known is not None and known.is_reduced else value
+    known_dtype = dtypes.FROM_NUMPY.get(dtype)
+    return F.astype(value, dtypes.float32.numpy) if known_dtype is not None and known_dtype.is_reduced else value
 
 
 def _any_complex(values: list[Any]) -> bool:
@@ -209,7 +209,7 @@ def _call_formula(function: Any, grads: Any, values: list[Any]) -> Any:
 
 
 def in_own_memory(t: AnyTensor) -> Any:
-    """Return a gradient, a tensor or None, for those who may write to it: no two elements share memory."""
+    """Return a gradient (a tensor or None), copied if it is read-only or if elements share memory, for hooks."""
     if t is None or not t._strided:
         return t
     writable = getattr(getattr(t._array, "flags", None), "writeable", True)
@@ -220,15 +220,15 @@ def in_own_memory(t: AnyTensor) -> Any:
 
 
 class PerDevice(dict[Any, Any]):
-    """Partial sums of one gradient by the device on which its contributions arose."""
+    """The partial sums of one gradient, by the device on which the summands were computed."""
 
 
-#: The arithmetic of devices that are in no batches: they live as long as the process.
+#: Arithmetic by device, for devices without batch levels. These exist as long as the process.
 _UNBATCHED: dict[int, RawGrads] = {}
 
 
 class InputBuffer:
-    """The gradients that wait for their nodes in one backward call, and the order in which these run.
+    """The pending gradients of one backward call by node, and the heap that orders the nodes.
 
     Parameters
     ----------
@@ -246,24 +246,24 @@ class InputBuffer:
 
     def __init__(self, recorded: bool, batches: tuple[Any, ...], run: Callable[..., Any]) -> None:
         self.recorded, self.batches, self.run = recorded, batches, run
-        #: The arithmetic of the devices that were met, by their identity.
+        #: The arithmetic of each device in use, by the identity of the device.
         self.known: dict[int, RawGrads] = {} if batches else _UNBATCHED
-        #: A gradient for each node that waits, or a list of them for nodes with several outputs.
+        #: The gradient of each pending node, or a list of gradients for a node with several outputs.
         self.pending: dict[Node, Any] = {}
-        #: Nodes whose pending gradient is an array that the engine made and may write into.
+        #: Nodes whose pending gradient is an array that the engine allocated and may modify in place.
         self.owned: set[Node] = set()
-        #: Nodes that do not run the short way: their gradients are captured, or lie on several devices.
+        #: Nodes that need `run_node`, because their gradients are captured or lie on several devices.
         self.special: set[Node] = set()
-        #: The nodes that wait, by creation number, negative: the youngest first.
+        #: The pending nodes with their negative creation numbers, so that the youngest node comes first.
         self.heap: list[tuple[int, Node]] = []
-        #: Gradients that each leaf has yet to receive, where they are counted, and the number of leaves that have all.
+        #: The number of gradients missing for each leaf, if they are counted, and the number of complete leaves.
         self.expected: dict[Node, int] | None = None
         self.complete = 0
-        #: Whether a leaf's gradient may be a sparse tensor among arrays.
+        #: Whether the gradient of a leaf may be a sparse tensor although backward is not recorded.
         self.sparse = False
 
     def arithmetic(self, device: Any) -> RawGrads | TensorGrads:
-        """Return the arithmetic for gradients of nodes on `device`, in the batches of this backward."""
+        """Return the arithmetic for gradients of nodes on `device`, batched over the levels of this backward."""
         if self.recorded:
             return TENSOR_GRADS
         result = self.known.get(id(device))
@@ -274,9 +274,9 @@ class InputBuffer:
         return result
 
     def add(self, node: Node, number: int, grad: Any, device: Any, own: bool = False) -> None:
-        """Add a contribution that arose on `device` to the gradient of a node's output.
+        """Add `grad`, which was computed on `device`, to the pending gradient of output `number` of `node`.
 
-        `own` says whether nobody else has `grad`: so a leaf may keep it, if it is an array and not a view of one.
+        `own` says whether there is no other reference to `grad`, so that a leaf may keep it without a copy.
         """
         pending = self.pending
         if node._n_outputs != 1:
@@ -299,7 +299,7 @@ class InputBuffer:
             self.count_arrival(node)
 
     def plus(self, total: Any, grad: Any, device: Any, node: Node, may_own: bool = True) -> Any:
-        """Return ``total + grad``; add in place only if the engine made `total` itself."""
+        """Return ``total + grad``, computed in place only if `node` is in `owned`."""
         if grad is None:
             return total
         if (
@@ -330,7 +330,7 @@ class InputBuffer:
         return result if result.__class__ is total.__class__ else self.arithmetic(node._device).as_array(result)
 
     def plus_tensors(self, total: Any, grad: Any, node: Node) -> Any:
-        """Return `plus` of tensors, for a recorded backward and for sparse gradients."""
+        """Return the sum as `plus` does, for tensors in a recorded backward and for sparse gradients."""
         arithmetic = self.arithmetic(node._device)
         a, b = arithmetic.as_tensor(total), arithmetic.as_tensor(grad)
         if a._strided and b._strided:
@@ -338,9 +338,10 @@ class InputBuffer:
         return arithmetic.from_tensor(sum_of_tensors(a, b))
 
     def add_part(self, node: Any, grad: Any) -> bool:
-        """Add the gradient of a part to the sum for the whole where it exists and may be written into.
+        """Add the gradient of a view directly to the matching part of the base's pending gradient, if that is owned.
 
-        So a loop over ``x[i]`` takes time in proportion to `x`, not to its square.
+        Return whether this was done. It makes the backward of a loop over ``x[i]`` linear in the size of `x` instead of
+        quadratic.
         """
         edge = node._edges[0]
         if edge is None or edge[0] not in self.owned or edge[0]._device is not node._device:
@@ -356,24 +357,24 @@ class InputBuffer:
         return True
 
     def gather_on_device(self, grad: Any, device: Any) -> Any:
-        """Return the gradient of a node, or of all its outputs, on `device`; each partial sum is moved once."""
+        """Return the gradient (or list of gradients) of a node on `device`, with partial sums moved there and added."""
         if type(grad) is list:
             return [self.gather_on_device(g, device) for g in grad] if PerDevice in map(type, grad) else grad
         if type(grad) is not PerDevice:
             return grad
-        total, own = None, self.arithmetic(device)
+        total, arithmetic = None, self.arithmetic(device)
         for source, part in grad.items():
             if part is None:
                 continue
             if source is not device:
-                part = own.from_tensor(functional.to(self.arithmetic(source).as_tensor(part), device))
+                part = arithmetic.from_tensor(functional.to(self.arithmetic(source).as_tensor(part), device))
             total = part if total is None else total + part
         return total
 
     # -- leaves ---------------------------------------------------------------------------------------------------
 
     def expect_leaves(self, needed: set[Node] | None = None) -> None:
-        """Count the gradients that leaves will receive from the nodes that wait, so that each runs after its last.
+        """Count the gradients that each leaf will receive, so that it can run immediately after the last of them.
 
         Parameters
         ----------
@@ -391,7 +392,7 @@ class InputBuffer:
                 self.count_arrival(leaf)
 
     def count_arrival(self, leaf: Node) -> None:
-        """Count a gradient that a leaf has received; after the last one, put the leaf before all other nodes."""
+        """Count one gradient received by a leaf. After the last one, push the leaf to the front of the heap."""
         counts: Any = self.expected
         counts[leaf] -= 1
         if not counts[leaf]:
@@ -399,16 +400,16 @@ class InputBuffer:
             heappush(self.heap, (self.complete - _FIRST, leaf))
 
 
-#: Leaves run before all other nodes: creation numbers stay below this.
+#: Larger than every creation number, so that complete leaves come before all other nodes in the heap.
 _FIRST = 1 << 62
 
 
-#: The classes of gradients without dims that are computed as numbers: their shapes and dtypes take long to look up.
+#: The classes of 0-dim gradients that are NumPy scalars. They get a short path, as their attributes are slow to read.
 _NUMBERS = frozenset(each.numpy.type for each in (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128))
 
 
 def _in_threads(total: Any, grad: Any, device: Any, in_place: bool) -> tuple[Any, ...] | None:
-    """Return the kernel and its arguments that add large arrays on the CPU; None for others."""
+    """Return ``(kernel, *args)`` for the threaded addition of large arrays on the CPU, or None for other arrays."""
     if device.type != "cpu" or total.__class__ is not device.backend.array_type or total.size < _LARGE:
         return None
     kernel = device.kernels["add"]
@@ -418,7 +419,7 @@ def _in_threads(total: Any, grad: Any, device: Any, in_place: bool) -> tuple[Any
 
 
 def _plus_apart(total: Any, grad: Any, device: Any, node: Node) -> Any:
-    """Add a gradient that arose on another device: return a partial sum for each device."""
+    """Return the partial sums per device after adding `grad`, which was computed on another device than `node`'s."""
     if type(total) is not PerDevice:
         total = PerDevice({} if total is None else {node._device: total})
     part = total.get(device)
@@ -427,7 +428,7 @@ def _plus_apart(total: Any, grad: Any, device: Any, node: Node) -> Any:
 
 
 def _check_same_shape(total: Any, grad: Any, node: Node) -> None:
-    """Check that gradients of a node are of one shape: a leaf may have been reshaped in place between two uses."""
+    """Raise if two gradients of a node differ in shape, as for a leaf that was reshaped in place between two uses."""
     if total.shape != grad.shape:
         raise RuntimeError(
             f"{node.name()} received gradients of the shapes {list(total.shape)} and {list(grad.shape)}: the tensor "
@@ -436,7 +437,7 @@ def _check_same_shape(total: Any, grad: Any, node: Node) -> None:
 
 
 def count_leaves(nodes: Iterable[Node], needed: set[Node] | None = None) -> dict[Node, int]:
-    """Count the edges that lead to each leaf from `nodes` and the nodes behind them, within `needed` if given."""
+    """Return the number of edges to each leaf from nodes reachable from `nodes`, restricted to `needed` if not None."""
     counts: dict[Node, int] = {}
     seen = set(nodes)
     stack = [node._edges for node in seen]
@@ -456,5 +457,5 @@ def count_leaves(nodes: Iterable[Node], needed: set[Node] | None = None) -> dict
 
 
 def _holds(total: Any, grad: Any) -> bool:
-    """Return whether `total` is batched over every level of ``vmap`` that `grad` is batched over."""
+    """Return whether `total` is batched over every ``vmap`` level over which `grad` is batched."""
     return set(levels_of(grad)) <= set(levels_of(total))

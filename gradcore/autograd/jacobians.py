@@ -1,7 +1,7 @@
 """Jacobians as NumPy matrices, by finite differences, in reverse and in forward mode, for `gradcheck` to compare.
 
-A complex tensor counts as twice as many real numbers, real and imaginary parts in turn, so that every Jacobian is real:
-its rows are the numbers of an input, its columns those of an output.
+A complex tensor is treated as twice as many real numbers, real and imaginary parts alternating, so that every Jacobian
+is real. Its rows correspond to the numbers of an input, its columns to those of an output.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def count_of(t: AnyTensor) -> int:
 
 
 def tensor_of(numbers: Matrix, like: AnyTensor) -> Any:
-    """Return the tensor of the shape, dtype and device of `like` that holds these real numbers."""
+    """Return the real numbers `numbers` as a tensor with the shape, dtype and device of `like`."""
     flat = numbers.view(np.complex128) if like._dtype.is_complex else numbers
     device = like._device
     with device.backend.use_index(device.index):
@@ -97,17 +97,17 @@ def directional(
         If an output changes its shape or dtype.
     """
     step = direction * eps
-    found: list[list[Any]] = []
+    samples: list[list[Any]] = []
     for sign in (1, -1):
         with _perturb(inputs[k], step if sign > 0 else -step):
             outs = as_tuple(func(*inputs))
-            found.append([(numbers_of(outs[j]), outs[j].shape, outs[j].dtype) for j in chosen])
+            samples.append([(numbers_of(outs[j]), outs[j].shape, outs[j].dtype) for j in chosen])
     result = []
-    for (up, *kind), (down, *other) in zip(*found, strict=True):
-        if kind != other:
+    for (up, *kind), (down, *other_kind) in zip(*samples, strict=True):
+        if kind != other_kind:
             raise RuntimeError(
                 "Expected `func` to return outputs with the same shape and dtype when inputs are perturbed by "
-                f"{eps}, but got: {kind[0]} {kind[1]!r} and {other[0]} {other[1]!r}"
+                f"{eps}, but got: {kind[0]} {kind[1]!r} and {other_kind[0]} {other_kind[1]!r}"
             )
         result.append((up - down) / (2 * eps))
     return result
@@ -124,16 +124,16 @@ def numerical_jacobian(
 def reverse_jacobian(output: Any, inputs: Sequence[Any]) -> tuple[list[Matrix], list[Any]]:
     """Return the Jacobian of `output` by each of `inputs` in reverse mode, and the gradients of its last row."""
     columns: list[list[Matrix]] = [[] for _ in inputs]
-    found: Sequence[Any] = [None] * len(inputs)
+    gradients: Sequence[Any] = [None] * len(inputs)
     for i in range(count_of(output)):
-        found = grad(output, inputs, _direction(output, i), retain_graph=True, allow_unused=True)
-        for column, g, t in zip(columns, found, inputs, strict=True):
+        gradients = grad(output, inputs, _direction(output, i), retain_graph=True, allow_unused=True)
+        for column, g, t in zip(columns, gradients, inputs, strict=True):
             column.append(np.zeros(count_of(t)) if g is None else numbers_of(_like(g, t)))
-    return [np.array(c).reshape(len(c), count_of(t)).T for c, t in zip(columns, inputs, strict=True)], list(found)
+    return [np.array(c).reshape(len(c), count_of(t)).T for c, t in zip(columns, inputs, strict=True)], list(gradients)
 
 
 def _like(gradient: Any, t: AnyTensor) -> Any:
-    """Return the gradient with as many numbers as its input, whatever its dtype."""
+    """Return `gradient` converted to the dtype of `t` if only one of them is complex."""
     return functional.to(gradient, t._dtype) if gradient._dtype.is_complex != t._dtype.is_complex else gradient
 
 
@@ -148,11 +148,11 @@ def push_forward(
 ) -> list[Matrix]:
     """Return the tangents of the outputs at the positions `chosen`, given the tangents of some inputs."""
     with ForwardLevel() as level:
-        plain = [functional.detach(t) if isinstance(t, Variable) and requires_grad(t) else t for t in inputs]
-        duals = [make_dual(t, tangents[i]) if i in tangents else t for i, t in enumerate(plain)]
+        detached = [functional.detach(t) if isinstance(t, Variable) and requires_grad(t) else t for t in inputs]
+        duals = [make_dual(t, tangents[i]) if i in tangents else t for i, t in enumerate(detached)]
         outs = as_tuple(func(*duals))
-        found = [(outs[j], tangent_of(outs[j], level)) for j in chosen]
-        return [np.zeros(count_of(out)) if t is None else numbers_of(t) for out, t in found]
+        pairs = [(outs[j], tangent_of(outs[j], level)) for j in chosen]
+        return [np.zeros(count_of(out)) if t is None else numbers_of(t) for out, t in pairs]
 
 
 def _by_output(rows: list[list[Matrix]], chosen: Sequence[int]) -> list[Matrix]:

@@ -1,4 +1,4 @@
-"""The modes of a thread: recording, forward-mode levels, hooks on saved tensors; and a new thread with the same."""
+"""The thread-local modes: recording, forward-mode levels, saved-tensor hooks; and threads that inherit them."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ __all__ = [
 
 #: Bits of `State.mode`. Everything above GRAD is off the fast path.
 GRAD, DUAL, SAVED_HOOKS, INFERENCE, ANOMALY = 1, 2, 4, 8, 16
-#: In inference mode nothing is recorded: this stands for GRAD until it ends.
+#: Stores the state of GRAD during inference mode, in which GRAD is off.
 GRAD_REQUESTED = 32
-#: Interception of operations: modes that see every call, autocasting, a profiler. TORCH_FUNCTION_OFF: subclasses of
-#: tensors do not override operations, which compute with them as with plain tensors.
+#: Interception of operations: by a `TorchFunctionMode`, autocasting, or a profiler. With TORCH_FUNCTION_OFF, tensor
+#: subclasses do not override operations, which treat them as plain tensors.
 TORCH_FUNCTION_MODE, AUTOCAST, PROFILE, TORCH_FUNCTION_OFF = 64, 128, 256, 512
 
 
 def _silent_context() -> Callable[..., Any]:
-    """Return a function that calls others in a context in which NumPy's floating-point warnings are off."""
+    """Return ``enter(function, *args)``, which calls a function with NumPy's floating-point warnings switched off."""
     context = contextvars.copy_context()
     context.run(np.seterr, all="ignore")
     return context.run
@@ -54,11 +54,11 @@ class State:
     mode : int
         Bits as above; operations read it once.
     enter : callable
-        ``enter(kernel, *args)`` calls a kernel in a context with NumPy's floating-point warnings off, as log(0) is no
-        news here; the caller's own `numpy.errstate` stays as it is. A context cannot be entered twice: what may run
-        within a kernel (a signal handler, a finalizer) calls `run`, or `reenter` where this raises.
+        ``enter(kernel, *args)`` calls a kernel in a context with NumPy's floating-point warnings off. The caller's
+        `numpy.errstate` does not change. A context cannot be entered twice, so code that may run within a kernel (a
+        signal handler, a finalizer) calls `run`, or `reenter` if `enter` raises.
     enclose : callable
-        As `enter`, of a second context, for work that calls kernels one after another and may `enter` meanwhile.
+        Like `enter`, with a second context, for functions that call many kernels and may use `enter` themselves.
     levels : tuple
         The open forward-mode levels, innermost last.
     batches : tuple
@@ -66,21 +66,21 @@ class State:
     transforms : tuple
         The transformations of `func` that differentiate and are running, innermost last.
     pack_hooks : tuple
-        Pairs of functions around saved tensors, innermost last.
+        The active pairs of pack and unpack hooks for saved tensors, innermost last.
     hooks_disabled : str or None
-        Where such pairs are forbidden, what the error says.
+        The message of the error if such hooks are disabled.
     task : object
         The backward call that is running, or None.
     evaluated : Node or None
         With anomaly detection on, the node whose backward is running.
     check_nan : bool
-        Whether anomaly detection takes nan for an error.
+        Whether anomaly detection raises an error for nan.
     functions : tuple
-        The modes that see every call, innermost last.
+        The active `TorchFunctionMode` objects, innermost last.
     autocast : object
-        What chooses the dtypes of operations, or None: its `arguments` converts those of a call.
+        The autocast state, whose `arguments` converts the arguments of a call, or None.
     profiler : object
-        What takes the time of operations, or None: its `call` makes a call and notes it.
+        The active profiler, whose `call` makes and records a call, or None.
     """
 
     __slots__ = (
@@ -119,7 +119,7 @@ class State:
         Raises
         ------
         RuntimeError
-            `error`, where it is the kernel's own.
+            If `error` was raised by the kernel itself; it is raised again.
         """
         traceback = error.__traceback__
         if traceback is None or traceback.tb_next or not str(error).startswith("cannot enter context"):
@@ -137,17 +137,17 @@ local = _Local()
 
 
 def recording() -> bool:
-    """Return whether operations are recorded in this thread (in inference mode: whether they were asked to be)."""
+    """Return whether operations are recorded in this thread; in inference mode, whether they will be after it."""
     return bool(local.state.mode & (GRAD | GRAD_REQUESTED))
 
 
 def set_recording(on: bool) -> bool:
-    """Switch recording on or off; returns whether it was on."""
+    """Switch recording on or off, and return whether it was on."""
     return set_flag(GRAD_REQUESTED if local.state.mode & INFERENCE else GRAD, on)
 
 
 def set_flag(flag: int, on: bool) -> bool:
-    """Switch one bit of this thread's mode; returns its former state."""
+    """Switch one bit of this thread's mode on or off, and return its former state."""
     state = local.state
     before = bool(state.mode & flag)
     state.mode = state.mode | flag if on else state.mode & ~flag
@@ -167,19 +167,19 @@ def is_stack_deep() -> bool:
 
 
 def run_in_new_thread(call: Callable[[], Any]) -> Any:
-    """Run `call` in a new thread, which has an empty stack and the modes of this one; return or raise its outcome.
+    """Run `call` in a new thread with an empty stack and the modes of this thread; return or raise its outcome.
 
-    What interrupts this thread, as Ctrl-C does, is raised in the new one and ends it. Interrupted once more, this
-    thread waits no longer: the other one does not come back from something that is not Python.
+    An interrupt of this thread (Ctrl-C) is raised in the new thread and ends it. After a second interrupt, this thread
+    stops waiting, because the new one must then be stuck in code that is not Python.
     """
-    here = local.state
+    state = local.state
     outcome: list[Any] = []
 
     def run() -> None:
         there = local.state
-        for name in type(here).__slots__:
+        for name in type(state).__slots__:
             if name not in ("enter", "enclose"):  # a context belongs to one thread
-                setattr(there, name, getattr(here, name))
+                setattr(there, name, getattr(state, name))
         try:
             outcome.append((call(), None))
         except BaseException as error:
@@ -207,9 +207,9 @@ def run_in_new_thread(call: Callable[[], Any]) -> Any:
 
 
 def _wait(ended: threading.Lock, outcome: list[Any]) -> None:
-    """Wait for an outcome; now and then there is a step at which this thread can be interrupted.
+    """Wait until the new thread has ended, with regular steps at which this thread can be interrupted.
 
-    (`Thread.join` with a time limit takes a thread that runs for one that has ended, if it is interrupted.)
+    (An interrupted `Thread.join` with a time limit reports a running thread as ended.)
     """
     while not outcome:
         ended.acquire(timeout=0.1)

@@ -1,4 +1,4 @@
-"""Nodes, which backward runs, and their hooks. Those of leaves are here, those of operations in `op_node`."""
+"""Base class of graph nodes, the AccumulateGrad node of leaves, and hooks. Nodes of operations are in `op_node`."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _ids = itertools.count()
 
 
 class RemovableHandle:
-    """Returned when a hook is registered; ``remove()`` takes the hook away, also when used as a context manager.
+    """Handle of a registered hook. ``remove()``, or the end of a ``with`` block, removes the hook.
 
     Parameters
     ----------
     table : dict
         The hooks, in order of registration; the handle adds `fn` to it.
     fn : callable, optional
-        The hook. Without it, ``table[handle.id]`` is where the caller puts it.
+        The hook. If it is left out, the caller stores the hook in ``table[handle.id]``.
     """
 
     def __init__(self, table: dict[int, Any], fn: Any = None) -> None:
@@ -74,7 +74,7 @@ class RemovableHandle:
 
 
 class Hooks:
-    """The hooks of one node, by kind, in the order of registration."""
+    """The hooks of one node: one dict per kind, in the order of registration."""
 
     __slots__ = ("post", "pre", "retain", "saved", "tensor")
 
@@ -112,11 +112,11 @@ class InputMetadata:
 
 
 class Node:
-    """A recorded operation: what backward runs.
+    """A recorded operation, the node of the graph that backward runs.
 
     Nodes have their PyTorch names (``AddBackward0``) and, as attributes, the values that they saved
-    (``_saved_self``). They refer to their inputs' nodes and never to their own outputs, so that memory goes when
-    the last name goes.
+    (``_saved_self``). They refer to their inputs' nodes and never to their own outputs. So there are no reference
+    cycles, and the graph is freed as soon as the last tensor that refers to it is deleted.
     """
 
     __slots__ = ("__weakref__", "_device", "_dtype", "_edges", "_hooks", "_metadata", "_seq", "_shape")
@@ -127,9 +127,9 @@ class Node:
     is_accumulator: ClassVar[bool] = False
     #: Whether tensors with this history are leaves: made by the user, or inputs of a transformation.
     is_graph_input: ClassVar[bool] = False
-    #: A node that backward of this one runs, see `CopySlices`.
+    #: The node whose backward this node calls, see `CopySlices`.
     _inner: Any = None
-    #: The devices of the gradients for the edges, where they may be others than the node's.
+    #: The device of the gradient for each edge, if some of them may differ from the node's device.
     _input_devices: Any = None
 
     _device: Any
@@ -142,16 +142,16 @@ class Node:
 
     @classmethod
     def make(cls, device: Any, edges: tuple[Edge | None, ...], like: AnyTensor = None) -> Self:
-        """Return a node that is recorded now.
+        """Create a node with the next creation number.
 
         Parameters
         ----------
         device : device
-            Where its output lies.
+            The device of the node's output.
         edges : tuple
-            Where the gradients for its inputs go.
+            For each input the edge to which its gradient goes, or None.
         like : Tensor, optional
-            Its output, where there is only one.
+            The output, if there is only one. Its shape and dtype are stored.
         """
         node = cls()
         node._device, node._edges, node._seq, node._hooks = device, edges, tick(), None
@@ -169,21 +169,21 @@ class Node:
         return tuple((None, 0) if edge is None else edge for edge in self.shown(self._edges))
 
     def shown(self, values: Any) -> Any:
-        """Return the entries of `values`, one per edge, for inputs that can have gradients; indices cannot."""
+        """Return the entries of `values` (one per edge) of differentiable inputs, without those of indices or masks."""
         return values
 
     def spread(self, values: Any) -> Any:
-        """Return the inverse of `shown`, with None for the others."""
+        """Return `values` with None inserted for the edges that `shown` leaves out (the inverse of `shown`)."""
         return values
 
     @property
     def requires_grad(self) -> bool:
-        """True: what is recorded requires grad."""
+        """True, because only operations that require grad are recorded as nodes."""
         return True
 
     @property
     def metadata(self) -> dict[Any, Any]:
-        """A dictionary for the user's own notes."""
+        """A dictionary in which users can store data of their own."""
         try:
             return self._metadata
         except AttributeError:
@@ -192,7 +192,7 @@ class Node:
 
     @property
     def _output_metas(self) -> Sequence[Any]:
-        """For each output the `TensorMeta`, as noted when it was recorded; None for an output that is no tensor."""
+        """For each output its `TensorMeta` at the time of recording, or None if the output is no tensor."""
         return (TensorMeta(self._shape, self._dtype, self._device),)
 
     @property
@@ -201,7 +201,7 @@ class Node:
         return tuple(InputMetadata(meta, self._device) for meta in self._output_metas)
 
     def _edge_of_output(self, number: int) -> Edge | None:
-        """Return the history of an output: the node itself or, where it wrote in place to a view, that of the view."""
+        """Return the edge of an output: to this node or, after an in-place write to a view, to the view's node."""
         reference, outer_number = getattr(self, "_rebased", None) or (None, 0)
         outer = None if reference is None else reference()
         return (self, number) if outer is None else (outer, outer_number)
@@ -234,13 +234,13 @@ class Node:
         return RemovableHandle(self._own_hooks().pre, fn)
 
     def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
-        """Return the gradients for the edges, given those of the outputs.
+        """Return the gradients for the edges, given the gradients of the outputs.
 
         Parameters
         ----------
         grads : array or tensor or None, or a list of them for several outputs
         arithmetic : RawGrads or TensorGrads
-            Whether gradients are arrays or tensors, and what can be done with them.
+            The arithmetic of gradients: on raw arrays, or on tensors if backward is recorded.
         needed : sequence of bool, optional
             Which edges' gradients are needed; all that lead somewhere if None. The others may be computed too.
         """
@@ -250,23 +250,23 @@ class Node:
         """Drop the saved values; a second backward is then an error."""
 
     def delegate(self, grads: Sequence[Array]) -> tuple[Node, Array] | None:
-        """Return a node with one output that does this one's work for these gradients, and its gradient; else None."""
+        """Return an equivalent node with one output and the gradient for it, or None if there is none for `grads`."""
         return None
 
     def is_freed(self) -> bool:
-        """Return whether the saved values are gone."""
+        """Return whether the saved values have been released."""
         return False
 
     def __call__(self, *grads: Any) -> Any:
         """Run this node's backward on tensors."""
-        seen = self._seen_outputs
-        if len(grads) != len(seen):
-            raise TypeError(f"expected {len(seen)} arguments, got {len(grads)} instead")
+        numbers = self._seen_outputs
+        if len(grads) != len(numbers):
+            raise TypeError(f"expected {len(numbers)} arguments, got {len(grads)} instead")
         for i, grad in enumerate(grads):
             if grad is not None and not isinstance(grad, Variable):
                 raise TypeError(f"argument {i} is not a Variable")
-        given = dict(zip(seen, grads, strict=True))
-        carried = [given.get(i) for i in range(self._n_outputs)]
+        by_output = dict(zip(numbers, grads, strict=True))
+        carried = [by_output.get(i) for i in range(self._n_outputs)]
         results = self.shown(self.backward(carried[0] if self._n_outputs == 1 else carried, TENSOR_GRADS))
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -278,7 +278,7 @@ Node.__module__ = "builtins"  # nodes print as PyTorch's: <AddBackward0 object a
 
 
 class AccumulateGrad(Node):
-    """The end of an edge at a leaf: adds the gradient to ``variable.grad``."""
+    """The node of a leaf, which adds the incoming gradient to ``variable.grad``."""
 
     __slots__ = ("variable",)
 
@@ -294,8 +294,8 @@ class AccumulateGrad(Node):
         return "torch::autograd::AccumulateGrad"
 
     def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
-        plain = grads is not None and not (local.state.mode & GRAD and grads.requires_grad)
-        accumulate_grad(self, grads._array if plain and grads._strided else grads)
+        is_constant = grads is not None and not (local.state.mode & GRAD and grads.requires_grad)
+        accumulate_grad(self, grads._array if is_constant and grads._strided else grads)
         return ()
 
     def _own_hooks(self) -> Hooks:
@@ -312,10 +312,10 @@ Table = dict[int, Any]
 
 
 def of_transformation(hook: Callable[..., Any], node: Any) -> Callable[..., Any]:
-    """Return `hook` limited to the backward of the transformation of `func` that a tensor belongs to, not outer ones.
+    """Return a wrapper of `hook` that runs only in the backward of the `func` transformation that `node` belongs to.
 
-    The tensor belongs to the innermost transformation whose inputs its history reaches. Outer ones differentiate the
-    gradient that the hook has seen, and so go through the same nodes.
+    That is the innermost transformation whose inputs are reachable from `node`. Outer transformations run backward
+    through the same nodes, to differentiate the gradient that the hook has seen; the hook must not run again then.
     """
     running = [level for level in local.state.transforms if level.reverse]
     reached = -1
@@ -324,9 +324,9 @@ def of_transformation(hook: Callable[..., Any], node: Any) -> Callable[..., Any]
         node = stack.pop()
         if node.is_graph_input and not node.is_accumulator and node.level in running:
             reached = max(reached, running.index(node.level))
-        found = {edge[0] for edge in node._edges if edge is not None} - seen
-        seen |= found
-        stack += found
+        inputs = {edge[0] for edge in node._edges if edge is not None} - seen
+        seen |= inputs
+        stack += inputs
     if reached < 0:
         return hook
     owner = running[reached]
@@ -340,7 +340,7 @@ def of_transformation(hook: Callable[..., Any], node: Any) -> Callable[..., Any]
 
 
 def call_tensor_hooks(table: Table, grad: Any) -> Any:
-    """Return the gradient (or None) after the hooks of a tensor, each of which may replace it."""
+    """Call the hooks of a tensor, each of which may replace the gradient, and return the last gradient (or None)."""
     for hook in list(table.values()):
         result = hook(grad)
         if result is not None:
@@ -349,7 +349,7 @@ def call_tensor_hooks(table: Table, grad: Any) -> Any:
 
 
 def call_prehooks(table: Table, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the gradients on their way into a node after its prehooks."""
+    """Call the prehooks of a node, each of which may replace the output gradients `grads`, and return the last ones."""
     for hook in list(table.values()):
         result = hook(grads)
         if result is not None:
@@ -358,7 +358,7 @@ def call_prehooks(table: Table, grads: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def call_posthooks(table: Table, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the gradients `inputs` that a node has found, after its hooks."""
+    """Call the post hooks of a node, each of which may replace the input gradients `inputs`; return the last ones."""
     for hook in list(table.values()):
         result = hook(inputs, outputs)
         if result is not None:
@@ -386,7 +386,7 @@ def _check_substitute(before: Any, after: Any, hook: Any) -> Any:
     TypeError
         If it is neither a tensor nor None.
     RuntimeError
-        If it has another shape, dtype or device, or stands where there was no gradient.
+        If it has another shape, dtype or device, or if it replaces None.
     """
     if after is None:
         return None
@@ -433,7 +433,7 @@ def operation_of(node: Any) -> str:
     return f"{name}{number}".removesuffix("0") if name else number
 
 
-#: Dtypes that are younger than the classes of tensors, ``torch.FloatTensor`` and so on, that messages name.
+#: Dtypes without a legacy tensor class (such as ``torch.FloatTensor``) that error messages could name.
 _WITHOUT_CLASS = ("bfloat16", "bool", "complex64", "complex128")
 
 

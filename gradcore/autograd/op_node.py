@@ -1,4 +1,4 @@
-"""Nodes of operations, and what they save: one slot for each value that a formula reads."""
+"""Nodes of operations, with one slot for each saved value that a derivative formula reads."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["OpNode", "Slot", "slots_of"]
 
 
 class Slot(NamedTuple):
-    """A value that the nodes of an operation save.
+    """Description of a value that the nodes of an operation save.
 
     Attributes
     ----------
     name : str
-        What formulas call it: ``"self"``, ``"self_shape"``, ``"dim"``, ``"result"``.
+        Its name in formulas, such as ``"self"``, ``"self_shape"``, ``"dim"`` or ``"result"``.
     kind : {"tensor", "tensors", "indices", "shape", "setting", "output"}
-        A tensor or None; a tuple of tensors; a tuple of index tensors and None; the shape of a tensor or a tuple of
-        those of several; an argument of another kind; an output.
+        In this order: a tensor or None; a tuple of tensors; a tuple of index tensors and None; the shape of a tensor
+        or a tuple of shapes; an argument that is no tensor; an output.
     position : int
-        Of the parameter or, for an output, its number.
+        The position of the parameter, or the number of the output.
     """
 
     name: str
@@ -40,57 +40,57 @@ class Slot(NamedTuple):
 @functools.cache
 def slots_of(op: Op) -> tuple[Slot, ...]:
     """Return the slots of an operation's nodes: the values its formulas read, and its settings."""
-    read = {name for formula in (op.vjps or op.differentials).values() for name in formula.names}
+    names_read = {name for formula in (op.vjps or op.differentials).values() for name in formula.names}
     slots = []
     for i, name in enumerate(op.names):
         if i in op.tensors:
-            if name in read:
+            if name in names_read:
                 slots.append(Slot(name, "tensors" if i in op.sequences else "tensor", i))
-            if f"{name}_shape" in read:
+            if f"{name}_shape" in names_read:
                 slots.append(Slot(f"{name}_shape", "shape", i))
         elif i not in op.indices:
             slots.append(Slot(name, "setting", i))
-        elif name in read:
+        elif name in names_read:
             slots.append(Slot(name, "indices", i))
-    slots += [Slot(name, "output", i) for i, name in enumerate(op.outputs) if name in read]
+    slots += [Slot(name, "output", i) for i, name in enumerate(op.outputs) if name in names_read]
     return tuple(slots)
 
 
 #: Kinds of slots with tensors in them.
 HOLDING = ("tensor", "tensors", "indices", "output")
-#: Those with a tuple of them.
+#: Kinds of slots with a tuple of tensors.
 SEVERAL = ("tensors", "indices")
-#: In the place of an edge: the tensor is an output of the node itself.
+#: Stands for the edge of a saved tensor that is an output of the node itself.
 OUTPUT: Any = object()
 
 
 class OpNode(Node):
-    """A node of an operation of the table. There is one subclass per operation and node name."""
+    """Base class of the nodes of declared operations. There is one subclass per operation and node name."""
 
     __slots__ = ("_rebased", "metas", "outline", "saved")
 
     op: ClassVar[Any]
     _fresh = True
-    #: Of views of a part: the key of that part, a function of the shape and the settings.
+    #: For operations that return a view of a part: the function of shape and settings that returns the key of the part.
     view_key: ClassVar[Any] = None
-    #: The numbers of the edges that `shown` shows, in its order; all if None.
+    #: The numbers of the edges that `shown` returns, in its order; None stands for all.
     seen: ClassVar[tuple[int, ...] | None] = None
-    #: What is saved, and the numbers of the slots by name.
+    #: The slots, and their numbers by name.
     slots: ClassVar[tuple[Slot, ...]] = ()
     number_of: ClassVar[dict[str, int]] = {}
-    #: The numbers of the slots with a tensor, and with several.
+    #: The numbers of the slots with one tensor, and of those with several.
     single: ClassVar[tuple[int, ...]] = ()
     several: ClassVar[tuple[int, ...]] = ()
-    #: The numbers of the slots with tensors in them, but for those in which this kind of node has a scalar.
+    #: The numbers of the slots with tensors, except those that contain a scalar in this class of nodes.
     holders: ClassVar[tuple[int, ...]] = ()
 
-    #: A value for each slot, None for a tensor that no formula will read; None once they have been freed.
+    #: The values of the slots, with None for tensors that no formula will read. None after `release`.
     saved: Any
-    #: What remains of them then: settings and shapes, of tensors these.
+    #: The settings, and the shapes of the saved tensors, which remain after `release`.
     outline: Any
-    #: Per edge the input's `TensorMeta`, where inputs differ from the result; None where all are alike.
+    #: The `TensorMeta` of the input of each edge; None if all inputs have the shape and dtype of the result.
     metas: Any
-    #: Of nodes with several outputs, the `TensorMeta` of each.
+    #: For nodes with several outputs, the `TensorMeta` of each.
     _outputs: Sequence[Any]
 
     @property
@@ -99,15 +99,15 @@ class OpNode(Node):
         return self.op.seen_outputs if several else tuple(range(self._n_outputs))
 
     def _edge_of_output(self, number: int) -> Edge | None:
-        known = self.op.variadic or number in self.op.differentiable
-        return super()._edge_of_output(number) if known else None
+        is_differentiable = self.op.variadic or number in self.op.differentiable
+        return super()._edge_of_output(number) if is_differentiable else None
 
     @property
     def _output_metas(self) -> Sequence[Any]:
         node: Any = self
         number = 0
         while isinstance(node, OpNode) and not hasattr(node, "_shape") and not hasattr(node, "_outputs"):
-            # Functions of the elements of one tensor note nothing: their output is like their input.
+            # Elementwise functions of one tensor store no metadata, because their output is like their input.
             node, number = next(edge for edge in node._edges if edge is not None)
         if node is not self:
             return (node._output_metas[number],)
@@ -125,16 +125,16 @@ class OpNode(Node):
         return tuple(result)
 
     def _numbers(self, seen: tuple[int, ...]) -> list[int]:
-        """Return the edges that are seen, where a sequence of tensors in front has several."""
+        """Return the edge numbers for `seen`, where the parameter at the front may be a sequence with several edges."""
         extra = len(self._edges) - len(self.op.tensors)
         return [*range(extra), *(i + extra for i in seen)] if extra else list(seen)
 
     # -- freeing ----------------------------------------------------------------------------------------------------
 
-    #: Whether settings are among what formulas read, or shapes are shown: they stay when the tensors are freed.
+    #: Whether formulas read settings, or attributes show shapes. Both must remain available after `release`.
     keeps_settings: ClassVar[bool] = False
     holds_tensors: ClassVar[bool] = True
-    #: Whether a formula reads no tensor, so that there may be none although `holds_tensors`.
+    #: Whether some formula reads no tensor, so that a node may have saved none although `holds_tensors` is True.
     may_hold_none: ClassVar[bool] = False
 
     def release(self) -> None:
@@ -144,7 +144,7 @@ class OpNode(Node):
             self.saved = None
 
     def _holds_any(self) -> bool:
-        """Return whether a tensor is kept: some formulas read none, so it depends on which inputs require grad."""
+        """Return whether any tensor is saved, which depends on the inputs that require grad."""
         values = [self.saved[i] for i in self.holders]
         return any(value is not None for value in values)
 
@@ -177,7 +177,7 @@ class OpNode(Node):
     # -- saved values as tensors -------------------------------------------------------------------------------------
 
     def unpack(self, number: int) -> Any:
-        """Return the value of a slot; tensors with the history that they had when they were saved."""
+        """Return the value of slot `number`. A tensor has the history that it had when it was saved."""
         value, slot = self.saved[number], self.slots[number]
         if isinstance(value, SavedTensor):
             return value.open(self)
@@ -204,7 +204,7 @@ class OpNode(Node):
         return (self._edges[self.op.edge_index[slot.position] + shift],)
 
     def pack(self) -> None:
-        """Give the tensors that the node, which has just been made, keeps to the hooks that are open."""
+        """Pack the saved tensors of a new node with the active saved-tensor hooks."""
         hooks = current_hooks()
         if hooks is None or not self.holds_tensors:
             return
@@ -220,26 +220,26 @@ class OpNode(Node):
         self.expect_hooks()
 
     def call_unpack_hooks(self) -> OpNode:
-        """Return a copy of this node whose saved tensors are unpacked: each unpack hook is called once."""
-        other = self.make(self._device, self._edges)
-        other._seq, other.metas = self._seq, self.metas
+        """Return a copy of this node with unpacked saved tensors, so that each unpack hook is called only once."""
+        copy = self.make(self._device, self._edges)
+        copy._seq, copy.metas = self._seq, self.metas
         if self.op.variadic or len(self.op.outputs) > 1:
-            other._n_outputs, other._outputs = self._n_outputs, self._outputs  # type: ignore[misc]
-        other.saved = self._map_tensors(lambda t, edge: t.open(self) if isinstance(t, SavedTensor) else t)
-        return other
+            copy._n_outputs, copy._outputs = self._n_outputs, self._outputs  # type: ignore[misc]
+        copy.saved = self._map_tensors(lambda t, edge: t.open(self) if isinstance(t, SavedTensor) else t)
+        return copy
 
     def _map_tensors(self, function: Callable[[Any, Any], Any]) -> tuple[Any, ...]:
-        """Return the saved values with ``function(value, edge)`` in the place of each that may be a tensor."""
+        """Return the saved values, with ``function(value, edge)`` in place of every tensor."""
         values = list(self.saved)
         for i, slot in enumerate(self.slots):
             if values[i] is not None and slot.kind in HOLDING:
                 several = slot.kind in SEVERAL
-                found = tuple(map(function, values[i] if several else (values[i],), self._edges_of(slot)))
-                values[i] = found if several else found[0]
+                mapped = tuple(map(function, values[i] if several else (values[i],), self._edges_of(slot)))
+                values[i] = mapped if several else mapped[0]
         return tuple(values)
 
     def handle(self, number: int) -> Any:
-        """Return the `SavedTensor` of a slot, or a tuple of them, which from now on is what the slot holds."""
+        """Return the `SavedTensor` (or a tuple of them) for slot `number`, and store it in the slot."""
         slot = self.slots[number]
         if self.saved is None and slot.kind in SEVERAL:
             raise RuntimeError(FREED)
@@ -258,17 +258,17 @@ class OpNode(Node):
         return result
 
     def expect_hooks(self) -> None:
-        """Make backward look for hooks of saved tensors."""
+        """Make backward check the saved tensors for hooks."""
         if self._hooks is None:
             self._hooks = Hooks()
         self._hooks.saved = True
 
     def move_output(self, t: AnyTensor) -> None:
-        """Keep the first output in the memory of `t`, to which it has just been copied."""
+        """Store the memory of `t` for the first output, which has just been copied to it."""
         number = self.number_of.get(self.op.outputs[0])
-        kept = None if number is None or self.saved is None else self.saved[number]
-        if kept is not None:
-            kept.move(t)
+        saved = None if number is None or self.saved is None else self.saved[number]
+        if saved is not None:
+            saved.move(t)
 
 
 def _outline(slot: Slot, value: Any) -> Any:
@@ -280,18 +280,18 @@ def _outline(slot: Slot, value: Any) -> Any:
 
 # -- attributes ``_saved_<name>``, with PyTorch's names and values -----------------------------------------------------
 
-#: Settings that PyTorch's nodes do not have, whatever the operation.
+#: Settings that no node of PyTorch has as an attribute.
 _UNSHOWN = {"caller", "driver", "dtype", "memory_format", "non_blocking", "of_other", "of_self", "out"}
 
-#: What PyTorch's nodes keep in the place of names.
+#: The numbers that PyTorch's nodes store in place of names.
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
 
 def show_saved(cls: type[OpNode], names: Iterable[str]) -> None:
-    """Give a class of nodes attributes for what its formulas read, `names`, and for the settings of its operation.
+    """Add properties ``_saved_<name>`` to a node class, for the values `names` that formulas read and for settings.
 
-    A tensor ``_saved_<name>`` has a `SavedTensor` beside it, ``_raw_saved_<name>``, for hooks. (These are properties,
-    since a `__getattr__` would make every other attribute three times as slow.)
+    For a tensor there is also ``_raw_saved_<name>``, its `SavedTensor`, for hooks. (A `__getattr__` instead of
+    properties would make every other attribute three times as slow.)
     """
     for name, value in _names(cls, names).items():
         setattr(cls, f"_saved_{name}", _attribute(value))
@@ -301,7 +301,7 @@ def show_saved(cls: type[OpNode], names: Iterable[str]) -> None:
 
 
 def _names(cls: type[OpNode], names: Iterable[str]) -> dict[str, Any]:
-    """Return a node class's public attributes: declared names, functions of them, and constants (see `Op.saved`)."""
+    """Return the ``_saved_`` attributes of a node class: declared names, functions of them, constants (`Op.saved`)."""
     op = cls.op
     settings = {name for i, name in enumerate(op.names) if i not in op.tensor_like}
     shown: dict[str, Any] = {n.replace("_shape", "_sym_sizes"): n for n in sorted({*names, *settings} - _UNSHOWN)}
@@ -314,17 +314,17 @@ def _names(cls: type[OpNode], names: Iterable[str]) -> dict[str, Any]:
 
 
 def _attribute(value: Any) -> Any:
-    """Return the attribute of a class of nodes that reads a declared name, computes with such, or is a constant."""
+    """Return the property of a node class for `value`: a declared name, a function of declared names, or a constant."""
     if isinstance(value, str):
         return property(partial(_value, name=value))
     if not callable(value):
         return value
-    read = parameter_names(value)
-    return property(lambda node: value(*[_value(node, name, as_given=True) for name in read]))
+    names_read = parameter_names(value)
+    return property(lambda node: value(*[_value(node, name, as_given=True) for name in names_read]))
 
 
 def _value(node: OpNode, name: str, as_given: bool = False) -> Any:
-    """Return what a node has saved under `name`; settings as PyTorch's nodes show them, or as passed (`as_given`)."""
+    """Return the value saved under `name`. Settings are converted as by PyTorch's nodes, unless `as_given`."""
     if name.endswith("_shape"):
         return _shape(node, name.removesuffix("_shape"))
     number = node.number_of[name]
@@ -338,7 +338,7 @@ def _value(node: OpNode, name: str, as_given: bool = False) -> Any:
 
 
 def _remaining(node: OpNode) -> Any:
-    """Return the values of the slots, settings and shapes also of a node that has been freed."""
+    """Return the values of the slots; for a released node only settings and shapes."""
     if node.saved is not None:
         return node.saved
     outline = getattr(node, "outline", None)
@@ -348,7 +348,7 @@ def _remaining(node: OpNode) -> Any:
 
 
 def _as_setting(value: Any, parameter: Any) -> Any:
-    """Return a setting as PyTorch's nodes keep it: where there can be several dims, a tuple."""
+    """Return a setting as PyTorch's nodes store it: a tuple if the parameter accepts several dims."""
     if parameter.name == "reduction":
         return _REDUCTIONS.get(value, value)
     several = parameter.annotation == "Dims" or parameter.name in ("dims", "shifts")
@@ -356,7 +356,7 @@ def _as_setting(value: Any, parameter: Any) -> Any:
 
 
 def _shape(node: OpNode, name: str) -> Any:
-    """Return the shape of an input, as far as the node knows it."""
+    """Return the shape of the input `name` if the node has stored it."""
     values = _remaining(node)
     for key in (f"{name}_shape", name):
         value = values[node.number_of[key]] if key in node.number_of else None

@@ -1,8 +1,8 @@
-"""Recording: the node of a call, and what it saves.
+"""Recording of calls: create the node of a call, with its saved values.
 
-What a node keeps follows from the declaration of its operation: `node_lines` writes it down, once, as lines of Python.
-The fast path (`gradcore.dispatch.fast_path`) has these lines in its own function; everybody else, whatever the
-arguments, calls them as a function (`recorder`).
+The declaration of an operation determines what its nodes save. `node_lines` generates the Python source that creates a
+node. The fast path (`gradcore.dispatch.fast_path`) inlines these lines. All other callers use them as a function
+(`recorder`), which accepts any arguments.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def make_outputs(
     recorded: bool,
     state: State,
 ) -> Any:
-    """Wrap the arrays that a kernel gave as tensors and, if `recorded`, give them their history."""
+    """Wrap the arrays returned by a kernel as tensors and, if `recorded`, give them their history."""
     single = len(op.outputs) == 1 and not op.variadic
     results = (results,) if single else results
     outs = [wrap(in_order(r, device) if op.contiguous else r, device) for r in results]
@@ -78,13 +78,13 @@ def make_outputs(
 
 
 def in_order(array: Any, device: Any) -> Any:
-    """Return the array, or a copy in C order if it lies otherwise; numbers of the array library are left alone."""
+    """Return `array` in C order, copied if needed. Scalars of the array library are returned unchanged."""
     flags = getattr(array, "flags", None)
     return array if flags is None or flags.c_contiguous else device.kernels["contiguous"](array)
 
 
 def check_differentiable(op: Op, edges: Sequence[Any]) -> None:
-    """Raise if a tensor requires grad by which the operation has no derivative."""
+    """Raise if a tensor requires grad for which the operation has no derivative."""
     if op.refused_inputs:
         more = len(edges) - len(op.tensors)  # of a sequence
         for i, edge in enumerate(edges):
@@ -96,7 +96,7 @@ def check_differentiable(op: Op, edges: Sequence[Any]) -> None:
 def record(
     op: Op, args: tuple[Any, ...], tensors: Sequence[Any], edges: list[Any], device: Any, outs: list[Any], state: State
 ) -> Any:
-    """Make the node of a call of any kind: across devices, in batches, with saved-tensor hooks or anomaly detection.
+    """Create the node of a call: the general path, for several devices, batches, saved-tensor hooks or anomaly mode.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def record(
     args : tuple
         The arguments as formulas read them: in the dtype of the computation, scalars as tensors.
     tensors, edges : sequence
-        For each edge the tensor that was given (or None), and where its gradient goes.
+        For each edge the argument (a tensor or None), and the edge of its gradient.
     device : device
         The device of the computation.
     outs : list of Tensor
@@ -127,7 +127,7 @@ def record(
 
 
 def _move_scalar(t: AnyTensor, edge: Any, device: Any) -> Any:
-    """Return a 0-dim tensor of the CPU on the device of the other tensors, where formulas read it."""
+    """Return a 0-dim CPU tensor moved to `device`, the device of the other tensors, for use in formulas."""
     moved = new(variables.tensor_class)
     moved._array, moved._device, moved._dtype = on_device(t, device), device.real, t._dtype
     moved._edge, moved._autograd, moved._vc = edge, None, t._vc
@@ -138,23 +138,20 @@ def _broadcast(op: Op, args: tuple[Any, ...], tensors: Sequence[Any], edges: lis
     """Return arguments and edges in which inputs shared by all samples of a batch are broadcast to it."""
 
     def broadcast(t: AnyTensor) -> Any:
-        apart = isinstance(t, Variable) and t._device is not device and requires_grad(t)
-        return batch_dims.broadcast_to_batch(t, device) if apart else t
+        on_other_device = isinstance(t, Variable) and t._device is not device and requires_grad(t)
+        return batch_dims.broadcast_to_batch(t, device) if on_other_device else t
 
     if all(t is None or t._device is device for t in tensors):
         return args, edges
-    found = list(args)
+    arguments = list(args)
     for p in op.tensors:
-        found[p] = [broadcast(t) for t in args[0]] if p in op.sequences else broadcast(args[p])
+        arguments[p] = [broadcast(t) for t in args[0]] if p in op.sequences else broadcast(args[p])
     pairs = zip(tensors, edges, strict=True)
-    return tuple(found), [edge if edge is None else gradient_edge(broadcast(t)) for t, edge in pairs]
+    return tuple(arguments), [edge if edge is None else gradient_edge(broadcast(t)) for t, edge in pairs]
 
 
 def view_of(t: AnyTensor, array: Any, op: Op, settings: tuple[Any, ...], state: State) -> Any:
-    """Return the result of an operation that views a part of a tensor, linked to its base and recorded.
-
-    Its kernel gave `array`.
-    """
+    """Return `array`, which the kernel of the view operation `op` returned, as a recorded view of the tensor `t`."""
     device = t._device
     out = new(variables.tensor_class)
     out._array, out._device, out._dtype = array, device, t._dtype
@@ -173,8 +170,8 @@ def view_of(t: AnyTensor, array: Any, op: Op, settings: tuple[Any, ...], state: 
 def recorder(op: Op) -> Callable[..., Any]:
     """Compile ``(device, out, edges, tensors, *args) -> node`` for one operation.
 
-    `out` is the result, or a list of several; `tensors` are those that were given, of which the gradients are to have
-    the shapes and dtypes, and `args` what formulas read.
+    `out` is the result or a list of results. `tensors` are the tensor arguments, whose shapes and dtypes the gradients
+    must have. `args` are the values that formulas read.
     """
     lines = list(node_lines(op, exact=True))
     names = set(re.findall(r"\b[a-z]+\d*\b", "".join(lines)))
@@ -218,7 +215,7 @@ def node_globals(op: Op) -> dict[str, Any]:
 
 
 class _Classes(dict[str, Any]):
-    """The classes of an operation's nodes by name, where the name depends on the call."""
+    """The node classes of an operation by name, for operations whose node name depends on the call."""
 
     def __init__(self, op: Op) -> None:
         super().__init__()
@@ -230,18 +227,19 @@ class _Classes(dict[str, Any]):
 
 
 def node_lines(op: Op, exact: bool = False) -> Iterator[str]:
-    """Yield the lines that make a node, ``node``, of a call.
+    """Yield source lines that create the node of a call and assign it to ``node``.
 
-    They read the arguments ``a0, a1, ...``, where their gradients go, ``e0, ...``, and their arrays, ``x0, ...`` (of a
-    sequence of tensors, lists of these), the `device`, the result ``out`` with its `array` and `dtype` (or several,
-    ``outs``).
+    The lines read these variables: the arguments ``a0, a1, ...``, the edges of their gradients ``e0, ...``, their
+    arrays ``x0, ...`` (lists for a sequence of tensors), the `device`, and the result ``out`` with its `array` and
+    `dtype`, or several results ``outs``.
 
     Parameters
     ----------
     op : Op
     exact : bool
-        Whether nothing is known of the arguments. If not, they are as the fast path takes them: of an elementwise
-        operation the dtypes are alike, ``n1`` says whether the second is a number, and results are new.
+        Whether the lines must be valid for all arguments. If False, they may assume the conditions of the fast path:
+        the arguments of an elementwise operation have one dtype, ``n1`` says whether the second is a number, and
+        results are new.
     """
     for p in op.tensors:  # what is kept for the sake of others must not be from inference mode
         readers = set(readers_of(op, op.names[p]))
@@ -266,7 +264,7 @@ def node_lines(op: Op, exact: bool = False) -> Iterator[str]:
 
 
 def _read_by_name(op: Op) -> list[str]:
-    """Return source for the arguments of `op.node`: by name, the call's arguments and the shapes of its tensors."""
+    """Return source for the keyword arguments of `op.node`: arguments of the call, and shapes of its tensors."""
     names = names_of(op.node)  # type: ignore[arg-type]
     if names == ("args",):  # ``*args``: all of them
         return [f"a{i}" for i in range(len(op.names))]
@@ -275,28 +273,28 @@ def _read_by_name(op: Op) -> list[str]:
 
 
 def tuple_of(parts: Iterable[str]) -> str:
-    """Return the display of a tuple."""
+    """Return the source of a tuple of the expressions `parts`."""
     inside = ", ".join(parts)
     return f"({inside},)" if inside else "()"
 
 
 def is_single(op: Op) -> bool:
-    """Return whether there is one result."""
+    """Return whether `op` has exactly one result."""
     return len(op.outputs) == 1 and not op.variadic
 
 
 def is_optional(op: Op, p: int) -> bool:
-    """Return whether a tensor may be left out."""
+    """Return whether the tensor parameter at position `p` is optional."""
     return op.parameters[p].default is None
 
 
 def is_several(op: Op, p: int) -> bool:
-    """Return whether a parameter is a sequence of tensors."""
+    """Return whether the parameter at position `p` is a sequence of tensors."""
     return p in op.sequences
 
 
 def readers_of(op: Op, name: str) -> list[int]:
-    """Return the positions of the tensors whose formula reads `name`."""
+    """Return the positions of the tensors whose derivative formula reads `name`."""
     formulas = (op.vjps or op.differentials).items()
     keys = [((key,) if isinstance(key, str) else key) for key, formula in formulas if name in formula.names]
     return sorted({op.position[each] for key in keys for each in key})
@@ -321,7 +319,7 @@ def _choose(*choices: tuple[str, str]) -> str:
 
 
 def _emit_saved(op: Op) -> str:
-    """Return source of the tuple of saved values, one per slot, with None for what no formula will read."""
+    """Return source of the tuple of saved values, one per slot, with None for values that no formula will read."""
     values = []
     for slot in slots_of(op):
         p = slot.position
@@ -343,7 +341,7 @@ def _emit_saved(op: Op) -> str:
 
 
 def _saved_outputs(op: Op, exact: bool) -> Iterator[str]:
-    """Yield the outputs ``s0, ...`` as their own node keeps them."""
+    """Yield source lines that assign the saved outputs to ``s0, ...``."""
     for slot in slots_of(op):
         if slot.kind != "output":
             continue
@@ -352,7 +350,7 @@ def _saved_outputs(op: Op, exact: bool) -> Iterator[str]:
             out = "out" if is_single(op) else f"outs[{i}]"
             yield f"s{i} = {_choose((f'SavedTensor.of_output({out}, {i})', needed))}"
             continue
-        # Nobody has seen it yet, so its version is 0 and it has no tangents: the defaults.
+        # The output is new, so its version is 0 and it has no tangents, which are the defaults.
         new = ("s0 = NewSavedTensor()", "s0._array = array", "s0._vc = out._vc = VersionCounter()")
         if needed == "True":
             yield from new
@@ -361,7 +359,7 @@ def _saved_outputs(op: Op, exact: bool) -> Iterator[str]:
 
 
 def _metas(op: Op, exact: bool) -> Iterator[str]:
-    """Yield source that notes shape, dtype and device of the outputs, and of inputs whose gradients may need a cast."""
+    """Yield source that stores the metadata of the outputs, and of inputs whose gradients may need a conversion."""
     if is_single(op):
         note = "node._shape, node._dtype = shape, dtype"
     else:
@@ -374,7 +372,7 @@ def _metas(op: Op, exact: bool) -> Iterator[str]:
     if (op.view and not op.variadic) or (not exact and op.kind == "elementwise" and len(op.tensors) == 1):
         yield from (note.replace("= shape", "= array.shape"), "node.metas = None")
         return
-    edges, alike, metas = [p for p in op.tensors if p not in op.keeps_dtype], [], []
+    edges, tests, metas = [p for p in op.tensors if p not in op.keeps_dtype], [], []
     given = "t" if exact else "a"
     for p in op.tensors:
         x, t = ("t._array", "t") if is_several(op, p) else (f"x{p}", f"{given}{p}")
@@ -387,14 +385,14 @@ def _metas(op: Op, exact: bool) -> Iterator[str]:
         test = " and ".join(same)
         if is_several(op, p):
             metas.append(f"*[{meta} for t in {given}0]")
-            alike.append(f"all([{test} for t in {given}0])")
+            tests.append(f"all([{test} for t in {given}0])")
             continue
         metas.append(f"None if {t} is None else {meta}" if is_optional(op, p) else meta)
         if exact:
-            alike.append(f"({t} is None or ({test}))" if is_optional(op, p) else test)
+            tests.append(f"({t} is None or ({test}))" if is_optional(op, p) else test)
         elif p in edges:
-            alike.append(test if len(edges) == 1 else f"(e{p} is None or ({test}))")
-    test = " and ".join(alike)
+            tests.append(test if len(edges) == 1 else f"(e{p} is None or ({test}))")
+    test = " and ".join(tests)
     if exact:
         test = f"dtype.is_floating_point and not dtype.is_reduced and {test}"
     elif op.kind != "elementwise":

@@ -1,4 +1,4 @@
-"""Tensors that nodes keep for backward, and the hooks around them."""
+"""Saved tensors of nodes, and the hooks that pack and unpack them."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ HOOKS_TWICE = (
 
 
 def refuse_inference(*tensors: Any) -> None:
-    """Raise if one of the tensors, which are about to be saved for backward, was made in inference mode.
+    """Raise if one of the tensors, which are about to be saved for backward, is an inference tensor.
 
-    Transformations run backward before they return: there it does no harm.
+    They are allowed inside the transformations of `func`, which run backward before they return.
     """
     if local.state.transforms:
         return
@@ -65,16 +65,17 @@ def current_hooks() -> tuple[Any, Any] | None:
 
 
 class SavedTensor:
-    """A tensor that a node keeps for backward, as ``node._raw_saved_<name>`` shows it: to give it hooks of its own.
+    """A tensor saved for backward. Users get it as ``node._raw_saved_<name>``, to register hooks.
 
-    An input is kept itself, with the edge that its gradient goes to. Of an output the memory is kept: a node never
-    holds its own output, whose history is put back when it is asked for. What hooks have packed takes the place of
-    both. (The nodes of operations keep an input without hooks in its slot as it is.)
+    Of an input, the tensor and the edge of its gradient are stored. Of an output, only the array is stored, because a
+    node must not refer to its own output; the tensor is created again, with its history, on each use. If there are
+    hooks, the packed object is stored instead. (Nodes of operations store an input without hooks directly in its
+    slot.)
 
     Raises
     ------
     RuntimeError
-        Nodes make these objects; programs cannot.
+        If a program tries to create an instance; only nodes do.
 
     Examples
     --------
@@ -86,26 +87,26 @@ class SavedTensor:
 
     __slots__ = ("__dict__", "_array", "_vc")
 
-    # What recording sets of the only output of an operation has slots; the rest has the defaults of such an output.
+    # Slots exist for the fields that the fast path sets. The defaults of the others are right for its single output.
 
-    #: The array of an output, or None.
+    #: The array of a saved output, or None.
     _array: Any
-    #: The version that has been saved. Nobody can write in place to what hooks have packed: they answer for that.
+    #: The version counter and the version at the time of saving. Packed values are not checked.
     _vc: VersionCounter | None
     version: int = 0
-    #: Of an output: which one, and its device where that is not the node's. None for an input.
+    #: For an output, its number (None for an input), and its device if that is not the node's.
     output_nr: int | None = 0
     device: Any = None
-    #: The tangents, by level, that an output has, and what hooks do not see.
+    #: The tangents, by level, of a saved output or of a packed tensor.
     tangents: Any = None
-    #: Of an input: the tensor itself, and where its gradient goes.
+    #: For an input, the tensor itself and the edge of its gradient.
     tensor: Any = None
     edge: Edge | None = None
-    #: What a hook has made of the tensor, the other one of the pair, and the tensor's dtype.
+    #: For a packed tensor, the result of the pack hook, the unpack hook, and the dtype of the tensor.
     packed: Any = None
     unpack_hook: Callable[[Any], Any] | None = None
     dtype: Any = None
-    #: The node, as a weak reference, where the object is shown.
+    #: A weak reference to the node, once users have access to the object.
     _node: Any = None
 
     def __init__(self, *args: Any, **named: Any) -> None:
@@ -113,7 +114,7 @@ class SavedTensor:
 
     @classmethod
     def of_input(cls, t: AnyTensor, edge: Edge | None, time: int | None = None) -> SavedTensor:
-        """Return a tensor, or None, as it was at some time on the clock of `tick`; now if None."""
+        """Save an input `t` (a tensor or None) with its version at `time` on the clock of `tick`, by default now."""
         saved = NewSavedTensor()
         saved._array, saved._vc = None, None
         saved.tensor, saved.edge, saved.output_nr = t, edge, None
@@ -124,7 +125,7 @@ class SavedTensor:
 
     @classmethod
     def of_output(cls, t: AnyTensor, number: int = 0) -> SavedTensor:
-        """Return an output of the node that keeps it."""
+        """Save `t`, output `number` of the node that saves it."""
         saved = NewSavedTensor()
         saved._array, saved.device, saved.output_nr = t._array, t._device, number
         saved._vc = vc = t._vc or version_counter(t)
@@ -134,13 +135,13 @@ class SavedTensor:
         return saved
 
     def move(self, t: AnyTensor) -> None:
-        """Note that an output has been copied to the memory of `t`."""
+        """Store the memory of `t` instead, to which the saved output has been copied."""
         if self.unpack_hook is None:
             vc = version_counter(t)
             self._array, self._vc, self.version = t._array, vc, vc.version
 
     def keep_dual(self, dual: AnyTensor) -> None:
-        """Keep a dual in the place of its primal."""
+        """Store the dual tensor instead of its primal."""
         if self.unpack_hook is not None or self.output_nr is not None:
             self.tangents = all_tangents(dual)
         else:
@@ -161,9 +162,9 @@ class SavedTensor:
             raise modified_in_place(self.open(node), node._edge_of_output(self.output_nr), self.version)
 
     def open(self, node: Any) -> Any:
-        """Return the tensor, with the history that it had when `node` saved it."""
-        own = self.output_nr is not None
-        edge = node._edge_of_output(self.output_nr) if own else self.edge
+        """Return the saved tensor (unpacked by its hook, if any) with the history that it had when `node` saved it."""
+        is_output = self.output_nr is not None
+        edge = node._edge_of_output(self.output_nr) if is_output else self.edge
         if self.unpack_hook is not None:
             t = self.unpack_hook(self.packed)
             if not isinstance(t, Variable):
@@ -171,10 +172,10 @@ class SavedTensor:
                     "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
                     f"{type(t).__name__}"
                 )
-            if not own and not self.tangents:
+            if not is_output and not self.tangents:
                 return with_edge(t, edge)
             t = alias(t, edge)
-        elif not own:
+        elif not is_output:
             return with_edge(self.tensor, edge)
         else:
             t = wrap(self._array, self.device or node._device, None, edge)
@@ -182,7 +183,7 @@ class SavedTensor:
         return _with_tangents(t, self.tangents) if self.tangents is not None else t
 
     def pack(self, hooks: tuple[Any, Any], node: Any) -> None:
-        """Give the tensor, which `node` keeps, to hooks; None stays."""
+        """Pack the saved tensor with `hooks`, a pair of pack and unpack hook. None is not packed."""
         if self.tensor is None and self._array is None:
             return
         pack, unpack = hooks
@@ -207,12 +208,12 @@ class SavedTensor:
     # -- what users see -------------------------------------------------------------------------------------------
 
     def shown_by(self, node: Any) -> SavedTensor:
-        """Note the node that shows the object; returns the object."""
+        """Store a weak reference to `node`, whose attribute this object is, and return the object."""
         self._node = weakref.ref(node)
         return self
 
     def _owner(self) -> Any:
-        """Return the node that keeps the tensor; None if it is gone and was not needed.
+        """Return the node that saved the tensor, or None if an input's node no longer exists.
 
         Raises
         ------
@@ -225,21 +226,21 @@ class SavedTensor:
         return node
 
     def unpack(self) -> Any:
-        """Return the tensor, with its history."""
+        """Return the saved tensor with its history, after a check of its version."""
         node = self._owner()
         self.check(node)
         return self.open(node)
 
     @property
     def data(self) -> Any:
-        """The saved tensor, or the result of its pack hook; None for None."""
+        """The saved tensor (or None), or the result of its pack hook."""
         node = self._owner()
         if self.unpack_hook is not None:
             return self.packed
         return self.tensor if self.output_nr is None else self.open(node).detach()
 
     def register_hooks(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
-        """Replace the saved tensor by what `pack_hook` makes of it, until `unpack_hook` is asked for it.
+        """Replace the saved tensor by ``pack_hook(tensor)``, from which `unpack_hook` restores it on use.
 
         Raises
         ------
@@ -260,14 +261,14 @@ class SavedTensor:
         self.pack((pack_hook, unpack_hook), node)
 
 
-#: `SavedTensor` as nodes make it.
+#: Subclass of `SavedTensor` that can be instantiated, for nodes.
 NewSavedTensor: Callable[[], SavedTensor] = type(
     "SavedTensor", (SavedTensor,), {"__init__": object.__init__, "__slots__": ()}
 )
 
 
 def check_version(t: AnyTensor, time: int) -> None:
-    """Raise if a tensor (or None) has been written in place since a time on the clock of `tick`."""
+    """Raise if a tensor (or None) has been written in place after `time` on the clock of `tick`."""
     vc = getattr(t, "_vc", None)
     if vc is INFERENCE_COUNTER and not local.state.transforms:
         raise RuntimeError(use_program_names(INFERENCE_SAVED))
@@ -276,7 +277,7 @@ def check_version(t: AnyTensor, time: int) -> None:
 
 
 def with_edge(t: AnyTensor, edge: Edge | None) -> Any:
-    """Return a tensor with the history that it had when it was saved; what is none as it is."""
+    """Return `t` with the history `edge` that it had when it was saved. Values other than tensors are unchanged."""
     if not isinstance(t, Variable):
         return t
     if edge is None:
@@ -285,14 +286,14 @@ def with_edge(t: AnyTensor, edge: Edge | None) -> Any:
     elif t._edge == edge or (edge[0].is_accumulator and edge[0].variable is t and t._autograd.requires_grad):  # type: ignore[attr-defined]
         return t
     elif t._edge is not None and t._edge[0]._edges == (edge,) and operation_of(t._edge[0]) == "ToCopy":
-        return t  # a copy in the dtype of the computation: its own history goes on at that edge
-    other = alias(t, edge)
+        return t  # a copy in the dtype of the computation, whose history continues at `edge`
+    copy = alias(t, edge)
     tangents = all_tangents(t)
-    return other if tangents is None else _with_tangents(other, tangents)
+    return copy if tangents is None else _with_tangents(copy, tangents)
 
 
 def _with_tangents(t: AnyTensor, tangents: Any) -> Any:
-    """Return a tensor that has just been made, given the tangents of another one."""
+    """Set the tangents of the new tensor `t`, and return it."""
     t._autograd = AutogradMeta()
     t._autograd.tangents = tangents
     return t
@@ -302,19 +303,19 @@ def _with_tangents(t: AnyTensor, tangents: Any) -> Any:
 
 
 class saved_tensors_hooks:
-    """Inside, tensors that operations save for backward go through a pair of functions.
+    """Context manager in which tensors saved for backward are packed and unpacked by a pair of functions.
 
     Parameters
     ----------
     pack_hook : callable
-        Called with every tensor that is saved; what it returns is kept in its place. It must not write to the tensor.
+        Called with every tensor that is saved. Its result is stored instead. It must not modify the tensor in place.
     unpack_hook : callable
-        Called with that when backward needs the tensor; returns a tensor of equal content.
+        Called with that result when backward needs the tensor. It returns a tensor of equal content.
 
     Raises
     ------
     RuntimeError
-        Where hooks are forbidden, see `disable_saved_tensors_hooks`.
+        If hooks are disabled, see `disable_saved_tensors_hooks`.
 
     Examples
     --------
@@ -347,12 +348,12 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Inside, tensors that are saved for backward wait in the memory of the CPU, and are copied back when needed.
+    """Context manager in which tensors saved for backward are moved to CPU memory, and copied back for backward.
 
     Parameters
     ----------
     pin_memory : bool
-        Whether what comes from CUDA waits in page-locked memory, from which copies back do not stop the host.
+        Whether CUDA tensors are stored in page-locked memory, from which they can be copied back asynchronously.
     device_type : str
         Accepted for compatibility.
 
@@ -376,12 +377,12 @@ class save_on_cpu(saved_tensors_hooks):
 
 
 class disable_saved_tensors_hooks(contextlib.ContextDecorator):
-    """Inside, `saved_tensors_hooks` raises; as a decorator, inside the function.
+    """Context manager and decorator in which `saved_tensors_hooks` raises an error.
 
     Parameters
     ----------
     error_message : str
-        What the error says.
+        The message of the error.
     """
 
     def __init__(self, error_message: str) -> None:
@@ -401,7 +402,7 @@ class disable_saved_tensors_hooks(contextlib.ContextDecorator):
 
 
 class allow_mutation_on_saved_tensors(saved_tensors_hooks):
-    """Inside, tensors that are saved for backward may be written to: what is kept is a copy.
+    """Context manager in which saved tensors may be modified in place, because a copy is saved for backward.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Variables: what tensors are to the graph, the versions of their memory, and the gradient that a leaf accumulates."""
+"""`Variable`, the base class of tensors with their autograd state, version counters, and accumulation of gradients."""
 
 from __future__ import annotations
 
@@ -64,15 +64,15 @@ Edge = tuple["Node", int]
 
 
 class VersionCounter:
-    """Counts the in-place writes to memory that several tensors (a base, its views, `detach()`) share."""
+    """The number of in-place writes to memory that is shared by several tensors (a base, its views, `detach()`)."""
 
     version = 0
-    #: When the last write happened, on the clock of `tick`, and when the last few did.
+    #: The time of the last write, on the clock of `tick`, and the times of the last 32.
     written = 0
     times: tuple[int, ...] | list[int] = ()
 
     def count(self, now: int) -> None:
-        """Note a write."""
+        """Increment the version for a write at time `now`."""
         self.version += 1
         self.written = now
         if self.times:
@@ -83,20 +83,20 @@ class VersionCounter:
             self.times = [now]
 
     def snapshot(self) -> tuple[Any, ...]:
-        """Return the state for `restore`."""
+        """Return the present state, as an argument for `restore`."""
         return self.version, self.written, list(self.times)
 
     def restore(self, before: tuple[Any, ...]) -> None:
-        """Forget the writes since a `snapshot`."""
+        """Reset the counter to the state `before`, which `snapshot` returned."""
         self.version, self.written, self.times = before
 
     def at(self, time: int) -> int:
-        """Return the version at some time, if there were at most 32 writes since."""
+        """Return the version at `time`, assuming at most 32 writes since then."""
         return self.version - sum(t > time for t in self.times)
 
 
 class Untracked(VersionCounter):
-    """The counter of all tensors made in inference mode: writes are not counted there, and forbidden elsewhere."""
+    """The version counter of inference tensors. It counts no writes, and raises for writes outside inference mode."""
 
     def count(self, now: int) -> None:
         if not local.state.mode & INFERENCE:
@@ -105,25 +105,25 @@ class Untracked(VersionCounter):
 
 # -- state of the process (read and assigned as attributes of this module) ---------------------------------------------
 
-#: When memory was last written in place, anywhere: a node that is younger need not check what it saved.
+#: The time of the last in-place write to any tensor. Younger nodes need not check their saved tensors.
 last_write = 0
-#: Whether inference mode has ever been entered: else new tensors need not look at the mode.
+#: Whether inference mode has ever been entered. If not, new tensors need not check the mode.
 inference_used = False
-#: Whether anything may depend on when leaves are updated: there are hooks, or ``.grad`` that take much memory.
+#: Whether the time at which leaves are updated matters, because of hooks or of large ``.grad`` tensors.
 leaf_order_matters = False
-#: Whether there is a subclass of tensors that takes operations over.
+#: Whether there is a tensor subclass that overrides ``__torch_function__``.
 subclasses_used = False
-#: The arguments that take a call over, and how they are asked to; set by the layer above.
+#: Functions of the layer above: find the arguments that override ``__torch_function__``, and call their overrides.
 overloaded_args: Any = None
 handle_torch_function: Any = None
 
 #: The version counter of all tensors made in inference mode.
 INFERENCE_COUNTER = Untracked()
-#: The classes whose instances operations take as they are: tensors, and subclasses that do not override operations.
+#: Tensor classes that do not override ``__torch_function__``: `Tensor` and some of its subclasses.
 PLAIN_TYPES: set[Any] = set()
 
 
-#: As `AutogradMeta.grad_dtype`: the tensor's own.
+#: The value of `AutogradMeta.grad_dtype` that stands for the dtype of the tensor itself.
 OWN: Any = object()
 
 
@@ -139,10 +139,10 @@ class AutogradMeta:
     accumulator: Any = None
     hooks: Any = None
     post_accumulate_hooks: Any = None
-    #: Whether backward looks for these at a leaf: it has had hooks, or its `grad_dtype` has been set.
+    #: Whether backward must check a leaf for hooks and `grad_dtype`, because one of them has been set.
     observed = False
     retains_grad = False
-    #: For views: the tensor whose memory this is a view of, and the operations that lead there from the base, as
+    #: For views: the tensor whose memory this views, and the view operations that lead from it to this tensor, as
     #: ``(operations before, (operation, settings))``.
     base: Any = None
     chain: tuple[Any, ...] = ()
@@ -150,7 +150,7 @@ class AutogradMeta:
     edge_version = 0
     #: Why a view must not be written to in place: "", "multi", "no_grad", "custom", "inference".
     creation = ""
-    #: How often the tensor's own shape was changed in place; of a view, how often its base's had been when it was made.
+    #: The number of in-place changes of the tensor's shape; for a view, that of its base when the view was created.
     reshaped = 0
     inference = False
     #: Forward mode: tangents by level.
@@ -158,7 +158,7 @@ class AutogradMeta:
 
 
 class Variable:
-    """The slots of a tensor; `gradcore.Tensor` adds the methods.
+    """Base class of tensors, with their data and autograd state; `gradcore.Tensor` adds the methods.
 
     Examples
     --------
@@ -172,7 +172,7 @@ class Variable:
     _array: Any
     _device: Any
     _dtype: dtypes.dtype
-    #: Of a result: the node that computed it, and which of its outputs it is.
+    #: For the result of an operation: its node, and the number of the output of that node.
     _edge: Edge | None
     _autograd: AutogradMeta | None
     _vc: VersionCounter | None
@@ -181,7 +181,7 @@ class Variable:
     _execution_engine: ClassVar[Any]
 
     def __new__(cls, data: Any, requires_grad: bool = False, volatile: Any = None) -> Any:
-        """Return ``Variable(tensor)``, from before tensors were variables: the same data as a leaf."""
+        """Return a leaf tensor that shares the memory of the tensor `data` (PyTorch's old ``Variable(tensor)``)."""
         if volatile is not None:
             warn("volatile was removed and now has no effect. Use `with torch.no_grad():` instead.")
         if not isinstance(data, Variable):
@@ -190,7 +190,7 @@ class Variable:
 
 
 class TensorMeta(NamedTuple):
-    """The shape, dtype and device of a tensor, which its gradient has, too."""
+    """The shape, dtype and device of a tensor, which its gradient must have as well."""
 
     shape: tuple[int, ...]
     dtype: dtypes.dtype
@@ -207,7 +207,7 @@ tensor_class: Any = Variable
 
 
 def wrap(array: Any, device: Any, dtype: Any = None, edge: Edge | None = None) -> Any:
-    """Return a tensor of an array (of its device's array type)."""
+    """Return a tensor with the data of `array`, which is converted to the device's array type if needed."""
     t = new(tensor_class)
     if array.__class__ is not device.backend.array_type:
         array = device.backend.asarray(array)
@@ -227,24 +227,24 @@ def wrap(array: Any, device: Any, dtype: Any = None, edge: Edge | None = None) -
 
 
 def as_class(t: AnyTensor, cls: type) -> Any:
-    """Return the same tensor as an instance of another class."""
-    other: Any = new(cls)
-    other._array, other._device, other._dtype = t._array, t._device, t._dtype
-    other._edge, other._autograd, other._vc = t._edge, t._autograd, t._vc
-    return other
+    """Return a tensor of class `cls` with the same memory, history and autograd metadata as `t`."""
+    copy: Any = new(cls)
+    copy._array, copy._device, copy._dtype = t._array, t._device, t._dtype
+    copy._edge, copy._autograd, copy._vc = t._edge, t._autograd, t._vc
+    return copy
 
 
 def alias(t: AnyTensor, edge: Edge | None) -> Any:
-    """Return another tensor of the same memory, with the given history and no other."""
-    other = new(tensor_class)
-    other._array, other._device, other._dtype = t._array, t._device, t._dtype
-    other._edge, other._autograd = edge, None
-    other._vc = version_counter(t)
-    return other
+    """Return a new tensor that shares memory and version counter with `t` and has the history `edge`."""
+    copy = new(tensor_class)
+    copy._array, copy._device, copy._dtype = t._array, t._device, t._dtype
+    copy._edge, copy._autograd = edge, None
+    copy._vc = version_counter(t)
+    return copy
 
 
 def version_counter(t: AnyTensor) -> VersionCounter:
-    """Return the tensor's version counter, made when first asked for."""
+    """Return the version counter of `t`, and create it on first use."""
     vc: VersionCounter | None = t._vc
     if vc is None:
         vc = t._vc = VersionCounter()
@@ -252,7 +252,7 @@ def version_counter(t: AnyTensor) -> VersionCounter:
 
 
 def bump(t: AnyTensor) -> None:
-    """Note an in-place write to the memory of `t`."""
+    """Increment the version of the memory of `t` after an in-place write."""
     vc = t._vc
     if vc is None:
         vc = version_counter(t)
@@ -262,7 +262,7 @@ def bump(t: AnyTensor) -> None:
 
 
 def bump_all(tensors: Iterable[Any]) -> None:
-    """Note one in-place write to the memory of each of several tensors."""
+    """Increment the versions of several tensors after one in-place write to each."""
     global last_write
     now = last_write = tick()
     for t in tensors:
@@ -273,14 +273,14 @@ def bump_all(tensors: Iterable[Any]) -> None:
 
 
 def on_device(t: AnyTensor, device: Any) -> Any:
-    """Return the array of a tensor on `device`: itself, or the scalar of a 0-dim CPU tensor."""
+    """Return the array of `t` for use on `device`; a 0-dim CPU tensor becomes a scalar of the device's backend."""
     if t._device is device or t._device.real is device.real:
         return t._array
     return device.backend.scalar(t._array[()], t._array.dtype)
 
 
 def repeats(array: Any) -> bool:
-    """Return whether several elements of an array are one place in memory, as what `expand` gives."""
+    """Return whether several elements of an array share one memory location, as in a result of `expand`."""
     return (
         0 in getattr(array, "strides", ())
         and bool(array.size)
@@ -299,7 +299,7 @@ def type_name(t: AnyTensor) -> str:
 
 #: Held while a leaf's gradient is updated: backward may run in several threads that share leaves.
 _summing = process_lock()
-#: Sums of more elements than this are done as soon as they can be, so that what is added can go.
+#: Gradients with more elements than this are summed as soon as possible, so that the summands can be freed.
 _LARGE = 1 << 12
 
 
@@ -310,24 +310,24 @@ def accumulate_grad(
     batched: bool = False,
     run: Callable[..., Any] | None = None,
 ) -> Any:
-    """Add to ``.grad`` of the leaf of an AccumulateGrad, and call its hooks.
+    """Add `grad` to ``.grad`` of the leaf of an AccumulateGrad, and call the leaf's post-accumulate hooks.
 
     Parameters
     ----------
     node : AccumulateGrad
     grad : array or Tensor or None
-        A tensor if this is recorded.
+        The gradient; a tensor if backward is recorded.
     own : bool
-        Whether the engine made the array, so that the leaf may keep it.
+        Whether the engine allocated the array, so that the leaf may keep it without a copy.
     batched : bool
-        Whether the gradient may be a batch.
+        Whether the gradient may have batch dims of `vmap`.
     run : callable, optional
-        Calls a kernel, where that is not to be `State.run`.
+        The function that calls a kernel; by default `State.run`.
 
     Returns
     -------
     array or Tensor or None
-        What was added: `grad`, or what the leaf keeps of it.
+        The gradient that was added: `grad`, or the copy of it that the leaf keeps.
 
     Raises
     ------
@@ -362,7 +362,7 @@ def accumulate_grad(
 
 
 def _add_array(leaf: AnyTensor, meta: AutogradMeta, grad: Any, own: bool, run: Callable[..., Any]) -> Any:
-    """Add `grad` to the leaf's gradient in place; the first one is kept without a copy if the engine made it."""
+    """Add `grad` to the leaf's gradient in place; `own` says whether a first gradient may be kept without a copy."""
     global leaf_order_matters
     old = meta.grad
     if old is not None and not old._strided:
@@ -396,12 +396,12 @@ def shape_of(t: AnyTensor) -> tuple[int, ...]:
 
 
 def sum_of_tensors(a: AnyTensor, b: AnyTensor) -> Any:
-    """Return the sum of two gradients, which may be sparse: a dense tensor takes a sparse one, not the reverse."""
+    """Return the sum of two gradients, dense or sparse, with the dense one as the left operand of ``+``."""
     return a + b if a._strided or not b._strided else b + a
 
 
 def _check_unbatched(grad: Any, leaf: AnyTensor) -> None:
-    """Refuse to keep the gradients of single samples where one gradient is kept."""
+    """Raise if `grad` has batch dims of `vmap` that the leaf does not have, so it cannot be kept as its gradient."""
     levels = set()
     while grad.__class__ is BatchedArray:
         levels.add(grad.level)
@@ -414,7 +414,7 @@ def _check_unbatched(grad: Any, leaf: AnyTensor) -> None:
 
 
 def add_to_grad(tensor: AnyTensor, grad: Any) -> None:
-    """Add a gradient to ``.grad`` of a tensor that is no leaf, in memory of its own."""
+    """Add a copy of `grad` to ``.grad`` of a non-leaf tensor that retains its gradient."""
     if tensor._autograd is None:
         tensor._autograd = AutogradMeta()
     before = tensor._autograd.grad
@@ -422,19 +422,19 @@ def add_to_grad(tensor: AnyTensor, grad: Any) -> None:
 
 
 def sum_to_shape(grad: Any, shape: tuple[int, ...], node: Any) -> Any:
-    """Return the gradient, a tensor, of a result of `node` that had this shape when it was recorded.
+    """Return the gradient `grad` of an output of `node`, summed to the shape that the output had when it was recorded.
 
     Raises
     ------
     RuntimeError
-        If it cannot be summed to that shape.
+        If `grad` cannot be summed to `shape`.
     """
     if grad is None or grad._array.shape == shape:
         return grad
-    given = grad._array.shape
-    if len(given) < len(shape) or any(n not in (1, m) for n, m in zip(shape[::-1], given[::-1], strict=False)):
+    got = grad._array.shape
+    if len(got) < len(shape) or any(n not in (1, m) for n, m in zip(shape[::-1], got[::-1], strict=False)):
         raise RuntimeError(
-            f"Function {node.name()} got an invalid gradient at index 0 - got {list(given)} but expected shape "
+            f"Function {node.name()} got an invalid gradient at index 0 - got {list(got)} but expected shape "
             f"compatible with {list(shape)}: the tensor got another shape after it was recorded"
         )
     return functional.sum_to_size(grad, shape)

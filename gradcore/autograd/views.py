@@ -1,4 +1,4 @@
-"""Edges and views: where gradients go, and how the history of a base and of its views stays true."""
+"""Gradient edges of tensors, and views: the histories of a base and its views stay consistent after in-place writes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def requires_grad(t: AnyTensor) -> bool:
         return False
     if meta.requires_grad:
         return True
-    # A view whose base has been written in place since gets its history from the base when it is asked for.
+    # The base has been written in place since: `gradient_edge` will give the view its history from the base.
     return meta.base is not None and t._vc.version != meta.edge_version and requires_grad(meta.base)
 
 
@@ -81,7 +81,7 @@ def gradient_edge(t: AnyTensor) -> Edge | None:
         if accumulator is not None:
             accumulator = accumulator()
         if accumulator is None:
-            accumulator = AccumulateGrad()  # `Node.make` written out: every use of a parameter comes here
+            accumulator = AccumulateGrad()  # (`Node.make` inlined, because every use of a parameter comes here)
             accumulator._device, accumulator._edges, accumulator._seq, accumulator._hooks = t._device, (), tick(), None
             accumulator.variable = t
             if meta.observed:
@@ -91,18 +91,18 @@ def gradient_edge(t: AnyTensor) -> Edge | None:
     if meta.base is not None and t._vc.version != meta.edge_version:
         refresh_view_history(t)
         return t._edge  # type: ignore[no-any-return]
-    if meta.inference:  # a node that saves it must look at it: see `OpNode.check`
+    if meta.inference:  # makes nodes that save it check it, see `OpNode.check`
         variables.last_write = max(variables.last_write, tick() + 64)
     return edge
 
 
 def refresh_view_history(view: AnyTensor) -> None:
-    """Give a view the history that its base has now: the base, or another view of it, was written in place.
+    """Update the history of a view after an in-place write to its base or to another view of the base.
 
     Raises
     ------
     RuntimeError
-        If the view was made in a way that such a write makes ambiguous, and operations are recorded.
+        If grad mode is on and the view was created in a way that makes such a write ambiguous, see `AutogradMeta`.
     """
     meta = view._autograd
     inherits = not meta.requires_grad and requires_grad(meta.base)
@@ -114,7 +114,7 @@ def refresh_view_history(view: AnyTensor) -> None:
     before = view._edge
     if inherits:
         view._edge = replay(meta.base, chain_of(view))._edge
-    elif before is not None:  # the base has been detached: what is recorded of the view leads nowhere
+    elif before is not None:  # the base has been detached, so no gradient may flow to it
         chain = chain_of(view)
         edge = view._edge = replay(alias(meta.base, before), chain)._edge
         for _ in steps(chain)[1:]:
@@ -132,40 +132,40 @@ def move_retained(t: AnyTensor, before: Edge | None, after: Edge | None) -> None
 
 
 def steps(chain: tuple[Any, ...]) -> list[Any]:
-    """Return the list of view operations, with settings, of a nested chain ``((((), first), second) ...)``."""
-    found = []
+    """Return the list of ``(operation, settings)`` in a nested chain of views ``((((), first), second) ...)``."""
+    view_steps = []
     while chain:
         chain, step = chain
-        found.append(step)
-    return found[::-1]
+        view_steps.append(step)
+    return view_steps[::-1]
 
 
 def chain_of(view: AnyTensor) -> tuple[Any, ...]:
-    """Return the view operations that lead from the base of `view`, as it is now, to `view`."""
+    """Return the chain of view operations that leads from the base of `view`, in its present shape, to `view`."""
     meta = view._autograd
     base = meta.base
     if base._autograd is None or base._autograd.reshaped == meta.reshaped:
         return meta.chain  # type: ignore[no-any-return]
-    # The base itself has another shape than when the view was made: what remains is the place in memory.
+    # The shape of the base has changed since the view was created, so the view is expressed by strides and offset.
     geometry = view._device.backend.geometry_of
     shape = tuple(view._array.shape)
-    (strides, start), (own, first) = geometry(view._array), geometry(base._array)
+    (strides, start), (base_strides, base_start) = geometry(view._array), geometry(base._array)
     before: tuple[Any, ...] = ()
     after: tuple[Any, ...] = ()
     if base._dtype.is_complex and not view._dtype.is_complex:
         before = ((OPS["view_as_real"], ()),)
-        own, first = (*(2 * s for s in own), 1), 2 * first
+        base_strides, base_start = (*(2 * s for s in base_strides), 1), 2 * base_start
     elif view._dtype.is_complex and not base._dtype.is_complex:
         after = ((OPS["view_as_complex"], ()),)
         shape, strides, start = (*shape, 2), (*(2 * s for s in strides), 1), 2 * start
     chain: tuple[Any, ...] = ()
-    for step in (*before, (OPS["strided_view"], (shape, strides, start - first, own)), *after):
+    for step in (*before, (OPS["strided_view"], (shape, strides, start - base_start, base_strides)), *after):
         chain = chain, step
     return chain
 
 
 def replay(base: Any, chain: tuple[Any, ...]) -> Any:
-    """Apply the recorded view operations to another tensor (recorded in turn)."""
+    """Apply the view operations in `chain` to the tensor `base`, with recording on, and return the result."""
     state = local.state
     before = state.mode
     mode = before | GRAD | (TORCH_FUNCTION_OFF if variables.subclasses_used else 0)
@@ -179,7 +179,7 @@ def replay(base: Any, chain: tuple[Any, ...]) -> Any:
 
 
 class ViewOutput:
-    """The settings of a view operation with several results, and which result it was."""
+    """The settings of a view operation with several results, and the index of the result that the view is."""
 
     __slots__ = ("args", "index")
 
@@ -188,7 +188,7 @@ class ViewOutput:
 
 
 def replay_raw(array: Any, chain: tuple[Any, ...], kernels: Any) -> Any:
-    """Return the same on raw arrays."""
+    """Apply the view operations in `chain` to a raw array and return the result."""
     for op, args in steps(chain):
         if isinstance(args, ViewOutput):
             array = kernels[op.kernel](array, *args.args)[args.index]
@@ -200,7 +200,7 @@ def replay_raw(array: Any, chain: tuple[Any, ...], kernels: Any) -> Any:
 # -- views -------------------------------------------------------------------------------------------------------------
 
 
-#: Why a view must not be written to in place, by the way in which it was made.
+#: Why a view must not be written to in place, by `AutogradMeta.creation`.
 _REASONS = {
     "multi": (
         "This view is the output of a function that returns multiple views. Such functions do not allow the output "
@@ -216,16 +216,16 @@ _REASONS = {
 
 
 def refusal(view: AnyTensor, what: str = "is being") -> RuntimeError:
-    """Return the error for an in-place write to a view that does not allow it; `what` says what was being modified."""
+    """Return the error for an in-place write to a view that does not allow it; `what` names the modified tensor."""
     creation, edge = view._autograd.creation, view._edge
     mode = creation if creation in ("no_grad", "inference") else "no_grad"
     normal = "with grad mode enabled" if mode == "no_grad" else "in normal mode"
-    made = "" if edge is None else f"Output {edge[1]} of {operation_of(edge[0])} is a view"
-    if creation == mode or not made:
-        made = f"{made} of a view which was created in" if made else "A view was created in"
-        header = f"{made} {mode} mode and {what} modified inplace {normal}."
+    origin = "" if edge is None else f"Output {edge[1]} of {operation_of(edge[0])} is a view"
+    if creation == mode or not origin:
+        origin = f"{origin} of a view which was created in" if origin else "A view was created in"
+        header = f"{origin} {mode} mode and {what} modified inplace {normal}."
     else:
-        header = f"{made} and {what} modified inplace."
+        header = f"{origin} and {what} modified inplace."
     reason = _REASONS.get(creation) or (
         "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving "
         f"both the view and the inplace either both inside the {mode if mode == 'no_grad' else 'inference_mode'} block "
@@ -235,10 +235,10 @@ def refusal(view: AnyTensor, what: str = "is being") -> RuntimeError:
 
 
 def mark_as_view(out: Any, source: Any, op: Any, settings: tuple[Any, ...], index: int | None, state: State) -> None:
-    """Note that `out`, a result of a view operation, shares the memory of `source`."""
+    """Make `out`, a result of the view operation `op`, a view of `source` that shares its version counter."""
     a, b = out._array, source._array
     if getattr(a, "base", None) is not b and a is not b and not out._device.backend.shares_memory(a, b):
-        return  # a reshape that had to copy
+        return  # no view: a reshape that had to copy
     vc = source._vc
     if vc is None:
         vc = source._vc = VersionCounter()
@@ -265,7 +265,7 @@ def mark_as_view(out: Any, source: Any, op: Any, settings: tuple[Any, ...], inde
 
 
 def identity_view(t: AnyTensor, edge: Any) -> Any:
-    """Return a view of all of `t`, of its class, with a history of its own."""
+    """Return a view of `t` with the same class and elements, and with the history `edge`."""
     out = alias(t, edge)
     if type(t) not in PLAIN_TYPES:
         out = as_class(out, type(t))
@@ -285,7 +285,7 @@ def _is_leaf(t: AnyTensor) -> bool:
 
 
 def check_writable(t: AnyTensor) -> None:
-    """Raise where a recorded in-place write to `t` would make gradients wrong."""
+    """Raise if a recorded in-place write to `t` would make gradients wrong."""
     meta = t._autograd
     base = meta.base
     if base is None:
@@ -299,15 +299,15 @@ def check_writable(t: AnyTensor) -> None:
 
 
 def check_recordable(t: AnyTensor) -> None:
-    """Raise where a view must not get the history of something that is written into it."""
+    """Raise if `t` is a view of a kind whose history cannot be changed by an in-place write."""
     if t._autograd is not None and t._autograd.creation:
         raise refusal(t)
 
 
 def rebase_history(t: AnyTensor, edge: Any, position: int = 0) -> None:
-    """Give `t`, which was just written in place, the history `edge`; through a view, the base's history changes too.
+    """Give `t`, which was just written in place, the history `edge`. If it is a view, update its base's history too.
 
-    `position` says which of the node's edges leads to what `t` was before.
+    `position` is the index, among the edges of the new node, of the edge to the previous value of `t`.
     """
     meta = t._autograd
     for level in local.state.transforms:
@@ -329,9 +329,9 @@ def rebase_history(t: AnyTensor, edge: Any, position: int = 0) -> None:
 
 
 def keep_shape(t: AnyTensor) -> None:
-    """Insert a node that reshapes gradients of `t` to its present shape.
+    """Insert a node into the history of `t` that sums incoming gradients to the present shape of `t`.
 
-    The tensor is about to get another shape without a record.
+    To be called before the shape of `t` is changed without recording.
     """
     before = t._edge
     node = _fitting_class(type(before[0]).__name__).make(t._device, (before,), t)
@@ -340,7 +340,7 @@ def keep_shape(t: AnyTensor) -> None:
 
 
 class FittingNode(Node):
-    """Sums a gradient to the shape that the result of the next node had when it was recorded."""
+    """Node that sums a gradient to the shape that the output of the next node had when it was recorded."""
 
     __slots__ = ()
 
@@ -350,22 +350,25 @@ class FittingNode(Node):
 
 @functools.cache
 def _fitting_class(name: str) -> type[FittingNode]:
-    """Return the class of these nodes behind a node of that name, which is what users see."""
+    """Return a subclass of `FittingNode` called `name`, so that users see the name of the node behind it."""
     return type(name, (FittingNode,), {"__slots__": (), "__module__": "builtins", "__doc__": FittingNode.__doc__})
 
 
 class CopySlices(Node):
-    """The base's history after a write through a view: the written part goes through the write's own node."""
+    """The node of a base after an in-place write to a view of it.
+
+    Its backward zeroes the written part of the base's gradient, and runs the node of the write on that part.
+    """
 
     __slots__ = ("_inner", "chain", "dual", "order", "position")
 
-    #: The views that lead from the base to the written part.
+    #: The chain of view operations that leads from the base to the written part.
     chain: tuple[Any, ...]
-    #: The base's dims in the order of its memory; None where that is their own order, none where it repeats memory.
+    #: The dims of the base by decreasing stride; None if it is C-contiguous, ``()`` if its elements share memory.
     order: tuple[int, ...] | None
-    #: Which of the edges is the written tensor's.
+    #: The index of the edge to the previous value of the base.
     position: int
-    #: Whether a tangent's formula may have read what was written: then the write's node runs by itself as well, later.
+    #: Whether forward mode was on. Then tangents may depend on the write, so its node may also run by itself, later.
     dual: bool
 
     def name(self) -> str:
@@ -374,7 +377,7 @@ class CopySlices(Node):
 
     @classmethod
     def record(cls, base: Any, chain: tuple[Any, ...], edge: Any, position: int) -> CopySlices:
-        """Return the node for a base whose part at the end of `chain` was written by the node of `edge`."""
+        """Return the node for `base`, whose view at the end of `chain` was written to by the node of `edge`."""
         node = cls.make(base._device, _replace(edge[0]._edges, position, gradient_edge(base)), base)
         node._inner, node.chain, node.position = edge[0], chain, position
         node.order, node.dual = _memory_order(base._array), bool(local.state.mode & DUAL)
@@ -387,7 +390,7 @@ class CopySlices(Node):
     def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
         if grads is None:
             return [None] * len(self._edges)
-        own = self.position
+        position = self.position
         if self.order == ():
             raise RuntimeError(
                 "unsupported operation: more than one element of the written-to tensor refers to a single memory "
@@ -397,48 +400,48 @@ class CopySlices(Node):
             device, result = self._device, self._copy_gradient(grads, self._device)
             part = replay_raw(result, self.chain, device.kernels)
             pieces = self._through(part.copy(), arithmetic)
-            written = 0 if pieces[own] is None else pieces[own]
-            more = tuple(set(levels_of(written)).difference(levels_of(part)))
-            if more:  # samples that shared memory get memory of their own
-                device = batched_device(more, device)
-                apart = device.backend.xp.zeros(result.shape, result.dtype) + result
-                result = self._copy_gradient(apart, device)
+            written = 0 if pieces[position] is None else pieces[position]
+            new_levels = tuple(set(levels_of(written)).difference(levels_of(part)))
+            if new_levels:  # samples that shared memory get memory of their own
+                device = batched_device(new_levels, device)
+                separate = device.backend.xp.zeros(result.shape, result.dtype) + result
+                result = self._copy_gradient(separate, device)
                 part = replay_raw(result, self.chain, device.kernels)
             device.kernels["copy_into"](part, written)
         else:
             result = self._copy_in_order(grads, _contiguous_clone, functional.permute)
             part = replay(result, self.chain)
             pieces = self._through(functional.clone(part), arithmetic)
-            filled = repeats(part._array)  # nothing else can be written there
-            written = functional.zeros_like(part) if pieces[own] is None or filled else pieces[own]
-            more = tuple({*part._device.levels, *written._device.levels}.difference(levels_of(part._array)))
-            if more:  # samples that shared memory get memory of their own
-                apart = functional.repeat_per_sample(result, batched_device(more, result._device))
-                result = self._copy_in_order(apart, _contiguous_clone, functional.permute)
+            filled = repeats(part._array)  # one value for all elements, so the written part depends on nothing else
+            written = functional.zeros_like(part) if pieces[position] is None or filled else pieces[position]
+            new_levels = tuple({*part._device.levels, *written._device.levels}.difference(levels_of(part._array)))
+            if new_levels:  # samples that shared memory get memory of their own
+                separate = functional.repeat_per_sample(result, batched_device(new_levels, result._device))
+                result = self._copy_in_order(separate, _contiguous_clone, functional.permute)
                 part = replay(result, self.chain)
             functional.zero_(part) if filled else functional.copy_(part, written)
-        return _replace(pieces, own, result)
+        return _replace(pieces, position, result)
 
     def _copy_gradient(self, grads: Any, device: Any) -> Any:
-        """Return a copy of the gradient, a raw array, that lies in memory as the base does."""
+        """Return a copy of a raw gradient, on `device`, in the memory order of the base."""
         array = device.backend.xp.array
         return self._copy_in_order(grads, lambda x: array(x, order="C"), lambda x, dims: x.transpose(dims))
 
     def _copy_in_order(self, grads: Any, copy: Any, permute: Any) -> Any:
-        """Return a copy of the gradient in the base's memory order, so that the same view operation applies to both."""
+        """Return a copy of the gradient in the base's memory order, so that the same view operations apply to both."""
         if self.order is None:
             return copy(grads)
         back = sorted(range(len(self.order)), key=self.order.__getitem__)
         return permute(copy(permute(grads, self.order)), back)
 
     def _through(self, grad: Any, arithmetic: Any) -> Any:
-        """Run the backward of the write's own node on the gradient of the slice."""
+        """Return the gradients that the node of the write computes from the gradient of the written part."""
         edges = self._inner._edges
         return self._inner.backward(grad, arithmetic, _replace([e is not None for e in edges], self.position, True))
 
 
 def _memory_order(array: Any) -> tuple[int, ...] | None:
-    """Return the dims from the largest step in memory to the smallest; None where that is their own order."""
+    """Return the dims by decreasing stride, None for a C-contiguous array, or ``()`` if elements share memory."""
     if array.flags.c_contiguous:
         return None
     return () if repeats(array) else tuple(sorted(range(array.ndim), key=lambda d: -array.strides[d]))
@@ -452,11 +455,11 @@ def _replace(values: Any, position: int, value: Any) -> tuple[Any, ...]:
     return (*values[:position], value, *values[position + 1 :])
 
 
-# -- tangents in forward mode: a view's come from its base's when asked for --------------------------------------------
+# -- tangents in forward mode: those of a view are computed from those of its base on first use ------------------------
 
 
 class Tangents(dict["ForwardLevel", Any]):
-    """The tangents of one tensor by level, None for a view without that of its base; shared with what nodes keep."""
+    """The tangents of one tensor by level, shared with the saved tensors of nodes. None hides that of a view's base."""
 
     __slots__ = ("__weakref__",)
     __hash__ = object.__hash__  # type: ignore[assignment]
@@ -464,7 +467,7 @@ class Tangents(dict["ForwardLevel", Any]):
 
 
 def attach(t: AnyTensor, level: ForwardLevel, tangent: AnyTensor) -> Any:
-    """Give `t` a tangent at `level`; returns `t`."""
+    """Set the tangent of `t` at `level`, and return `t`."""
     tangents = tangents_of(t)
     tangents[level] = tangent
     level.duals.add(tangents)
@@ -472,7 +475,7 @@ def attach(t: AnyTensor, level: ForwardLevel, tangent: AnyTensor) -> Any:
 
 
 def tangents_of(t: AnyTensor) -> Tangents:
-    """Return the tangents of `t` by level, made when first asked for."""
+    """Return the dict of the tangents of `t` by level, and create it on first use."""
     if t._autograd is None:
         t._autograd = AutogradMeta()
     tangents: Tangents | None = t._autograd.tangents
@@ -482,7 +485,7 @@ def tangents_of(t: AnyTensor) -> Tangents:
 
 
 def tangent_of(t: AnyTensor, level: ForwardLevel) -> Any:
-    """Return the tangent of `t` at `level`, or None; a view of a dual has the view of the dual's tangent."""
+    """Return the tangent of `t` at `level`, or None. The tangent of a view is a view of its base's tangent."""
     meta = t._autograd
     if meta is None:
         return None
@@ -498,7 +501,7 @@ def tangent_of(t: AnyTensor, level: ForwardLevel) -> Any:
 
 
 def all_tangents(t: AnyTensor) -> Tangents | None:
-    """Return the tangents of `t` at all open levels, with those of a view that nobody has asked for yet; or None."""
+    """Return the tangents of `t` at all open levels, or None. Those of a view are computed if they are missing."""
     meta = t._autograd
     if meta is not None and meta.base is not None:
         for level in local.state.levels:
@@ -507,7 +510,7 @@ def all_tangents(t: AnyTensor) -> Tangents | None:
 
 
 def _is_left_behind(meta: AutogradMeta, level: ForwardLevel) -> bool:
-    """Return whether a view's tangent is in memory that the tangent of its base has left since."""
+    """Return whether a view's tangent is outdated, because the tangent of its base has moved to other memory."""
     base, tangent = meta.base, meta.tangents[level]
     if base is None or tangent is None or base._autograd is None or base._autograd.tangents not in level.moved:
         return False

@@ -1,4 +1,4 @@
-"""Calls of custom operations: forward without recording, its results made part of the graph, forward mode around it."""
+"""Calls of custom functions: run `forward` without recording, connect its results to the graph, apply forward mode."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _signature = functools.lru_cache(maxsize=256)(inspect.signature)
 
 
 def bind(function: Callable[..., Any], args: Sequence[Any], named: dict[str, Any], separate: bool) -> tuple[Any, ...]:
-    """Return all arguments of a `forward` by position, with its defaults; without the context, unless it takes none."""
+    """Return all arguments of a call of `forward` by position, with defaults filled in and without the context."""
     bound = _signature(function).bind(*(args if separate else (None, *args)), **named)
     bound.apply_defaults()
     if bound.kwargs:
@@ -111,7 +111,7 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
     Parameters
     ----------
     ctx : BackwardFunction
-        The call's node, with the notes of `forward`.
+        The node of the call, with the settings that `forward` made on it.
     args : tuple
         The arguments of the call.
     result : object
@@ -119,7 +119,7 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
     record : bool
         Whether the call is recorded.
     separate : bool
-        Whether the notes were made by `setup_context`.
+        Whether the settings were made by `setup_context`.
     """
     if record:
         ctx._inputs = tuple(  # as `_autograd`, without a call for each
@@ -177,7 +177,7 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
 
 
 def _dirty(ctx: Any, inputs: set[int], outputs: Sequence[Any]) -> set[int]:
-    """Return the identities of the tensors that forward says it has written: inputs that it returns."""
+    """Return the ids of the tensors passed to `mark_dirty`, which must be inputs that `forward` returns."""
     dirty = _tensor_ids(ctx.dirty_tensors, "mark_dirty can only accept variables, but argument {i} is of type {type}")
     if not dirty <= {id(t) for t in outputs}:
         raise RuntimeError(
@@ -204,7 +204,7 @@ def _tensor_meta(t: AnyTensor) -> Any:
 
 
 def _is_plain(ctx: Any, args: tuple[Any, ...], result: Any) -> bool:
-    """Return whether a call has one differentiable result, which is new."""
+    """Return whether a call has exactly one result, differentiable and no input, so that the short path applies."""
     return (
         isinstance(result, Variable)
         and result._dtype.is_differentiable
@@ -241,7 +241,7 @@ def _record_write(ctx: Any, args: tuple[Any, ...], t: AnyTensor, i: int, n_outpu
 
 
 def _without_history(t: AnyTensor, is_input: bool, is_dirty: bool) -> Any:
-    """Return an output that carries no derivative."""
+    """Return the output `t` without history, for one that is not differentiable."""
     if not requires_grad(t):
         return views.identity_view(t, None) if is_input and not is_dirty else t
     if is_input:
@@ -250,15 +250,17 @@ def _without_history(t: AnyTensor, is_input: bool, is_dirty: bool) -> Any:
 
 
 def _save(ctx: Any, outputs: Sequence[Any]) -> None:
-    """Keep what `save_for_backward` was given; an output is kept without its history, which is the node itself."""
+    """Store the tensors passed to `save_for_backward` on the node, outputs without their history (the node itself)."""
     device = ctx._device
     if any([meta is not None and meta[2] is not device for meta in ctx._inputs]):  # noqa: C419
         ctx._input_devices = [meta[2] for meta in ctx._inputs if meta is not None]
-    own = {id(t): t._edge[1] for t in outputs if isinstance(t, Variable) and t._edge is not None and t._edge[0] is ctx}
+    numbers = {
+        id(t): t._edge[1] for t in outputs if isinstance(t, Variable) and t._edge is not None and t._edge[0] is ctx
+    }
     mode = local.state.mode
-    if mode & DUAL:  # tangents that outputs get later belong to what is saved of them
+    if mode & DUAL:  # saved outputs must share the tangents that are attached to the outputs later
         for t in outputs:
-            if id(t) in own:
+            if id(t) in numbers:
                 forward.tangents_of(t)
     if ctx.to_save:
         saved = []
@@ -272,8 +274,8 @@ def _save(ctx: Any, outputs: Sequence[Any]) -> None:
                 )
             if variables.inference_used:
                 refuse_inference(t)
-            if id(t) in own:
-                saved.append(SavedTensor.of_output(t, own[id(t)]))
+            if id(t) in numbers:
+                saved.append(SavedTensor.of_output(t, numbers[id(t)]))
             else:
                 saved.append(SavedTensor.of_input(t, gradient_edge(t)))
         ctx._saved = tuple(saved)
@@ -287,12 +289,12 @@ def _save(ctx: Any, outputs: Sequence[Any]) -> None:
 
 
 def _call_dual(cls: Any, args: tuple[Any, ...], separate: bool, level: forward.ForwardLevel) -> tuple[Any, Any]:
-    """Return the call on duals of one level: results from the primals, tangents from `jvp`."""
+    """Call `forward` on the primals and `jvp` on the tangents of one level; return the context and the dual results."""
     primals = tuple([forward.primal(a, level) if isinstance(a, Variable) else a for a in args])
     ctx, result = call(cls, primals, separate)
     outs = list(result) if isinstance(result, tuple) else [result]
     tangents = [_tangent(a, level, ctx.materialize_grads) if isinstance(a, Variable) else None for a in args]
-    #: By the identity of a primal: the dual that it is of, and the tangent.
+    #: For each primal, by its id, the dual and the tangent.
     rows = [row for row in zip(primals, args, tangents, strict=True) if isinstance(row[0], Variable)]
     duals = {id(p): (dual, tangent) for p, dual, tangent in rows}
     versions = {id(t): version_counter(t).version for t in tangents if t is not None}
@@ -309,19 +311,21 @@ def _call_dual(cls: Any, args: tuple[Any, ...], separate: bool, level: forward.F
             tangent = forward.in_own_memory(tangent, outs[i], tangents)
         if tangent is not None:
             forward.attach(outs[i], level, tangent)
-    # What was saved are duals: for backward in this level, and for `jvp` at inner levels.
-    for saved, t in zip(ctx._saved or (), ctx.to_save or (), strict=False):  # not saved if not recorded
+    # The duals are saved instead of the primals, for backward in this level and for `jvp` at inner levels.
+    for saved, t in zip(
+        ctx._saved or (), ctx.to_save or (), strict=False
+    ):  # (`_saved` is empty if the call is not recorded)
         if id(t) in duals:
             saved.keep_dual(duals[id(t)][0])
     for name in ("to_save", "saved_for_forward"):
-        kept = getattr(ctx, name)
-        if kept:
-            setattr(ctx, name, tuple([duals.get(id(t), (t,))[0] for t in kept]))
+        saved_tensors = getattr(ctx, name)
+        if saved_tensors:
+            setattr(ctx, name, tuple([duals.get(id(t), (t,))[0] for t in saved_tensors]))
     return ctx, tuple(outs) if isinstance(result, tuple) else outs[0]
 
 
 def _tangent(t: AnyTensor, level: forward.ForwardLevel, materialize: bool) -> Any:
-    """Return the tangent of an argument; zeros where there is none and they are wanted."""
+    """Return the tangent of an argument; if there is none, zeros if `materialize`, else None."""
     tangent = forward.tangent_of(t, level)
     if tangent is None and materialize and t._dtype.is_differentiable:
         return functional.zeros_like(forward.primal(t, level))
@@ -332,17 +336,17 @@ def _call_jvp(ctx: Any, cls: Any, tangents: list[Any], outs: list[Any]) -> list[
     """Call the user's `jvp`, check the tangents that it returns, and return them."""
     ctx._forward_mode = True
     try:
-        found = cls.jvp(ctx, *tangents)
+        tangents_out = cls.jvp(ctx, *tangents)
     finally:
         ctx._forward_mode = False
-    found = list(found) if isinstance(found, tuple) else [found]
-    if len(found) != len(outs):
+    tangents_out = list(tangents_out) if isinstance(tangents_out, tuple) else [tangents_out]
+    if len(tangents_out) != len(outs):
         raise RuntimeError(
             f"Function's jvp returned an invalid number of forward gradients (expected {len(outs)} but got "
-            f"{len(found)})"
+            f"{len(tangents_out)})"
         )
     constant = {id(t) for t in ctx.non_differentiable or ()}
-    for i, (out, tangent) in enumerate(zip(outs, found, strict=True)):
+    for i, (out, tangent) in enumerate(zip(outs, tangents_out, strict=True)):
         if tangent is None:
             if isinstance(out, Variable) and out._dtype.is_differentiable and id(out) not in constant:
                 raise RuntimeError(
@@ -358,20 +362,20 @@ def _call_jvp(ctx: Any, cls: Any, tangents: list[Any], outs: list[Any]) -> list[
                 "differentiable Tensor. You should return None at that position instead."
             )
         forward.check_tangent(out, tangent)
-    return found
+    return tangents_out
 
 
 def _check_view(out: Any, tangent: AnyTensor, rows: list[tuple[Any, Any, Any]]) -> None:
-    """Raise unless the tangent of a view is the same view of a tangent; `rows` has primals, duals and tangents."""
+    """Raise if `out` is a view of a primal but `tangent` no view of its tangent; `rows`: primals, duals, tangents."""
     if not out._is_view():
         return
     if not tangent._is_view():
         raise RuntimeError(
             "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view."
         )
-    for primal, _, given in rows:
-        if given is not None and _base_of(primal) is out._base and _base_of(given) is not tangent._base:
-            whose = "same base as the given" if given._is_view() else "given"
+    for primal, _, input_tangent in rows:
+        if input_tangent is not None and _base_of(primal) is out._base and _base_of(input_tangent) is not tangent._base:
+            whose = "same base as the given" if input_tangent._is_view() else "given"
             raise RuntimeError(
                 f"A custom Function is returning a view but the jvp is not returning a view of the {whose} grad input."
             )
@@ -382,7 +386,7 @@ def _base_of(t: AnyTensor) -> Any:
 
 
 def _record_dual_write(ctx: Any, primal: AnyTensor, dual: AnyTensor, position: int) -> Any:
-    """Give the dual tensor at `position` the history of its primal, which forward has modified in place; return it."""
+    """Give `dual`, at edge `position`, the history of its primal, which `forward` modified in place; return `dual`."""
     if primal._edge is not None and primal._edge[0] is ctx:
         if dual._autograd is not None:
             views.check_writable(dual)

@@ -1,4 +1,4 @@
-"""Operations with a derivative of one's own: subclasses of `Function`."""
+"""`Function`, the base class of custom operations with a user-defined backward, and its context."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class FunctionCtx:
     tensor([6.])
     """
 
-    #: What `forward` has noted, until the call is finished.
+    #: The settings that `forward` made, until the call is finished.
     to_save: tuple[Any, ...] | None = None
     saved_for_forward: tuple[Any, ...] | None = None
     dirty_tensors: tuple[Any, ...] | None = None
@@ -66,15 +66,15 @@ class FunctionCtx:
     needs_input_grad: tuple[bool, ...] = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keep tensors (or None) for `backward`, which finds them in ``ctx.saved_tensors``.
+        """Save tensors (or None) for `backward`, which gets them as ``ctx.saved_tensors``.
 
-        In-place writes to them are noticed, and what is an input or an output of the function has its history there,
-        so that `backward` can itself be differentiated.
+        In-place writes to them are detected. Inputs and outputs of the function keep their history, so that `backward`
+        can itself be differentiated.
         """
         self.to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
-        """Keep tensors (or None) for `jvp`, which finds them in ``ctx.saved_tensors``."""
+        """Save tensors (or None) for `jvp`, which gets them as ``ctx.saved_tensors``."""
         if not all(t is None or isinstance(t, Variable) for t in tensors):
             raise AssertionError(
                 "save_for_forward expects all arguments to be tensors; you should save non-tensors as attributes on "
@@ -83,19 +83,19 @@ class FunctionCtx:
         self.saved_for_forward = tensors
 
     def mark_dirty(self, *tensors: Any) -> None:
-        """Say which inputs `forward` has written in place; they must be among what it returns."""
+        """Mark inputs that `forward` has modified in place; `forward` must return them."""
         self.dirty_tensors = tensors
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
-        """Say which results carry no derivative; `backward` still gets a gradient (zeros) for each."""
+        """Mark results as not differentiable; `backward` still gets a gradient (zeros) for each."""
         self.non_differentiable = tensors
 
     def forget_notes(self) -> None:
-        """Drop the notes of `forward`: outputs among them would hold the node that holds them."""
+        """Delete the tensors stored by `forward` on the context; outputs among them would form a reference cycle."""
         self.to_save = self.saved_for_forward = self.dirty_tensors = self.non_differentiable = None
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Choose whether `backward` gets zeros (the default) or None where a result has no gradient.
+        """Set whether `backward` gets zeros (the default) or None for a result without a gradient.
 
         The same holds for `jvp` and inputs without tangent.
         """
@@ -125,10 +125,10 @@ class BackwardFunction(FunctionCtx, Node):
 
     #: The saved tensors; None once they have been freed.
     _saved: tuple[SavedTensor, ...] | None = ()
-    #: Whether they are gone because they were asked for.
+    #: Whether they were freed by the access to them, see `Function.clear_saved_tensors_on_access`.
     _accessed: bool = False
     _forward_mode: bool = False
-    #: The `TensorMeta` of each argument and of each result, None for what is no tensor.
+    #: The `TensorMeta` of each argument and of each result, None for a non-tensor.
     _inputs: tuple[Any, ...] = ()
     _outputs: tuple[Any, ...] = ()
     _input_devices: Any = None
@@ -205,17 +205,17 @@ class BackwardFunction(FunctionCtx, Node):
         return [arithmetic.from_tensor(p) for p in pieces]
 
     def _incoming(self, grad: Any, meta: Any) -> Any:
-        """Return a gradient as the user's backward sees it: a tensor on its result's device, or None."""
+        """Return the gradient to pass to the user's backward: a tensor on the device of its result, or None."""
         if meta is None:
             return None
         shape, dtype, device = meta
         if grad is None:
             return functional.zeros(shape, dtype=dtype, device=device) if self.materialize_grads else None
-        own = grad._device is device or grad._device.real is device.real
-        return grad if own else functional.to(grad, device)
+        on_device = grad._device is device or grad._device.real is device.real
+        return grad if on_device else functional.to(grad, device)
 
     def _by_tensor(self, results: Any) -> list[Any]:
-        """Return the gradients of the tensors among the arguments, and what is known of those."""
+        """Check the results of the user's backward; return ``(gradient, input metadata)`` for each tensor argument."""
         results = list(results) if isinstance(results, tuple) else [results]
         count = len(self._inputs)
         if len(results) > count and all(r is None for r in results[count:]):
@@ -225,28 +225,28 @@ class BackwardFunction(FunctionCtx, Node):
                 f"function {type(self).__name__} returned an incorrect number of gradients (expected {count}, got "
                 f"{len(results)})"
             )
-        found = []
+        pairs = []
         for i, (result, meta) in enumerate(zip(results, self._inputs, strict=True)):
             if meta is not None:
                 if result is not None and not isinstance(result, Variable):
                     raise RuntimeError(f"expected Variable or None (got {type(result).__name__})")
-                found.append((result, meta))
+                pairs.append((result, meta))
             elif result is not None:
                 raise RuntimeError(
                     f"function {type(self).__name__} returned a gradient different than None at position {i + 1}, but "
                     "the corresponding forward input was not a Variable"
                 )
-        return found
+        return pairs
 
     def _outgoing(self, grad: Any, meta: Any, i: int) -> Any:
-        """Return a gradient with the shape, the dtype and the device of the input that it belongs to."""
+        """Return `grad` converted to the shape, dtype and device in `meta`, the metadata of the input of edge `i`."""
         if grad is None or self._edges[i] is None:
             return None
         shape, dtype, device = meta
-        given = shape_of(grad)
-        if given != shape:
-            if not _expandable(shape, given) or not grad._strided:
-                raise self._invalid(i, f"got {list(given)} but expected shape compatible with {list(shape)}")
+        grad_shape = shape_of(grad)
+        if grad_shape != shape:
+            if not _expandable(shape, grad_shape) or not grad._strided:
+                raise self._invalid(i, f"got {list(grad_shape)} but expected shape compatible with {list(shape)}")
             grad = functional.sum_to_size(grad, shape)
         sink: Any = self._edges[i][0]  # type: ignore[index]
         anything = sink.is_accumulator and sink.variable._autograd.grad_dtype is None
@@ -255,7 +255,7 @@ class BackwardFunction(FunctionCtx, Node):
                 raise self._invalid(i, f"expected a {dtype.name} gradient but got {grad._dtype.name}")
             grad = functional.to(grad, dtype)
         if grad._device is not device and grad._device.real is not device.real:
-            if given:
+            if grad_shape:
                 raise self._invalid(i, f"expected device {device} but got {grad._device}")
             grad = functional.to(grad, device)
         return grad
@@ -321,12 +321,12 @@ class Function:
 
     @staticmethod
     def forward(*args: Any, **named: Any) -> Any:
-        """Compute the results: ``forward(ctx, *args)``, or ``forward(*args)`` beside a `setup_context`."""
+        """Compute the results: ``forward(ctx, *args)``, or ``forward(*args)`` if `setup_context` is defined."""
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """Keep on `ctx` what `backward` and `jvp` need of the inputs and the output of `forward`."""
+        """Store on `ctx` the parts of the inputs and the output of `forward` that `backward` and `jvp` need."""
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
@@ -342,27 +342,27 @@ class Function:
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        """Return a tangent (or None) for each result, given one for each argument (None for what is no tensor)."""
+        """Return a tangent (or None) for each result, given one for each argument (None for a non-tensor)."""
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )
 
-    #: Whether `backward` may ask for ``ctx.saved_tensors`` only once: each then goes as soon as it is done with.
+    #: Whether `backward` may read ``ctx.saved_tensors`` only once, so that each tensor is freed after its last use.
     clear_saved_tensors_on_access: ClassVar[bool] = False
 
-    #: Whether `forward`, `setup_context` and `backward`, made of operations on tensors, run on batches as they are.
+    #: Whether `forward`, `setup_context` and `backward` consist of tensor operations only and run on batches unchanged.
     generate_vmap_rule: ClassVar[bool] = False
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
-        """Return the results for all samples of a batch, and in which dim of each the samples lie.
+        """Return the results for all samples of a batch, and the dim of each result that indexes the samples.
 
         Parameters
         ----------
         info : VmapInfo
             The number of samples, ``info.batch_size``, and the ``info.randomness`` of the call of `vmap`.
         in_dims : tuple of int or None
-            For each argument the dim of its samples; None for what all samples share.
+            For each argument the dim that indexes the samples, or None if all samples share the argument.
         *args
             The arguments of `forward`, with all samples.
         """
@@ -391,7 +391,7 @@ class Function:
             Returns
             -------
             object
-                What `forward` returns, with the tensors in it (or in the tuple that it is) made part of the graph.
+                The result of `forward`. It, or the tensors in it if it is a tuple, become part of the graph.
             """
             separate = cls.setup_context is not Function.setup_context
             if named or separate:
@@ -432,7 +432,7 @@ class InplaceFunction(Function):
 
 
 class DelayedError(Node):
-    """A node whose backward is an error."""
+    """Node whose backward raises an error."""
 
     __slots__ = ("_n_outputs", "message")
 
@@ -444,7 +444,7 @@ class DelayedError(Node):
 
 
 def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a `backward` that cannot be differentiated itself: it runs unrecorded, and a second derivative raises.
+    """Decorate a `backward` that is not differentiable: it runs without recording, and a second derivative raises.
 
     Parameters
     ----------

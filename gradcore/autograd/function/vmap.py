@@ -14,14 +14,14 @@ __all__ = ["VmapInfo", "batched_call", "broadcast_to_batches"]
 
 
 class VmapInfo(NamedTuple):
-    """Description of the batch for a custom operation's `vmap`.
+    """Description of the batch, passed to the `vmap` method of a custom function.
 
     Attributes
     ----------
     batch_size : int
         The number of samples.
     randomness : str
-        What random numbers are to them: ``"error"``, ``"different"`` or ``"same"``.
+        Whether random numbers are an error, or differ between samples: ``"error"``, ``"different"`` or ``"same"``.
     """
 
     batch_size: int
@@ -29,7 +29,7 @@ class VmapInfo(NamedTuple):
 
 
 def batched_call(cls: Any, args: tuple[Any, ...], has_rule: bool) -> Callable[[], Any] | None:
-    """Return the call of a custom operation's own batching rule, or None where the operation runs as it is.
+    """Return a function that calls the batching rule of `cls`, or None if `forward` can run on batches unchanged.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def batched_call(cls: Any, args: tuple[Any, ...], has_rule: bool) -> Callable[[]
     Raises
     ------
     RuntimeError
-        If the class says nothing of batches, or two things.
+        If the class has neither a `vmap` method nor `generate_vmap_rule`, or both.
     """
     levels = _levels(args)
     if not levels:
@@ -65,7 +65,7 @@ def batched_call(cls: Any, args: tuple[Any, ...], has_rule: bool) -> Callable[[]
 
 
 def _levels(args: Any) -> set[Any]:
-    """Return the batches that tensors among some values, or in containers among them, are in."""
+    """Return the set of batch levels of all tensors in `args`, which may be nested in containers."""
     result = set()
     for a in args:
         if isinstance(a, Variable):
@@ -79,41 +79,41 @@ _CONTAINERS = (tuple, list, dict)
 
 
 def _by_rule(cls: Any, args: tuple[Any, ...], level: Any) -> Any:
-    whole, dims = _outside(args, level)
-    found = cls.vmap(VmapInfo(level.size, level.randomness), dims, *whole)
-    if not isinstance(found, tuple) or len(found) != 2:
-        got = f"{len(found)} returns" if isinstance(found, tuple) else f"a {type(found)}"
+    values, dims = _outside(args, level)
+    result = cls.vmap(VmapInfo(level.size, level.randomness), dims, *values)
+    if not isinstance(result, tuple) or len(result) != 2:
+        got = f"{len(result)} returns" if isinstance(result, tuple) else f"a {type(result)}"
         raise RuntimeError(
             "Expected the vmap staticmethod to have two returns, an output and out_dims with pytree structure "
             f"compatible with the output. Got {got} instead"
         )
     try:
-        return _inside(*found, level)
+        return _inside(*result, level)
     except _StructuresDifferError:
         raise RuntimeError(
             "The autograd.Function's vmap staticmethod returned an incompatible (output, out_dims) tuple. Expected "
-            f"out_dims={found[1]} to be compatible with the structure of `output`: {type(found[0])}"
+            f"out_dims={result[1]} to be compatible with the structure of `output`: {type(result[0])}"
         ) from None
 
 
 def _outside(a: Any, level: Any) -> tuple[Any, Any]:
-    """Return an argument without its batch `level`, and the dim of the samples in it; for a container, containers."""
+    """Return ``(value, dim)``: `a` without batch `level`, and the dim of its samples. Containers give containers."""
     kind = a.__class__
     if kind is dict:
         pairs = {key: _outside(value, level) for key, value in a.items()}
         return {key: pair[0] for key, pair in pairs.items()}, {key: pair[1] for key, pair in pairs.items()}
     if kind in _CONTAINERS:
-        found = [_outside(value, level) for value in a]
-        return kind([value for value, _ in found]), kind([dim for _, dim in found])
+        results = [_outside(value, level) for value in a]
+        return kind([value for value, _ in results]), kind([dim for _, dim in results])
     return (remove_batch_dim(a, level, 0), 0) if _has_samples(a, level) else (_leave_batch(a, level), None)
 
 
 class _StructuresDifferError(Exception):
-    """There is no dim for each result."""
+    """Raised if the structure of ``out_dims`` does not match that of the results."""
 
 
 def _inside(out: Any, dim: Any, level: Any) -> Any:
-    """Return a result as samples; `dim` is where they lie, for all that is in a container or for each."""
+    """Return a result batched over `level`; `dim` has the sample dim of each tensor, or one for a whole container."""
     kind = out.__class__
     if kind not in _CONTAINERS:
         if dim.__class__ in _CONTAINERS:
@@ -129,7 +129,7 @@ def _inside(out: Any, dim: Any, level: Any) -> Any:
 
 
 def _has_samples(a: Any, level: Any) -> bool:
-    """Return whether an argument, or what is its derivative, may differ between the samples of the latest level."""
+    """Return whether an argument, or one of its derivatives, may differ between the samples of `level`."""
     if not isinstance(a, Variable) or level not in a._device.levels:
         return False
     varies = a._array.__class__ is BatchedArray and a._array.level is level
@@ -137,14 +137,14 @@ def _has_samples(a: Any, level: Any) -> bool:
 
 
 def _leave_batch(a: Any, level: Any) -> Any:
-    """Return `a`, which is the same for all samples, outside of the batch `level`."""
+    """Return `a`, which all samples share, as a value outside of the batch `level`."""
     if not isinstance(a, Variable) or level not in a._device.levels:
         return a
     return wrap(a._array, unbatched_device(a._device, level), a._dtype)
 
 
 def broadcast_to_batches(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the arguments with every tensor in all batches that any of them is in."""
+    """Return the arguments with every tensor broadcast to all batches in which any of them is."""
     levels = tuple({level for a in args if isinstance(a, Variable) for level in a._device.levels})
     if not levels:
         return args
