@@ -258,10 +258,10 @@ class GradScaler:
         if new_scale is not None:
             self._set_scale(new_scale)
         else:
-            found = [bad for progress in self._progress.values() for bad in progress.found_inf.values()]
-            if not found:
+            flags = [bad for progress in self._progress.values() for bad in progress.found_inf.values()]
+            if not flags:
                 raise AssertionError("No inf checks were recorded prior to update.")
-            self._adapt(_total([bad.to(self._scale.device) for bad in found]))
+            self._adapt(_total([bad.to(self._scale.device) for bad in flags]))
         self._progress = {}
 
     def _set_scale(self, new_scale: Any) -> None:

@@ -25,13 +25,13 @@ class Size(tuple[int, ...]):
     __slots__ = ()
 
     def __new__(cls, sizes: Iterable[SupportsIndex] = ()) -> Size:
-        given = tuple(sizes)
-        for i, n in enumerate(given):
+        result = tuple(sizes)
+        for i, n in enumerate(result):
             if n.__class__ is not int:
                 if not hasattr(n, "__index__"):
                     raise TypeError(f"torch.Size() takes an iterable of 'int' (item {i} is '{type(n).__name__}')")
-                given = (*given[:i], index(n), *given[i + 1 :])
-        return tuple.__new__(cls, given)
+                result = (*result[:i], index(n), *result[i + 1 :])
+        return tuple.__new__(cls, result)
 
     def __repr__(self) -> str:
         return f"torch.Size({list(self)})"

@@ -169,11 +169,11 @@ def jacfwd(
         def push(column: Any, k: int) -> list[Any]:
             nonlocal outs, out_structure, aux
             tangents = [column if j == k else zeros_like(u) for j, u in enumerate(ins)]
-            found = _jvp(func, args, primals, tree_unflatten(tangents, in_structure), argnums, False, has_aux)
-            outs, out_structure = tree_flatten(found[0])
+            results = _jvp(func, args, primals, tree_unflatten(tangents, in_structure), argnums, False, has_aux)
+            outs, out_structure = tree_flatten(results[0])
             check_real(outs, "jacfwd", "outputs")
-            aux = found[2] if has_aux else None
-            return tree_leaves(found[1])
+            aux = results[2] if has_aux else None
+            return tree_leaves(results[1])
 
         for k, t in enumerate(ins):
             n = t.numel()

@@ -61,8 +61,8 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
         for leaf in leaves:
             if isinstance(leaf, Tensor) and id(leaf) not in copies:
                 copies[id(leaf)] = leaf, _copy_of(leaf)
-        own = [copies[id(leaf)][1] if id(leaf) in copies else leaf for leaf in leaves]
-        args, kwargs = tree_unflatten(own, structure)
+        own_leaves = [copies[id(leaf)][1] if id(leaf) in copies else leaf for leaf in leaves]
+        args, kwargs = tree_unflatten(own_leaves, structure)
         result = func(*args, **kwargs)
         for argument, copy in copies.values():
             if copy._version:

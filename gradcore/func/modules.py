@@ -59,12 +59,12 @@ def functional_call(
     >>> gradcore.func.functional_call(layer, weights, gradcore.tensor([2.0, 3.0]))
     tensor([32.])
     """
-    given = parameter_and_buffer_dicts
-    if not isinstance(given, dict):
-        given = _join_dicts(given)
+    tensors = parameter_and_buffer_dicts
+    if not isinstance(tensors, dict):
+        tensors = _join_dicts(tensors)
     from gradcore.nn.utils.stateless import call_with  # not before there is a module
 
-    return call_with(module, given, args, kwargs, tie_weights, strict)
+    return call_with(module, tensors, args, kwargs, tie_weights, strict)
 
 
 def _join_dicts(given: Any) -> dict[str, Tensor]:

@@ -54,9 +54,9 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
         with GradLevel() as level:
             leaves, structure = tree_flatten(pick_args(args, argnums))
             inputs = [level.enter(leaf) for leaf in leaves]
-            given = replace_args(args, argnums, tree_unflatten(inputs, structure))
+            level_args = replace_args(args, argnums, tree_unflatten(inputs, structure))
             with level.recording():
-                output, aux = split_aux(func(*given, **named), has_aux, api)
+                output, aux = split_aux(func(*level_args, **named), has_aux, api)
             if not isinstance(output, Tensor):
                 raise RuntimeError(f"{api}: Expected f(*args) to return a Tensor, got {type(output)}")
             if output.ndim:

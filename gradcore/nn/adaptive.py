@@ -115,7 +115,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         self._check(input_, target_)
         batched = target_.ndim == 1
         x, target = (input_, target_) if batched else (input_.unsqueeze(0), target_.unsqueeze(0))
-        column, found = target, []
+        column, pieces = target, []
         for i, (low, high) in enumerate(pairwise(self.cutoffs)):
             inside = (target >= low) & (target < high)
             column = functional.where(inside, self.shortlist_size + i, column)
@@ -123,9 +123,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             if rows.numel():
                 logs = F.log_softmax(self.tail[i](x.index_select(0, rows)), 1)
                 indices = (target.index_select(0, rows) - low).unsqueeze(1)
-                found.append((rows, logs.gather(1, indices).squeeze(1)))
+                pieces.append((rows, logs.gather(1, indices).squeeze(1)))
         out = F.log_softmax(self.head(x), 1).gather(1, column.unsqueeze(1)).squeeze(1)
-        for rows, logs in found:
+        for rows, logs in pieces:
             out = out.index_add(0, rows, logs)
         loss = (-out).mean()
         return _ASMoutput(out if batched else out.squeeze(0), loss)

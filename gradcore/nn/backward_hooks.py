@@ -109,9 +109,9 @@ class BackwardHooks:
 
     def at_outputs(self, grads: Grads) -> Grads:
         for hook in self.pre_hooks:
-            found = hook(self.module, grads)
-            if found is not None:
-                grads = _same_number("pre hook", "grad_output", _as_tuple(found), grads)
+            replacement = hook(self.module, grads)
+            if replacement is not None:
+                grads = _same_number("pre hook", "grad_output", _as_tuple(replacement), grads)
         if self.any_input:
             self.grad_output = grads
         else:
@@ -122,9 +122,9 @@ class BackwardHooks:
         if self.grad_output is None:  # the inputs got their gradients on another way than through the outputs
             return grads
         for hook in self.hooks:
-            found = hook(self.module, grads, self.grad_output)
-            if found is not None:
-                grads = _same_number("hook", "grad_input", _as_tuple(found), grads)
+            replacement = hook(self.module, grads, self.grad_output)
+            if replacement is not None:
+                grads = _same_number("hook", "grad_input", _as_tuple(replacement), grads)
         self.grad_output = None
         return grads
 
@@ -135,8 +135,8 @@ class BackwardHooks:
             stacklevel=2,
         )
         for hook in self.hooks:
-            found = hook(self.module, (None,) * self.n_inputs, grads)
-            if found is not None and not (isinstance(found, tuple) and all(g is None for g in found)):
+            replacement = hook(self.module, (None,) * self.n_inputs, grads)
+            if replacement is not None and not (isinstance(replacement, tuple) and all(g is None for g in replacement)):
                 raise RuntimeError(
                     "Backward hook for Modules where no input requires gradient should always return None or None for "
                     "all gradients."

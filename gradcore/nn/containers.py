@@ -31,10 +31,10 @@ def pairs(entries: Any, name: str, article: str) -> Iterator[tuple[Any, Any]]:
     for i, pair in enumerate(entries):
         if not isinstance(pair, Iterable):
             raise TypeError(f"{name} update sequence element #{i} should be Iterable; is{type(pair).__name__}")
-        found = tuple(pair)
-        if len(found) != 2:
-            raise ValueError(f"{name} update sequence element #{i} has length {len(found)}; 2 is required")
-        yield found
+        item = tuple(pair)
+        if len(item) != 2:
+            raise ValueError(f"{name} update sequence element #{i} has length {len(item)}; 2 is required")
+        yield item
 
 
 class _Listed(Module):

@@ -73,8 +73,8 @@ class Conversion:
         def convert(t: Tensor) -> Tensor:
             device, dtype, _, non_blocking = parse_to(t, args, dict(kwargs))
             try:
-                kept = dtype if t.is_floating_point() or t.is_complex() else t.dtype
-                return t.to(device, kept, non_blocking=non_blocking)
+                target = dtype if t.is_floating_point() or t.is_complex() else t.dtype
+                return t.to(device, target, non_blocking=non_blocking)
             except NotImplementedError as error:
                 raise NotImplementedError(
                     f"{error} Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to() when moving module "

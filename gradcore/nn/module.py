@@ -98,8 +98,8 @@ def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> Rem
 
 def _run_registration_hooks(kind: str, module: Any, name: str, value: Any) -> Any:
     for hook in _registrations[kind].values():
-        found = hook(module, name, value)
-        value = value if found is None else found
+        replacement = hook(module, name, value)
+        value = value if replacement is None else replacement
     return value
 
 
@@ -161,9 +161,9 @@ class Module(Calls, State, Conversion, ShortErrors):
 
     def __getattr__(self, name: str) -> Any:
         for table in ("_parameters", "_buffers", "_modules"):
-            found = self.__dict__.get(table)
-            if found is not None and name in found:
-                return found[name]
+            entries = self.__dict__.get(table)
+            if entries is not None and name in entries:
+                return entries[name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:

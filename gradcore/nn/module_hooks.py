@@ -245,9 +245,9 @@ class Calls:
 def _register(table: Table, hook: Any, prepend: bool) -> RemovableHandle:
     handle = RemovableHandle(table, hook)
     if prepend:
-        others = {key: value for key, value in table.items() if key != handle.id}
+        earlier = {key: value for key, value in table.items() if key != handle.id}
         table.clear()
-        table.update({handle.id: hook, **others})
+        table.update({handle.id: hook, **earlier})
     return handle
 
 
@@ -278,17 +278,17 @@ class _Call:
     def before(self) -> None:
         for hook in (*_Everywhere.forward_pre.values(), *self.module._forward_pre_hooks.values()):
             if hook.with_kwargs:
-                found = hook.call(self.module, self.args, self.kwargs)
-                if found is not None:
-                    if not (isinstance(found, tuple) and len(found) == 2):
+                result = hook.call(self.module, self.args, self.kwargs)
+                if result is not None:
+                    if not (isinstance(result, tuple) and len(result) == 2):
                         raise RuntimeError(
-                            f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {found}."
+                            f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {result}."
                         )
-                    self.args, self.kwargs = found
+                    self.args, self.kwargs = result
             else:
-                found = hook.call(self.module, self.args)
-                if found is not None:
-                    self.args = found if isinstance(found, tuple) else (found,)
+                result = hook.call(self.module, self.args)
+                if result is not None:
+                    self.args = result if isinstance(result, tuple) else (result,)
 
     def after(self) -> None:
         for key, hook in (*_Everywhere.forward.items(), *self.module._forward_hooks.items()):

@@ -33,9 +33,9 @@ class _Affine(Module):
     bias: Tensor | None
 
     def _add(self, shape: tuple[int, ...], weight: bool, bias: bool, device: Any, dtype: Any) -> None:
-        for name, wanted in (("weight", weight), ("bias", bias)):
-            made = Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None
-            self.register_parameter(name, made)
+        for name, exists in (("weight", weight), ("bias", bias)):
+            parameter = Parameter(empty(shape, device=device, dtype=dtype)) if exists else None
+            self.register_parameter(name, parameter)
 
     def reset_parameters(self) -> None:
         """Set the weights to one and the biases to zero."""
@@ -125,8 +125,8 @@ class RMSNorm(_Affine):
         super().__init__()
         self.normalized_shape = sizes_of(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
-        made = Parameter(ones(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
-        self.register_parameter("weight", made)
+        weight = Parameter(ones(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
+        self.register_parameter("weight", weight)
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the normalized input."""
@@ -281,9 +281,9 @@ class _BatchNorm(_Running):
         self._check_input_dim(input)
         momentum = self._count_batch()
         by_batch = self.training or self.running_mean is None
-        kept = not self.training or self.track_running_stats
-        mean: Any = self.running_mean if kept else None
-        var: Any = self.running_var if kept else None
+        uses_statistics = not self.training or self.track_running_stats
+        mean: Any = self.running_mean if uses_statistics else None
+        var: Any = self.running_var if uses_statistics else None
         return F.batch_norm(input, mean, var, self.weight, self.bias, by_batch, momentum, self.eps)
 
     def _count_batch(self) -> float:

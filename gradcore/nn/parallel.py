@@ -238,8 +238,8 @@ class DataParallel(Module):
     def _run(self, device: Any, args: Any, kwargs: Any) -> Any:
         """Return the result of the module on one device."""
         with device.backend.use_index(device.index):
-            held = (*self.module.named_parameters(), *self.module.named_buffers())
-            moved = {name: t.to(device) for name, t in held if t.device != device}
+            tensors = (*self.module.named_parameters(), *self.module.named_buffers())
+            moved = {name: t.to(device) for name, t in tensors if t.device != device}
             return call_with(self.module, moved, args, kwargs, tie_weights=True, strict=False)
 
 

@@ -111,8 +111,8 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     """Return the norms over all dims except `dim`, or over all dims if it is -1. Reduced dims have size 1."""
     if dim == -1:
         return v.norm(pow)
-    others = tuple(d for d in range(v.ndim) if d != dim)
-    return v.norm(pow, others, keepdim=True)
+    reduced_dims = tuple(d for d in range(v.ndim) if d != dim)
+    return v.norm(pow, reduced_dims, keepdim=True)
 
 
 @overridable

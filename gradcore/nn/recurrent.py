@@ -465,8 +465,8 @@ class RNNBase(_Recurrent):
         expected = [(layers, batch, size) for size in sizes]
         if hx is None:
             return tuple(zeros(shape, dtype=x.dtype, device=x.device) for shape in expected)
-        given = tuple(hx) if isinstance(hx, (tuple, list)) else (hx,)
-        states = tuple(h if batched else h.unsqueeze(1) for h in given)
+        initial = tuple(hx) if isinstance(hx, (tuple, list)) else (hx,)
+        states = tuple(h if batched else h.unsqueeze(1) for h in initial)
         for shape, h, what in zip(expected, states, ("hidden[0]", "hidden[1]"), strict=False):
             if tuple(h.shape) != shape:
                 name = what if len(sizes) > 1 else "hidden"

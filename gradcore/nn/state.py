@@ -53,9 +53,9 @@ def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: 
     {'weight': 1, 'bias': 2}
     """
     for table in (state_dict, getattr(state_dict, "_metadata", {})):
-        found = [("" if key == prefix[:-1] else key.removeprefix(prefix), value) for key, value in table.items()]
+        entries = [("" if key == prefix[:-1] else key.removeprefix(prefix), value) for key, value in table.items()]
         table.clear()
-        table.update(found)
+        table.update(entries)
 
 
 class _OfModule:
@@ -120,8 +120,8 @@ class State:
         """
         if args:
             warnings.warn("Positional args are being deprecated, use kwargs instead.", FutureWarning, stacklevel=2)
-            given: Any = (*args, *(destination, prefix, keep_vars)[len(args) :])
-            destination, prefix, keep_vars = given
+            arguments: Any = (*args, *(destination, prefix, keep_vars)[len(args) :])
+            destination, prefix, keep_vars = arguments
         if destination is None:
             destination = OrderedDict()
             destination._metadata = OrderedDict()
@@ -201,9 +201,9 @@ class State:
         """Load this module's own state. Subclasses may do more before or after."""
         for hook in self._load_state_dict_pre_hooks.values():
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
-        own = self._own_state()
+        own_state = self._own_state()
         assign = local_metadata.get("assign_to_params_buffers", False)
-        for name, tensor in own.items():
+        for name, tensor in own_state.items():
             key = prefix + name
             if key in state_dict:
                 error = _take(self, name, tensor, state_dict[key], key, assign)
@@ -221,7 +221,7 @@ class State:
         if strict:
             for key in state_dict:
                 name, dot, _ = key.removeprefix(prefix).partition(".")
-                if key.startswith(prefix) and key != extra and name not in (self._modules if dot else own):
+                if key.startswith(prefix) and key != extra and name not in (self._modules if dot else own_state):
                     unexpected_keys.append(key)
 
     # -- hooks ----------------------------------------------------------------------------------------------------

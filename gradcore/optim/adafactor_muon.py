@@ -217,8 +217,8 @@ class Muon(_MatrixOptimizer):
             state["momentum_buffer"] = zeros_like(grad)
         momentum = group["momentum"]
         mean = state["momentum_buffer"].lerp_(grad, 1 - momentum)
-        wanted = grad.lerp(mean, momentum) if group["nesterov"] else mean
-        update = _orthogonalize(wanted, group["ns_coefficients"], group["ns_steps"], group["eps"])
+        direction = grad.lerp(mean, momentum) if group["nesterov"] else mean
+        update = _orthogonalize(direction, group["ns_coefficients"], group["ns_steps"], group["eps"])
         p.mul_(1 - lr * group["weight_decay"])
         p.sub_(update.to(p.dtype) * (lr * _lr_factor(group["adjust_lr_fn"], *p.shape)))
 

@@ -89,8 +89,8 @@ class FlatState:
         dtype = _scalar_dtype()
         with backend.use_index(self.device.index):
             self.scalars = {name: self._fill(xp.empty(len(params), dtype), value) for name, value in scalars.items()}
-            own = self.offsets[-1], memory[0].dtype, self.device
-            self.arrays = {name: self._fill(empty_array(*own), value) for name, value in tensors.items()}
+            layout = self.offsets[-1], memory[0].dtype, self.device
+            self.arrays = {name: self._fill(empty_array(*layout), value) for name, value in tensors.items()}
             self.tensors = {
                 name: [tensor_of(values[i : i + 1].reshape(()), device) for i in range(len(params))]
                 for name, values in self.scalars.items()
@@ -118,17 +118,17 @@ class FlatState:
 
     def _load(self, i: int, entry: dict[str, Any]) -> None:
         """Copy the existing states of parameter `i` into the flat arrays."""
-        found = [name for name in self.arrays if entry.get(name) is not None]
-        for name in found:
+        loaded = [name for name in self.arrays if entry.get(name) is not None]
+        for name in loaded:
             part = self._part(name, i)
             part[...] = arrays_of([entry[name]])[0].ravel()
         for name, values in self.scalars.items():
             known = entry.get(name)
             if name.startswith("_"):
-                values[i] = bool(found)
+                values[i] = bool(loaded)
             elif known is not None:
-                there = self.on_device and isinstance(known, Tensor) and known.device is self.device
-                values[i : i + 1] = arrays_of([known])[0].reshape(1) if there else value_of(known)
+                on_device = self.on_device and isinstance(known, Tensor) and known.device is self.device
+                values[i : i + 1] = arrays_of([known])[0].reshape(1) if on_device else value_of(known)
 
     def holds(self, i: int, entry: dict[str, Any] | None, names: tuple[str, ...]) -> bool:
         """Return whether `entry` is the state of parameter `i` in these arrays, with these names."""

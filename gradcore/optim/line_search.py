@@ -62,9 +62,9 @@ def strong_wolfe(
     int
         How many points were evaluated.
     """
-    ends, count, found = _bracket(evaluate, start, step, most)
+    ends, count, satisfied = _bracket(evaluate, start, step, most)
     stuck = False
-    while not found and count - 1 < most and abs(ends[1].step - ends[0].step) * size >= TOLERANCE:
+    while not satisfied and count - 1 < most and abs(ends[1].step - ends[0].step) * size >= TOLERANCE:
         ends.sort(key=lambda p: p.loss)
         step, stuck = _next_step(ends, stuck)
         point = evaluate(step)
@@ -73,7 +73,7 @@ def strong_wolfe(
         if point.loss > start.loss + SUFFICIENT * step * start.slope or point.loss >= best.loss:
             ends = [best, point]
             continue
-        found = abs(point.slope) <= -CURVATURE * start.slope
+        satisfied = abs(point.slope) <= -CURVATURE * start.slope
         ends = [point, best if point.slope * (other.step - best.step) >= 0 else other]
     return min(ends, key=lambda p: p.loss), count
 

@@ -317,12 +317,12 @@ class Optimizer(ShortErrors):
 
     def _add_hook(self, name: str, hook: Hook, first: bool = False) -> RemovableHandle:
         table = self._hooks[name]
-        others = dict(table)
+        earlier = dict(table)
         handle = RemovableHandle(table, hook)
         if first:  # the table itself is what the handle knows
-            for key, other in others.items():
+            for key, earlier_hook in earlier.items():
                 del table[key]
-                table[key] = other
+                table[key] = earlier_hook
         return handle
 
     def register_step_pre_hook(self, hook: Hook) -> RemovableHandle:

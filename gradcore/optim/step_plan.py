@@ -125,11 +125,11 @@ class StepPlan:
             for p, position in known.items()
             if position[0].capturable == capturable and position[0].holds(position[1], state.get(p), self.names)
         }
-        alike: dict[Any, list[Any]] = {}
+        groups: dict[Any, list[Any]] = {}
         for p in dict.fromkeys(params):
             if p not in self.positions:
-                alike.setdefault((p.device, p.dtype), []).append(p)
-        for new in alike.values():
+                groups.setdefault((p.device, p.dtype), []).append(p)
+        for new in groups.values():
             flat = FlatState(new, tensors, scalars, state, capturable)
             self.positions.update((p, (flat, i)) for i, p in enumerate(new))
         positions = [self.positions[p] for p in params]

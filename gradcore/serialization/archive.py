@@ -77,14 +77,14 @@ class Archive:
         out = np.empty(count, np.uint8)
         try:
             with self._zip.open(self._prefix + name) as entry:
-                done = 0
+                filled = 0
                 while piece := entry.read(CHUNK):  # to its end, where the checksum is compared
-                    out[done : done + len(piece)] = np.frombuffer(piece, np.uint8)
-                    done += len(piece)
+                    out[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
+                    filled += len(piece)
         except BROKEN as error:
             raise pickle.UnpicklingError(f"{name} in the file is damaged: {error}") from None
-        if done != count:
-            raise pickle.UnpicklingError(f"{name} in the file ends after {done} of {count} bytes")
+        if filled != count:
+            raise pickle.UnpicklingError(f"{name} in the file ends after {filled} of {count} bytes")
         return out
 
     def map(self, name: str) -> npt.NDArray[np.uint8]:

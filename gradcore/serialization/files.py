@@ -39,7 +39,7 @@ def open_for_writing(f: Any) -> Iterator[Any]:
     folder, name = os.path.split(target)
     if not os.path.isdir(folder):
         raise RuntimeError(f"Parent directory {os.path.dirname(os.fsdecode(f))} does not exist.")
-    beside = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(4)}.saving")
+    temporary = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(4)}.saving")
     if not _is_replaceable(target, folder):
         with open(target, "wb") as file:
             yield file
@@ -48,15 +48,15 @@ def open_for_writing(f: Any) -> Iterator[Any]:
     # The file is created inside of `try`, and its descriptor belongs to an object from the start, so that an interrupt
     # at any place leaves neither behind.
     try:
-        with open(beside, "xb") as file:
+        with open(temporary, "xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         with contextlib.suppress(OSError):
-            os.chmod(beside, os.stat(target).st_mode & 0o7777)
-        os.replace(beside, target)
+            os.chmod(temporary, os.stat(target).st_mode & 0o7777)
+        os.replace(temporary, target)
     except BaseException:
-        run_despite_interrupts(functools.partial(_remove, beside))
+        run_despite_interrupts(functools.partial(_remove, temporary))
         raise
     _sync_folder(folder)
 

@@ -134,8 +134,8 @@ class Interpreter:
         end = self.data.find(b"\n", self.at, self.at + 4096)
         if end < 0:
             raise error("the structure in the file has a line without an end")
-        found, self.at = self.data[self.at : end], end + 1
-        return found.decode("utf-8")
+        line, self.at = self.data[self.at : end], end + 1
+        return line.decode("utf-8")
 
     # -- the stack ----------------------------------------------------------------------------------------------------
 

@@ -47,8 +47,8 @@ class Layout(NamedTuple):
             0 if d not in self.dims else slice(None, None, -1) if x.strides[d] < 0 else slice(None)
             for d in range(x.ndim)
         )
-        kept = sorted(self.dims)
-        return x[key].transpose([kept.index(d) for d in self.dims])
+        dims = sorted(self.dims)
+        return x[key].transpose([dims.index(d) for d in self.dims])
 
     def place_of(self, view: Any, offset: int) -> tuple[int, tuple[int, ...]] | None:
         """Return the offset and strides of a view after gaps are removed.
@@ -73,14 +73,14 @@ class Layout(NamedTuple):
         offset = offset // view.itemsize + self.below
         if math.prod(self.sizes) == 1 + sum((n - 1) * s for n, s in zip(self.sizes, self.strides, strict=True)):
             return offset, tuple(s // view.itemsize for s in view.strides)  # there are no gaps
-        found = [split for split in map(self._split, (offset, *steps)) if split is not None]
-        if len(found) <= len(steps):
+        splits = [split for split in map(self._split, (offset, *steps)) if split is not None]
+        if len(splits) <= len(steps):
             return None
         for dim, n in enumerate(self.sizes):
-            if found[0][dim] + sum((m - 1) * c[dim] for m, c in zip(view.shape, found[1:], strict=True)) >= n:
+            if splits[0][dim] + sum((m - 1) * c[dim] for m, c in zip(view.shape, splits[1:], strict=True)) >= n:
                 return None
         packed = [math.prod(self.sizes[dim + 1 :]) for dim in range(len(self.sizes))]
-        joined = [sum(k * p for k, p in zip(c, packed, strict=True)) for c in found]
+        joined = [sum(k * p for k, p in zip(c, packed, strict=True)) for c in splits]
         return joined[0], tuple(joined[1:])
 
     def _split(self, step: int) -> list[int] | None:

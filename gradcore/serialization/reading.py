@@ -81,8 +81,8 @@ class _Unpickler(pickle.Unpickler):
         self.persistent_load = memories  # type: ignore[method-assign]
 
     def find_class(self, module: str, name: str) -> Any:
-        known = KNOWN.get(f"{module}.{name}") or find_allowed(f"{module}.{name}")
-        return super().find_class(module, name) if known is None else known
+        value = KNOWN.get(f"{module}.{name}") or find_allowed(f"{module}.{name}")
+        return super().find_class(module, name) if value is None else value
 
 
 def _find(name: str) -> Any:

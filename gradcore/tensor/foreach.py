@@ -19,13 +19,13 @@ __all__ = ["Batch", "clamp_", "clip_", "divide_", "move_statistics_", "norms", "
 def _group_by_device(tensors: Iterable[Tensor]) -> tuple[dict[Device, list[Tensor]], list[Tensor]]:
     """Return the tensors grouped by device, and separately those of subclasses."""
     lists: dict[Device, list[Tensor]] = {}
-    others = []
+    overriding = []
     for t in tensors:
         if t.__class__ is Tensor:
             lists.setdefault(t.device, []).append(t)
         else:
-            others.append(t)
-    return lists, others
+            overriding.append(t)
+    return lists, overriding
 
 
 def _apply_in_place(kernel: str, device: Device, tensors: list[Tensor], *args: Array | float) -> list[Tensor]:
@@ -38,14 +38,14 @@ def _apply_in_place(kernel: str, device: Device, tensors: list[Tensor], *args: A
 
 def norms(tensors: Iterable[Tensor], order: float) -> dict[Device, list[Tensor]]:
     """Return norms whose norm is that of all tensors, in a list for each device."""
-    lists, others = _group_by_device(tensors)
+    lists, remaining = _group_by_device(tensors)
     results: dict[Device, list[Tensor]] = {}
-    for device, own in lists.items():
-        together, left = device.kernels["norm_list"]([t._array for t in own], order)
-        if together:
-            results[device] = [wrap(norm, device) for norm in together]
-        others += [own[i] for i in left]
-    for t in others:
+    for device, on_device in lists.items():
+        device_norms, left = device.kernels["norm_list"]([t._array for t in on_device], order)
+        if device_norms:
+            results[device] = [wrap(norm, device) for norm in device_norms]
+        remaining += [on_device[i] for i in left]
+    for t in remaining:
         results.setdefault(t.device, []).append(functional.linalg_vector_norm(t, order))
     return results
 
@@ -53,8 +53,8 @@ def norms(tensors: Iterable[Tensor], order: float) -> dict[Device, list[Tensor]]
 def clip_(tensors: Iterable[Tensor], total_norm: Tensor, max_norm: float) -> None:
     """Scale tensors so that their total norm, which is given, is at most `max_norm`."""
     lists, left = _group_by_device(tensors)
-    for device, own in lists.items():
-        left += _apply_in_place("clip_list", device, own, total_norm.detach().to(device)._array, max_norm)
+    for device, on_device in lists.items():
+        left += _apply_in_place("clip_list", device, on_device, total_norm.detach().to(device)._array, max_norm)
     if not left:
         return
     factor = functional.clamp(max_norm / (total_norm + 1e-6), max=1.0)
@@ -68,8 +68,8 @@ def clip_(tensors: Iterable[Tensor], total_norm: Tensor, max_norm: float) -> Non
 def clamp_(tensors: Iterable[Tensor], bound: float) -> None:
     """Clamp every element to ``[-bound, bound]``."""
     lists, left = _group_by_device(tensors)
-    for device, own in lists.items():
-        left += _apply_in_place("clamp_list", device, own, bound)
+    for device, on_device in lists.items():
+        left += _apply_in_place("clamp_list", device, on_device, bound)
     for t in left:
         t.clamp_(min=-bound, max=bound)
 
@@ -84,10 +84,10 @@ def unscale_(grads: list[Tensor], factor: Tensor | None) -> dict[Device, Tensor]
     results = {device: functional.zeros((), dtype=dtypes.float32, device=device) for device in devices}
     factors = {device: None if factor is None else factor.to(device) for device in devices}
     lists, left = _group_by_device(grads)
-    for device, own in lists.items():
+    for device, on_device in lists.items():
         scale = factors[device]
         array = None if scale is None else scale._array
-        left += _apply_in_place("unscale_list", device, own, array, results[device]._array)
+        left += _apply_in_place("unscale_list", device, on_device, array, results[device]._array)
     for grad in left:
         grad = grad if grad._strided else grad.stored  # type: ignore[attr-defined]  # of a sparse one its values
         device = grad.device

@@ -79,13 +79,13 @@ def getitem(self: AnyTensor, key: Any) -> Any:
     if key is None:
         return functional.unsqueeze(self, 0)
     if kind is tuple:
-        plain = as_view_key(key, self._array.shape)
-        if plain is not None:
-            return view_at(self, *plain)
+        view_key = as_view_key(key, self._array.shape)
+        if view_key is not None:
+            return view_at(self, *view_key)
     if isinstance(key, Variable) and key._dtype is dtypes.int64 and key._array.ndim and self._array.ndim:
         return functional.index(self, (key,))
-    if takes_over(kind) and (found := overriding_arguments((key,))):
-        return hand_over(type(self).__getitem__, found, (self, key), {})
+    if takes_over(kind) and (overriding := overriding_arguments((key,))):
+        return hand_over(type(self).__getitem__, overriding, (self, key), {})
     try:
         base, indices = resolve(self, key)
     except BaseException as error:
@@ -203,10 +203,10 @@ def resolve(self: AnyTensor, key: Any) -> tuple[Any, tuple[Any, ...] | None]:
         key = _as_tuple(key)
     items = [_convert_item(k, self) for k in key]
     shape = self._array.shape
-    used = sum(_dims_of(k) for k in items)
-    if used > len(shape):
+    dims_used = sum(_dims_of(k) for k in items)
+    if dims_used > len(shape):
         raise too_many(len(shape))
-    rest = len(shape) - used
+    rest = len(shape) - dims_used
     basic: list[Any] = []
     indices: list[Any] = []
     dim = 0
@@ -237,11 +237,11 @@ def resolve(self: AnyTensor, key: Any) -> tuple[Any, tuple[Any, ...] | None]:
             dim += _dims_of(k)
     while indices and indices[-1] is None:
         indices.pop()
-    plain = as_view_key(tuple(basic), shape)
-    assert plain is not None
+    view_key = as_view_key(tuple(basic), shape)
+    assert view_key is not None
     if not indices:
-        return view_at(self, *plain), None
-    return self if plain[1] == "AliasBackward0" else view_at(self, *plain), tuple(indices)
+        return view_at(self, *view_key), None
+    return self if view_key[1] == "AliasBackward0" else view_at(self, *view_key), tuple(indices)
 
 
 class _Truth:
@@ -335,8 +335,8 @@ def index_tensor(values: Any, like: AnyTensor) -> Any:
     if where.type in ("cpu", "meta") or array.nbytes > _MOST_KEPT:
         return functional.as_tensor(array, device=like._device)
     with where.backend.use_index(where.index):
-        kept = wrap(where.backend.constant(array), where)
-    return functional.as_tensor(kept, device=like._device)
+        cached = wrap(where.backend.constant(array), where)
+    return functional.as_tensor(cached, device=like._device)
 
 
 #: Bytes of tables of indices that devices keep.

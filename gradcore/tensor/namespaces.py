@@ -102,11 +102,11 @@ def lazy_attributes(
     scope : dict
         The globals of the module, where functions that were made stay.
     """
-    others = paths.further(scope["__name__"])
+    namespaces = paths.further(scope["__name__"])
 
     def module_getattr(name: str) -> Any:
         if name not in makers:
-            return others(name)
+            return namespaces(name)
         return scope.setdefault(name, makers[name]())
 
     return module_getattr, lambda: sorted(scope["__all__"])

@@ -62,11 +62,11 @@ def _copy_memory(t: AnyTensor, memo: dict[int, Any]) -> Any:
     backend, array = t._device.backend, t._array
     if t.is_meta or t._device.levels or not array.size or any(s % array.itemsize for s in array.strides):
         return array.copy()
-    whole = backend.memory_of(array)
+    memory = backend.memory_of(array)
     copies = memo.setdefault(id(_copy_memory), {})
-    key = t._device, backend.address(whole), whole.nbytes
+    key = t._device, backend.address(memory), memory.nbytes
     if key not in copies:
-        copies[key] = whole, whole.copy()  # the first keeps its address from being another's
+        copies[key] = memory, memory.copy()  # the first keeps its address from being another's
     copied = copies[key][1].view(array.dtype)
     if array.flags.c_contiguous and array.size == copied.size:
         return copied.reshape(array.shape)

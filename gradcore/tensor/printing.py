@@ -101,8 +101,8 @@ def set_printoptions(
     global _options
     if profile is not None and profile not in _PROFILES:
         raise ValueError(f"profile must be one of {', '.join(map(repr, _PROFILES))}, got {profile!r}")
-    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    arguments = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    changes: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     for name in ("precision", "edgeitems"):
         if changes.get(name, 0) < 0:
             raise ValueError(f"{name} must not be negative, got {changes[name]}")

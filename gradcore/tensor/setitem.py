@@ -121,8 +121,8 @@ def copy_(self: AnyTensor, src: Any, non_blocking: bool = False) -> Any:
     non_blocking : bool
         Whether the host may go on before a copy between devices is done.
     """
-    if src.__class__ not in PLAIN_TYPES and (found := overriding_arguments((src,))):
-        return hand_over(type(self).copy_, found, (self, src), {})
+    if src.__class__ not in PLAIN_TYPES and (overriding := overriding_arguments((src,))):
+        return hand_over(type(self).copy_, overriding, (self, src), {})
     if isinstance(src, dispatch.Number):
         src = functional.full((), src, dtype=_python_type(src), device=self._device)
     elif not isinstance(src, Variable):
@@ -162,8 +162,10 @@ def _put(self: AnyTensor, indices: tuple[Any, ...], values: AnyTensor, accumulat
     device = self._device
     if values._device is not device:
         values = functional.to(values, device)
-    apart = any([i is not None and i._device is not device for i in indices])  # noqa: C419
-    arrays = tuple([dispatch.index_array(i, device) if apart else None if i is None else i._array for i in indices])
+    on_other_device = any([i is not None and i._device is not device for i in indices])  # noqa: C419
+    arrays = tuple(
+        [dispatch.index_array(i, device) if on_other_device else None if i is None else i._array for i in indices]
+    )
     return overwrite(
         OPS["index_write"],
         self,
@@ -192,8 +194,8 @@ def setitem(self: AnyTensor, key: Any, value: Any) -> None:
     if value.__class__ not in PLAIN_TYPES:
         if isinstance(value, (np.ndarray, np.generic)):
             value = functional.as_tensor(value, device=self._device)
-        elif found := overriding_arguments((value,)):
-            hand_over(type(self).__setitem__, found, (self, key, value), {})
+        elif overriding := overriding_arguments((value,)):
+            hand_over(type(self).__setitem__, overriding, (self, key, value), {})
             return
         elif not isinstance(value, (dispatch.Number, Variable)):
             raise TypeError(f"can't assign a {type(value).__name__} to a torch.{self._dtype.scalar_name}Tensor")
@@ -261,10 +263,16 @@ def _write_view(part: Any, value: Any) -> None:
 
 def _is_same_view(value: Any, part: Any) -> bool:
     """Return whether `value` is the part of the tensor that is about to be written, with the same history."""
-    meta, own = value._autograd, part._autograd
-    if meta is None or own is None or meta.base is None or meta.base is not own.base or meta.chain != own.chain:
+    meta, part_meta = value._autograd, part._autograd
+    if (
+        meta is None
+        or part_meta is None
+        or meta.base is None
+        or meta.base is not part_meta.base
+        or meta.chain != part_meta.chain
+    ):
         return False
-    if meta.requires_grad or meta.creation != own.creation:
+    if meta.requires_grad or meta.creation != part_meta.creation:
         return False
     return (gradient_edge(value) is None) is (gradient_edge(part) is None)
 

@@ -108,11 +108,11 @@ def _check_grad(t: AnyTensor, grad: Any) -> None:
         raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(grad).__name__}")
     if grad is t:
         raise RuntimeError("can't assign Variable as its own grad")
-    wanted = t._dtype if t._autograd is None or t._autograd.grad_dtype is OWN else t._autograd.grad_dtype
-    if wanted is not None and grad._dtype is not wanted:
+    required = t._dtype if t._autograd is None or t._autograd.grad_dtype is OWN else t._autograd.grad_dtype
+    if required is not None and grad._dtype is not required:
         raise RuntimeError(
             f"attempting to assign a gradient with dtype '{grad._dtype.name}' to a tensor with grad_dtype "
-            f"'{wanted.name}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You "
+            f"'{required.name}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You "
             "can set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. Set "
             "grad_dtype with caution. Diverging the dtypes of a tensor and its gradient may break downstream systems "
             "that assume they match."

@@ -125,9 +125,9 @@ def parse_to(t: AnyTensor, args: tuple[Any, ...], named: dict[str, Any]) -> tupl
     copy = named.pop("copy") if "copy" in named else rest.pop(0) if rest else False
     named.pop("memory_format", None)
     if invalid or rest or named or not (isinstance(copy, bool) and isinstance(non_blocking, bool)):
-        given = ", ".join([type(a).__name__ for a in args] + [f"{n}={type(v).__name__}" for n, v in named.items()])
+        signature = ", ".join([type(a).__name__ for a in args] + [f"{n}={type(v).__name__}" for n, v in named.items()])
         raise TypeError(
-            f"to() received an invalid combination of arguments - got ({given}), but expected a device, a dtype, a "
+            f"to() received an invalid combination of arguments - got ({signature}), but expected a device, a dtype, a "
             "device and a dtype, or a Tensor, and then the flags non_blocking and copy"
         )
     if other is not None:

@@ -137,9 +137,9 @@ class GradLevel:
 
     def release(self) -> None:
         """Remove this level's history from the modified tensors that outlive it: captured ones."""
-        written = [t for ref in self.written.values() if (t := ref()) is not None]
+        modified = [t for ref in self.written.values() if (t := ref()) is not None]
         self.written.clear()
-        ending = [t for t in written if requires_grad(t) and not self._outlives_level(t)]
+        ending = [t for t in modified if requires_grad(t) and not self._outlives_level(t)]
         for t in ending:
             t._edge = None
 
@@ -258,11 +258,11 @@ class GradLevel:
             return self.gradients([output], inputs, [None], False), self.leave(output)
         self._include_in_outer()
         with transform_scope(self):
-            found = run_backward(
+            captured = run_backward(
                 (root_of(output),), retain_graph=False, create_graph=False, captures=captures, accumulate=False,
                 all_needed=True,
             )  # fmt: skip
-        gradients = [zeros_like(t) if (g := found.get(i)) is None else g for i, t in enumerate(inputs)]
+        gradients = [zeros_like(t) if (g := captured.get(i)) is None else g for i, t in enumerate(inputs)]
         return gradients, alias(output, None)
 
     def _captures_of(self, inputs: Sequence[Tensor]) -> dict[Node, list[tuple[int, int]]] | None:

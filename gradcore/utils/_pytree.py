@@ -364,8 +364,8 @@ class TreeSpec:
         if self.type is None:
             return [tree]
         kind = _kind_of(tree)
-        alike = kind is self.type or (kind in _DICTS and self.type in _DICTS)
-        if not alike:
+        matches = kind is self.type or (kind in _DICTS and self.type in _DICTS)
+        if not matches:
             raise ValueError(f"Node type mismatch; expected {self.type!r}, but got {type(tree)!r}.")
         children, context = _KINDS[self.type if kind is None else kind].flatten(tree)
         if len(children) != self.num_children:
@@ -458,9 +458,9 @@ def tree_flatten(tree: Any, is_leaf: Predicate = None) -> tuple[list[Any], TreeS
     """
     if is_leaf is None and type(tree) not in _KINDS and not isinstance(tree, tuple):
         return [tree], _LEAF
-    found: list[Any] = []
-    spec = _collect(tree, is_leaf, found)
-    return found, spec
+    leaves: list[Any] = []
+    spec = _collect(tree, is_leaf, leaves)
+    return leaves, spec
 
 
 def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:

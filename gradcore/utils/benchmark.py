@@ -187,8 +187,8 @@ class Timer:
         """Measure like `blocked_autorange`, until the spread of the times is below `threshold` times the median."""
 
         def is_settled(times: list[float]) -> bool:
-            found = Measurement(1, times)
-            return sum(times) > max_run_time or (len(times) > 3 and found.iqr / found.median < threshold)
+            measurement = Measurement(1, times)
+            return sum(times) > max_run_time or (len(times) > 3 and measurement.iqr / measurement.median < threshold)
 
         return self._blocks(callback, min_run_time, is_settled)
 

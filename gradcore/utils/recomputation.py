@@ -128,10 +128,10 @@ class Frame:
 
     def repeat(self) -> None:
         """Call the function again, and assign the tensors that it saves to the placeholders."""
-        found: list[Any] = []
+        kinds: list[Any] = []
 
         def keep(tensor: Tensor) -> Tensor:
-            number = len(found)
+            number = len(kinds)
             if tensor.requires_grad:  # else it stays itself, with whatever attributes it has been given
                 tensor = tensor.detach()
             if number >= len(self.holders):
@@ -141,17 +141,17 @@ class Frame:
                     "torch.utils.checkpoint: trying to save more tensors during recomputation than during the original "
                     f"forward pass.\n{TIP}"
                 )
-            found.append(self.metadata(tensor))
+            kinds.append(self.metadata(tensor))
             holder = self.holders[number]()
             if holder is not None:
                 self.recomputed[holder] = tensor
-            if self.early_stop and len(found) == len(self.holders):
+            if self.early_stop and len(kinds) == len(self.holders):
                 raise _StopRecomputationError
             return tensor
 
         with contextlib.suppress(_StopRecomputationError), saved_tensors_hooks(keep, _identity), enable_grad():
             self.recompute(*self.arguments())
-        self.check(found)
+        self.check(kinds)
 
     def check(self, found: list[Any]) -> None:
         """Raise an error if the recomputation saved other tensors than the first computation."""

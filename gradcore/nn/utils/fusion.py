@@ -26,9 +26,9 @@ def _fuse(
     scale = factor * (var + eps).rsqrt()
     shape = [1] * weight.ndim
     shape[dim] = -1
-    made = weight * scale.reshape(shape), (bias - mean) * scale + offset
+    fused = weight * scale.reshape(shape), (bias - mean) * scale + offset
     return tuple(  # type: ignore[return-value]
-        Parameter(new.detach().to(old.dtype), old.requires_grad) for new, old in zip(made, (weight, bias), strict=True)
+        Parameter(new.detach().to(old.dtype), old.requires_grad) for new, old in zip(fused, (weight, bias), strict=True)
     )
 
 

@@ -32,8 +32,8 @@ def _by_exponential(x: Tensor) -> Tensor:
 
 def _by_cayley(x: Tensor) -> Tensor:
     half = _skew(x) / 2
-    one = eye(half.shape[-1], dtype=x.dtype, device=x.device)
-    return solve(one - half, one + half)[..., : x.shape[-1]]
+    identity = eye(half.shape[-1], dtype=x.dtype, device=x.device)
+    return solve(identity - half, identity + half)[..., : x.shape[-1]]
 
 
 def _by_reflections(x: Tensor) -> Tensor:
@@ -67,9 +67,9 @@ def _orthonormal(x: Tensor) -> Tensor:
 
 def _is_orthonormal(q: Tensor) -> bool:
     """Return whether the columns of `q` are orthonormal, up to rounding."""
-    one = eye(q.shape[-1], dtype=q.dtype, device=q.device)
+    identity = eye(q.shape[-1], dtype=q.dtype, device=q.device)
     eps = 10 * q.shape[-2] * finfo(q.dtype).eps
-    return bool(((q.mH @ q - one).abs() <= eps).all())
+    return bool(((q.mH @ q - identity).abs() <= eps).all())
 
 
 class _Orthogonal(Module):
@@ -117,8 +117,8 @@ class _Orthogonal(Module):
         n, k = q.shape[-2:]
         if n == k:
             return q.clone() if _is_orthonormal(q) else _orthonormal(q)
-        more = randn(*q.shape[:-1], n - k, dtype=q.dtype, device=q.device)
-        return _orthonormal(functional.cat([q, more], -1))
+        columns = randn(*q.shape[:-1], n - k, dtype=q.dtype, device=q.device)
+        return _orthonormal(functional.cat([q, columns], -1))
 
     def _reflections(self, q: Tensor) -> Tensor:
         if self.orthogonal_map != "householder":

@@ -209,12 +209,12 @@ def _give_properties(module: Module) -> None:
 
 def _property(name: str) -> property:
     def get(self: AnyTensor) -> Tensor:
-        made = self.parametrizations[name]
+        parametrizations = self.parametrizations[name]
         if not _Cache.depth:
-            return made()  # type: ignore[no-any-return]
+            return parametrizations()  # type: ignore[no-any-return]
         key = id(self), name
         if key not in _Cache.values:
-            _Cache.values[key] = made()
+            _Cache.values[key] = parametrizations()
         return _Cache.values[key]
 
     def put(self: AnyTensor, value: Tensor) -> None:
@@ -267,17 +267,17 @@ def register_parametrization(
         if not unsafe:
             before = getattr(module, tensor_name)
             _check_next(parametrization, before, tensor_name)
-        made = module.parametrizations[tensor_name]
-        made.append(parametrization)
-        made.unsafe |= unsafe
+        parametrizations = module.parametrizations[tensor_name]
+        parametrizations.append(parametrization)
+        parametrizations.unsafe |= unsafe
     elif tensor_name in module._buffers or tensor_name in module._parameters:
-        made = ParametrizationList([parametrization], getattr(module, tensor_name), unsafe=unsafe)
+        parametrizations = ParametrizationList([parametrization], getattr(module, tensor_name), unsafe=unsafe)
         delattr(module, tensor_name)
         if not is_parametrized(module):
             _give_properties(module)
             module.parametrizations = ModuleDict()
         setattr(type(module), tensor_name, _property(tensor_name))
-        module.parametrizations[tensor_name] = made
+        module.parametrizations[tensor_name] = parametrizations
     else:
         raise ValueError(
             f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name "
@@ -354,10 +354,10 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
     """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
-    made = module.parametrizations[tensor_name]
+    parametrizations = module.parametrizations[tensor_name]
     value = getattr(module, tensor_name)
-    if made.is_tensor:
-        original = made.original
+    if parametrizations.is_tensor:
+        original = parametrizations.original
         if leave_parametrized:
             with no_grad():
                 original.data = value.detach()

@@ -267,8 +267,8 @@ def global_unstructured(
             f"type {method.PRUNING_TYPE}"
         )
     container.add_pruning_method(method)
-    together = functional.cat([value.detach().flatten() for value in values])
-    mask = container.compute_mask(together, functional.cat([m.flatten() for m in masks]))
+    flat_values = functional.cat([value.detach().flatten() for value in values])
+    mask = container.compute_mask(flat_values, functional.cat([m.flatten() for m in masks]))
     parts = mask.split([value.numel() for value in values])
     for (module, name), part in zip(pairs, parts, strict=True):
         custom_from_mask(module, name, part.view_as(getattr(module, name)))
@@ -301,10 +301,10 @@ def remove(module: Module, name: str) -> Module:
     >>> prune.is_pruned(prune.remove(layer, "weight"))
     False
     """
-    found = method_of(module, name)
-    if found is None:
+    applied = method_of(module, name)
+    if applied is None:
         raise ValueError(f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed")
-    key, method = found
+    key, method = applied
     method.remove(module)
     del module._forward_pre_hooks[key]
     return module

@@ -209,16 +209,16 @@ class PruningContainer(BasePruningMethod):
         method = self._methods[-1]
         mask = default_mask.to(dtype=t.dtype)
         if method.PRUNING_TYPE == "unstructured":
-            left: Any = mask == 1
+            remaining: Any = mask == 1
         elif method.PRUNING_TYPE == "structured":
             dim = method.dim % t.ndim  # type: ignore[attr-defined]
-            kept = mask.sum([d for d in range(t.ndim) if d != dim]) != 0
-            left = (slice(None),) * dim + (kept,)
+            is_kept = mask.sum([d for d in range(t.ndim) if d != dim]) != 0
+            remaining = (slice(None),) * dim + (is_kept,)
         else:
-            left = (slice(None),) * t.ndim
-        partial = method.compute_mask(t[left], mask[left])
+            remaining = (slice(None),) * t.ndim
+        partial = method.compute_mask(t[remaining], mask[remaining])
         mask = mask.clone()
-        mask[left] = partial.to(dtype=mask.dtype)
+        mask[remaining] = partial.to(dtype=mask.dtype)
         return mask
 
 

@@ -51,9 +51,9 @@ def replace_tensors(module: Module, values: dict[str, Tensor], tie_weights: bool
 
     On exit, `values` gets their final values.
     """
-    wanted = _with_tied(module, values) if tie_weights else dict(values)
+    replacements = _with_tied(module, values) if tie_weights else dict(values)
     if strict:
-        _check_names(module, wanted)
+        _check_names(module, replacements)
     own: dict[str, Any] = {}
 
     def restore() -> None:
@@ -61,7 +61,7 @@ def replace_tensors(module: Module, values: dict[str, Tensor], tie_weights: bool
             _replace(module, name, value)
 
     try:
-        for name, value in wanted.items():
+        for name, value in replacements.items():
             own[name] = _check_replaceable(name, _tensor_of(module, name))
             _replace(module, name, value)
         yield
@@ -86,17 +86,17 @@ def _with_tied(module: Module, values: dict[str, Tensor]) -> dict[str, Tensor]:
     for walk in (module.named_parameters, module.named_buffers):
         for name, t in walk(remove_duplicate=False):
             names.setdefault(id(t), []).append(name)
-    wanted = dict(values)
+    replacements = dict(values)
     for same in names.values():
-        given = [name for name in same if name in values]
-        if len({id(values[name]) for name in given}) > 1:
+        passed = [name for name in same if name in values]
+        if len({id(values[name]) for name in passed}) > 1:
             raise ValueError(
                 f"functional_call got multiple values for keys {sorted(same)}, which are tied. Consider using "
                 "tie_weights=False"
             )
-        if given:
-            wanted.update(dict.fromkeys(same, values[given[0]]))
-    return wanted
+        if passed:
+            replacements.update(dict.fromkeys(same, values[passed[0]]))
+    return replacements
 
 
 def _check_names(module: Module, values: dict[str, Tensor]) -> None:

@@ -19,8 +19,8 @@ def lengths(t: Tensor, dim: int) -> Tensor:
     """Return the norms over all dims except `dim`, or over all dims if it is -1, in a shape that broadcasts."""
     if dim == -1:
         return functional.linalg_vector_norm(t)  # type: ignore[no-any-return]
-    others = tuple(d for d in range(t.ndim) if d != dim % t.ndim)
-    return functional.linalg_vector_norm(t, 2, others, True)  # type: ignore[no-any-return]
+    reduced_dims = tuple(d for d in range(t.ndim) if d != dim % t.ndim)
+    return functional.linalg_vector_norm(t, 2, reduced_dims, True)  # type: ignore[no-any-return]
 
 
 class WeightNorm:

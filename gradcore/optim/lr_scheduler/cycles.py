@@ -223,11 +223,11 @@ def _steps(total: Any, epochs: Any, each: Any) -> int:
     """Return the total number of steps, given directly or as epochs and steps per epoch."""
     if total is None and (epochs is None or each is None):
         raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
-    given = {"epochs": epochs, "steps_per_epoch": each} if total is None else {"total_steps": total}
-    for name, value in given.items():
+    counts = {"epochs": epochs, "steps_per_epoch": each} if total is None else {"total_steps": total}
+    for name, value in counts.items():
         if value <= 0 or not isinstance(value, int):
             raise ValueError(f"Expected positive integer {name}, but got {value}")
-    return math.prod(given.values())
+    return math.prod(counts.values())
 
 
 def _phases(steps: int, share: float, three: bool) -> list[dict[str, Any]]:

@@ -214,15 +214,15 @@ class Lambdas(LRScheduler):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state, without the optimiser. Attributes of callable objects are included; functions are not."""
-        held = [None if isinstance(f, types.FunctionType) else f.__dict__.copy() for f in self.lr_lambdas]
-        return {**super().state_dict(), "lr_lambdas": held}
+        attributes = [None if isinstance(f, types.FunctionType) else f.__dict__.copy() for f in self.lr_lambdas]
+        return {**super().state_dict(), "lr_lambdas": attributes}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a state that `state_dict` returned."""
         super().load_state_dict({key: value for key, value in state_dict.items() if key != "lr_lambdas"})
-        for function, held in zip(self.lr_lambdas, state_dict["lr_lambdas"], strict=True):
-            if held is not None:
-                function.__dict__.update(held)
+        for function, attributes in zip(self.lr_lambdas, state_dict["lr_lambdas"], strict=True):
+            if attributes is not None:
+                function.__dict__.update(attributes)
 
 
 @complete_docstring(

@@ -244,8 +244,8 @@ def as_tensor(data: Any, dtype: DTypeLike | None = None, device: DeviceLike | No
         if where.type == "cuda":
             where = resolve(f"cuda:{where.backend.index_of(data)}")
         array = where.backend.asarray(data)
-        whole = getattr(array, "base", None) is None
-        out = wrap(array if whole else where.backend.own_header(array), where)
+        owns_memory = getattr(array, "base", None) is None
+        out = wrap(array if owns_memory else where.backend.own_header(array), where)
         return out.to(device=where if device is None else device, dtype=dtype or out._dtype)  # type: ignore[no-any-return]
     return tensor(data, dtype=dtype, device=device)
 
@@ -280,10 +280,10 @@ def asarray(
         out = obj.to(device=obj._device if device is None else device, dtype=dtype or obj._dtype, copy=True)
     else:
         out = as_tensor(obj, dtype, device)
-        own = obj._array if isinstance(obj, Tensor) else obj
+        array = obj._array if isinstance(obj, Tensor) else obj
         if copy is False and isinstance(obj, np.generic):
             raise RuntimeError("can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray.")
-        if copy is False and not (isinstance(own, np.ndarray) and np.shares_memory(out._array, own)):
+        if copy is False and not (isinstance(array, np.ndarray) and np.shares_memory(out._array, array)):
             raise ValueError("can't alias arbitrary sequence into a tensor: a copy would be needed, but copy=False")
     if isinstance(obj, Tensor) and out.requires_grad and requires_grad is not False:
         return out
@@ -335,8 +335,8 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     dtype = dtypes.from_numpy(ndarray.dtype)
     if not ndarray.flags.writeable:
         warn_once(_READ_ONLY.format("NumPy array"))
-    whole = ndarray.base is None  # else the memory goes on beyond this array, which the tensor must not reach
-    return wrap(ndarray.view(np.ndarray) if whole else own_header(ndarray), CPU, dtype)  # type: ignore[no-any-return]
+    owns_memory = ndarray.base is None  # else the memory goes on beyond this array, which the tensor must not reach
+    return wrap(ndarray.view(np.ndarray) if owns_memory else own_header(ndarray), CPU, dtype)  # type: ignore[no-any-return]
 
 
 @converting

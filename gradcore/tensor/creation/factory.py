@@ -101,12 +101,12 @@ def options_of_out(out: Any, dtype: Any, device: Any) -> tuple[Any, Any]:
         return dtype, device
     if not isinstance(out, Tensor):
         raise TypeError(f"argument 'out' must be Tensor, not {type(out).__name__}")
-    for name, given, own in (
+    for name, requested, actual in (
         ("dtype", None if dtype is None else dtypes.as_dtype(dtype), out._dtype),
         ("device", None if device is None else resolve(device), out._device.real),
     ):
-        if given is not None and given is not own:
-            raise RuntimeError(f"{name} {given} does not match {name} of out parameter ({own})")
+        if requested is not None and requested is not actual:
+            raise RuntimeError(f"{name} {requested} does not match {name} of out parameter ({actual})")
     return out._dtype, out._device
 
 
@@ -126,14 +126,14 @@ def factory(function: F) -> F:
     say. ``inspect.signature`` shows the options one by one.
     """
     signature = inspect.signature(function)
-    *own, rest = signature.parameters.values()
+    *positional, rest = signature.parameters.values()
     kinds = eval(str(rest.annotation), function.__globals__).__args__[0].__annotations__
     keyword = inspect.Parameter.KEYWORD_ONLY
     keywords = [
         inspect.Parameter(name, keyword, default=_default(note), annotation=getattr(note, "__forward_arg__", note))
         for name, note in kinds.items()
     ]
-    known, ignored = {p.name for p in (*own, *keywords)}, frozenset(kinds) - {"dtype", "device"}
+    known, ignored = {p.name for p in (*positional, *keywords)}, frozenset(kinds) - {"dtype", "device"}
     convert = converting(function)
 
     @functools.wraps(function)
@@ -157,7 +157,7 @@ def factory(function: F) -> F:
         result = with_requires_grad(result, requires_grad)
         return result if out is None else copy_to_out(out, result, keeps_shape=function.__name__ in _SEQUENCES)  # type: ignore[no-any-return]
 
-    make.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]
+    make.__signature__ = signature.replace(parameters=[*positional, *keywords])  # type: ignore[attr-defined]
     return cast(F, make)
 
 

@@ -46,8 +46,8 @@ def _filler(
             )
         if "p" in defaults and not (values or named):
             raise TypeError(f'{fill.__name__}() missing 1 required positional arguments: "p"')
-        given = defaults | dict(zip(defaults, values, strict=False)) | named
-        parameters = [setting(fill.__name__, each, "float").take(value) for each, value in given.items()]
+        arguments = defaults | dict(zip(defaults, values, strict=False)) | named
+        parameters = [setting(fill.__name__, each, "float").take(value) for each, value in arguments.items()]
         if check is not None:
             check(*parameters)
         dtype, shape = self._dtype, self._array.shape

@@ -227,17 +227,17 @@ def randperm(
     tensor([0, 1, 2, 3])
     """
     dtype, device = options_of_out(out, dtype, device)
-    where, wanted = resolve(device), dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
+    where, index_dtype = resolve(device), dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
-    if wanted.category == 1:
-        fitting(max(n - 1, 0), wanted)
+    if index_dtype.category == 1:
+        fitting(max(n - 1, 0), index_dtype)
     if where.type == "meta":
-        return functional.empty((n,), dtype=wanted, device=where)  # type: ignore[no-any-return]
+        return functional.empty((n,), dtype=index_dtype, device=where)  # type: ignore[no-any-return]
     with where.backend.use_index(where.index):
         order = sampling.permutation(where.backend.xp, all_words(draw(n, where, generator)))
         result = with_requires_grad(
-            wrap(order.astype(wanted.numpy), batched_device(different_levels(), where), wanted), requires_grad
+            wrap(order.astype(index_dtype.numpy), batched_device(different_levels(), where), index_dtype), requires_grad
         )
     return result if out is None else copy_to_out(out, result)  # type: ignore[no-any-return]
 
@@ -372,8 +372,8 @@ def dropped_by_kernel(input: Tensor, p: float) -> Tensor | None:
     scale = float(real(1) / real(1 - p))
     with where.backend.use_index(where.index):
         place = where.backend.random_place(default_generator._state, philox.word_count(x.size, np.dtype("float32")))
-        array, kept = where.backend.dropout(x, 1 - p, scale, *place)
-    result, mask = wrap(array, where, input._dtype), wrap(kept, where, dtypes.bool_)
+        array, kept_mask = where.backend.dropout(x, 1 - p, scale, *place)
+    result, mask = wrap(array, where, input._dtype), wrap(kept_mask, where, dtypes.bool_)
     return functional.record_dropout(result, input, mask, scale)  # type: ignore[no-any-return]
 
 
@@ -532,8 +532,8 @@ def _row_by_row(sampler: Callable[..., Any], rows: Tensor, generator: Generator)
 
     with backend.use_index(rows._device.index):
         numbers = backend.xp.empty_like(parameters)
-        for row, (own, at) in enumerate(zip(parameters, states, strict=True)):
-            numbers[row] = sampler(backend.xp, functools.partial(draw, at), own)
+        for row, (parameter, at) in enumerate(zip(parameters, states, strict=True)):
+            numbers[row] = sampler(backend.xp, functools.partial(draw, at), parameter)
     if states:
         state.assign(max(states, key=lambda s: s.counter))
     return wrap(numbers, rows._device, rows._dtype)  # type: ignore[no-any-return]

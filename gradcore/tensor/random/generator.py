@@ -221,8 +221,8 @@ class _DefaultGenerator(Generator):
 
     @property
     def _state(self) -> PhiloxState:
-        own = _own.state
-        return self._of_all if own is None else own
+        thread_state = _own.state
+        return self._of_all if thread_state is None else thread_state
 
     @_state.setter
     def _state(self, state: PhiloxState) -> None:
@@ -342,8 +342,8 @@ def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cuda
     try:
         yield
     finally:
-        for state, kept in before if enabled else ():
-            state.assign(kept)
+        for state, position in before if enabled else ():
+            state.assign(position)
 
 
 @contextlib.contextmanager

@@ -135,10 +135,10 @@ class StackDataset(Dataset[Any]):
         self.datasets: Any = args or kwargs
         if not self.datasets:
             raise ValueError("At least one dataset should be passed")
-        every = list(args or kwargs.values())
-        if any(len(d) != len(every[0]) for d in every):
+        tensors = list(args or kwargs.values())
+        if any(len(d) != len(tensors[0]) for d in tensors):
             raise ValueError("Size mismatch between datasets")
-        self._length = len(every[0])
+        self._length = len(tensors[0])
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(self.datasets, dict):

@@ -143,8 +143,8 @@ class DataLoader:
         self, batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any, drop_last: bool
     ) -> None:
         if self._iterable:
-            given = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
-            for name, value in given.items():
+            arguments = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
+            for name, value in arguments.items():
                 if value is not None:
                     raise ValueError(
                         f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}"

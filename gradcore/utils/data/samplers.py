@@ -287,8 +287,8 @@ class DistributedSampler(Sampler[int]):
         order = list(range(len(self.dataset)))
         if self.shuffle:
             order = randperm(len(order), generator=Generator().manual_seed(self.seed + self.epoch)).tolist()
-        whole = itertools.islice(itertools.cycle(order[self.start :]), self.total_size)
-        return itertools.islice(whole, self.rank, None, self.num_replicas)
+        padded = itertools.islice(itertools.cycle(order[self.start :]), self.total_size)
+        return itertools.islice(padded, self.rank, None, self.num_replicas)
 
     def __len__(self) -> int:
         return self.num_samples

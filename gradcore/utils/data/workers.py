@@ -91,8 +91,8 @@ class Worker:
                 self.init(self.info.id)
             except BaseException as error:
                 failed = error
-        while (given := self.tasks.get()) is not None:
-            future, task = given
+        while (item := self.tasks.get()) is not None:
+            future, task = item
             if not future.set_running_or_notify_cancel():
                 continue
             try:
@@ -101,7 +101,7 @@ class Worker:
                 future.set_result(task(self.info.id))
             except BaseException as error:
                 future.set_exception(error)
-            del given, future, task
+            del item, future, task
 
 
 class Workers:
