@@ -1,4 +1,4 @@
-"""``torch.compile`` for gradcore: capture the array calls of a function once, then run them without the Python between.
+"""``torch.compile`` for gradcore: capture the array calls of a function once, then run them without its Python code.
 
 See :doc:`/compile`.
 
@@ -35,7 +35,7 @@ __all__ = [
     "substitute_in_graph",
 ]  # fmt: skip
 
-#: What the option ``cpp`` may be.
+#: Values of the option ``cpp``, and the setting of `CompiledFunction` that each stands for.
 _CPP: dict[Any, Any] = {None: None, True: "background", "wait": "wait", False: "0"}
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -56,36 +56,37 @@ def compile(
     Parameters
     ----------
     model : callable, optional
-        Without one, a decorator is returned.
+        The function or module to compile. If it is omitted, a decorator is returned.
     fullgraph : bool
-        Whether it is an error if the function cannot be recorded as a whole. Else it is cut where that ends, or runs as
-        it is, with a warning that says why.
+        Whether to raise an error if the function cannot be captured as a whole. By default, the function is split at
+        the statement that cannot be captured, or runs eagerly with a warning that gives the reason.
     dynamic : bool, optional
-        Whether sizes that change become symbols of one program, as far as all that is computed follows from them: the
-        second time that a dim has another size if True, the third time by default, never if False. With True there may
-        be 64 programs rather than 8.
+        When to capture one program with symbolic sizes for a dim whose size changes: at its second size if True, at
+        its third size by default, never if False. A function has at most 8 programs, or 64 if `dynamic` is True.
+        Functions that need the size as a plain int keep one program per size.
     backend, mode : str, optional
-        PyTorch's names; they change nothing.
+        PyTorch's names. Backends have no effect; modes decide whether programs on CUDA become CUDA graphs.
     options : dict, optional
-        ``"cpp"``: whether programs become C++, built in the background (True, by default), while a program is made
-        (``"wait"``), or not at all (False). Others change nothing.
+        ``"cpp"``: whether to compile programs as C++. True (default) builds in the background, ``"wait"`` makes the
+        call wait for the build, and False uses no C++. ``"triton.cudagraphs"``: whether programs on CUDA become CUDA
+        graphs. Other options of PyTorch have no effect.
     disable : bool
-        Give back the function or module itself.
+        Return `model` unchanged.
     verify : int, optional
-        Compare every so manieth call of a program with eager execution, and raise `VerificationError` if they differ;
-        0 for none. The default is the environment variable ``GRADCORE_COMPILE_VERIFY``.
+        Compare every `verify`-th call of a program with eager execution, and raise `VerificationError` if they differ;
+        0 turns this off. The default is the environment variable ``GRADCORE_COMPILE_VERIFY``.
 
     Returns
     -------
     callable
-        Of a module, one that shares its parameters, buffers and attributes.
+        The compiled function. For a module, a module that shares its parameters, buffers and attributes.
 
     Raises
     ------
     TypeError
-        For what cannot be called.
+        If `model` is not callable.
     RuntimeError
-        For backends, modes and options that there are not.
+        If `backend`, `mode` or an option does not exist.
 
     Examples
     --------
@@ -117,20 +118,20 @@ def _compile_module(module: Any, *settings: Any) -> Any:
     ----------
     module : Module
     *settings
-        Those of `CompiledFunction`.
+        The arguments of `CompiledFunction` after `function`.
     """
     if isinstance(module, _Compiled):
         return module
-    other: Any = object.__new__(_class_of(module.__class__))
-    object.__setattr__(other, "__dict__", vars(module))
-    _Compiled._orig_mod.__set__(other, module)  # type: ignore[attr-defined]
+    compiled_module: Any = object.__new__(_class_of(module.__class__))
+    object.__setattr__(compiled_module, "__dict__", vars(module))
+    _Compiled._orig_mod.__set__(compiled_module, module)  # type: ignore[attr-defined]
     compiled = CompiledFunction(module, *settings)
-    _Compiled._compiled_call_impl.__set__(other, compiled)  # type: ignore[attr-defined]
-    return other
+    _Compiled._compiled_call_impl.__set__(compiled_module, compiled)  # type: ignore[attr-defined]
+    return compiled_module
 
 
 class _Compiled:
-    """The attributes of a compiled module that are not those of the module it was made of."""
+    """Base class of compiled modules: it stores what a compiled module does not share with the original module."""
 
     __slots__ = ("_compiled_call_impl", "_orig_mod")
 
@@ -163,7 +164,7 @@ allow_in_graph = assume_constant_result = _return_function
 
 
 def nested_compile_region(fn: Any = None, **settings: Any) -> Any:
-    """Return the function itself, or a decorator that gives it back."""
+    """Return the function unchanged, or a decorator that does so if `fn` is None."""
     return _return_function if fn is None else fn
 
 
@@ -173,7 +174,7 @@ def substitute_in_graph(original_fn: Any, **settings: Any) -> Callable[[_Functio
 
 
 def is_compiling() -> bool:
-    """Return whether a compiled function runs in this thread, in captured and all other calls alike.
+    """Return whether a compiled function runs in this thread, whether or not the call is captured.
 
     False within functions that are marked with `disable`, and under ``set_stance("force_eager")``.
     """
@@ -197,16 +198,16 @@ def reset() -> None:
 
 
 def explain(f: Callable[..., object], *extra_args: object, **extra_named: object) -> Any:
-    """Return a function that calls `f` until nothing more of it is compiled, and describes the outcome.
+    """Return a function that calls `f` until no new program or graph break appears, and returns a description.
 
-    `f` is called several times, and so are its effects; what is made of it is thrown away.
+    `f` is called several times, so its side effects are repeated. The programs are discarded.
 
     Parameters
     ----------
     f : callable
         A function or module, compiled or not.
     *extra_args, **extra_named
-        If there are any, `f` is called with them, and the description is returned at once.
+        Arguments for `f`. If any are passed, the description is returned directly.
 
     Returns
     -------
@@ -217,8 +218,8 @@ def explain(f: Callable[..., object], *extra_args: object, **extra_named: object
     Examples
     --------
     >>> import gradcore as gc
-    >>> found = gc.compiler.explain(lambda x: x * 2)(gc.ones(1))
-    >>> found.graph_count, found.graph_break_count
+    >>> explanation = gc.compiler.explain(lambda x: x * 2)(gc.ones(1))
+    >>> explanation.graph_count, explanation.graph_break_count
     (1, 0)
     """
     if extra_args or extra_named:
@@ -234,7 +235,7 @@ def graph_break(msg: str = "") -> None:
 
 
 def cudagraph_mark_step_begin() -> None:
-    """Do nothing: CUDA graphs are captured by `gradcore.cuda.graph`, where the caller says so."""
+    """Do nothing: the function exists for compatibility with PyTorch."""
 
 
 def mark_dynamic(t: Any, index: Any, **bounds: Any) -> None:
@@ -250,19 +251,19 @@ class set_stance(contextlib.ContextDecorator):
     Parameters
     ----------
     stance : str
-        - ``"default"``, ``"eager_then_compile"``, ``"aot_eager_then_compile"``: they are recorded, in the second call.
-        - ``"force_eager"``: they run as they are.
-        - ``"eager_on_recompile"``: where there is no program for the arguments, they run as they are.
-        - ``"fail_on_recompile"``: where there is none, that is an error.
+        - ``"default"``, ``"eager_then_compile"``, ``"aot_eager_then_compile"``: capture a program in the second call.
+        - ``"force_eager"``: run eagerly.
+        - ``"eager_on_recompile"``: run eagerly if no program exists for the arguments.
+        - ``"fail_on_recompile"``: raise an error if no program exists for the arguments.
     skip_guard_eval_unsafe : bool
-        Accepted: guards are always checked.
+        Accepted for compatibility with PyTorch. Guards are always checked.
     force_backend : str, optional
-        Accepted: all backends are the same.
+        Accepted for compatibility with PyTorch. Backends have no effect.
 
     Raises
     ------
     RuntimeError
-        For another stance, and in calls for which ``"fail_on_recompile"`` is chosen.
+        If `stance` does not exist; and in calls without a program while the stance is ``"fail_on_recompile"``.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""A captured run: the effects of a function on tensors, besides its calls on arrays.
+"""A captured run: the effects of a function on tensors, in addition to its calls on arrays.
 
-Gradients that are set, versions, host calls and results become lines of Python, in their order. Host calls split the
-array calls into segments, each of which becomes a `Program`.
+Assignments of gradients, changes of versions, host calls and results become lines of Python, in order. Host calls split
+the array calls into segments, each of which becomes a `Program`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RecordedRun:
     recorder : Recorder
     guards : Guards
     reads_grads : bool
-        Whether code of the user's may read gradients.
+        Whether user code may read gradients.
     """
 
     def __init__(self, recorder: Recorder, guards: Guards, reads_grads: bool) -> None:
@@ -52,15 +52,15 @@ class RecordedRun:
         self.backward = RecordedBackward(self.script, guards, self.tensors)
         self.numbers: ReadNumbers
         self.result: Any = None
-        #: Tensors that lines can name: by their ids the tensor, its name, and the version that is accounted for.
+        #: Tensors with a name in the script: by id, the tensor, its name, and the version that the script has set.
         self.named: dict[int, list[Any]] = {
             id(t): [t, f"t{i}", version_counter(t).version] for i, t in enumerate(self.tensors)
         }
-        #: The steps of optimisers that are parts of the program.
+        #: The optimizer steps that are parts of the program.
         self.steps: list[PlannedStep] = []
 
     def begin(self, caller: FrameType) -> None:
-        """Give the tensors stand-in arrays."""
+        """Replace the arrays of the tensors by stand-ins. `caller` is the frame that calls the captured function."""
         recorder, numbers = self.recorder, ReadNumbers(self.script, self.guards, caller)
         recorder.on_host_call, recorder.on_backward = self.host_call, self.backward.backward_runs
         recorder.on_item, recorder.on_number = numbers.item, numbers.given_number
@@ -77,7 +77,7 @@ class RecordedRun:
     # -- what the function does with tensors ------------------------------------------------------------------------
 
     def host_call(self, host: Any, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Make a host call, and end the current segment with it."""
+        """Make a host call, end the current segment with it, and return its result."""
         foreign = runs_user_code(host)
         self._check_host_call(host, name, [*args, *named.values()], foreign)
         stopped = self.recorder.stopped is not None
@@ -85,15 +85,15 @@ class RecordedRun:
             return self.recorder.within(host, name, args, named)
         if not stopped:
             part = self._changes()
-            given = [self._argument(each, part) for each in args]
-            given += [f"{key}={self._argument(each, part)}" for key, each in named.items()]
-            call = f"{self.script.bind(host)}.{name}({', '.join(given)})"
+            arguments = [self._argument(each, part) for each in args]
+            arguments += [f"{key}={self._argument(each, part)}" for key, each in named.items()]
+            call = f"{self.script.bind(host)}.{name}({', '.join(arguments)})"
             mode = local.state.mode
             part.lines.append(call if mode == self.mode else f"with_mode(state, {mode}, lambda: {call})")
             mark = len(part.lines)
             self.script.effects.append(f"{type(host).__name__}.{name} is called")
         grads = [grad for grad in map(grad_of, self.tensors) if grad is not None]
-        tensors = [*self.tensors, *grads, *(known[0] for known in self.named.values()), *tensors_in(args, ignore)]
+        tensors = [*self.tensors, *grads, *(entry[0] for entry in self.named.values()), *tensors_in(args, ignore)]
         result = self._call_host(tensors, foreign or stopped, host, name, lambda: getattr(host, name)(*args, **named))
         if foreign:
             self.recorder.foreign = f"{type(host).__name__}.{name} runs functions of yours"
@@ -106,12 +106,12 @@ class RecordedRun:
         return result
 
     def _call_host(self, tensors: list[Any], every: bool, host: Any, name: str, call: Callable[[], Any]) -> Any:
-        """Make a host call outside of the capture."""
+        """Make a host call without capturing its array calls."""
         with self.recorder.off():
             return self._with_plain_arrays(tensors, every, call)
 
     def _plan_step(self, optimizer: Any, part: Part, call: str) -> list[str]:
-        """Return lines that take an optimizer's step as a part of the program, or else call its method."""
+        """Return source lines that take an optimizer's step as a part of the program, or else contain `call`."""
         step = None
         with self.recorder.off():
             tensors = [*self.tensors, *[grad for grad in self.grads if grad is not None]]
@@ -123,37 +123,37 @@ class RecordedRun:
             return [call]
         if isinstance(step, DeviceStep):
             return self._append_device_step(step, part) or [call]
-        given, known = [], f"x{len(self.steps)}"
+        arguments, states_name = [], f"x{len(self.steps)}"
         place = 0
         for params, states in step.arrays():
-            own = [[p._array for p in params], [p._autograd.grad._array for p in params]]
-            given.append(f"{known}[{place}]")
-            for array in (*own[0], *own[1]):
+            param_arrays = [[p._array for p in params], [p._autograd.grad._array for p in params]]
+            arguments.append(f"{states_name}[{place}]")
+            for array in (*param_arrays[0], *param_arrays[1]):
                 number = self.script.number(array)
                 if number is None:
                     return [call]
                 part.needed.add(number)
-                given.append(self.script.value(number))
-            given += [f"{known}[{place + 1 + i}]" for i in range(states)]
+                arguments.append(self.script.value(number))
+            arguments += [f"{states_name}[{place + 1 + i}]" for i in range(states)]
             place += 1 + states
         self.steps.append(step)
         name = self.script.bind(step)
         return [
-            f"{known} = {name}.prepare()", f"if {known} is None: {call}",
-            f"else: {name}.run({', '.join(given)}); {name}.finish()",
+            f"{states_name} = {name}.prepare()", f"if {states_name} is None: {call}",
+            f"else: {name}.run({', '.join(arguments)}); {name}.finish()",
         ]  # fmt: skip
 
     def _append_device_step(self, step: DeviceStep, part: Part) -> list[str] | None:
-        """Make the step the last call of a segment; return the lines after it, or None if that is impossible."""
+        """Append an optimizer step to a segment; return the lines that follow it, or None if that is impossible."""
         recorder, script, program = self.recorder, self.script, self.recorder.program
-        (coming, *memory), step.values = step.values, []
+        (inputs, *memory), step.values = step.values, []
         params = [script.known(p._array) for p in step.params]
         grads = [script.known(p._autograd.grad._array) for p in step.params]
         if None in (*params, *grads) or any(recorder.number_of(array) in script.arguments for array in memory):
             return None
         states = [recorder.add_later_input(a).number if (n := recorder.number_of(a)) is None else n for a in memory]
         number = recorder.new_value()
-        program.types[number] = ArrayType(coming.values.shape, coming.values.dtype, coming.values.strides, number)
+        program.types[number] = ArrayType(inputs.values.shape, inputs.values.dtype, inputs.values.strides, number)
         script.steps.append(number)
         name = script.bind(step)
         values = [[Value(n) for n in each if n is not None] for each in (params, grads, states)]
@@ -181,11 +181,11 @@ class RecordedRun:
     def _argument(self, value: Any, part: Part) -> str:
         if not isinstance(value, Variable):
             return self.script.bind(value)
-        known = self.named.get(id(value))
-        if known is None:
-            made = self.script.wrap(value, part)
-            return f"freed({made})" if value._edge is not None else made
-        return str(known[1])
+        entry = self.named.get(id(value))
+        if entry is None:
+            expression = self.script.wrap(value, part)
+            return f"freed({expression})" if value._edge is not None else expression
+        return str(entry[1])
 
     def _with_plain_arrays(self, tensors: list[Any], every: bool, call: Callable[[], Any]) -> Any:
         """Make a call while the tensors hold plain arrays."""
@@ -204,16 +204,16 @@ class RecordedRun:
                     self.script.refuse("the memory of a tensor is replaced")
 
     def _account_for_host_call(self) -> None:
-        """Take the present state of the tensors as the state after the host call."""
+        """Store the gradients and versions after a host call, so that the script does not set them again."""
         self.grads = [grad_of(t) for t in self.tensors]
         for grad in self.grads:
             if grad is not None and not isinstance(grad._array, RecordedArray):
                 self.script.refuse("a step replaces a gradient")
-        for known in self.named.values():
-            known[2] = version_counter(known[0]).version
+        for entry in self.named.values():
+            entry[2] = version_counter(entry[0]).version
 
     def _changes(self) -> Part:
-        """Return a segment with the calls so far and the changes of tensors since the last one."""
+        """End the current segment: return it, with lines for the changes of tensors since the last one."""
         part = self.script.begin_part()
         after = [grad_of(t) for t in self.tensors]
         for i, (before, grad) in enumerate(zip(self.grads, after, strict=True)):
@@ -233,25 +233,25 @@ class RecordedRun:
                 if name[0] == "t":
                     part.writes = True
                     self.script.effects.append(f"{self.guards.tensors[int(name[1:])].name} is written in place")
-        for known in self.named.values():
-            known[2] = version_counter(known[0]).version
+        for entry in self.named.values():
+            entry[2] = version_counter(entry[0]).version
         return part
 
     def _gradient(self, grad: Any, part: Part) -> str:
         if grad is None:
             return "None"
-        known = self.named.get(id(grad))
-        if known is None:
+        entry = self.named.get(id(grad))
+        if entry is None:
             if type(grad) is not Tensor or grad._edge is not None or not self.recorder.records(grad._device):
                 self.script.refuse("a gradient has a history, or is no plain tensor of the CPU or of CUDA")
-            known = self.named[id(grad)] = [grad, f"g{len(self.named)}", 0]
-            return f"({known[1]} := {self.script.wrap(grad, part)})"
-        return str(known[1])
+            entry = self.named[id(grad)] = [grad, f"g{len(self.named)}", 0]
+            return f"({entry[1]} := {self.script.wrap(grad, part)})"
+        return str(entry[1])
 
-    # -- the end of the recording -------------------------------------------------------------------------------------
+    # -- the end of the capture ---------------------------------------------------------------------------------------
 
     def end(self, result: Any) -> None:
-        """Give all tensors plain arrays back, and find out what the function has changed."""
+        """Replace all stand-ins by plain arrays, and check that a program can repeat all changes of tensors."""
         recorder = self.recorder
         if recorder.stopped is None:
             calls = recorder.program.calls
@@ -264,7 +264,7 @@ class RecordedRun:
             if t._array is not array:
                 self.script.refuse("the memory of a tensor is replaced")
         grads = [grad for grad in map(grad_of, self.tensors) if grad is not None]
-        for t in (*tensors_in(result, self.script.refuse), *grads, *(known[0] for known in self.named.values())):
+        for t in (*tensors_in(result, self.script.refuse), *grads, *(entry[0] for entry in self.named.values())):
             base = t._autograd and t._autograd.base
             for each in (t, base):
                 if each is not None and each._strided and isinstance(each._array, RecordedArray):
@@ -293,14 +293,14 @@ class RecordedRun:
                 t._autograd.grad = grad
 
     def _check_outputs(self) -> None:
-        named = [known[0] for known in self.named.values()]
-        seen: list[Any] = list(self.tensors)
+        named = [entry[0] for entry in self.named.values()]
+        earlier: list[Any] = list(self.tensors)
         if any(vars(t) for t in self.tensors):
             self.script.refuse("an attribute of a tensor is set")
         for t in tensors_in(self.result, self.script.refuse):
             if vars(t):
                 self.script.refuse("an attribute of a tensor is set")
-            if any(t is other for other in (*seen, *named)):
+            if any(t is other for other in (*earlier, *named)):
                 continue
             if t.requires_grad and not any(t is out for out in (*self.backward.outs, *self.backward.freed)):
                 self.script.refuse("a result is a leaf that requires grad")
@@ -309,6 +309,6 @@ class RecordedRun:
                 self.script.refuse("a result retains its gradient, has tangents, or is of inference mode")
             if type(t) is not Tensor or not self.recorder.records(t._device):
                 self.script.refuse("a result is no plain tensor of the CPU or of CUDA")
-            elif any(share_memory(t._array, other._array) for other in seen):
+            elif any(share_memory(t._array, other._array) for other in earlier):
                 self.script.refuse("a result shares memory with an argument or with another result")
-            seen.append(t)
+            earlier.append(t)

@@ -35,7 +35,7 @@ class GraphBreak(NamedTuple):
     reason : str
     file : str
     line : int
-        That of the statement, or of the function if it is not known.
+        The line of the statement, or of the function if the statement is not known.
     remedy : str or None
     """
 
@@ -76,9 +76,9 @@ def explain_program(name: str, program: Program) -> Iterator[str]:
     Parameters
     ----------
     name : str
-        What it is called: the program, a part, backward.
+        The name of the program for readers: "program", "part 1", "backward".
     program : Program
-        As it was recorded.
+        The program as captured, before any pass.
     """
     yield f"{name}, as it is recorded ({len(program.calls)} calls):"
     yield from _indent(repr(program))

@@ -1,4 +1,4 @@
-"""Compiled functions: choose a specialization by its guards, and capture one where there is none."""
+"""Compiled functions: run the specialization whose guards hold, or capture a new one if there is none."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ __all__ = ["CompiledFunction", "choose_stance", "explain_calls", "forget_program
 
 _Args: TypeAlias = tuple[Any, ...]
 _Named: TypeAlias = dict[str, Any]
-#: Programs that one function may have, for different arguments and modes; and with ``dynamic=True``.
+#: The largest number of programs of one function, by default and with ``dynamic=True``.
 MOST_PROGRAMS, MOST_DYNAMIC = 8, 64
-#: What to do about reasons for which there is no program, by words in them.
+#: The remedy for each reason why a function has no program, keyed by words that occur in the reason.
 _REMEDIES = {
     "elements of a tensor are read": "compute with tensors (gradcore.where in the place of `if`), or read them outside",
     "on values": "compute with gradcore.where, or select outside",
@@ -56,26 +56,26 @@ _REMEDIES = {
     "cannot be checked": "pass it as an argument, or keep it in a plain attribute, list or dict",
 }
 
-#: After so many calls without a new program or graph break, there are no more.
+#: `explain_calls` stops after this many calls without a new program or graph break.
 _LAST_CALLS = 4
-#: How often it is tried to make sizes symbols, by the setting `dynamic`.
+#: The largest number of attempts to capture a program with symbolic sizes, by the setting `dynamic`.
 _MOST_ATTEMPTS = {True: 6, None: 2}
 
-#: How often programs have been forgotten; None as long as none is used.
+#: The number of calls of `forget_programs`, or None while the stance is ``"force_eager"``.
 _generation: list[int | None] = [0]
 _forgotten = [0]
-#: What happens where there is no program, see `gradcore.compiler.set_stance`.
+#: The current stance, see `gradcore.compiler.set_stance`.
 _stance = ["default"]
 
 
 def _describe_error(error: BaseException) -> str:
     """Return the reason why sizes could not become symbolic."""
-    known = isinstance(error, (Unguardable, RecursionError, symbolic_sizes.SizeEscapes))
-    return str(error) if known else f"{type(error).__name__}: {error}"
+    is_expected = isinstance(error, (Unguardable, RecursionError, symbolic_sizes.SizeEscapes))
+    return str(error) if is_expected else f"{type(error).__name__}: {error}"
 
 
 def _are_alike(shapes: dict[str, tuple[int, ...]], others: dict[str, tuple[int, ...]]) -> bool:
-    """Return whether two calls have the same tensors with the same numbers of dims."""
+    """Return whether the tensors of two calls have the same names and numbers of dims."""
     return shapes.keys() == others.keys() and all(len(shapes[name]) == len(others[name]) for name in shapes)
 
 
@@ -95,7 +95,7 @@ def _code_of(function: types.FunctionType) -> tuple[Any, ...]:
 
 
 def _call_module(module: Module, forward: Any, cut: Any, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Call a module whose `forward` is split, unless hooks or another `forward` have been set since."""
+    """Call `cut`, the split `forward` of a module, or `call` if the module now has hooks or another `forward`."""
     if module._has_hooks() or getattr(module.forward, "__func__", module.forward) is not forward:
         return call(*args, **named)
     return cut(module, *args, **named) if hasattr(module.forward, "__func__") else cut(*args, **named)
@@ -121,15 +121,15 @@ class CompiledFunction:
     ----------
     function : callable
     fullgraph : bool
-        Whether it is an error if the function cannot be recorded as a whole.
+        Whether to raise an error if the function cannot be captured as a whole.
     cpp : str, optional
-        Whether programs become C++, and when: see `gradcore.compiler.targets.native.runnable`.
+        Whether and when programs are compiled as C++: see `gradcore.compiler.targets.native.runnable`.
     dynamic : bool, optional
-        Whether sizes that change become symbols: the second time if True, the third time if None.
+        When a changing size becomes symbolic: at its second value if True, at its third if None, never if False.
     graphs : str, optional
         Whether programs become CUDA graphs: see `gradcore.compiler.targets.cuda.runnable`.
     verify : int, optional
-        One of so many calls is compared with eager execution: see `gradcore.compiler.verification`.
+        Compare every `verify`-th call with eager execution: see `gradcore.compiler.verification`.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class CompiledFunction:
         self._verifier = Verifier(self, every, _compiling_nothing) if every else None
         self._dynamic, self._most = dynamic, MOST_DYNAMIC if dynamic else MOST_PROGRAMS
         self._function, self._fullgraph, self._cpp = function, fullgraph, cpp
-        #: Whether it was cut out of another one, which is why nobody is told that it runs as it is.
+        #: Whether this is a part of a split function. Parts run eagerly without a warning.
         self._is_part = False
         self._begin()
 
@@ -158,29 +158,29 @@ class CompiledFunction:
         self._executed: set[types.CodeType] = set()
         self._users: set[types.CodeType] = set()
         self._facts: set[types.CodeType] = set()
-        #: Functions of gradcore by which the user's code asks for settings.
+        #: Functions of gradcore that user code calls to read settings.
         self._queries: set[Any] = set()
-        #: Where the users' code may catch errors.
+        #: The instruction ranges of user code in which errors may be caught.
         self._handled: dict[types.CodeType, list[tuple[int, int]]] = {}
         self._computed_names = False
         self._offset_of_backward: int | None = None
         #: The names in the code that was executed.
         self._names: frozenset[str] = frozenset()
         self._left: str | None = None
-        #: With ``fullgraph``, checks of the arguments and state of refused calls, and why they were refused.
+        #: With ``fullgraph``, the guards of each refused call, and the reason for the refusal.
         self._refusals: list[tuple[Callable[[_Args, _Named], object], str]] = []
         self._break: GraphBreak | None = None
-        #: Why there is no program, as long as it is not known at which statement.
+        #: The reason for a graph break whose statement the next call has to find.
         self._sought: str | None = None
-        #: Called where there is no program: the function, or what it was cut into.
+        #: The function to call if there is no program: the original function or its split version.
         self._instead: Callable[..., Any] = self._function
         self._parts: list[CompiledFunction] = []
         #: The function that was split, with its code and defaults.
         self._split: tuple[Any, ...] | None = None
-        #: Arguments that were floats, of which those that change become inputs of programs; None if they may not.
+        #: Float arguments of earlier calls; those that change become inputs of programs. None if that has failed.
         self._floats: dict[int | str, float] | None = {}
         self._varying: frozenset[int | str] = frozenset()
-        #: How often sizes could not become symbols, and why.
+        #: The reason for each failed attempt to capture a program with symbolic sizes.
         self._static: list[str] = []
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -198,7 +198,7 @@ class CompiledFunction:
         for entry in entries:
             result = entry.run(args, named)
             if type(result) is not int:
-                if entry.decides and entry is not entries[0]:  # the others have computed up to their decisions in vain
+                if entry.decides and entry is not entries[0]:  # trying others first would waste work
                     self._specializations = [entry, *(each for each in entries if each is not entry)]
                 return result[0]
         return self._first(args, named)
@@ -240,7 +240,7 @@ class CompiledFunction:
                     f"Detected recompile when compile's stance is 'fail_on_recompile': {self._name()}{self._line()}"
                 )
             return self._instead(*args, **named)
-        if any(backend.is_capturing() for backend in find_cupy_backends()):  # a graph, in which nothing runs
+        if any(backend.is_capturing() for backend in find_cupy_backends()):  # a CUDA graph: calls do not run
             return self._function(*args, **named)
         if not recording_lock.acquire(blocking=False):  # another thread is recording
             return self._function(*args, **named)
@@ -265,7 +265,7 @@ class CompiledFunction:
             self._left = None
 
     def _next(self, args: _Args, named: _Named) -> Any:
-        """Capture one more program, if the limit allows it."""
+        """Call the function and capture one more program, if the limit allows it."""
         if self._sought is not None:
             return self._seek(args, named)
         if len(self._specializations) >= self._most:
@@ -279,7 +279,7 @@ class CompiledFunction:
         return self._record(args, named) if self._executed else self._observe(args, named)
 
     def _call_profiled(self, args: _Args, named: _Named) -> Any:
-        """Call within a profiler range, which shows fused kernels of programs, or operations of eager calls."""
+        """Call within a profiler range that contains the fused kernels of a program, or the operations run eagerly."""
         state = local.state
         current.profiler = state.profiler
         event = state.profiler.begin(f"compiled {self._name()}")
@@ -297,7 +297,7 @@ class CompiledFunction:
             current.profiler = None
 
     def _observe(self, args: _Args, named: _Named) -> Any:
-        """Run the function eagerly, and observe which code it runs."""
+        """Run the function eagerly, record which code it runs, and return its result."""
         watch = Watch(self._code(), with_host_calls=False)
         with watch.on():
             result = self._function(*args, **named)
@@ -305,7 +305,7 @@ class CompiledFunction:
         return result
 
     def _learn(self, watch: Watch) -> None:
-        """Add what a `Watch` has observed to the state."""
+        """Add the code and effects that a `Watch` has observed to those of earlier calls."""
         self._names |= names_in(watch.executed - self._executed)
         self._executed |= watch.executed
         self._facts |= watch.facts
@@ -321,12 +321,12 @@ class CompiledFunction:
     def _knows(self, watch: Watch, guards: Guards) -> bool:
         """Return whether all code that ran has run before, so that the guards are complete."""
         names = names_in(watch.executed)
-        known = watch.user_codes <= self._users and watch.computed_names <= self._computed_names
-        known = known and not (guards.skipped & names or guards.reads_grads < ("grad" in names))
-        return known and watch.facts <= self._facts and watch.queries <= self._queries
+        is_known = watch.user_codes <= self._users and watch.computed_names <= self._computed_names
+        is_known = is_known and not (guards.skipped & names or guards.reads_grads < ("grad" in names))
+        return is_known and watch.facts <= self._facts and watch.queries <= self._queries
 
     def _stop(self, why: str, offset: int | None) -> None:
-        """End all captures for a reason, at an instruction of the function if it is known."""
+        """Stop compiling the function at the instruction at `offset`; if that is None, let the next call find it."""
         function = self._source()
         if offset is None and why.startswith("a result") and function is not None:
             offset = offset_of_return(function.__code__)
@@ -336,7 +336,7 @@ class CompiledFunction:
             self._leave(why, offset)
 
     def _seek(self, args: _Args, named: _Named) -> Any:
-        """Run the function eagerly, and find the statement after which the guards no longer hold."""
+        """Run the function eagerly, split it after the statement that makes guards fail, and return the result."""
         why, self._sought = str(self._sought), None
         try:
             guards = self._guards(args, named, {})
@@ -357,13 +357,13 @@ class CompiledFunction:
                 for (meta, _), grad in zip(leaves, after, strict=True):
                     meta.grad = grad
 
-        with offset_after_which(self._code(), is_changed) as found:
+        with offset_after_which(self._code(), is_changed) as offsets:
             result = self._function(*args, **named)
-        self._leave(why, found[0] if found else None)
+        self._leave(why, offsets[0] if offsets else None)
         return result
 
     def _leave(self, why: str, offset: int | None = None) -> None:
-        """Stop compiling: split the function at this instruction's statement if possible, else run it eagerly."""
+        """Stop compiling: split the function at the statement of `offset` if possible, else run it eagerly."""
         if self._left is None:
             self._left = why
             remedy = next((remedy for words, remedy in _REMEDIES.items() if words in why), None)
@@ -400,15 +400,15 @@ class CompiledFunction:
             return part
 
         function = self._source()
-        made = None if function is None or is_library(function.__globals__) else cut(function, offset, compile_part)
-        if function is None or made is None:
+        split = None if function is None or is_library(function.__globals__) else cut(function, offset, compile_part)
+        if function is None or split is None:
             return False
         self._split = _code_of(function)
         owner = getattr(self._function, "__self__", self._function)
         if isinstance(owner, Module):
-            self._instead = functools.partial(_call_module, owner, function, made, self._function)
+            self._instead = functools.partial(_call_module, owner, function, split, self._function)
         else:
-            self._instead = made if owner is self._function else types.MethodType(made, owner)
+            self._instead = split if owner is self._function else types.MethodType(split, owner)
         return True
 
     def _source(self) -> types.FunctionType | None:
@@ -440,12 +440,12 @@ class CompiledFunction:
         code = getattr(inspect.unwrap(function), "__code__", None)
         return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
 
-    # -- programs for many sizes ------------------------------------------------------------------------------------
+    # -- programs with symbolic sizes --------------------------------------------------------------------------------
 
     def _with_symbols(self, args: _Args, named: _Named) -> Any:
-        """Return the result of a program for many sizes, in a tuple, or a value that is no tuple if there is none.
+        """Run a program with symbolic sizes; return its result in a 1-tuple, or None or an int if there is none.
 
-        Any failure while symbolic sizes are tried means that there is none.
+        Errors during a capture with symbolic sizes are not raised: the function then has one program per size.
         """
         for entry in self._specializations:
             if entry.sizes is not None:
@@ -482,22 +482,22 @@ class CompiledFunction:
         return result.run(args, named)
 
     def _find_symbolic(self, args: _Args, named: _Named) -> Specialization | None:
-        """Return a program for many sizes, or None before sizes have changed often enough."""
+        """Return a specialization with symbolic sizes, or None before sizes have changed often enough."""
         shapes = self._guards(args, named, {}).shapes
-        known = [entry.guards.shapes for entry in self._specializations if _are_alike(entry.guards.shapes, shapes)]
-        symbols, tries = symbolic_sizes.symbols_between(shapes, known)
-        if not symbols or len({*map(str, known)}) < (1 if self._dynamic else 2):
+        earlier = [entry.guards.shapes for entry in self._specializations if _are_alike(entry.guards.shapes, shapes)]
+        symbols, tries = symbolic_sizes.symbols_between(shapes, earlier)
+        if not symbols or len({*map(str, earlier)}) < (1 if self._dynamic else 2):
             return None
-        first = Symbols(tries[0])
+        symbol_values = Symbols(tries[0])
         try:
-            return self._symbolic_at(args, named, symbols, first)
+            return self._symbolic_at(args, named, symbols, symbol_values)
         except symbolic_sizes.SizeEscapes:
-            if not first.decided:
+            if not symbol_values.decided:
                 raise
             return self._symbolic_at(args, named, symbols, Symbols(tries[1]))
 
     def _symbolic_at(self, args: _Args, named: _Named, symbols: Any, values: Symbols) -> Specialization:
-        """Return a specialization captured with these symbols at these sizes."""
+        """Return a specialization captured with the given symbols, at the sizes in `values`."""
         guards = self._guards(args, named, symbols)
         if self._looks_at_types(guards):
             raise symbolic_sizes.SizeEscapes("the function looks at types, which sizes that are recorded do not have")
@@ -524,7 +524,7 @@ class CompiledFunction:
         return entry
 
     def _looks_at_types(self, guards: Guards) -> bool:
-        """Return whether user code may call ``type``, which shows that symbolic sizes are no ints."""
+        """Return whether user code may call ``type``, which would reveal that symbolic sizes are not ints."""
         return self._computed_names or any("type" in code.co_names for code in self._users) or guards.refers_to(type)
 
     def _guards(self, args: _Args, named: _Named, symbols: Any, varying: frozenset[int | str] = frozenset()) -> Guards:
@@ -556,7 +556,7 @@ class CompiledFunction:
         return guards.texts
 
     def _record(self, args: _Args, named: _Named) -> Any:
-        """Capture one more program of a call."""
+        """Call the function, capture a program, and return the result."""
         with suspend_callbacks():
             return self._capture(args, named)
 
@@ -564,8 +564,8 @@ class CompiledFunction:
         """Mark float arguments as varying whose value differs from that of earlier calls."""
         function, code = self._source(), self._code()
         hooks = isinstance(self._function, Module) and self._function._has_hooks()
-        known = isinstance(self._function, (Module, types.MethodType, types.FunctionType))
-        if code is None or self._floats is None or self._fullgraph or hooks or not known:
+        has_source = isinstance(self._function, (Module, types.MethodType, types.FunctionType))
+        if code is None or self._floats is None or self._fullgraph or hooks or not has_source:
             return
         floats = float_arguments(code, args, named, self._function is not function)
         changed = {key for key, value in floats.items() if self._floats.setdefault(key, value) != value}
@@ -580,7 +580,7 @@ class CompiledFunction:
             return self._function(*args, **named)
         state = [] if self._verifier is None else self.visible_state(args, named)
         recorder, watch = Recorder(self._fullgraph, self._cpp, self._graphs), Watch(self._code())
-        function, given = looked_up(self._function), all_tensors_in([*args, named])
+        function, input_tensors = looked_up(self._function), all_tensors_in([*args, named])
         recorder.code, recorder.handled = self._code(), self._handled
         recorded = RecordedRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
         profile = sys.getprofile()
@@ -602,11 +602,11 @@ class CompiledFunction:
             shorten(error)
             raise
         result = plain_numbers(result)
-        known = self._knows(watch, guards)
+        is_complete = self._knows(watch, guards)
         self._learn(watch)
         if self._is_part and not recorder.program.calls:
             self._leave("nothing in it is computed with arrays")
-        if self._left is not None or not known:
+        if self._left is not None or not is_complete:
             return result
         for code in watch.user_codes - guards.codes:
             where = f"{code.co_filename}:{code.co_firstlineno}"
@@ -615,7 +615,7 @@ class CompiledFunction:
         failed = None if entry is None else recorded.check_guards(lambda: entry.run(args, named, True))
         if recorder.stopped is None and type(failed) is int:
             recorder.stopped = f"the function changes what it depends on: {guards.texts[failed]}"
-        if [*map(id, given)] != [*map(id, all_tensors_in([*args, named]))]:
+        if [*map(id, input_tensors)] != [*map(id, all_tensors_in([*args, named]))]:
             recorded.script.refuse(
                 "the function changes what it depends on: a tensor in a list or dict that it is given"
             )
@@ -634,16 +634,16 @@ class CompiledFunction:
     def explain(self, *args: Any, **named: Any) -> str:
         """Call the function until there is a program for these arguments, and return a description of it.
 
-        Shown are the guards, each program before and after each pass, fused groups and why other calls are in none,
-        the memory plan, the source, and what else the program does.
+        The description lists the guards, the program before and after each pass, the fused calls and why others are
+        not fused, the buffer plan, the generated source, and side effects.
         """
         entry = self._specialize(args, named)
         return self._describe_break() if entry is None else self._text(entry)
 
     def breaks(self) -> list[GraphBreak]:
         """Return the graph breaks of the function and of its split functions."""
-        own = [] if self._break is None else [self._break]
-        return [*own, *(each for part in self._parts for each in part.breaks())]
+        own_breaks = [] if self._break is None else [self._break]
+        return [*own_breaks, *(each for part in self._parts for each in part.breaks())]
 
     def count_programs(self) -> int:
         """Return the number of programs, those of split functions included."""
@@ -653,8 +653,8 @@ class CompiledFunction:
         """Return the text of `explain` for a function without a program for these arguments."""
         texts = [f"{'cut' if self._parts else 'no program'}: {self._left}"]
         for each in self._parts:
-            found = each._text(each._specializations[0]) if each._specializations else each._describe_break()
-            texts.append(f"part {each._line().strip()}:\n" + indent(found, "  "))
+            text = each._text(each._specializations[0]) if each._specializations else each._describe_break()
+            texts.append(f"part {each._line().strip()}:\n" + indent(text, "  "))
         return "\n".join(texts)
 
     def _text(self, entry: Specialization) -> str:
@@ -679,13 +679,13 @@ class CompiledFunction:
 
 
 def explain_calls(function: Callable[..., object], /, *args: object, **named: object) -> Explanation:
-    """Call a function until nothing more of it is compiled, and return an `Explanation`."""
+    """Call a function until no new program or graph break appears, and return an `Explanation`."""
     compiled = CompiledFunction(function, cpp="0", verify=0)
-    unchanged, before = 0, None
+    unchanged, last_counts = 0, None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         while unchanged < _LAST_CALLS:
             compiled(*args, **named)
-            now = compiled.count_programs(), len(compiled.breaks())
-            unchanged, before = unchanged + 1 if now == before else 0, now
+            counts = compiled.count_programs(), len(compiled.breaks())
+            unchanged, last_counts = unchanged + 1 if counts == last_counts else 0, counts
     return Explanation(compiled.count_programs(), compiled.breaks())

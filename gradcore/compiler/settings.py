@@ -6,9 +6,9 @@ from typing import Any
 
 __all__ = ["BACKENDS", "STANCES", "check_settings", "graphs_of"]
 
-#: They differ in nothing: what a program is, its writers decide.
+#: PyTorch's names of backends. The choice has no effect.
 BACKENDS = ("aot_eager", "cudagraphs", "eager", "inductor")
-#: What compiled functions do where there is no program.
+#: The values of `gradcore.compiler.set_stance`.
 STANCES = (
     "default", "eager_then_compile", "aot_eager_then_compile", "force_eager", "eager_on_recompile", "fail_on_recompile",
 )  # fmt: skip
@@ -26,7 +26,8 @@ def check_settings(dynamic: Any, backend: Any, mode: Any, options: Any, verify: 
     Raises
     ------
     RuntimeError
-        For unknown backends, modes and options, options of other types, both a mode and options, or a wrong `verify`.
+        If a backend, mode or option is unknown, an option has the wrong type, both a mode and options are passed, or
+        `verify` is no non-negative int.
     AssertionError
         If `dynamic` is no bool.
     """

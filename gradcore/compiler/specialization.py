@@ -1,4 +1,4 @@
-"""Specializations: the source that repeats a captured run, from its script and its programs."""
+"""Specializations: captured programs with their guards, and the generated function that runs them."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class Specialization(NamedTuple):
     ----------
     guards : Guards
     run : callable
-        Of the arguments and the named ones, the result in a tuple, or the number of the guard that failed; with True
-        it only checks the guards.
+        ``(args, named, is_check=False)``: return the result in a 1-tuple, or the number of the guard that failed. If
+        `is_check` is True, only check the guards.
     programs, names : list
-        The parts, and that of backward, if there is one; and what they are called.
+        The programs of the segments, the backward program if there is one, and their names for readers.
     effects : list of str
-        What else the program does, in words.
+        Descriptions of the side effects, such as in-place writes.
     functions : list of function
-        Those of the programs.
+        The function that runs each program.
     decides : bool
-        Whether it computes something to find out if it is the program to run.
+        Whether it checks computed values before it returns, and so may fail after part of the work is done.
     sizes : Sizes or None
-        Those that it is a program for, if it is one for many; see `gradcore.compiler.symbolic_sizes`.
+        The sizes that the program is valid for, if it has symbolic sizes; see `gradcore.compiler.symbolic_sizes`.
     """
 
     guards: Guards
@@ -61,7 +61,7 @@ class LazyRun:
     Attributes
     ----------
     found : tuple of bool
-        For each tensor, whether there is a gradient.
+        For each input tensor, whether the program computes its gradient.
     """
 
     def __init__(self, program: Program, cpp: str | None, gradients: list[int | None]) -> None:
@@ -70,35 +70,35 @@ class LazyRun:
 
     @functools.cached_property
     def run(self) -> Callable[..., Any]:
-        """The function."""
+        """Function that runs the optimized program."""
         return native.runnable(optimize(self.program), self.cpp)  # type: ignore[no-any-return]
 
 
 class SpecializationWriter:
-    """Emitter of a specialization.
+    """Emitter of the source of a specialization.
 
     Parameters
     ----------
     run : RecordedRun
-        One that has ended.
+        The captured run, after its `end`.
     """
 
     def __init__(self, run: RecordedRun) -> None:
         self.run, self.backward, self.script = run, run.backward, run.script
         self.recorder, self.guards = run.recorder, run.guards
-        #: Lists and dicts of the result.
+        #: Lists and dicts of the result for which an expression has been emitted.
         self.rebuilt: list[Any] = []
-        #: The backward programs of single results.
+        #: The backward program of each single result, if results have their own.
         self.alone: list[Program] = []
 
     def entry(self, function: Any) -> Specialization:
-        """Return the specialization: the guards, and the function that runs for calls that pass them."""
-        last = self.script.parts[-1]
+        """Return the specialization. `function` is called instead if a program raises an error."""
+        last_part = self.script.parts[-1]
         backward, saved = self._split()
-        half = self._connect(function, backward, saved, last) if self.backward.outs else None
+        half = self._connect(function, backward, saved, last_part) if self.backward.outs else None
         for t in self.backward.freed:
-            last.lines.append(f"{self._name_result(t)} = freed({self.script.wrap(t, last)})")
-        result = self._rebuild(self.run.result, last)
+            last_part.lines.append(f"{self._name_result(t)} = freed({self.script.wrap(t, last_part)})")
+        result = self._rebuild(self.run.result, last_part)
         programs = self._programs()
         self._leave_out_gradients(programs, [result, *(line for part in self.script.parts for line in part.lines)])
         self._check_errors(programs)
@@ -123,34 +123,37 @@ class SpecializationWriter:
         return Specialization(self.guards, self.script.scope["run"], shown, names, self.script.effects, runs, decides)
 
     def _connect(self, function: Any, program: Program, saved: list[int], last: Part) -> Backward:
-        """Emit the lines that connect the results to a node with the backward program."""
+        """Emit the line that connects the results to a backward node; return the backward function."""
         bound, outs = self.script.bind, self.backward.outs
         numbers = [self.script.number(t._array) for t in outs]
         last.needed.update(n for n in (*numbers, *saved) if n is not None)
         repeatable = not self.script.effects and not self._reads_gradients(program)
         half = self._backward(function, program, saved, repeatable)
-        names, kept = ([self.script.value(n) for n in each if n is not None] for each in (numbers, saved))
-        made = "".join(f"{self._name_result(t)}, " for t in outs)
+        names, saved_names = ([self.script.value(n) for n in each if n is not None] for each in (numbers, saved))
+        targets = "".join(f"{self._name_result(t)}, " for t in outs)
         tensors = "".join(f"t{i}, " for i in range(len(self.run.tensors)))
         arrays = tensors.replace("t", "a")
-        call = f"({''.join(f'{name}, ' for name in kept)}), (({tensors}), ({arrays}), args, named, place)"
+        call = f"({''.join(f'{name}, ' for name in saved_names)}), (({tensors}), ({arrays}), args, named, place)"
         if len(outs) == 1 and is_planned(half):
             dtype, device = bound(outs[0]._dtype), bound(outs[0]._device)
-            line = f"{made[:-2]} = connect_one({bound(half)}, {names[0]}, {dtype}, {device}, {call})"
+            line = f"{targets[:-2]} = connect_one({bound(half)}, {names[0]}, {dtype}, {device}, {call})"
         else:
             device = bound(outs[0]._device)
-            line = f"{made}= connect({bound(half)}, {device}, ({''.join(f'{n}, ' for n in names)}), {call})"
+            line = f"{targets}= connect({bound(half)}, {device}, ({''.join(f'{n}, ' for n in names)}), {call})"
         last.lines.append(line)
         return half
 
     def _reads_gradients(self, backward: Program) -> bool:
         """Return whether the program computes with the earlier gradients of leaves."""
-        used = _find_read_values(self.recorder.program) | _find_read_values(backward)
+        read_values = _find_read_values(self.recorder.program) | _find_read_values(backward)
         gradients = [i for i, guard in enumerate(self.guards.tensors) if guard.lines.stop]
-        return any(self.script.number(self.run.arrays[i]) in used for i in gradients)
+        return any(self.script.number(self.run.arrays[i]) in read_values for i in gradients)
 
     def _check_errors(self, programs: list[Program]) -> None:
-        """Refuse calls whose errors may be caught after a change, when the function cannot be called again."""
+        """Refuse a program in which a call may raise an error that user code catches after a side effect.
+
+        After a side effect, the function cannot be called again to raise the error eagerly.
+        """
         changed = False
         for part, program in zip(self.script.parts, programs, strict=True):
             risky = [call for call in program.calls if any(call is each for each in self.recorder.caught)]
@@ -159,16 +162,16 @@ class SpecializationWriter:
             changed = changed or part.writes or part.is_final
 
     def runnable(self, program: Program) -> Any:
-        """Return the function that the target of a program makes of it."""
+        """Return a function that runs `program` on its target."""
         program = optimize(program)
         if program.backend is not None:
-            given = {n for n, i in self.script.arguments.items() if self.guards.tensors[i].given}
-            copied, steps = frozenset([*given, *self.backward.given]), frozenset(self.script.steps)
+            argument_values = {n for n, i in self.script.arguments.items() if self.guards.tensors[i].given}
+            copied, steps = frozenset([*argument_values, *self.backward.given]), frozenset(self.script.steps)
             return cuda.runnable(program, self.recorder.graphs, copied, steps)
         return native.runnable(program, self.recorder.cpp)
 
     def _programs(self) -> list[Program]:
-        """Return one program for each segment, whose outputs are the values that are needed later."""
+        """Return one program per segment; its outputs are the values that later segments and lines read."""
         whole, start = self.recorder.program, 0
         programs = []
         for part in self.script.parts:
@@ -203,13 +206,13 @@ class SpecializationWriter:
                     lines.append(" raise" if part.writes else " return (failed(*args, **named),)")
             lines += part.lines
             can_fail = can_fail and not (part.writes or part.is_final)
-        same = [f"if a{i} is not a{self.script.arguments[n]}: return 0" for i, n in self._find_duplicates()]
-        same += [*self.script.checks, *self.size_checks()]
+        alias_checks = [f"if a{i} is not a{self.script.arguments[n]}: return 0" for i, n in self._find_duplicates()]
+        alias_checks += [*self.script.checks, *self.size_checks()]
         head = ["def run(args, named, is_check=False):", *self.guards.checks(), "if is_check: return (None,)"]
-        return "\n ".join([*head, *same, *lines, f"return ({result},)"])
+        return "\n ".join([*head, *alias_checks, *lines, f"return ({result},)"])
 
     def size_checks(self) -> list[str]:
-        """Return the lines that leave the specialization for sizes that it has not been checked for."""
+        """Return source lines that return a guard number for sizes at which the program has not been verified."""
         return []
 
     def _leave_out_gradients(self, programs: list[Program], lines: list[str]) -> None:
@@ -234,14 +237,14 @@ class SpecializationWriter:
         backward = _copy_with_calls(whole, whole.calls[self.backward.mark :])
         del whole.calls[self.backward.mark :]
         backward.outputs = [n for n in self.backward.gradients if n is not None]
-        known = {*self.script.arguments, *whole.symbols, *_find_new_values(whole)}
+        available = {*self.script.arguments, *whole.symbols, *_find_new_values(whole)}
         used = {*_find_read_values(backward), *backward.outputs}
-        for calls, given, gradients in self.backward.alone:
+        for calls, grad_number, gradients in self.backward.alone:
             program = _copy_with_calls(whole, calls)
-            program.inputs, program.outputs = [given], [n for n in gradients if n is not None]
+            program.inputs, program.outputs = [grad_number], [n for n in gradients if n is not None]
             self.alone.append(program)
             used |= {*_find_read_values(program), *program.outputs}
-        saved = sorted(known.intersection(used))
+        saved = sorted(available.intersection(used))
         backward.inputs = [*saved, *self.backward.given]
         for program in self.alone:
             program.inputs = [*saved, *program.inputs]
@@ -259,38 +262,38 @@ class SpecializationWriter:
             not set(each.outputs) & set(each.inputs) and len(set(each.outputs)) == len(each.outputs)
             for each in (program, *self.alone)
         )
-        seen = positions_of(self.run.tensors), positions_of(self.backward.outs)
+        shared = positions_of(self.run.tensors), positions_of(self.backward.outs)
         inputs, reached = tuple(self.backward.inputs), tuple(self.backward.reached)
         counted = [version_counter(t).version for t in self.backward.outs]
         versions = tuple((i, version) for i, version in enumerate(counted) if version)
-        called = repeatable, self.guards.changed_since
+        replay = repeatable, self.guards.changed_since
         pairs = zip(self.alone, self.backward.alone, strict=True)
         alone = tuple(LazyRun(each, self.recorder.cpp, gradients) for each, (*_, gradients) in pairs)
-        return Backward(function, with_history, run, inputs, result, reached, *seen, *called, fresh, versions, alone)
+        return Backward(function, with_history, run, inputs, result, reached, *shared, *replay, fresh, versions, alone)
 
     def _name_result(self, t: Any) -> str:
-        """Return the name of a result in the source."""
+        """Return the name of a result tensor in the source, a new one if it has none."""
         return str(self.run.named.setdefault(id(t), [t, f"r{len(self.run.named)}", 0])[1])
 
     def _rebuild(self, value: Any, part: Part) -> str:
-        """Return the expression of a result."""
+        """Return the source expression of a result; append the lines that it needs to `part`."""
         kind = type(value)
         if kind in (RecordedFloat, RecordedInteger, SymbolicNumber):
             return str(value.expression)
         if isinstance(value, Variable):
-            known = self.run.named.get(id(value))
-            if known is not None:
-                return str(known[1])
-            made = self._name_result(value)
-            part.lines.append(f"{made} = {self.script.wrap(value, part)}")
-            part.lines.extend([f"bump({made})"] * version_counter(value).version)
-            return made
+            entry = self.run.named.get(id(value))
+            if entry is not None:
+                return str(entry[1])
+            name = self._name_result(value)
+            part.lines.append(f"{name} = {self.script.wrap(value, part)}")
+            part.lines.extend([f"bump({name})"] * version_counter(value).version)
+            return name
         if kind is tuple:
             return f"({''.join(f'{self._rebuild(each, part)}, ' for each in value)})"
         if kind in (list, dict):
-            given = self.guards.containers.get(id(value))
-            if given is not None:
-                return given[1]
+            container = self.guards.containers.get(id(value))
+            if container is not None:
+                return container[1]
             if any(value is each for each in self.rebuilt):
                 self.script.refuse(f"a {kind.__name__} is returned twice")
             self.rebuilt.append(value)
@@ -307,7 +310,7 @@ class SpecializationWriter:
 
 
 def _copy_with_calls(program: Program, calls: list[Any]) -> Program:
-    """Return a program with some calls of another one."""
+    """Return a program with these calls, and with the literals, types and device of `program`."""
     part = Program()
     part.literals, part.scalars, part.types = program.literals, program.scalars, program.types
     part.backend, part.index, part.symbols = program.backend, program.index, program.symbols
@@ -320,7 +323,7 @@ def _find_read_values(program: Program) -> set[int]:
 
 
 def _find_new_values(program: Program) -> set[int]:
-    """Return the values that a program's calls define, without those that it reads first."""
+    """Return the numbers of the values that a program computes, excluding values that it reads before."""
     results: set[int] = set()
     read: set[int] = set()
     for call in program.calls:
@@ -330,7 +333,7 @@ def _find_new_values(program: Program) -> set[int]:
 
 
 def _with_mode(state: Any, mode: int, call: Callable[[], Any]) -> None:
-    """Make a call with grad mode on or off."""
+    """Make a call under the thread's `mode` flags, such as grad mode."""
     before, state.mode = state.mode, mode
     try:
         call()

@@ -266,29 +266,29 @@ class SymbolicRecorder(Recorder):
         recorded, *arrays = ([*_leaves(each)] for each in (outcome, *results))
         if len({len(each) for each in (recorded, *arrays)}) > 1:
             self.stop(f"{name} has another number of results for other sizes")
-        known = [n for each in given if type(each) is RecordedArray for n in self.layouts[each.number].shape]
-        known += [each for each in given if type(each) is SymbolicNumber]
-        known += [self.symbols.symbol(symbol) for symbol in self.symbols.values]
-        for each, *found in zip(recorded, *arrays, strict=True):
+        numbers = [n for each in given if type(each) is RecordedArray for n in self.layouts[each.number].shape]
+        numbers += [each for each in given if type(each) is SymbolicNumber]
+        numbers += [self.symbols.symbol(symbol) for symbol in self.symbols.values]
+        for each, *variants in zip(recorded, *arrays, strict=True):
             if type(each) is not RecordedArray:
-                if any(other is not each and (type(other) is not type(each) or other != each) for other in found):
+                if any(other is not each and (type(other) is not type(each) or other != each) for other in variants):
                     self.stop(f"{name} gives {each} for some sizes")
                 continue
-            found[0] = each.array
-            found = [np.asarray(array) for array in found]
+            variants[0] = each.array
+            variants = [np.asarray(array) for array in variants]
             layout = self.layouts.get(each.number)
             if layout is not None:
-                if any(a is not b for a, b in zip(layout.arrays, found, strict=True)):
+                if any(a is not b for a, b in zip(layout.arrays, variants, strict=True)):
                     self.stop(f"{name} gives an argument for some sizes")
                 continue
             arguments = [leaf.sized.arrays for leaf in given if type(leaf) is RecordedArray]
-            kinds = [_kind(array, (each[i] for each in arguments)) for i, array in enumerate(found)]
-            if len({(array.ndim, kind) for array, kind in zip(found, kinds, strict=True)}) > 1:
+            kinds = [_kind(array, (each[i] for each in arguments)) for i, array in enumerate(variants)]
+            if len({(array.ndim, kind) for array, kind in zip(variants, kinds, strict=True)}) > 1:
                 self.stop(f"{name} gives other kinds of arrays for other sizes")
-            shape = tuple(express(sizes, known) for sizes in zip(*(array.shape for array in found), strict=True))
+            shape = tuple(express(sizes, numbers) for sizes in zip(*(array.shape for array in variants), strict=True))
             if any(type(n) is not int and type(n) is not SymbolicNumber for n in shape):
                 self.stop(f"the sizes of what {name} gives follow no rule")
-            self.know(each, tuple(found), shape)
+            self.know(each, tuple(variants), shape)
             self.layouts[each.number].kind = kinds[0]
 
     def _shown(self, argument: Any) -> Any:
@@ -338,9 +338,9 @@ class SymbolicRun(RecordedRun):
             symbols = guards.symbols.get(guard.name, {})
             sizes = {dim: self.symbols.values[symbol] for dim, symbol in symbols.items()}
             if id(array) not in copies:
-                first = _copy_at_sizes(array)
-                others = (_copy_at_sizes(first, sizes, i) if sizes else first for i in range(1, RECORDED))
-                copies[id(array)] = first, *others
+                first_copy = _copy_at_sizes(array)
+                others = (_copy_at_sizes(first_copy, sizes, i) if sizes else first_copy for i in range(1, RECORDED))
+                copies[id(array)] = first_copy, *others
             self.copies.append(copies[id(array)])
         self.arrays = [each[0] for each in self.copies]
 
@@ -382,15 +382,15 @@ class SymbolicSpecializationWriter(SpecializationWriter):
         self.failed = len(self.guards.texts)
         self.guards.texts.append("other sizes than before")
         self.sizes = Sizes(names, self.run, calls)
-        found = super().entry(function)
+        result = super().entry(function)
         self.sizes.find = self._finder()
-        first = tuple(values[0] for values in self.run.symbols.values.values())
-        self.sizes.remaining[first if len(first) > 1 else first[0]] = FREQUENT
+        captured_sizes = tuple(values[0] for values in self.run.symbols.values.values())
+        self.sizes.remaining[captured_sizes if len(captured_sizes) > 1 else captured_sizes[0]] = FREQUENT
         conditions = {
             each: outcome for each, outcome in self.run.symbols.conditions.items() if str(sys.maxsize) not in each
         }
         self.guards.texts += [f"{each} is {outcome}" for each, outcome in conditions.items()]
-        return found._replace(sizes=self.sizes)
+        return result._replace(sizes=self.sizes)
 
     def size_checks(self) -> list[str]:
         self.script.scope["remaining"] = self.sizes.remaining
@@ -438,31 +438,31 @@ class Sizes:
         self.remaining: dict[Any, int] = {}
         self.refused: set[Any] = set()
         self.find: Any = None
-        made = {n for call in calls for n in call.outputs}
-        self.expected = {n: layout.expect() for n, layout in recorder.layouts.items() if n in made}
+        computed = {n for call in calls for n in call.outputs}
+        self.expected = {n: layout.expect() for n, layout in recorder.layouts.items() if n in computed}
         self.upstream = {
             n: (_text(recorder.layouts[n].shape), recorder.program.types[n].dtype) for n in run.backward.given
         }
         self.literals = recorder.program.literals
-        read = {n for call in calls for n in call.read}
-        self.inputs = {n: i for n, i in run.script.arguments.items() if n in read}
+        read_values = {n for call in calls for n in call.read}
+        self.inputs = {n: i for n, i in run.script.arguments.items() if n in read_values}
         self.conditions, self.asked = {**run.symbols.conditions}, recorder.asked
         self.writes_to_given = Effects(recorder.program).writes_to_given
 
     def frequent(self, args: Any, named: Any) -> bool:
         """Return whether these sizes have come so often that they get a program of their own; True once for each."""
-        found = self.find(args, named)
-        if type(found) is int or self.remaining.get(found[0], 1):
+        match = self.find(args, named)
+        if type(match) is int or self.remaining.get(match[0], 1):
             return False
-        self.remaining[found[0]] = sys.maxsize
+        self.remaining[match[0]] = sys.maxsize
         return True
 
     def admits(self, args: Any, named: Any) -> bool:
         """Check a program for sizes that are new to it; admit them and return True if it is valid."""
-        found = self.find(args, named)
-        if type(found) is int or found[0] in self.refused:
+        match = self.find(args, named)
+        if type(match) is int or match[0] in self.refused:
             return False
-        key, arrays = found
+        key, arrays = match
         try:
             is_right = self._is_right(
                 dict(zip(self.names, key if len(self.names) > 1 else (key,), strict=True)), arrays
@@ -495,10 +495,10 @@ class Sizes:
                 continue
             with np.errstate(all="ignore"):
                 result = call.function(*map_leaves(plain, call.args), **map_leaves(plain, call.named))
-            expected, found = _leaves(call.results), _leaves(result)
-            if len(expected) != len(found):
+            expected, actual = _leaves(call.results), _leaves(result)
+            if len(expected) != len(actual):
                 return False
-            for each, array in zip(expected, found, strict=True):
+            for each, array in zip(expected, actual, strict=True):
                 if type(each) is not Value:
                     continue
                 array = np.asarray(array)
@@ -547,19 +547,19 @@ def symbols_between(
     that no other dim has.
     """
     names: dict[tuple[int, ...], str] = {}
-    found: dict[str, dict[int, str]] = {}
-    taken: set[int] = set()
+    symbols: dict[str, dict[int, str]] = {}
+    all_sizes: set[int] = set()
     for text, shape in shapes.items():
         for dim, n in enumerate(shape):
             sizes = (n, *(each[text][dim] for each in known))
             if len({*sizes}) > 1:
-                found.setdefault(text, {})[dim] = names.setdefault(sizes, f"s{len(names)}")
-            taken.update(sizes)
+                symbols.setdefault(text, {})[dim] = names.setdefault(sizes, f"s{len(names)}")
+            all_sizes.update(sizes)
     if len(names) > _MOST_SYMBOLS or any(n < 2 for sizes in names for n in sizes):
         return {}, []
     tries = []
     for below in (False, True):
-        used, values = {*taken}, {}
+        used, values = {*all_sizes}, {}
         for i, ((n, *before), name) in enumerate(names.items()):
             down = [m for m in range(n - 1, 1, -1) if m not in used][:1] if below else []
             first = next(m for m in itertools.count(n + 1 + i) if m not in used)
@@ -567,4 +567,4 @@ def symbols_between(
             values[name] = (n, *[*down, first, second][: RECORDED - 1], *before)
             used.update(values[name])
         tries.append(values)
-    return found, tries
+    return symbols, tries

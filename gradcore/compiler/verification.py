@@ -98,11 +98,11 @@ class Snapshot:
     def __init__(self, roots: Iterable[object]) -> None:
         self.generator = default_generator._state.copy()
         self.steps: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
-        waiting, seen = [*roots], dict[int, object]()
+        waiting, referenced = [*roots], dict[int, object]()
         while waiting:
             each = waiting.pop()
-            if id(each) not in seen and not isinstance(each, _CONSTANT):
-                seen[id(each)] = each
+            if id(each) not in referenced and not isinstance(each, _CONSTANT):
+                referenced[id(each)] = each
                 waiting += self._save(each)
 
     def restore(self) -> None:
@@ -126,12 +126,12 @@ class Snapshot:
             self._save_array(value)
             return ()
         slots = [name for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ()) if name[:2] != "__"]
-        own = getattr(value, "__dict__", None)
-        if own is None and not slots:
+        attributes = getattr(value, "__dict__", None)
+        if attributes is None and not slots:
             raise Uncopyable(f"a {type(value).__qualname__} cannot be copied")
-        found = {name: getattr(value, name) for name in slots if hasattr(value, name)}
-        self.steps += [(object.__setattr__, (value, *item)) for item in found.items()]
-        return [own, *found.values()]
+        slot_values = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+        self.steps += [(object.__setattr__, (value, *item)) for item in slot_values.items()]
+        return [attributes, *slot_values.values()]
 
     def _save_tensor(self, t: AnyTensor) -> list[object]:
         meta, counter = t._autograd, t._vc
@@ -159,9 +159,9 @@ def _assign(array: Array, saved: Array) -> None:
 
 def leaves_of(value: object, path: str, known: dict[int, str]) -> Iterator[tuple[str, Leaf]]:
     """Yield the tensors and numbers in a result by path; `known` names the objects from outside."""
-    same = known.get(id(value))
-    if same is not None:
-        yield path, Leaf(f"is {same}", 0.0, None)
+    shared_name = known.get(id(value))
+    if shared_name is not None:
+        yield path, Leaf(f"is {shared_name}", 0.0, None)
     elif isinstance(value, Variable):
         yield path, leaf_of_tensor(value)
     elif isinstance(value, (dict, list, tuple)):
@@ -189,8 +189,8 @@ def gradients_in(result: object, names: dict[str, AnyTensor]) -> Iterator[tuple[
     if not (outs and inputs):
         return
     with without_history([*inputs.values()]):
-        found = _sum_gradients(outs, [*inputs.values()])
-    for name, t in zip(inputs, found, strict=True):
+        gradients = _sum_gradients(outs, [*inputs.values()])
+    for name, t in zip(inputs, gradients, strict=True):
         if t is not None and bool((t != 0).any()):  # a gradient that is missing counts as zeros
             yield f"the gradient of {name}", leaf_of_tensor(t.detach())
 
@@ -202,9 +202,9 @@ def _sum_gradients(outs: list[AnyTensor], inputs: list[AnyTensor]) -> Sequence[A
     except RuntimeError as error:
         if str(error) != FREED:
             raise
-    found = [_sum_gradients([out], inputs) for out in outs] if len(outs) > 1 else []
-    given = [[g for g in of_input if g is not None] for of_input in zip(*found, strict=True)]
-    return [sum(each[1:], each[0]) if each else None for each in given] or [None] * len(inputs)
+    per_result = [_sum_gradients([out], inputs) for out in outs] if len(outs) > 1 else []
+    by_input = [[g for g in of_input if g is not None] for of_input in zip(*per_result, strict=True)]
+    return [sum(each[1:], each[0]) if each else None for each in by_input] or [None] * len(inputs)
 
 
 def _arriving(t: AnyTensor) -> AnyTensor:
@@ -229,16 +229,16 @@ def find_differences(eager: dict[str, Leaf], compiled: dict[str, Leaf]) -> Itera
     noise = ALLOWED["float32"] * scales.get(_kind(".grad"), 0.0)
     largest = max((scale for path, scale in scales.items() if path.startswith(RESULT)), default=0.0)
     for path in {**eager, **compiled}:
-        one, other = eager.get(path), compiled.get(path)
-        if one is None or other is None or one.text != other.text:
-            yield f"{path}: eager {one.text if one else 'nothing'}, compiled {other.text if other else 'nothing'}"
-        elif one.array is not None:
+        expected, got = eager.get(path), compiled.get(path)
+        if expected is None or got is None or expected.text != got.text:
+            yield f"{path}: eager {expected.text if expected else 'nothing'}, compiled {got.text if got else 'nothing'}"
+        elif expected.array is not None:
             grad = eager.get(f"{path}.grad")
-            compared = True if grad is None or grad.array.shape != one.array.shape else np.abs(grad.array) > noise
-            allowed = one.allowed * scales[_kind(path)]
-            if path.startswith(RESULT) and scales[_kind(path)] < one.allowed * largest / 16:
-                allowed = one.allowed * largest / 16
-            yield from (f"{path}: {text}" for text in _compare(one, other, allowed, compared))
+            compared = True if grad is None or grad.array.shape != expected.array.shape else np.abs(grad.array) > noise
+            allowed = expected.allowed * scales[_kind(path)]
+            if path.startswith(RESULT) and scales[_kind(path)] < expected.allowed * largest / 16:
+                allowed = expected.allowed * largest / 16
+            yield from (f"{path}: {text}" for text in _compare(expected, got, allowed, compared))
 
 
 def _kind(path: str) -> str:
@@ -259,8 +259,8 @@ def _as_wide(leaf: Leaf) -> Array:
 def _scale(leaf: Leaf) -> float:
     if leaf.array is None or leaf.allowed == 0:
         return 0.0
-    found = np.abs(_as_wide(leaf))
-    return float(np.max(found, where=np.isfinite(found), initial=0.0))
+    magnitudes = np.abs(_as_wide(leaf))
+    return float(np.max(magnitudes, where=np.isfinite(magnitudes), initial=0.0))
 
 
 def _compare(eager: Leaf, compiled: Leaf, allowed: float, compared: Array) -> Iterator[str]:
@@ -271,12 +271,12 @@ def _compare(eager: Leaf, compiled: Leaf, allowed: float, compared: Array) -> It
             difference = np.abs(a - b)
         unlike &= ~(difference <= allowed) & ~(np.isnan(a) & np.isnan(b))
     if unlike.any():
-        first = tuple(int(i) for i in np.argwhere(unlike)[0])
+        index = tuple(int(i) for i in np.argwhere(unlike)[0])
         by = f", by up to {difference[unlike].max():.3g} (allowed: {allowed:.3g})" if eager.allowed else ""
-        where = f"; first at {[*first]}" if first else ""
+        where = f"; first at {[*index]}" if index else ""
         yield (
-            f"{int(unlike.sum())} of {a.size} elements differ{by}{where}: eager {eager.array[first]}, "
-            f"compiled {compiled.array[first]}"
+            f"{int(unlike.sum())} of {a.size} elements differ{by}{where}: eager {eager.array[index]}, "
+            f"compiled {compiled.array[index]}"
         )
 
 
@@ -350,15 +350,15 @@ class Verifier:
         if type(outcome) is int and (entry.decides or entry.sizes is not None):
             return outcome  # it is the program for another case, or for other sizes
         if type(outcome) is int:
-            found = [f"the function changes what it depends on: {entry.guards.texts[outcome]}"]
+            differences = [f"the function changes what it depends on: {entry.guards.texts[outcome]}"]
         elif error is not None:
-            found = [f"eager execution raises {type(error).__name__}: {error}"]
+            differences = [f"eager execution raises {type(error).__name__}: {error}"]
         else:
-            found = [*find_differences(eager, self._outcome(outcome[0], names, hosts, known))]
+            differences = [*find_differences(eager, self._outcome(outcome[0], names, hosts, known))]
         if watch.refused is not None:
-            found.append(f"in eager execution, {watch.refused}")
-        if found:
-            raise VerificationError(self._describe(found, state, args, named, watch)) from error
+            differences.append(f"in eager execution, {watch.refused}")
+        if differences:
+            raise VerificationError(self._describe(differences, state, args, named, watch)) from error
         return outcome
 
     def _outcome(

@@ -68,16 +68,16 @@ class RecordedBackward:
             return
         edges: list[Any] = [gradient_edge(self.tensors[i]) for i in self._found_inputs()]
         outside = {*histories, *(edge[0] for edge in edges)}
-        wanted = {*task.captures}
+        captured = {*task.captures}
         for node in _find_reachable([root[0] for root in task.roots], histories):
             if (
-                not wanted
+                not captured
                 or task.accumulate
-                or wanted & outside - {node}
-                or (node in wanted and node._hooks is not None)
+                or captured & outside - {node}
+                or (node in captured and node._hooks is not None)
             ):
                 self.recorder.stop("gradients are computed through the history of an argument")
-            elif node in wanted:
+            elif node in captured:
                 i = histories[node]
                 self.guards.require(f"t{i}._edge[0]._hooks is None", f"{self.guards.tensors[i].name} has no hooks")
 
@@ -88,8 +88,8 @@ class RecordedBackward:
     def record(self, result: Any) -> None:
         """Capture the gradients of those results that have a history, after the function has run."""
         self.is_over = True
-        given = {id(t) for t in self.tensors}
-        outs = [t for t in with_history(result, self.script.refuse) if id(t) not in given]
+        input_ids = {id(t) for t in self.tensors}
+        outs = [t for t in with_history(result, self.script.refuse) if id(t) not in input_ids]
         self.inputs = self._found_inputs()
         self.mark = len(self.recorder.program.calls)
         for i, before in self.histories.items():
@@ -124,29 +124,29 @@ class RecordedBackward:
 
     def _record_gradients(self, outs: list[Any]) -> bool:
         """Capture the gradients of some results; return False if their graph has been freed."""
-        given = [self.recorder.ones(t) for t in outs]
-        grads = [as_leaf(array, t._dtype, t._device) for array, t in zip(given, outs, strict=True)]
+        upstream = [self.recorder.ones(t) for t in outs]
+        grads = [as_leaf(array, t._dtype, t._device) for array, t in zip(upstream, outs, strict=True)]
         inputs = [self.tensors[i] for i in self.inputs]
         try:
-            found = gradients_of(outs, inputs, grads, retain_graph=True, allow_unused=True)
+            gradients = gradients_of(outs, inputs, grads, retain_graph=True, allow_unused=True)
         except Unrecordable:
             raise
         except Exception as error:  # which comes when the gradients are asked for
             if str(error) != FREED:
                 self.script.refuse(f"the gradients of a result cannot be computed: {error}")
             return str(error) != FREED
-        if any(g is not None and not (g._strided and isinstance(g._array, RecordedArray)) for g in found):
+        if any(g is not None and not (g._strided and isinstance(g._array, RecordedArray)) for g in gradients):
             self.script.refuse("a gradient is no recorded array")
             return True
         if any(t._device is not outs[0]._device for t in outs):
             self.script.refuse("results with a history are on several devices")
             return True
-        self.outs, self.given = outs, [array.number for array in given]
+        self.outs, self.given = outs, [array.number for array in upstream]
         ends = [gradient_edge(t) for t in inputs]
         nodes = {edge[0] for edge in ends if edge is not None}
-        found_from = [_find_reachable([t._edge[0]], nodes) for t in outs]
-        self.reached = [frozenset(i for i, e in enumerate(ends) if e is not None and e[0] in f) for f in found_from]
-        self.gradients = [None if g is None else g._array.number for g in found]
+        reachable = [_find_reachable([t._edge[0]], nodes) for t in outs]
+        self.reached = [frozenset(i for i, e in enumerate(ends) if e is not None and e[0] in f) for f in reachable]
+        self.gradients = [None if g is None else g._array.number for g in gradients]
         return True
 
 
@@ -170,7 +170,7 @@ def _find_reachable(roots: list[Any], ends: Collection[Any]) -> list[Any]:
     waiting, seen = [*roots], {*roots}
     while waiting:
         node = waiting.pop()
-        found = {edge[0] for edge in node._edges if edge is not None and node not in ends} - seen
-        seen |= found
-        waiting += found
+        nodes = {edge[0] for edge in node._edges if edge is not None and node not in ends} - seen
+        seen |= nodes
+        waiting += nodes
     return [node for node in ends if node in seen]

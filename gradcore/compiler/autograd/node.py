@@ -129,25 +129,25 @@ class CompiledFunctionBackward(Node):
 
     def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
         self.check()
-        half, given = self.half, grads if self._n_outputs > 1 else [grads]
-        missing = any(g is None for g in given)
+        half, arriving = self.half, grads if self._n_outputs > 1 else [grads]
+        missing = any(g is None for g in arriving)
         if arithmetic.recorded:
-            return _again(self, [arithmetic.as_tensor(g) for g in given], arithmetic)
-        arrived = _arrived_alone(half, given) if missing else None
+            return _again(self, [arithmetic.as_tensor(g) for g in arriving], arithmetic)
+        arrived = _arrived_alone(half, arriving) if missing else None
         if arrived is not None:
             run, results = half.alone[arrived].run, half.alone[arrived].found
-            arrays = iter(local.state.run(run, *self.saved, _to_array(given[arrived], self._output_metas[arrived])))
+            arrays = iter(local.state.run(run, *self.saved, _to_array(arriving[arrived], self._output_metas[arrived])))
             return [next(arrays) if exists else None for exists in results]
-        dense = [_to_array(g, t) for g, t in zip(given, self._output_metas, strict=True)]
+        dense = [_to_array(g, t) for g, t in zip(arriving, self._output_metas, strict=True)]
         arrays = iter(local.state.run(half.run, *self.saved, *dense))
         results = [next(arrays) if exists else None for exists in half.found]
         if missing:
-            wanted = {i for each, g in zip(half.reached, given, strict=True) if g is not None for i in each}
-            results = [g if i in wanted else None for i, g in enumerate(results)]
+            affected = {i for each, g in zip(half.reached, arriving, strict=True) if g is not None for i in each}
+            results = [g if i in affected else None for i, g in enumerate(results)]
             if half.repeatable and any(_has_nan(g) for g in results if g is not None):
                 # Perhaps zero times infinity, on a way that is not gone: the function as it is does not go it.
                 with contextlib.suppress(Exception):  # something has changed since
-                    return _again(self, [None if g is None else arithmetic.as_tensor(g) for g in given], arithmetic)
+                    return _again(self, [None if g is None else arithmetic.as_tensor(g) for g in arriving], arithmetic)
         return results
 
 
@@ -196,18 +196,18 @@ def _arrived_alone(half: Backward, grads: Sequence[Array]) -> int | None:
 
 def _gradient_of(i: int) -> Callable[[Any, Any, Any], Any]:
     def gradient(F: Any, grad: Any, node: _PlannedBackward) -> Any:
-        task, found = local.state.task, node.found
-        if found is None or found[0] is not task:
+        task, cached = local.state.task, node.found
+        if cached is None or cached[0] is not task:
             half = node.half
             backend = node._device.backend
             if not isinstance(grad, (np.generic, backend.array_type)):  # batches of gradients
                 return task.grad_inputs(node, grad, task.buffer.arithmetic(node._device), None)[i]
             arrays = half.run(*node.saved, _to_array(grad, node._output_metas[0]))
             if len(arrays) < len(half.found):
-                given = iter(arrays)
-                arrays = [next(given) if exists else None for exists in half.found]
-            found = node.found = task, arrays
-        return found[1][i]
+                present = iter(arrays)
+                arrays = [next(present) if exists else None for exists in half.found]
+            cached = node.found = task, arrays
+        return cached[1][i]
 
     return gradient
 
@@ -324,10 +324,10 @@ def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
     pairs = [(out, g) for out, g in zip(outs, grads, strict=True) if g is not None]
     if not pairs:
         return [None] * len(inputs)
-    outs, given = [out for out, _ in pairs], [g for _, g in pairs]
+    outs, upstream = [out for out, _ in pairs], [g for _, g in pairs]
     with without_history(inputs):
-        found = gradients_of(outs, inputs, given, create_graph=recorded, allow_unused=True)
-    return [arithmetic.from_tensor(g) for g in found]
+        gradients = gradients_of(outs, inputs, upstream, create_graph=recorded, allow_unused=True)
+    return [arithmetic.from_tensor(g) for g in gradients]
 
 
 new_node: Any = object.__new__

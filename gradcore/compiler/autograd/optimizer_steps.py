@@ -68,9 +68,9 @@ class TracedBatch:
         try:
             self._numbers = np.zeros(_MOST_NUMBERS, self.dtype)  # kept, so that no other batch has that memory
             numbers = recorder.add_input(self._numbers)
-            given = [[recorder.add_input(np.zeros_like(p)) for p in params] for _ in range(2)]
+            inputs = [[recorder.add_input(np.zeros_like(p)) for p in params] for _ in range(2)]
             flat = [recorder.add_input(np.ones_like(s)) for s in states]
-            for p, g, a, b in zip(*given, batch.batch.offsets, batch.batch.offsets[1:], strict=False):
+            for p, g, a, b in zip(*inputs, batch.batch.offsets, batch.batch.offsets[1:], strict=False):
                 scalars, guards = symbolic(settings)
                 self.guards = self.guards or guards  # which are the same for all parameters
                 type(optimizer).formula(backend, p, g, *[s[a:b].reshape(p.shape) for s in flat], **scalars)
@@ -81,37 +81,37 @@ class TracedBatch:
         arrays = *params, *[grads[i] for i in batch.indices], *states
         _move(
             program,
-            {v.number: address_of(array) for v, array in zip([*given[0], *given[1], *flat], arrays, strict=True)},
+            {v.number: address_of(array) for v, array in zip([*inputs[0], *inputs[1], *flat], arrays, strict=True)},
         )
         self.evaluators: list[Any] = []
         self._name_scalars(program, numbers)
 
     def _name_scalars(self, program: Program, numbers: Any) -> None:
         """Replace the scalars of the formula by elements of the array of hyperparameters."""
-        known: dict[Any, Value] = {}
+        elements: dict[Any, Value] = {}
         whole = program.types[numbers.number]
         calls = []
 
         def element(leaf: Any) -> Any:
             if leaf.__class__ is not SymbolicScalar:
                 return leaf
-            if leaf.expression not in known:
-                i = len(known)
+            if leaf.expression not in elements:
+                i = len(elements)
                 if i >= whole.shape[0]:
                     raise NotImplementedError("a formula with many hyperparameters")
-                value = known[leaf.expression] = Value(1 + max(program.types))
+                value = elements[leaf.expression] = Value(1 + max(program.types))
                 program.scalars.add(value.number)
                 place = whole.address + i * whole.dtype.itemsize
                 program.types[value.number] = whole._replace(shape=(), strides=(), address=place)
                 calls.append(Call("operator.getitem", operator.getitem, (Value(numbers.number), i), {}, value))
                 self.evaluators.append(leaf.evaluate)
-            return known[leaf.expression]
+            return elements[leaf.expression]
 
         for call in program.calls:
             named = call._replace(args=map_leaves(element, call.args), named=map_leaves(element, call.named))
             calls.append(named)
         program.calls = calls
-        program.types[numbers.number] = whole._replace(shape=(len(known),))
+        program.types[numbers.number] = whole._replace(shape=(len(elements),))
 
     def settings(self, optimizer: Any, batch: Any, options: dict[str, Any]) -> tuple[Any, Any] | None:
         """Return the scalar state and hyperparameters of the next step, or None if its formula is another one."""
@@ -157,8 +157,8 @@ class PlannedStep:
             if group["differentiable"] or not params:
                 raise NotImplementedError("a step that is recorded, or of no parameters")
             plan, options = optimizer._make_plan(group, params)
-            first = [batch.batch.params[0] for batch in plan.batches]
-            if any(type(p) is not np.ndarray or p.dtype.char not in "fd" for p in first):
+            first_params = [batch.batch.params[0] for batch in plan.batches]
+            if any(type(p) is not np.ndarray or p.dtype.char not in "fd" for p in first_params):
                 raise NotImplementedError("parameters that are not the CPU's, or of other dtypes")
             if any(batch.state.on_device for batch in plan.batches):
                 raise NotImplementedError("states on a device")
@@ -181,16 +181,16 @@ class PlannedStep:
 
     def prepare(self) -> list[Any] | None:
         """Advance the step count; return hyperparameters and states by batch, or None to use the optimizer's `step`."""
-        optimizer, found, written = self.optimizer, list[Any](), list[Any]()
-        own, groups = vars(optimizer), optimizer.param_groups
-        if is_profiling() or len(groups) != len(self.params) or "grad_scale" in own or "found_inf" in own:
+        optimizer, pending, written = self.optimizer, list[Any](), list[Any]()
+        attributes, groups = vars(optimizer), optimizer.param_groups
+        if is_profiling() or len(groups) != len(self.params) or "grad_scale" in attributes or "found_inf" in attributes:
             return None
-        for group, known, batches in zip(groups, self.params, self.batches, strict=True):
+        for group, captured, batches in zip(groups, self.params, self.batches, strict=True):
             try:
                 params, grads = with_grad(group["params"])
             except NotImplementedError:  # sparse gradients are no arrays
                 return None
-            if len(params) != len(known) or not all(map(operator.is_, params, known)) or group["differentiable"]:
+            if len(params) != len(captured) or not all(map(operator.is_, params, captured)) or group["differentiable"]:
                 return None
             plan, options = optimizer._make_plan(group, params)
             if len(plan.batches) != len(batches):
@@ -199,15 +199,15 @@ class PlannedStep:
                 settings = traced.settings(optimizer, batch, options) if _are_alike(batch, traced.batch) else None
                 if settings is None:
                     return None
-                found.append((batch, traced, grads, *settings))
+                pending.append((batch, traced, grads, *settings))
             written += plan.written
         values = []
-        for batch, traced, grads, scalars, settings in found:
+        for batch, traced, grads, scalars, settings in pending:
             batch.keep(scalars)
             batch.batch.grads = [grads[i] for i in batch.indices]
             numbers = np.array([evaluate(settings) for evaluate in traced.evaluators], traced.dtype)
             values += [numbers, *batch.batch.states]
-        self._pending, self._written = found, written
+        self._pending, self._written = pending, written
         return values
 
     def _take(self) -> None:
@@ -229,8 +229,8 @@ def _move(program: Program, addresses: dict[int, int]) -> None:
     """Set the addresses of input arrays, and of views into them, to those of the arrays passed in this call."""
     types = program.types
     moved = {n: address - types[n].address for n, address in addresses.items()}
-    for n, known in types.items():
-        types[n] = known._replace(address=known.address + moved.get(known.memory, 0))
+    for n, array_type in types.items():
+        types[n] = array_type._replace(address=array_type.address + moved.get(array_type.memory, 0))
 
 
 def _are_alike(batch: Any, other: Any) -> bool:

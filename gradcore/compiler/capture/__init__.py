@@ -1,1 +1,1 @@
-"""Capture: run a function once, and note its array calls and the state that it reads."""
+"""Capture: run a function once to record its array calls and the state that it reads."""

@@ -26,12 +26,12 @@ __all__ = ["RecordedArray", "RecordedInt", "current", "give_holders_plain_arrays
 
 
 class _Current(threading.local):
-    """The recorder of this thread, if it records; the profiler that sees the program that runs.
+    """Thread-local state: the active recorder, and the profiler that observes the running program, or None.
 
     Attributes
     ----------
     is_compiling : bool
-        Whether a compiled function runs that is, or may be, captured.
+        Whether the Python code of a compiled function runs in this thread.
     """
 
     recorder: Any = None
@@ -41,33 +41,34 @@ class _Current(threading.local):
 
 current = _Current()
 
-#: Methods that are recorded, as the result's shape follows from shapes and settings.
+#: Methods that can be captured: the shape of their result does not depend on values.
 _RECORDED = (
     *(name for name in METHODS if name not in SIZED_BY_VALUES and name != "repeat"),
     "astype", "copy", "fill", "flatten", "reshape", "sort", "transpose", "view",
 )  # fmt: skip
-#: Attributes that are arrays.
+#: Attributes that return arrays.
 _PARTS = ("T", "imag", "mT", "real")
-#: Attributes that say how an array lies in memory.
+#: Attributes that describe the type and memory layout of an array.
 FACTS = ("dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides")
-#: Those of them that follow from sizes.
+#: The attributes in `FACTS` that depend on sizes.
 _OF_SIZES = frozenset(["nbytes", "shape", "size", "strides"])
 
 
 class RecordedArray(ArrayStandIn):
     """Stand-in for an array: a numbered value of the program.
 
-    It computes as the array inside, and has each call recorded. Whoever reads its elements ends the recording.
+    Operations compute with `array` and are captured. Reading elements ends the capture.
 
     Parameters
     ----------
     array : array
     number : int
+        The number of the value.
 
     Attributes
     ----------
     sized : array or Layout
-        What has its shape, strides, size and bytes: the array, or these with symbols, see `compiler.symbolic_sizes`.
+        The provider of shape, strides, size and bytes: `array`, or a layout with symbolic sizes.
     """
 
     __slots__ = ("__weakref__", "array", "number", "sized")
@@ -159,17 +160,17 @@ def _has_mask(index: Any) -> bool:
 
 
 def _read(why: str) -> None:
-    """End the capture, as elements are read."""
+    """End the capture because elements are read; `why` is the reason for readers."""
     if current.recorder is not None:
         current.recorder.stop(why)
 
 
 def _call(name: str, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Return a method that captures the call, or makes the plain call if no recorder is active in this thread."""
+    """Make a call and capture it if a recorder is active in this thread; return its result."""
     recorder = current.recorder
     if function is operator.methodcaller:
-        own = name.removeprefix("method.")
-        function = getattr(type(args[0].array), own, None) or functools.partial(_method, own)
+        method_name = name.removeprefix("method.")
+        function = getattr(type(args[0].array), method_name, None) or functools.partial(_method, method_name)
     if recorder is not None:
         return recorder.call(name, function, args, named)
     return function(*map(_inside, args), **named)
@@ -238,7 +239,7 @@ RecordedInt.__hash__ = int.__hash__  # type: ignore[method-assign]
 
 
 def give_holders_plain_arrays(arrays: Sequence[RecordedArray]) -> None:
-    """Replace stand-in arrays by the plain ones in all tensors that hold them."""
+    """Replace each stand-in array by its plain array in all tensors that hold it."""
     for holder in gc.get_referrers(*arrays):
         if isinstance(holder, (Variable, SavedTensor)) and isinstance(holder._array, RecordedArray):
             holder._array = holder._array.array
@@ -264,7 +265,7 @@ def give_plain_arrays(nodes: list[Any], ends: list[Any]) -> None:
         if id(each) in seen:
             continue
         seen.add(id(each))
-        if isinstance(each, types.FunctionType):  # not its globals
+        if isinstance(each, types.FunctionType):  # Its globals are not saved values.
             waiting += each.__closure__ or ()
             continue
         if isinstance(each, (Variable, SavedTensor)) and isinstance(getattr(each, "_array", None), RecordedArray):
@@ -274,7 +275,7 @@ def give_plain_arrays(nodes: list[Any], ends: list[Any]) -> None:
         waiting += [part for part in gc.get_referents(each) if isinstance(part, _SEARCHED)]
 
 
-#: What may hold tensors that a graph has saved.
+#: Types that may hold tensors saved by a graph.
 _SEARCHED = (
     Node, Variable, SavedTensor, BatchedArray, AutogradMeta, tuple, list, dict, types.FunctionType,
     types.CellType, functools.partial,

@@ -57,7 +57,7 @@ from gradcore.tensor import Tensor
 
 __all__ = ["Guards", "HasHistory", "TensorGuard", "Unguardable"]
 
-#: A program that depends on more than this is not made.
+#: The largest number of guards of a program. Functions that need more are not compiled.
 MOST = 4096
 _PLAIN = (bool, int, float, complex, str, bytes)
 _UNIQUE = (
@@ -66,7 +66,7 @@ _UNIQUE = (
     types.GetSetDescriptorType, types.MemberDescriptorType, re.Pattern,
 )  # fmt: skip
 _OF_NUMPY = trusted.PURE_FUNCTIONS["numpy"] or frozenset()
-#: By the symbols of operators in bytecode, the methods that they call.
+#: The names of the methods that each operator calls, keyed by its symbol in bytecode.
 _METHODS_BY_SYMBOL = defaultdict[str, list[str]](list)
 for _each in OPERATORS.values():
     for _form, _name in _each.methods:
@@ -78,14 +78,14 @@ _DISTRIBUTIONS = os.path.join("gradcore", "distributions", "")
 _HEAP_TYPE = 1 << 9
 #: ``Py_TPFLAGS_IMMUTABLETYPE``: whether a class is written in C.
 _IMMUTABLE = 1 << 8
-#: Of `FACTS`, what all tensors without a history have in common, or is guarded of them.
+#: Expressions of `FACTS` that need no guard for tensors without a history.
 _OF_HISTORY = ("{}.output_nr", "{}.retains_grad")
-#: Attributes that all functions have, beside what guards check in any case.
+#: Attributes that all functions have and that are guarded only if the code reads them.
 _OF_FUNCTIONS = frozenset(["__annotations__", "__doc__", "__module__", "__name__", "__qualname__"])
-#: Tables of modules, which are most often empty.
+#: Dicts of modules that are usually empty. One guard checks all that are.
 _TABLES = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks", "_backward_hooks",
            "_backward_pre_hooks")  # fmt: skip
-#: Of NumPy's flags of an array: whether it is aligned, and whether it may be written to.
+#: NumPy's flag bits of an array for "aligned" and "writeable".
 _FLAGS = 0x100 | 0x400
 
 
@@ -98,17 +98,17 @@ class HasHistory(Unguardable):
 
 
 class TensorGuard(NamedTuple):
-    """A tensor that a program depends on, and the lines that check it.
+    """A tensor that a program depends on.
 
     Attributes
     ----------
     name : str
-        Where it was found, for readers.
+        The path to the tensor from the function or its arguments, for readers.
     tensor : Tensor
     given : bool
-        Whether it is an argument: each call has its own.
+        Whether the tensor is an argument, so that each call may pass another one.
     lines : slice
-        The lines that check it, of the gradient of another one.
+        If the tensor is the ``.grad`` of another one, the lines that check it; else empty.
     """
 
     name: str
@@ -119,12 +119,12 @@ class TensorGuard(NamedTuple):
 
 def _compares_identity(code: types.CodeType) -> bool:
     """Return whether code may compare objects by ``is``, other than with None, a bool or ``...``."""
-    found = [each for each in dis.get_instructions(code) if each.opname != "CACHE"]
+    instructions = [each for each in dis.get_instructions(code) if each.opname != "CACHE"]
     if not {"is_", "is_not"}.isdisjoint(code.co_names):
         return True
     return any(
         each.opname == "IS_OP" and not (before.opname == "LOAD_CONST" and before.argval in (None, True, False, ...))
-        for before, each in itertools.pairwise(found)
+        for before, each in itertools.pairwise(instructions)
     )
 
 
@@ -159,13 +159,13 @@ def _has_state_in_c(kind: type) -> bool:
 
 def _slots_of(kind: type) -> list[str]:
     """Return the names of the attributes that a class stores in slots."""
-    found = []
+    names = []
     for cls in kind.__mro__:
         slots = vars(cls).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             private = name.startswith("__") and not name.endswith("__")
-            found.append(f"_{cls.__name__.lstrip('_')}{name}" if private else name)
-    return [name for name in found if name not in ("__dict__", "__weakref__")]
+            names.append(f"_{cls.__name__.lstrip('_')}{name}" if private else name)
+    return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
 _MISSING = object()
@@ -181,16 +181,16 @@ def _read_slot(slot: types.MemberDescriptorType, owner: object) -> object:
 
 def _cached_objects(function: object) -> dict[int, object]:
     """Return the arguments and results in the cache of a `functools.lru_cache` function, by their ids."""
-    found = gc.get_referents(function)
-    tables = (each.values() for each in found if type(each) is dict)
-    return {id(each): each for each in itertools.chain(found, *tables)}
+    referents = gc.get_referents(function)
+    tables = (each.values() for each in referents if type(each) is dict)
+    return {id(each): each for each in itertools.chain(referents, *tables)}
 
 
 def _has_own_class(value: object) -> bool:
     """Return whether an object, such as a NumPy scalar, is of a user's subclass; enumeration members always are."""
     flags = type(value).__flags__
-    made = flags & _HEAP_TYPE and not flags & _IMMUTABLE and not isinstance(value, enum.Enum)
-    return bool(made) and not trusted.is_library_class(type(value))
+    is_user_class = flags & _HEAP_TYPE and not flags & _IMMUTABLE and not isinstance(value, enum.Enum)
+    return bool(is_user_class) and not trusted.is_library_class(type(value))
 
 
 def _is_constant_class(cls: type) -> bool:
@@ -245,11 +245,11 @@ class Guards:
         queries: Iterable[Any] = (),
     ) -> None:
         self._users = users = [*users]
-        #: Names in the code that is not trusted: of modules of others, no other attributes are read.
+        #: Names in user code. Only these attributes can be read from modules of other packages.
         self._user_names = names_in(users)
         self._sees_identity = any(map(_compares_identity, users))
         self._queries = [*queries]
-        #: By type, containers and numbers whose identity the function may see: what they are, and their expressions.
+        #: By type, the containers and numbers that the function may compare by ``is``, with their expressions.
         self._identities: dict[type, list[tuple[Any, str, bool]]] = {}
         self.facts = [FACTS[code] for code in facts]
         self.executed, self.every, self.misses = frozenset(executed), every, every or misses
@@ -258,12 +258,12 @@ class Guards:
         self.reads_grads = every or any("grad" in code.co_names for code in self.executed)
         self._calls_backward = backward.__code__ in self.executed
         self.lines: list[str] = []
-        #: The numbers of those that may fail once the program has run, without it having another result.
+        #: Numbers of guards that are checked before a call only, see `require`.
         self.passing: set[int] = set()
-        #: Lists and dicts by their ids, with the names of their variables.
+        #: Lists and dicts with the names of their variables, by id.
         self.containers: dict[int, tuple[Any, str]] = {}
         self._still: Any = None
-        #: What each line checks, in words.
+        #: A description of each guard, for readers.
         self.texts: list[str] = []
         self.scope: dict[str, Any] = {
             "same": same, "MISS": None, "local": local, "CPU": CPU, "gradient_edge": gradient_edge,
@@ -274,18 +274,18 @@ class Guards:
             "modules": sys.modules,
         }  # fmt: skip
         self.tensors: list[TensorGuard] = []
-        #: By the name of a tensor, the symbols that its dims are.
+        #: By the name of a tensor, the symbols of its dims with symbolic sizes.
         self.symbols: dict[str, dict[int, str]] = {}
-        #: Arguments that may be any float, by their numbers and names.
+        #: Positions and names of arguments that may be any float.
         self.varying: frozenset[int | str] = frozenset()
         #: By name, the shapes of the tensors.
         self.shapes: dict[str, tuple[int, ...]] = {}
         #: Optimisers, schedulers and gradient scalers.
         self.hosts: list[Any] = []
         self.codes: set[types.CodeType] = set()
-        #: Names of attributes that were not read, since they do not occur in the code.
+        #: Names of attributes that have no guard because they do not occur in the code.
         self.skipped: set[str] = set()
-        #: Whether a value was found by which attributes are read, so that all of them are to be guarded.
+        #: Whether the function can reach `getattr` or the like, so that all attributes need guards.
         self.reads_by_name = False
         self._seen: dict[Any, Any] = {}
         self._array_types = (np.ndarray, *(backend.array_type for backend in find_cupy_backends()))
@@ -344,8 +344,8 @@ class Guards:
             self.require(f"same({self.bind(query)}(), {self.bind(value)})", f"{query.__name__}() is {value!r}")
         self._functions_of_library()
         for backend in find_cupy_backends():
-            made = self.bind(functools.partial(_choices, backend))
-            self.require(f"{made}() == {_choices(backend)}", "the current device, TensorFloat32, fusion, attention")
+            choices = self.bind(functools.partial(_choices, backend))
+            self.require(f"{choices}() == {_choices(backend)}", "the current device, TensorFloat32, fusion, attention")
 
     def arguments(self, args: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Guard the arguments of the call."""
@@ -398,9 +398,9 @@ class Guards:
             return
         base: Any = next(each for each in (list, tuple, deque) if isinstance(value, each))
         kind = type(value)
-        own = kind is base or (kind.__getitem__ is base.__getitem__ and kind.__len__ is base.__len__)
+        is_plain = kind is base or (kind.__getitem__ is base.__getitem__ and kind.__len__ is base.__len__)
         length, item = (
-            ("len", "{}[{}]") if own else (f"{base.__name__}.__len__", f"{base.__name__}.__getitem__({{}}, {{}})")
+            ("len", "{}[{}]") if is_plain else (f"{base.__name__}.__len__", f"{base.__name__}.__getitem__({{}}, {{}})")
         )
         size = base.__len__(value)
         self.require(f"type({o}) is {self.bind(type(value))} and {length}({o}) == {size}", f"length of {text}")
@@ -413,23 +413,23 @@ class Guards:
     def _set(self, value: Any, expression: str, text: str, given: bool) -> None:
         kind: Any = type(value)
         base: Any = set if isinstance(value, set) else frozenset
-        found = (*base.__iter__(value),)
-        if not all(type(each) in _PLAIN for each in found):
+        items = (*base.__iter__(value),)
+        if not all(type(each) in _PLAIN for each in items):
             raise Unguardable(f"{text} has elements that cannot be checked")
         o = self._container(value, expression, text, given)
         if o is None:
             return
-        elements = self.bind(found)  # in their order, which may differ
+        elements = self.bind(items)  # in their order, which may differ
         elements = f"all(map(same, {base.__name__}.__iter__({o}), {elements}))"
-        alike = f"{base.__name__}.__len__({o}) == {len(found)} and {elements}"
+        alike = f"{base.__name__}.__len__({o}) == {len(items)} and {elements}"
         self.require(f"type({o}) is {self.bind(kind)} and {alike}", f"elements of {text}")
         self._of_subclass(value, o, text)
 
     def _container(self, value: Any, expression: str, text: str, given: bool) -> str | None:
-        """Return a variable for a container, or None if it has been visited: then guard that it is the same object."""
-        known = self.containers.get(id(value))
-        if known is not None and type(value) is not tuple:
-            self.require(f"({expression}) is {known[1]}", f"{text} is found twice")
+        """Return a variable for a container; if it has been visited, guard its identity and return None."""
+        visited = self.containers.get(id(value))
+        if visited is not None and type(value) is not tuple:
+            self.require(f"({expression}) is {visited[1]}", f"{text} is found twice")
             return None
         o = self._variable(expression)
         self.containers[id(value)] = value, o
@@ -437,19 +437,19 @@ class Guards:
         return o
 
     def _identity(self, value: Any, expression: str, text: str, given: bool) -> None:
-        """Guard which values are the same object, where the function compares by ``is``."""
+        """Guard which values are the same object as `value`, if the function may compare by ``is``."""
         if not self._sees_identity or type(value) is bool:
             return
         if not given:
             self.require(f"{expression} is {self.bind(value)}", f"{text} is the same object")
-        known = self._identities.setdefault(type(value), [])
-        if sum(not fixed for *_, fixed in known) > _MOST_IDENTITIES:
+        earlier = self._identities.setdefault(type(value), [])
+        if sum(not fixed for *_, fixed in earlier) > _MOST_IDENTITIES:
             raise Unguardable(f"the function compares identities, and there are more than {_MOST_IDENTITIES} values")
-        for other, name, fixed in known:
+        for other, name, fixed in earlier:
             if given or not fixed:
-                same = "is" if other is value else "is not"
-                self.require(f"{expression} {same} {name}", f"{text} {same} another value")
-        known.append((value, expression, not given))
+                relation = "is" if other is value else "is not"
+                self.require(f"{expression} {relation} {name}", f"{text} {relation} another value")
+        earlier.append((value, expression, not given))
 
     def _of_subclass(self, value: Any, o: str, text: str) -> None:
         """Guard the attributes of an instance of a user's container subclass."""
@@ -479,13 +479,13 @@ class Guards:
         o = self._container(value, expression, text, given)
         if o is None:
             return
-        own = not trusted.is_library_class(type(value))  # whose methods may do anything
+        user = not trusted.is_library_class(type(value))  # whose methods may do anything
         base = self.bind(OrderedDict if isinstance(value, OrderedDict) else dict)
         size, element = (
-            (f"{base}.__len__({o})", f"{base}.__getitem__({o}, {{}})") if own else (f"len({o})", f"{o}[{{}}]")
+            (f"{base}.__len__({o})", f"{base}.__getitem__({o}, {{}})") if user else (f"len({o})", f"{o}[{{}}]")
         )
-        own_keys = f"{base}.__iter__({o})" if own else o
-        keys = (*value,) if not own else (*(OrderedDict if isinstance(value, OrderedDict) else dict).__iter__(value),)
+        own_keys = f"{base}.__iter__({o})" if user else o
+        keys = (*value,) if not user else (*(OrderedDict if isinstance(value, OrderedDict) else dict).__iter__(value),)
         same_keys = f"tuple({own_keys}) == {self.bind(keys)}" if keys else f"{size} == 0"
         if any(type(key) is not str for key in keys):  # 1, 1.0 and True are equal
             same_keys = f"{size} == {len(keys)} and all(map(same, {own_keys}, {self.bind(keys)}))"
@@ -562,17 +562,17 @@ class Guards:
         self.globals_of(value.__code__, value.__globals__)
 
     def _given_to_library(self, value: types.FunctionType, name: str, text: str) -> None:
-        """Guard the functions, modules and tensors that a library function wraps, as those of `gradcore.func` do.
+        """Guard the functions, modules and tensors in the closure of a library function, as `gradcore.func` returns.
 
-        Of its attributes, those are guarded that the user's code reads.
+        Attributes of the function are guarded if user code reads them.
         """
         for each in sorted(self._user_names & vars(value).keys()):
             self.visit(vars(value)[each], f"{name}.__dict__.get({each!r})", f"{text}.{each}")
         for i, cell in enumerate(value.__closure__ or ()):
-            found = getattr(cell, "cell_contents", None)
-            if isinstance(found, (types.FunctionType, types.MethodType, functools.partial, Variable, Calls)):
+            content = getattr(cell, "cell_contents", None)
+            if isinstance(content, (types.FunctionType, types.MethodType, functools.partial, Variable, Calls)):
                 at = f"{name}.__closure__[{i}].cell_contents"
-                self.visit(found, at, f"{value.__code__.co_freevars[i]} of {text}")
+                self.visit(content, at, f"{value.__code__.co_freevars[i]} of {text}")
 
     def globals_of(self, code: types.CodeType, namespace: dict[str, Any]) -> None:
         """Guard the global names that `code`, and code nested in it, refers to."""
@@ -582,8 +582,8 @@ class Guards:
         self._seen[key] = (code, namespace)
         self.codes.add(code)
         scope = self.bind(namespace)
-        read = {i.argval for i in dis.get_instructions(code) if i.opname.endswith(("_GLOBAL", "_NAME"))}
-        for name in sorted(read):
+        read_names = {i.argval for i in dis.get_instructions(code) if i.opname.endswith(("_GLOBAL", "_NAME"))}
+        for name in sorted(read_names):
             if name in namespace:
                 value = namespace[name]
                 if isinstance(value, types.ModuleType) and trusted.is_of_numpy(vars(value)):
@@ -591,8 +591,8 @@ class Guards:
                 self.visit(value, f"{scope}.get({name!r})", name)
             else:
                 self.require(f"{name!r} not in {scope}", f"there is no global name {name}")
-        own = [name for name in read if name not in namespace and name in vars(builtins)]
-        self._names_of_library(builtins, self.bind(vars(builtins)), own, "builtins")
+        builtin_names = [name for name in read_names if name not in namespace and name in vars(builtins)]
+        self._names_of_library(builtins, self.bind(vars(builtins)), builtin_names, "builtins")
         self._imports(code, namespace)
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType) and constant in self.executed:
@@ -600,20 +600,20 @@ class Guards:
 
     def _imports(self, code: types.CodeType, namespace: dict[str, Any]) -> None:
         """Guard the modules that `code` imports while it runs."""
-        found = [*dis.get_instructions(code)]
-        for before, each in zip(found, found[2:], strict=False):
+        instructions = [*dis.get_instructions(code)]
+        for before, each in zip(instructions, instructions[2:], strict=False):
             if each.opname != "IMPORT_NAME":
                 continue
             name = "." * before.argval + each.argval
             if before.argval:
                 name = importlib.util.resolve_name(name, namespace.get("__package__") or "")
-            for one in {name, name.partition(".")[0]} & sys.modules.keys():
-                if trusted.is_of_numpy(vars(sys.modules[one])):
-                    self._refuse_of_numpy(sys.modules[one], code.co_names)
-                self.visit(sys.modules[one], f"modules.get({one!r})", one)
+            for module_name in {name, name.partition(".")[0]} & sys.modules.keys():
+                if trusted.is_of_numpy(vars(sys.modules[module_name])):
+                    self._refuse_of_numpy(sys.modules[module_name], code.co_names)
+                self.visit(sys.modules[module_name], f"modules.get({module_name!r})", module_name)
 
     def _note_reads(self, value: object) -> None:
-        """Note a value by which attributes are read whose names are not in the code, as by an alias of `getattr`."""
+        """Set `reads_by_name` if `value` can read attributes by computed names, as an alias of `getattr` can."""
         if isinstance(value, str):
             is_reader = "{" in value and not self._user_names.isdisjoint(FORMATTING)
         else:
@@ -660,7 +660,7 @@ class Guards:
             self.visit(vars(value)[each], f"{name}.__dict__.get({each!r})", f"{text}.{each}")
 
     def _names_of_library(self, module: types.ModuleType, scope: str, names: Iterable[str], text: str) -> None:
-        """Guard what user code reads of a trusted module: functions may be replaced, and values added."""
+        """Guard the attributes of a trusted module that user code reads, as users may replace or add some."""
         plain = (*_PLAIN, list, dict, set, types.ModuleType)
         values = {each: vars(module)[each] for each in sorted(names)}
         for each, value in values.items():
@@ -669,28 +669,28 @@ class Guards:
         others = [each for each, value in values.items() if not isinstance(value, plain)]
         self._registry(*values.values())
         if others:
-            read = operator.itemgetter(*others)
-            expected = self.bind(read(vars(module)))
-            self.require(f"{self.bind(read)}({scope}) == {expected}", f"names in {text}")
+            getter = operator.itemgetter(*others)
+            expected = self.bind(getter(vars(module)))
+            self.require(f"{self.bind(getter)}({scope}) == {expected}", f"names in {text}")
 
     def _functions_of_library(self) -> None:
         """Guard the library's public functions and methods of tensors that ran, as users may replace them."""
         methods = self._user_names.union(*map(_operator_methods, self._users))
         ran = {n for n, each in vars(functional).items() if getattr(each, "__code__", None) in self.executed}
-        for owner, known in ((Tensor, methods), (functional, ran - {"__getattr__"})):
-            names = sorted(n for n in known & vars(owner).keys() if isinstance(vars(owner)[n], types.FunctionType))
+        for owner, public in ((Tensor, methods), (functional, ran - {"__getattr__"})):
+            names = sorted(n for n in public & vars(owner).keys() if isinstance(vars(owner)[n], types.FunctionType))
             if names:
-                read = operator.itemgetter(*names, names[0])
-                found = f"{self.bind(read)}({self.bind(vars(owner))})"
-                expected = self.bind((*map(original_of, read(vars(owner))),))
-                alike = f"{found} == {expected} or (*map({self.bind(original_of)}, {found}),) == {expected}"
+                getter = operator.itemgetter(*names, names[0])
+                expression = f"{self.bind(getter)}({self.bind(vars(owner))})"
+                expected = self.bind((*map(original_of, getter(vars(owner))),))
+                alike = f"{expression} == {expected} or (*map({self.bind(original_of)}, {expression}),) == {expected}"
                 self.require(alike, f"functions of {owner.__name__}")  # another thread may be capturing
 
     def _registry(self, *values: object) -> None:
         """Guard the registries of abstract base classes, where such a class is among the guarded objects."""
         if not self._sees_abstract and any(isinstance(typing.get_origin(v) or v, abc.ABCMeta) for v in values):
             self._sees_abstract = True
-            token = self.bind(abc.get_cache_token())  # another one after each registration
+            token = self.bind(abc.get_cache_token())  # Each registration changes the token.
             self.require(f"{self.bind(abc.get_cache_token)}() == {token}", "registered subclasses")
 
     def _class(self, value: type, name: str, text: str) -> None:
@@ -701,31 +701,31 @@ class Guards:
         for cls in value.__mro__:
             if trusted.is_library_class(cls):
                 continue
-            own = name if cls is value else self.bind(cls)
+            cls_name = name if cls is value else self.bind(cls)
             if cls.__flags__ & _IMMUTABLE:
                 raise Unguardable(f"{text} is a class written in C, which may give other values in each call")
-            alike = f"{own}.__mro__ == {self.bind(cls.__mro__)} and len({own}.__dict__) == {len(vars(cls))}"
+            alike = f"{cls_name}.__mro__ == {self.bind(cls.__mro__)} and len({cls_name}.__dict__) == {len(vars(cls))}"
             self.require(alike, f"bases and attributes of {text}")
             others: list[str] = []
-            for each, found in vars(cls).items():
+            for each, attribute in vars(cls).items():
                 special = each[:2] == "__" and each[-2:] == "__"
-                if special:  # its type is that of a method, or code of the user's has its name
+                if special:  # Operators call methods whose names do not occur in the code.
                     is_named = self.every or each in self._user_names or each == "__match_args__"
-                    is_read = is_named or isinstance(found, types.FunctionType)
+                    is_read = is_named or isinstance(attribute, types.FunctionType)
                 else:
                     is_read = self.every or each in self.names
                 if is_read:
-                    self.visit(found, f"{own}.__dict__.get({each!r})", f"{text}.{each}")
+                    self.visit(attribute, f"{cls_name}.__dict__.get({each!r})", f"{text}.{each}")
                 else:
                     others.append(each)
             self.skipped.update(each for each in others if each[:2] != "__" or each[-2:] != "__")
-            # Where all are still there, and there are as many, no other attribute has taken the place of one.
-            self.require(f"{own}.__dict__.keys() >= {self.bind({*others})}", f"names of attributes of {text}")
+            # If these names still exist and the number of attributes is unchanged, no attribute has been added.
+            self.require(f"{cls_name}.__dict__.keys() >= {self.bind({*others})}", f"names of attributes of {text}")
 
     def _instance(self, value: Any, name: str, text: str) -> None:
         kind = type(value)
-        own, slots = getattr(value, "__dict__", None), _slots_of(kind)
-        if not (type(own) is dict or (own is None and slots)) or _has_state_in_c(kind) or hasattr(kind, "__next__"):
+        attrs, slots = getattr(value, "__dict__", None), _slots_of(kind)
+        if not (type(attrs) is dict or (attrs is None and slots)) or _has_state_in_c(kind) or hasattr(kind, "__next__"):
             raise Unguardable(f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
         if str(kind.__module__).startswith(("numpy", "random")):
             raise Unguardable(f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
@@ -735,18 +735,18 @@ class Guards:
             cls, forward, call = map(self.bind, (kind, kind.forward, kind.__call__))
             alike = f"{cls}.forward is {forward} and {cls}.__call__ is {call}"
             self.require(alike, f"forward and __call__ of {kind.__name__}")
-        if own is not None:
-            self._attributes(own, name, text, value)
+        if attrs is not None:
+            self._attributes(attrs, name, text, value)
         for each in slots:
             slot = getattr(kind, each, None)
             if not isinstance(slot, types.MemberDescriptorType):
                 raise Unguardable(f"{text} has a slot {each} that its class hides, which cannot be checked")
-            found = _read_slot(slot, value)
+            content = _read_slot(slot, value)
             expression = f"read_slot({self.bind(slot)}, {name})"
-            if found is _MISSING:
+            if content is _MISSING:
                 self.require(f"{expression} is {self.bind(_MISSING)}", f"{text} has no {each}")
             elif self.every or each in self.names:
-                self.visit(found, expression, f"{text}.{each}")
+                self.visit(content, expression, f"{text}.{each}")
             else:
                 self.skipped.add(each)
 
@@ -758,21 +758,21 @@ class Guards:
         self.require(f"len({o}) == {len(own)}", f"attributes of {text}")
         empty = [each for each in _TABLES if isinstance(owner, Module) and not own.get(each, True)]
         if empty:
-            found = " or ".join(f"{o}[{each!r}]" for each in empty)
-            self.require(f"not ({found})", f"{text} has no {', '.join(empty)}")
-        of_library = owner is not None and trusted.is_library_class(type(owner))  # which computes names that it reads
+            tables = " or ".join(f"{o}[{each!r}]" for each in empty)
+            self.require(f"not ({tables})", f"{text} has no {', '.join(empty)}")
+        of_library = owner is not None and trusted.is_library_class(type(owner))  # which may read computed names
         others: list[str] = []
-        for each, found in own.items():
-            if each in empty or each == "_compiled_call_impl":  # which does what the module does
+        for each, attribute in own.items():
+            if each in empty or each == "_compiled_call_impl":  # The compiled call is equivalent to the module.
                 continue
             if self.every or each in self.names or (of_library and each[0] != "_"):
-                self.visit(found, f"{o}[{each!r}]", f"{text}.{each}")
+                self.visit(attribute, f"{o}[{each!r}]", f"{text}.{each}")
             else:
                 others.append(each)
         self.skipped.update(others)
-        if isinstance(owner, Module):  # what the library sets is never deleted
+        if isinstance(owner, Module):  # Attributes set by the library are never deleted.
             others = [each for each in others if each not in _of_modules()]
-        if others:  # one of them may be deleted, and another one be there in the place of the class's
+        if others:  # One may have been deleted, and an attribute added that hides one of the class.
             self.require(f"{o}.keys() >= {self.bind({*others})}", f"names of attributes of {text}")
         return None
 
@@ -783,19 +783,19 @@ class Guards:
         methods = recorded_methods(type(value))
         if not vars(value).keys().isdisjoint(methods):
             raise Unguardable(f"a method of {text} is replaced")
-        for each in methods:  # they are captured like other functions
+        for each in methods:  # These are captured like other functions.
             method = self.bind(getattr(type(value), each))
             alike = f"{each!r} not in {name}.__dict__ and type({name}).{each} is {method}"
             self.require(alike, f"{each} of {text}")
         self.hosts.append(value)
-        if isinstance(value, Optimizer):  # which may change what comes after a step
+        if isinstance(value, Optimizer):  # Hooks may run user code before or after a step.
             hooks = f"bool({name}._hooks['step_pre'] or {name}._hooks['step_post'] or before_steps or after_steps)"
             self.require(f"{hooks} is {eval(hooks, self.scope)}", f"whether {text} has hooks")
         for i, group in enumerate(value.param_groups if isinstance(value, Optimizer) else ()):
             params = self.bind(list(group["params"]))
-            found = self._variable(f"{name}.param_groups[{i}]['params']")
-            same = f"len({name}.param_groups) == {len(value.param_groups)} and len({found}) == len({params})"
-            self.require(f"{same} and all(map(identical, {found}, {params}))", f"parameters of {text}")
+            params_name = self._variable(f"{name}.param_groups[{i}]['params']")
+            condition = f"len({name}.param_groups) == {len(value.param_groups)} and len({params_name}) == len({params})"
+            self.require(f"{condition} and all(map(identical, {params_name}, {params}))", f"parameters of {text}")
             for j, p in enumerate(group["params"]):
                 self.visit(p, f"{params}[{j}]", f"{text}.param_groups[{i}]['params'][{j}]")
         if isinstance(value, GradScaler):
@@ -900,7 +900,7 @@ class Guards:
         if on_cpu:
             layout += f" and {a}.flags.num & {_FLAGS} == {array.flags.num & _FLAGS}"
         conditions = f"{kind} and {layout}"
-        if on_cpu and not symbols:  # most often the array of the last call, which no one else has
+        if on_cpu and not symbols:  # The array is usually that of the last call.
             known = f"{self.bind(weakref.ref(array))}() is {a}"
             conditions = f"{kind} and ({known} or {layout})" if given else f"{known} or {conditions}"
         described = f"{text}: shape {list(array.shape)}, strides {array.strides}, {t._dtype.name}"
@@ -910,16 +910,16 @@ class Guards:
         self.require(conditions, described)
 
     def _match_symbols(self, a: str, array: Any, symbols: dict[int, str], text: str) -> str:
-        """Return the condition that dims of a shape are symbolic sizes, each defined by its first dim."""
+        """Return a condition that assigns each symbol the size of its first dim, and compares all other dims."""
         if not array.flags.c_contiguous:
             raise Unguardable(f"{text} has sizes that change, and is not contiguous")
-        first = {symbol: dim for dim, symbol in reversed(symbols.items())}
-        first = {s: dim for s, dim in first.items() if not any(f"({s} := " in line for line in self.lines)}
-        least = "".join(f"({symbol} := {a}.shape[{dim}]) >= 2 and " for symbol, dim in first.items())
+        first_dims = {symbol: dim for dim, symbol in reversed(symbols.items())}
+        first_dims = {s: dim for s, dim in first_dims.items() if not any(f"({s} := " in line for line in self.lines)}
+        least = "".join(f"({symbol} := {a}.shape[{dim}]) >= 2 and " for symbol, dim in first_dims.items())
         return f"{least}{a}.shape == ({''.join(f'{symbols.get(i, n)}, ' for i, n in enumerate(array.shape))})"
 
     def leave_out(self, number: int) -> None:
-        """Do not check a gradient that the program does not read."""
+        """Remove the checks of tensor `number`, a gradient that the program does not read."""
         lines = self.tensors[number].lines
         name = self.lines[lines][0].partition(" ")[0] if lines.stop else ""
         others = [*self.lines[: lines.start], *self.lines[lines.stop :]]
@@ -927,7 +927,7 @@ class Guards:
             self.lines[lines] = ["" for _ in self.lines[lines]]
 
     def forget(self) -> None:
-        """Drop all references to the call that the guards were made for."""
+        """Drop all references to the objects of the call from which the guards were derived."""
         self._seen.clear()
         self.containers.clear()
         self.tensors = [guard._replace(tensor=None) for guard in self.tensors]
@@ -935,8 +935,8 @@ class Guards:
     # -- the function ---------------------------------------------------------------------------------------------
 
     def checks(self) -> list[str]:
-        """Return the lines that name each tensor ``t0`` and its array ``a0``, or return the failed guard's number."""
-        # Something has been deleted that an earlier guard does not see.
+        """Return source lines that check the guards and assign each tensor and its array to ``t0`` and ``a0``, etc."""
+        # An error means that an object has been deleted that no earlier line checks.
         end = "except (AttributeError, LookupError, TypeError, ValueError): return 0"
         return ["try:", *(f" {line}" for line in self.lines if line), end]
 
@@ -960,9 +960,9 @@ class Guards:
         """Return the number of the failed guard, `passing` ones excepted, and the tensors of a call."""
         if self._still is None:
             lines = [f" {line}" for i, line in enumerate(self.lines) if line and i not in self.passing]
-            own = "".join(f"t{i}, " for i, guard in enumerate(self.tensors) if not guard.lines.stop)
+            tensors = "".join(f"t{i}, " for i, guard in enumerate(self.tensors) if not guard.lines.stop)
             end = "except (AttributeError, LookupError, TypeError, ValueError): return 0, ()"
-            text = "\n ".join(["def still(args, named):", "try:", *lines, end, f"return None, ({own})"])
+            text = "\n ".join(["def still(args, named):", "try:", *lines, end, f"return None, ({tensors})"])
             text = re.sub(r": return (\d+)$", r": return \1, ()", text, flags=re.MULTILINE)
             exec(compile(text, generated_file(__name__, text), "exec"), self.scope)
             self._still = self.scope["still"]

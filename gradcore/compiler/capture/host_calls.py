@@ -1,7 +1,7 @@
 """Host calls: methods of optimizers, schedulers and gradient scalers that a program calls between its segments.
 
-During the capture, looking up these methods returns ones that hand the call to the recorder. Any other attribute read
-of such an object ends the capture, as a program would not see it change.
+During a capture, these methods are replaced by functions that pass the call to the recorder. Reading any other
+attribute of such an object ends the capture, because a program would not notice when the attribute changes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from gradcore.optim.optimizer import Optimizer
 __all__ = ["HOST_CLASSES", "can_be_observed", "end_observation", "host_codes", "looked_up", "observe",
            "recorded_methods", "runs_user_code"]  # fmt: skip
 
-#: The methods that are called as they are.
+#: The methods that a program calls between segments.
 _CALLED = {Optimizer: ("step",), LRScheduler: ("step",), GradScaler: ("unscale_", "step", "update")}
-#: The methods that are recorded, unless a subclass has its own.
+#: The methods that are captured, unless a subclass overrides them.
 _RECORDED = {Optimizer: ("zero_grad",), LRScheduler: (), GradScaler: ("scale", "is_enabled")}
 HOST_CLASSES = tuple(_CALLED)
 
@@ -38,7 +38,7 @@ def recorded_methods(cls: type) -> tuple[str, ...]:
     return tuple(name for name in _names(_RECORDED, cls) if getattr(cls, name) is getattr(base, name))
 
 
-#: What a class of its own may not replace, as the recorder sees what is done with host objects by it.
+#: Methods that subclasses may not override, because the recorder observes host objects through them.
 _OBSERVING = ("__getattribute__", "__setattr__", "__delattr__")
 
 
@@ -58,8 +58,8 @@ def _methods(cls: Any) -> tuple[frozenset[str], frozenset[str]]:
 def observe(hosts: Sequence[Any]) -> None:
     """Report attribute access on `hosts` to the recorder, without changing their class.
 
-    For the time of a recording their base class has methods that look attributes up. Those do nothing else in other
-    threads, and for other objects.
+    During the capture, their base class gets methods for attribute access. In other threads and for other objects,
+    these methods behave as the original ones.
     """
     observed = {id(host) for host in hosts}
 
@@ -71,10 +71,10 @@ def observe(hosts: Sequence[Any]) -> None:
         if not is_observed(self) or name == "__class__" or current.recorder.within_library:
             return object.__getattribute__(self, name)
         recorder, kind = current.recorder, type(self)
-        called, recorded = _methods(kind)  # type: ignore[arg-type]
-        if name in called:
+        host_methods, captured_methods = _methods(kind)  # type: ignore[arg-type]
+        if name in host_methods:
             return functools.partial(recorder.host_call, self, name)
-        if name in recorded:
+        if name in captured_methods:
             return lambda *args, **named: recorder.within(self, name, args, named)
         recorder.stop(f"{name} of {type(self).__name__} is used")
         return object.__getattribute__(self, name)
@@ -103,14 +103,14 @@ def end_observation() -> None:
 
 
 def looked_up(function: Any) -> Any:
-    """Return the function; for a bound method of a host object, a function that looks it up in each call."""
+    """Return `function`, or for a bound method of a host object, a function that looks up the method in each call."""
     if isinstance(function, types.MethodType) and isinstance(function.__self__, HOST_CLASSES):
         return lambda *args, **named: getattr(function.__self__, function.__name__)(*args, **named)
     return function
 
 
 def runs_user_code(host: Any) -> bool:
-    """Return whether a host call may run user code: of an own class, a hook, or a scheduler's lambda."""
+    """Return whether a host call may run user code: a subclass's method, a hook, or a scheduler's lambda."""
     tables: list[Any] = [optimizer._global_pre_hooks, optimizer._global_post_hooks]
     waiting, seen = [host], set[int]()
     while waiting:
@@ -121,9 +121,9 @@ def runs_user_code(host: Any) -> bool:
         if isinstance(each, HOST_CLASSES):
             if not is_library_class(type(each)):
                 return True
-            own = object.__getattribute__(each, "__dict__")
-            tables += own.get("_hooks", {}).values()
-            waiting += own.values()
+            attributes = object.__getattribute__(each, "__dict__")
+            tables += attributes.get("_hooks", {}).values()
+            waiting += attributes.values()
         elif isinstance(each, (list, tuple)):
             waiting += each
         elif callable(each) and not is_library(getattr(each, "__globals__", {})):

@@ -30,19 +30,19 @@ class LocalNames(ast.NodeVisitor):
     local : set of str
         All local names of the function.
     bound : iterable of str
-        Those that are bound before.
+        The names that are bound before the statements.
 
     Attributes
     ----------
     exposed : set of str
         Names that may be read before the statements have bound them.
     written : set of str
-        Names that they may bind.
+        Names that the statements may bind.
     bound : set of str
-        Names that are bound after them, whichever way they take. After a statement that nothing follows (``return``),
-        these are all.
+        Names that are bound after the statements on every path. After a ``return`` or similar, these are all names,
+        because nothing follows.
     unbound : set of str
-        Names that they may leave without a value.
+        Names that the statements may unbind, for example by ``del``.
     """
 
     def __init__(self, local: Iterable[str], bound: Iterable[str] = ()) -> None:
@@ -68,9 +68,9 @@ class LocalNames(ast.NodeVisitor):
         self.exposed |= {name for name in names if name in self.local} - self.bound
 
     def _bind(self, *names: str) -> None:
-        found = self.local.intersection(names)
-        self.written |= found
-        self.bound |= found
+        local_names = self.local.intersection(names)
+        self.written |= local_names
+        self.bound |= local_names
 
     # -- names ------------------------------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ class LocalNames(ast.NodeVisitor):
 
     def visit_NamedExpr(self, node: Any) -> None:
         self.visit(node.value)
-        self.written |= self.local & {node.target.id}  # perhaps: it may be within `and`
+        self.written |= self.local & {node.target.id}  # Not bound for certain: it may be within `and`.
 
     def visit_Assign(self, node: Any) -> None:
         self.visit(node.value)
@@ -164,25 +164,25 @@ class LocalNames(ast.NodeVisitor):
 
 
 def _read_in(node: Any) -> set[str]:
-    """Return the names that a nested scope reads and does not surely define itself."""
-    read = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+    """Return the names that a nested scope reads, except those that it certainly defines itself."""
+    read_names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
     if isinstance(node, _COMPREHENSIONS):
         outermost = {each.id for each in ast.walk(node.generators[0].iter) if isinstance(each, ast.Name)}
-        own = {each.id for g in node.generators for each in ast.walk(g.target) if isinstance(each, ast.Name)}
-        return read - (own - outermost)
+        bound_names = {each.id for g in node.generators for each in ast.walk(g.target) if isinstance(each, ast.Name)}
+        return read_names - (bound_names - outermost)
     if isinstance(node, ast.Lambda):
-        given = node.args
-        own = {each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
-        outside = {each.id for d in (*given.defaults, *filter(None, given.kw_defaults)) for each in ast.walk(d)
+        params = node.args
+        bound_names = {each.arg for each in (*params.posonlyargs, *params.args, *params.kwonlyargs)}
+        outside = {each.id for d in (*params.defaults, *filter(None, params.kw_defaults)) for each in ast.walk(d)
                    if isinstance(each, ast.Name)}  # fmt: skip
-        return read - (own - outside)
-    return read
+        return read_names - (bound_names - outside)
+    return read_names
 
 
 def parameters_of(tree: Any) -> list[str]:
     """Return the names of a function's parameters."""
-    given = tree.args
-    every = *given.posonlyargs, *given.args, *filter(None, [given.vararg, given.kwarg]), *given.kwonlyargs
+    args = tree.args
+    every = (*args.posonlyargs, *args.args, *filter(None, [args.vararg, args.kwarg]), *args.kwonlyargs)
     return [each.arg for each in every]
 
 

@@ -1,10 +1,10 @@
 """Numbers that a program computes: elements that a function reads from tensors, and arithmetic with them.
 
-``loss.item()`` is a different number in each call. If it is only returned, compared, or combined with numbers and
-tensors, the program does the same: the function receives a `RecordedNumber`, a float or integer that notes these
-operations. A comparison is a decision: there is one program for each outcome. A float that becomes an operand of a
-tensor is passed to the next segment of the program. The function's source tells that the number is used in no other
-way, as functions written in C see only the float.
+``loss.item()`` is a different number in each call. If the function only returns it, compares it, or combines it with
+numbers and tensors, the program can do the same: the function then receives a `RecordedFloat` or `RecordedInteger`,
+which records these operations. Each outcome of a comparison has its own program. A float that becomes an operand of a
+tensor is passed to the next segment of the program. The source of the function is analysed to exclude other uses,
+because functions written in C see only a plain float.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ __all__ = [
     "recorded_number",
 ]
 
-#: The operators that programs have for numbers.
+#: The operators on numbers that programs support.
 _OPERATORS = [name for name in names_of("arithmetic", "comparison") if name != "pow"]
-#: The operators of tensors that programs have for numbers which they compute.
+#: The operators between tensors and computed numbers that programs support.
 OF_TENSORS = frozenset("+-*/")
 _CONTAINERS = (ast.Tuple, ast.List, ast.Dict)
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
@@ -47,9 +47,9 @@ class RecordedFloat(float):
     Attributes
     ----------
     expression : str
-        Its expression in the program.
+        The source expression of the number.
     run : ReadNumbers
-        Those of the recording that it belongs to.
+        The numbers of the capture that it belongs to.
     """
 
     #: NumPy's scalars leave operators to this class.
@@ -70,7 +70,7 @@ _PLAIN: dict[type, type] = {kind: plain for plain, kind in _KINDS.items()}
 
 
 def recorded_number(value: float, expression: str, run: Any) -> Any:
-    """Return an int or float as a recorded number; values of other types as they are."""
+    """Return an int or float as a recorded number, and values of other types unchanged."""
     kind = _KINDS.get(type(value))
     if kind is None:
         return value
@@ -80,7 +80,7 @@ def recorded_number(value: float, expression: str, run: Any) -> Any:
 
 
 def plain_numbers(value: Any) -> Any:
-    """Return a result with its recorded numbers replaced by plain ones."""
+    """Return `value` with the recorded numbers in it replaced by plain ones."""
     kind = type(value)
     if kind in _PLAIN:
         return _PLAIN[kind](value)
@@ -98,7 +98,7 @@ def _make_operator(operator: Operator, form: Form) -> Method | None:
 
     def compute(self: Any, other: object) -> Any:
         if isinstance(other, Variable) and symbol in OF_TENSORS and type(self) is RecordedFloat:
-            return NotImplemented  # the tensor's own operator takes the number
+            return NotImplemented  # The tensor's own operator handles the number.
         pair = (other, self) if form == "right" else (self, other)
         value = function(*map(plain_numbers, pair))
         return self.run.compute(value, symbol, *pair)
@@ -124,7 +124,7 @@ def is_followed(frame: types.FrameType, is_last: bool) -> bool:
     ----------
     frame : frame
     is_last : bool
-        Whether what the frame returns is returned by the compiled function.
+        Whether the compiled function returns the result of this frame.
     """
     tree = tree_of(frame.f_code)
     if tree is None:
@@ -145,24 +145,26 @@ def float_arguments(
     Parameters
     ----------
     code : code
-        Of the function that is called.
+        The code of the called function.
     args, named
-        Its arguments, without the `bound` ones at the beginning that the call does not give.
+        The arguments of the call.
+    bound : int
+        The number of leading parameters that the call does not pass, such as ``self``.
 
     Returns
     -------
     dict
-        By the numbers and names of arguments.
+        The float arguments by position or name.
     """
     names = code.co_varnames[bound : code.co_argcount]
-    given: dict[int | str, tuple[str, object]] = dict(enumerate(zip(names, args, strict=False)))
-    given |= {name: (name, value) for name, value in named.items()}
-    floats = {key: value for key, (_, value) in given.items() if type(value) is float}
+    arguments: dict[int | str, tuple[str, object]] = dict(enumerate(zip(names, args, strict=False)))
+    arguments |= {name: (name, value) for name, value in named.items()}
+    floats = {key: value for key, (_, value) in arguments.items() if type(value) is float}
     tree = tree_of(code) if floats else None
     if tree is None:
         return {}
-    values = dict(given.values())
-    return {key: value for key, value in floats.items() if _Uses(tree, True, values).allows_name(given[key][0])}
+    values = dict(arguments.values())
+    return {key: value for key, value in floats.items() if _Uses(tree, True, values).allows_name(arguments[key][0])}
 
 
 def _position(node: Any) -> tuple[Any, ...]:
@@ -193,18 +195,18 @@ class _Uses:
     is_last : bool
         See `is_followed`.
     values : dict
-        Of its names, where a number is read.
+        The values of its variables at the point where the number is read.
     """
 
     def __init__(self, tree: Any, is_last: bool, values: dict[str, Any]) -> None:
         self.tree, self.is_last, self.values = tree, is_last, values
         self.parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         self.seen: set[str] = set()
-        #: Names that are known to be those of tensors.
+        #: Names that only ever hold tensors.
         self.tensors: set[str] = set()
 
     def allows(self, node: Any) -> bool:
-        """Return whether a value is only returned, compared, computed with, or bound to names of which that is true."""
+        """Return whether the value of a node, and of names bound to it, is only returned, compared or computed with."""
         parent = self.parents[node]
         if isinstance(parent, ast.Return) or (isinstance(parent, ast.Lambda) and node is parent.body):
             return self.is_last
@@ -218,11 +220,11 @@ class _Uses:
         if isinstance(parent, ast.UnaryOp):
             return isinstance(parent.op, ast.Not) or (isinstance(parent.op, ast.USub) and self.allows(parent))
         if isinstance(parent, ast.BinOp):
-            known = isinstance(parent.op, (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod))
-            other = parent.right if node is parent.left else parent.left
-            if isinstance(parent.op, _ARITHMETIC) and self._is_tensor(other):
+            is_supported = isinstance(parent.op, (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod))
+            operand = parent.right if node is parent.left else parent.left
+            if isinstance(parent.op, _ARITHMETIC) and self._is_tensor(operand):
                 return True
-            return known and (node is parent.left or _is_number(parent.left)) and self.allows(parent)
+            return is_supported and (node is parent.left or _is_number(parent.left)) and self.allows(parent)
         if isinstance(parent, ast.Assign):
             return all(isinstance(t, ast.Name) and self.allows_name(t.id) for t in parent.targets)
         return isinstance(parent, ast.Expr)
@@ -232,7 +234,7 @@ class _Uses:
         if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
             sides = [(node.left, node.right), (node.right, node.left)]
             return any(
-                self._is_tensor(one) and (self._is_number(other) or self._is_tensor(other)) for one, other in sides
+                self._is_tensor(left) and (self._is_number(right) or self._is_tensor(right)) for left, right in sides
             )
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return self._is_tensor(node.operand)
@@ -248,14 +250,14 @@ class _Uses:
         """Return whether a local name only ever holds tensors."""
         if name in self.tensors:
             return True
-        given = self.tree.args
+        parameters = self.tree.args
         nodes = [each for each in ast.walk(self.tree) if each is not self.tree]
         if any(isinstance(each, (ast.Global, ast.Nonlocal)) and name in each.names for each in nodes):
             return False
-        is_given = any(name == each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs))
+        is_given = any(name == each.arg for each in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs))
         if is_given and type(self.values.get(name)) not in (Tensor, Parameter):
             return False
-        self.tensors.add(name)  # as long as nothing else is assigned
+        self.tensors.add(name)  # Assumed while assignments are checked, which may read the name itself.
         binding = [each for each in nodes if _binds(each, name)]
         assigned = [self.parents[each] for each in binding if isinstance(each, ast.Name)]
         if (

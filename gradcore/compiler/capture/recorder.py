@@ -1,9 +1,9 @@
-"""Capture: run a function once, and note every call on raw arrays.
+"""Capture: run a function once and record every call on raw arrays.
 
-While a recorder is active, the kernel tables and backends of the CPU and CUDA are replaced by ones that note each
-call of this thread and then make it; tensors hold `RecordedArray` instead of their arrays. So the function computes
-what it always does, and no use of array elements goes unseen. An operation that is not a call on arrays (a number
-that becomes Python's, a mask that selects) ends the capture, and the function goes on as if there had been none.
+While a recorder is active, the kernel tables and backends of the CPU and CUDA are replaced by substitutes that make
+each call of this thread and record it, and tensors hold a `RecordedArray` instead of their array. The function computes
+its usual result, and no use of array elements goes unnoticed. An operation that cannot be a call on arrays, such as
+the conversion of an element to a Python number, ends the capture; the function then continues without it.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Unrecordable(RuntimeError):
     """Raised when a function does something that cannot be part of a program."""
 
 
-#: One recording at a time: it replaces tables of kernels.
+#: Only one thread captures at a time, because a capture replaces tables of kernels.
 recording_lock = process_lock()
-#: Functions of arrays that read shapes and dtypes, not elements.
+#: Functions of arrays that read only shapes and dtypes, so that programs need not call them.
 OF_METADATA = frozenset((
     "backend.computes_half_in_float", "backend.geometry_of", "backend.is_complex", "backend.is_pinned",
     "backend.is_tensor", "xp.can_cast", "xp.iscomplexobj", "xp.may_share_memory", "xp.ndim", "xp.result_type",
@@ -62,22 +62,22 @@ _SIZED_BY_VALUES = frozenset((
     "nonzero", "repeat", "setdiff1d", "trim_zeros", "union1d", "unique", "unique_all", "unique_counts",
     "unique_inverse", "unique_values",
 ))  # fmt: skip
-#: Kernels that give None where they have nothing for operands of such shapes and dtypes.
+#: Kernels that return None for operands whose shapes or dtypes they do not support.
 _DECLINING = frozenset(["kernels.fused_forward", "kernels.fused_gradients"])
-#: What may be an argument beside arrays: it is the same in every call.
+#: Types of arguments that are constants of a program.
 _CONSTANTS = (
     bool, int, float, complex, str, bytes, type(None), type(...), np.dtype, np.generic, type, range, np.ufunc,
     types.BuiltinFunctionType, types.ModuleType, dtypes.dtype, device, Formula,
 )  # fmt: skip
 
 
-#: Arguments that are noted as they are, and what stands for numbers of the host.
+#: Types of arguments that are stored unchanged, and the plain type of each type of captured number.
 _PLAIN = frozenset([bool, int, float, str, type(None)])
 _NUMBERS: dict[Any, Any] = {RecordedInt: int, SymbolicScalar: float, RecordedFloat: float, RecordedInteger: int}
 
 
 class _Numbers:
-    """Weak mapping from objects to numbers."""
+    """Weak mapping from objects, compared by identity, to value numbers."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[Callable[[], object], int]] = {}
@@ -101,21 +101,21 @@ class Recorder:
     Parameters
     ----------
     fullgraph : bool
-        Whether what cannot be recorded is an error.
+        Whether an operation that cannot be captured raises `Unrecordable`.
     cpp : str, optional
-        Whether the program becomes C++, and when: see `gradcore.compiler.targets.native.runnable`.
+        Whether and when the program is compiled as C++: see `gradcore.compiler.targets.native.runnable`.
     graphs : str, optional
-        Whether it becomes a CUDA graph: see `gradcore.compiler.targets.cuda.runnable`.
+        Whether the program becomes a CUDA graph: see `gradcore.compiler.targets.cuda.runnable`.
 
     Attributes
     ----------
     program : Program
     stopped : str or None
-        Why there will be no program, with the user's line.
+        The reason why the capture has ended without a program, with the user's line.
     code : code, optional
-        Of the function that is recorded.
+        The code of the captured function.
     offset : int or None
-        The instruction of that function at which the recording was stopped, if that is known.
+        The offset of the instruction of that function at which the capture ended, if known.
     """
 
     def __init__(self, fullgraph: bool = False, cpp: str | None = None, graphs: str | None = None) -> None:
@@ -125,31 +125,31 @@ class Recorder:
         self.offset: int | None = None
         self.fullgraph = fullgraph
         self.draws_default = False
-        #: How often the library's own methods of host objects are being recorded, one within another.
+        #: The nesting depth of captured methods of host objects.
         self.within_library = 0
-        #: Makes host calls: ``(host, name, args, named) -> result``; and why nothing may come after one.
+        #: Callback that makes host calls: ``(host, name, args, named) -> result``.
         self.on_host_call: Any = None
-        #: Sees each backward call before it runs: ``(task) -> None``.
+        #: Callback before each backward run: ``(task) -> None``.
         self.on_backward: Any = None
-        #: Reads the only element of an array: ``(array) -> number``.
+        #: Callback that reads the only element of an array: ``(array) -> number``.
         self.on_item: Any = None
-        #: Where user code may catch errors (see `gradcore.compiler.capture.watch.find_handlers`).
+        #: Instruction ranges of user code that may catch errors (`gradcore.compiler.capture.watch.find_handlers`).
         self.handled: dict[types.CodeType, list[tuple[int, int]]] = {}
-        #: The calls made there.
+        #: The calls made within these ranges.
         self.caught: list[Call] = []
-        #: Gives a number that was computed to the next part of the program: ``(number) -> number of its value``.
+        #: Callback that passes a computed number to the next segment: ``(number) -> value number``.
         self.on_number: Any = None
         self.foreign: str | None = None
         self._depth = 0
         self._substitutes: Substitutes | None = None
         self._calling = ""
         self._constants: dict[int, Any] = {}
-        #: What the function still holds, by the numbers of values: others are freed, as in eager execution.
+        #: Stand-ins that the function still holds, by value number. Others are freed, as in eager execution.
         self._known: weakref.WeakValueDictionary[int, RecordedArray] = weakref.WeakValueDictionary()
         self._numbers, self._memories = _Numbers(), _Numbers()
         self._inputs: dict[int, Array] = {}
         self._number = 0
-        #: Backends beside the CPU's, the classes of all arrays, and each backend's current device.
+        #: The CPU backend and the others, the classes of their arrays, and each backend's current device.
         self._cpu, self._others = CPU.backend, find_cupy_backends()
         self.array_types: Any = (np.ndarray, *(each.array_type for each in self._others))
         self._indices: dict[Any, int] = {each: each.current_index() for each in self._others}
@@ -159,10 +159,10 @@ class Recorder:
         """Whether each of a few results gets its own backward program: on the CPU, where programs hold no memory."""
         return self.program.backend is None
 
-    # -- what is recorded -----------------------------------------------------------------------------------------
+    # -- the captured calls -----------------------------------------------------------------------------------------
 
     def stop(self, why: str) -> None:
-        """End the capture for a reason; the function runs on as it is."""
+        """End the capture and store the reason; the function continues eagerly. With `fullgraph`, raise an error."""
         if self.stopped is None:
             where = user_line()
             self.stopped, self.offset = f"{why} ({where})", running_offset(self.code)
@@ -174,7 +174,7 @@ class Recorder:
                 )
 
     def add_input(self, array: Array) -> RecordedArray:
-        """Return the stand-in of an array that is an input of the program; the same array is one value."""
+        """Return the stand-in of an array, and make the array an input of the program if it is not yet a value."""
         result = self._find(array)
         if result is None:
             result = self._new(array)
@@ -183,7 +183,7 @@ class Recorder:
         return result
 
     def start_at(self, program: Program) -> None:
-        """Set the number of the next value to the first one that is unused in a program."""
+        """Continue the numbering of values after the largest number used in `program`."""
         self._number = 1 + max(program.types, default=-1)
 
     def literal(self, array: Any) -> RecordedArray:
@@ -196,9 +196,9 @@ class Recorder:
         return out
 
     def adopt(self, array: Array) -> RecordedArray:
-        """Return the stand-in of an array: of the program's value, or of a copy as a literal for other arrays."""
-        known = self._find(array)
-        return self.literal(array) if known is None else known
+        """Return the stand-in of an array. An array that is no value of the program becomes a literal."""
+        stand_in = self._find(array)
+        return self.literal(array) if stand_in is None else stand_in
 
     def add_later_input(self, array: Any) -> RecordedArray:
         """Return the stand-in of an array that is an input of a later segment."""
@@ -215,23 +215,23 @@ class Recorder:
         return next((each for each in self._others if isinstance(array, each.array_type)), None)
 
     def records(self, where: Any) -> bool:
-        """Return whether calls on a device are captured: only CUDA's, and not within `vmap` batches."""
+        """Return whether calls on the device `where` are captured: the CPU and CUDA, but not within `vmap` batches."""
         return where is CPU or (type(where) is device and any(where.type == each.type for each in self._others))
 
     def memories_of(self, numbers: Sequence[int]) -> Callable[[Array], bool]:
-        """Return a predicate: whether an array shares memory with one of the numbered values."""
+        """Return a function that tells whether an array shares memory with one of the values `numbers`."""
         types, inputs = self.program.types, [self._inputs[n] for n in numbers if n in self._inputs]
         memories = {types[n].memory for n in numbers if n in types}
 
         def is_shared(array: Array) -> bool:
             number = self.number_of(array)
-            known = number is not None and types[number].memory in memories
-            return known or any(share_memory(array, each) for each in inputs)
+            shares_value = number is not None and types[number].memory in memories
+            return shares_value or any(share_memory(array, each) for each in inputs)
 
         return is_shared
 
     def number_of(self, array: Array) -> int | None:
-        """Return the number of the value that an array is in this run, or None."""
+        """Return the value number of an array in this run, or None."""
         return self._numbers.get(array)
 
     def _find(self, array: Array) -> RecordedArray | None:
@@ -247,11 +247,11 @@ class Recorder:
         return result
 
     def host_call(self, host: Any, name: str, *args: Any, **named: Any) -> Any:
-        """Call a method of an optimizer, scheduler or scaler as it is, between two segments of the program."""
+        """Call a method of an optimizer, scheduler or scaler between two segments; its array calls are not captured."""
         return self.on_host_call(host, name, args, named)
 
     def within(self, host: Any, name: str, args: Any, named: Any) -> Any:
-        """Capture a method of a host object."""
+        """Call a method of a host object and capture the array calls in it."""
         self.within_library += 1
         try:
             return getattr(host, name)(*args, **named)
@@ -266,8 +266,8 @@ class Recorder:
         if memory is None:
             memory = out.number
             self._memories.put(owner, memory)
-        known = ArrayType(array.shape, array.dtype, array.strides, memory, address_of(array))
-        self.program.types[out.number] = known
+        array_type = ArrayType(array.shape, array.dtype, array.strides, memory, address_of(array))
+        self.program.types[out.number] = array_type
         if not isinstance(array, np.ndarray):
             backend, program = self.backend_of(array), self.program
             if program.backend is None:
@@ -277,7 +277,7 @@ class Recorder:
         return out
 
     def as_tensor(self, value: Any, like: Any) -> Any:
-        """Return a captured number as the tensor without dims that it stands for in arithmetic with `like`."""
+        """Return a captured number as a 0-dim tensor of the dtype that it has in arithmetic with the tensor `like`."""
         dtype = like._dtype if like._dtype.is_floating_point or like._dtype.is_complex else dtypes.get_default_dtype()
         if value.__class__ is RecordedInteger or like._device is not CPU or dtype.is_reduced:
             self.stop(
@@ -295,9 +295,9 @@ class Recorder:
     def call(
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], on_cpu: bool = True
     ) -> Any:
-        """Make a call and capture it.
+        """Make a call of an array function, capture it, and return the result with stand-ins for arrays.
 
-        The profiler of this thread does not see the call, unless it is given the function.
+        The profile function of this thread does not see the call, except for functions among the arguments.
         """
         watch = sys.getprofile()
         sys.setprofile(None)
@@ -338,7 +338,7 @@ class Recorder:
         try:
             result = function(*plain_args, **plain_named)
         except Exception:
-            if self.stopped is None:  # other values raise none
+            if self.stopped is None:  # Other values may raise no error.
                 self.stopped = f"an error of {name} is caught ({user_line()})"
                 self.offset = running_offset(self.code)
             raise
@@ -356,28 +356,28 @@ class Recorder:
         self._check_sizes(name, arrays)
         if not on_cpu and result is None and not arrays:
             self.stop(f"{name.rpartition('.')[2]} of the device is called")
-        for backend, known in self._indices.items():
-            if (index := backend.current_index()) != known:
+        for backend, usual_index in self._indices.items():
+            if (index := backend.current_index()) != usual_index:
                 self.program.index = None
                 function = functools.partial(_on_index, backend, index, function)
         return self._note(name, function, args, named, result, bool(arrays), on_cpu)
 
     def _check_sizes(self, name: str, arrays: list[RecordedArray]) -> None:
         """End the capture for functions whose result sizes depend on values."""
-        kind, _, last = name.partition(".")
-        if last in (_SIZED_BY_VALUES if kind == "xp" else Backend.synchronizing):
-            self.stop(f"{last} has a result whose size depends on values")
-        if last == "index" and any(a.dtype == bool for a in arrays[1:]):
+        kind, _, function_name = name.partition(".")
+        if function_name in (_SIZED_BY_VALUES if kind == "xp" else Backend.synchronizing):
+            self.stop(f"{function_name} has a result whose size depends on values")
+        if function_name == "index" and any(a.dtype == bool for a in arrays[1:]):
             self.stop("a mask selects elements, so that sizes depend on values")
 
     def _check_sharing(self, arrays: list[RecordedArray]) -> None:
-        """End the capture where arguments may share memory in this call, and not in another one."""
+        """End the capture if inputs of the program share memory, which may differ in other calls."""
         inputs = [self._inputs[n] for n in self.program.inputs]
-        found = [[a for a in inputs if share_memory(a, each.array)] for each in arrays]
+        overlaps = [[a for a in inputs if share_memory(a, each.array)] for each in arrays]
         if (
-            len(found) == 2
-            and all(found)
-            and (len(found[0]) > 1 or len(found[1]) > 1 or found[0][0] is not found[1][0])
+            len(overlaps) == 2
+            and all(overlaps)
+            and (len(overlaps[0]) > 1 or len(overlaps[1]) > 1 or overlaps[0][0] is not overlaps[1][0])
         ):
             self.stop("whether arguments share memory decides what is computed")
 
@@ -392,12 +392,12 @@ class Recorder:
                 leaf = np.asarray(leaf)
                 scalars.append(self._number)
             if isinstance(leaf, self.array_types):
-                known = self._find(leaf)
-                if known is None:
-                    known = self._new(leaf)
-                    fresh.append(known.number)
-                return known
-            positions = type(leaf) is int and name.endswith("_list")  # of tensors that a kernel of lists leaves out
+                stand_in = self._find(leaf)
+                if stand_in is None:
+                    stand_in = self._new(leaf)
+                    fresh.append(stand_in.number)
+                return stand_in
+            positions = type(leaf) is int and name.endswith("_list")  # of tensors that a list kernel has skipped
             if not (leaf is None or positions or isinstance(leaf, (np.dtype, type))) and reads:
                 self.stop(f"{name} returns {type(leaf).__name__}, which is no array")
             return leaf
@@ -411,7 +411,7 @@ class Recorder:
             call = Call(name, function, *shown, numbers)
             if (
                 on_cpu or fresh or not is_pure(call)
-            ):  # kernels of CUDA may give what they are given, or say that there is none
+            ):  # Kernels of CUDA may return an argument, or None if they do not apply.
                 self.program.calls.append(call)
                 if self.handled and self._is_handled():
                     self.caught.append(call)
@@ -428,7 +428,7 @@ class Recorder:
         return False
 
     def _shown(self, argument: Any) -> Any:
-        """Return an argument of a call with values in the place of stand-ins."""
+        """Return an argument of a call with stand-ins replaced by `Value`."""
         if argument.__class__ is RecordedArray:
             return Value(argument.number)
         return argument if argument.__class__ in _PLAIN else map_leaves(self._argument, argument)
@@ -452,16 +452,16 @@ class Recorder:
         return leaf
 
     def _is_constant(self, array: Any) -> bool:
-        """Return whether an array is a cached constant of the library, made from a Python number."""
+        """Return whether an array is a constant that the library has cached, such as a Python number as an array."""
         return id(array) in self._constants or any(array is t._array for t in list(operands._constants.values()))
 
     def constant(self, array: Any) -> Any:
-        """Capture an array that the library caches permanently."""
+        """Mark an array as a permanently cached constant of the library, and return it."""
         self._constants[id(array)] = array
         return array
 
     def draw(self, state: PhiloxState, words: int, backend: Any = None) -> tuple[int, int]:
-        """Draw from a generator; each run of the program draws anew."""
+        """Return the key and counter of the next `words` random words; each run of the program draws anew."""
         key, counter = plain_draw(state, words)
         if self._depth:
             self.stop("a kernel draws random numbers")
@@ -480,7 +480,7 @@ class Recorder:
         self.program.calls.append(Call("random.draw", draw, (self._shown(words),), {}, numbers))
         return result
 
-    # -- the time of a recording ------------------------------------------------------------------------------------
+    # -- the duration of a capture ----------------------------------------------------------------------------------
 
     @contextmanager
     def on(self, hosts: Sequence[Any] = ()) -> Iterator[None]:
@@ -491,7 +491,7 @@ class Recorder:
                 yield
 
     def restore(self) -> None:
-        """Restore all replaced parts, also if an interrupt has ended the context of `on`."""
+        """Restore the library's functions and tables, also if an interrupt has ended the context of `on`."""
         if self._substitutes is not None:
             self._substitutes.restore()
 
@@ -501,18 +501,18 @@ class Recorder:
         return self._substitutes.off()
 
     def give_all_plain_arrays(self) -> None:
-        """Give every tensor its plain array back."""
+        """Replace stand-ins by plain arrays in every tensor that the function still holds."""
         give_holders_plain_arrays([*self._known.values()])
 
     def release(self) -> bool:
-        """Give remaining tensors their plain arrays; return whether any besides the results still held stand-ins."""
-        references = [weakref.ref(known) for known in self._known.values()]
+        """Replace the remaining stand-ins by plain arrays; return whether any tensor still had one."""
+        references = [weakref.ref(stand_in) for stand_in in self._known.values()]
         self._known.clear()
         for _ in range(2):
-            arrays = [known for known in (reference() for reference in references) if known is not None]
+            arrays = [stand_in for stand_in in (reference() for reference in references) if stand_in is not None]
             if not arrays:
                 return False
-            gc.collect()  # cycles may keep some
+            gc.collect()  # Reference cycles may keep some alive.
         give_holders_plain_arrays(arrays)
         return True
 
@@ -522,7 +522,7 @@ def _number_of(leaf: Any) -> Value | None:
 
 
 def _on_index(backend: Any, index: int, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Call a function with another CUDA device current."""
+    """Call a function while the CUDA device `index` is current."""
     with backend.use_index(index):
         return function(*args, **named)
 
@@ -536,5 +536,5 @@ def _draw_default(words: int) -> tuple[int, int]:
 
 
 def _draw_on(backend: Any, words: int) -> tuple[Any, int]:
-    """Draw for a device: during the capture of a graph, as device memory and a position in the graph."""
+    """Draw from the default generator for a device; within a CUDA graph, the key is in device memory."""
     return backend.random_place(default_generator._state, words)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""The script of a captured run: lines of Python between the calls on arrays, and the names in them."""
+"""The script of a captured run: the lines of Python between the segments of array calls, and the names in them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Part:
     Attributes
     ----------
     writes : bool
-        Whether its calls write to tensors from outside.
+        Whether its calls write to tensors that exist outside of the function.
     is_final : bool
-        Whether its lines change tensors or objects: from there on, the function cannot be called again instead.
+        Whether its lines change tensors or objects, so that the function cannot be called again from the beginning.
     step : tuple of str, optional
-        Where the last call is the step of an optimiser, its name and those of what is prepared for it.
+        If the last call is the step of an optimizer: the names of the step and of its prepared values.
     """
 
     end: int
@@ -56,11 +56,11 @@ class Script:
         self.recorder = recorder
         self.parts: list[Part] = []
         self.scope: dict[str, Any] = {}
-        #: The values that are given, and which tensors' arrays they are.
+        #: For each input value, the number of the tensor that holds the array.
         self.arguments: dict[int, int] = {}
-        #: What the program does besides calls on arrays, in words.
+        #: Descriptions of the program's side effects.
         self.effects: list[str] = []
-        #: The values that are coming steps on a device, and lines that check whether these may be taken.
+        #: The values that are inputs of optimizer steps on a device, and lines that check that these are still valid.
         self.steps: list[int] = []
         self.checks: list[str] = []
 
@@ -71,11 +71,11 @@ class Script:
         return part
 
     def is_pure(self) -> bool:
-        """Return whether nothing was done so far that a second run would repeat."""
+        """Return whether the script has no side effect so far that a second run would repeat."""
         return not any(part.is_final for part in self.parts) and not Effects(self.recorder.program).writes_to_given
 
     def wrap(self, t: Any, part: Part) -> str:
-        """Return the expression of a tensor without history around an array that the segment computes."""
+        """Return the source expression of a tensor without history that wraps the array of `t`."""
         number = self.number(t._array)
         if number is None:
             return "None"
@@ -99,13 +99,13 @@ class Script:
         return f"a{self.arguments[number]}" if number in self.arguments else self.recorder.program.name_of(number)
 
     def bind(self, value: Any) -> str:
-        """Return the name of an object in the source."""
+        """Store an object in the scope of the source, and return its name there."""
         name = f"c{len(self.scope)}"
         self.scope[name] = value
         return name
 
     def refuse(self, why: str) -> None:
-        """Reject the capture for a reason."""
+        """End the capture without a program, and store the reason."""
         if self.recorder.stopped is None:
             self.recorder.stopped = why
 
@@ -118,19 +118,19 @@ class ReadNumbers:
     script : Script
     guards : Guards
     caller : frame
-        That which calls the function.
+        The frame that calls the captured function.
     """
 
     def __init__(self, script: Script, guards: Guards, caller: FrameType) -> None:
         self.recorder: Recorder = script.recorder
         self.script, self.guards = script, guards
-        #: None when the function has returned.
+        #: The calling frame, or None after the function has returned.
         self.caller: FrameType | None = caller
-        #: The values of the program that are numbers, by their expressions.
+        #: The value numbers of computed numbers, by expression.
         self.numbers: dict[str, int] = {}
 
     def item(self, array: RecordedArray) -> Any:
-        """Return the only element of an array: as a recorded number, or a plain one that restricts the program."""
+        """Return the only element of an array: a recorded number, or a plain one that becomes a condition."""
         recorder, plain = self.recorder, self.recorder.backend_of(array.array)
         value = array.array.item() if plain is None else plain.item(array.array)
         if recorder.stopped is not None:
@@ -183,13 +183,13 @@ class ReadNumbers:
             sys.setprofile(watch)
 
     def _cut(self, line: str, *numbers: int) -> None:
-        """End the segment with a line that needs some values and changes nothing."""
+        """End the segment with a line that reads the values `numbers` and has no side effect."""
         self.script.parts.append(
             Part(len(self.recorder.program.calls), [line], {*numbers}, not self.script.is_pure(), False)
         )
 
     def _decide(self, expression: str, value: Any, *numbers: int) -> None:
-        """Restrict the program to runs in which an expression has this value."""
+        """Make the program valid only for runs in which the expression equals `value`."""
         if not self.script.is_pure():
             self.recorder.stop("elements of a tensor are read, after something was written in place or called")
             return

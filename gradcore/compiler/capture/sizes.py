@@ -1,9 +1,9 @@
-"""Symbolic sizes: numbers that follow from the sizes of arguments, as expressions of symbols.
+"""Symbolic sizes: numbers that are computed from the sizes of arguments, as expressions of symbols.
 
-When a function is captured for many sizes, a size that may change is a `SymbolicNumber`. It computes like the number,
-at several sizes at once, and builds an expression; comparisons become conditions of the program. It is not an int, so
-no code reads the number unnoticed: where an int is needed (``range(n)``, ``[0] * n``, ``int(n)``, a dict key), the
-capture ends.
+When a function is captured with symbolic sizes, a size that may change is a `SymbolicNumber`. Arithmetic with it is
+done at several sizes at once and builds an expression; comparisons become conditions of the program. It is not an
+int, so that no code can read the number unnoticed. The capture ends where an int is needed: ``range(n)``, ``[0] * n``,
+``int(n)``, a dict key.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from gradcore.core.tracebacks import is_own
 __all__ = ["RECORDED", "ConstantsWithSizes", "SizeEscapes", "SymbolicNumber", "Symbols", "express", "number_at"]
 
 _COMPARISONS = frozenset(symbols_of("comparison").values())
-#: What asks for the number itself.
+#: Special methods that need the number itself, and therefore end the capture.
 _CONVERSIONS = ("index", "int", "float", "complex", "hash", "repr", "str", "trunc", "floor", "ceil")
 
 
-#: How many sizes are recorded at once.
+#: The number of sizes at which each call is made during a capture.
 RECORDED = 3
 
 
 class SizeEscapes(BaseException):
-    """Raised when a size is used in a way that no expression describes; functions do not catch it."""
+    """Raised when no expression describes the use of a size. A `BaseException`, so that functions do not catch it."""
 
 
 class Symbols:
@@ -42,17 +42,16 @@ class Symbols:
     Parameters
     ----------
     values : dict
-        By the name of a symbol, the sizes that it has: in the call that is recorded, in others beside it, and then in
-        calls of which there are programs already.
+        The sizes of each symbol, by its name: in the captured call, then nearby sizes, then those of earlier programs.
 
     Attributes
     ----------
     numbers : dict
-        By the name of a symbol, the number of its value in the program.
+        The value number of each symbol in the program, by name.
     conditions : dict
-        By expression, whether it is true.
+        Whether each compared expression has to be true, by expression.
     decided : bool
-        Whether a comparison has come out otherwise at other sizes, which ends the recording.
+        Whether a comparison had different outcomes at different sizes, which ends the capture.
     """
 
     def __init__(self, values: dict[str, tuple[int, ...]]) -> None:
@@ -62,7 +61,7 @@ class Symbols:
         self.conditions: dict[str, bool] = {}
 
     def symbol(self, name: str) -> SymbolicNumber:
-        """Return the number of a symbol."""
+        """Return the symbolic number of the symbol `name`."""
         return SymbolicNumber(self, self.values[name], name)
 
     def is_followed(self) -> bool:
@@ -94,13 +93,13 @@ def _is_library_that_asks() -> bool:
 
 
 class SymbolicNumber:
-    """A number that follows from sizes: an int, or a float after a true division.
+    """A number computed from sizes: an int, or a float after a true division.
 
     Parameters
     ----------
     symbols : Symbols
     values : tuple of number
-        At the sizes of `symbols`.
+        The number at each of the sizes of `symbols`.
     expression : str
     """
 
@@ -125,7 +124,7 @@ class SymbolicNumber:
         return self.symbols.decide(f"{self.expression} != 0", self.values)
 
     def __getattr__(self, name: str) -> Any:
-        result = getattr(self.values[0], name)  # what numbers do not have is as with any number
+        result = getattr(self.values[0], name)  # Unknown attributes raise the usual error.
         self.symbols.escape(f"{name} of a size is used")
         return result
 
@@ -249,20 +248,20 @@ class ConstantsWithSizes(dict[Any, Any]):
 
 
 def express(values: tuple[int, ...], known: Iterable[Any]) -> Any:
-    """Return a number with these values: a known one, an affine function, a quotient or a multiple of a product.
+    """Return an expression with these values: a known number, or an affine function, quotient or product of known ones.
 
     Returns
     -------
     int or SymbolicNumber or None
-        None if there is none.
+        None if no such expression exists.
     """
     if len({*values}) == 1:
         return values[0]
-    found = list({each.expression: each for each in known if type(each) is SymbolicNumber}.values())
-    found = [each for each in found if all(type(n) is int and n > 0 for n in each.values)]
+    numbers = list({each.expression: each for each in known if type(each) is SymbolicNumber}.values())
+    numbers = [each for each in numbers if all(type(n) is int and n > 0 for n in each.values)]
     for rule in (_same, _affine, _quotient, _product):
-        for i, each in enumerate(found):
-            for other in found[i:] if rule is _product else [each]:
+        for i, each in enumerate(numbers):
+            for other in numbers[i:] if rule is _product else [each]:
                 result = rule(values, each, other)
                 if result is not None and result.values[:RECORDED] == values:
                     return result

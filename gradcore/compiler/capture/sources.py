@@ -15,7 +15,7 @@ __all__ = ["SCOPES", "codes_in", "keep_tree", "offset_of_return", "running_offse
 
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
-#: The trees of code that was made of trees.
+#: The syntax trees of generated code.
 _made: WeakKeyDictionary[types.CodeType, Any] = WeakKeyDictionary()
 
 
@@ -79,13 +79,13 @@ def statements_of(code: types.CodeType, tree: Any) -> Sequence[Any]:
     instruction of no statement, or where Python keeps no columns and the line has several statements.
     """
     spans = [] if tree is None else [(_span(node), node) for node in _statements_below(tree)]
-    found: dict[Any, Any] = {}
+    statements: dict[Any, Any] = {}
     out = []
     for line, end_line, column, end_column in code.co_positions():
         key: Any = line, end_line, column, end_column
-        if key not in found:
-            found[key] = None if line is None else _innermost(spans, *key)
-        out.append(found[key])
+        if key not in statements:
+            statements[key] = None if line is None else _innermost(spans, *key)
+        out.append(statements[key])
     return out
 
 
@@ -95,8 +95,8 @@ def offset_of_return(code: types.CodeType) -> int | None:
     body = getattr(tree, "body", None)
     if not isinstance(body, list) or len(body) < 2 or not isinstance(body[-1], ast.Return):
         return None
-    found = statements_of(code, tree)
-    return next((2 * i for i, each in enumerate(found) if each is body[-1]), None)
+    statements = statements_of(code, tree)
+    return next((2 * i for i, each in enumerate(statements) if each is body[-1]), None)
 
 
 def _statements_below(tree: Any) -> Iterator[Any]:

@@ -20,15 +20,15 @@ __all__ = ["cut"]
 
 _RESUMES = 0x20 | 0x80 | 0x200  # generators, coroutines, asynchronous generators: inspect.CO_*
 _FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
-#: Functions that see local names, or where they are called.
+#: Functions whose result depends on the local variables of their caller.
 _INSPECTING = frozenset(["dir", "eval", "exec", "locals", "vars"])
 _LOOPS = (ast.For, ast.While)
-#: Statements that are left where they are: what they make is no value of a program.
+#: Statements that never move to a part, because they bind objects that are no values of a program.
 _LEFT = (
     ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal,
     ast.Pass, ast.AsyncFor, ast.AsyncWith,
 )  # fmt: skip
-#: What a part must contain to be worth a program.
+#: Nodes of which a part must contain one to be worth a program.
 _WORK = (ast.Call, ast.BinOp, ast.AugAssign)
 
 
@@ -39,14 +39,14 @@ def cut(function: Any, offset: int, compiled: Callable[[Any], Any]) -> Callable[
     ----------
     function : function
     offset : int
-        That of an instruction of the statement that stays.
+        The offset of an instruction of the statement that is not compiled.
     compiled : callable
         Compiles a part: ``(function) -> callable``.
 
     Returns
     -------
     function or None
-        None if there is nothing to compile beside that statement, or the source does not say what the parts would be.
+        None if there is nothing else to compile, or the source is missing or cannot be split.
     """
     code = function.__code__
     tree = tree_of(code)
@@ -79,12 +79,12 @@ def _function(tree: Any, function: Any, parts: dict[str, Any]) -> types.Function
     around.body[0].args.args = [ast.arg(name) for name in cells]
     around.body[0].body = [ast.copy_location(hidden, tree)]
     module = compile(ast.fix_missing_locations(around), code.co_filename, "exec", code.co_flags & _FUTURE, True)
-    made = next(each for each in codes_in(module) if each.co_name == hidden.name)
-    made = made.replace(co_name=code.co_name, co_qualname=code.co_qualname)
-    closure = tuple(cells[name] for name in made.co_freevars)
-    result = types.FunctionType(made, function.__globals__, tree.name, None, closure)
+    new_code = next(each for each in codes_in(module) if each.co_name == hidden.name)
+    new_code = new_code.replace(co_name=code.co_name, co_qualname=code.co_qualname)
+    closure = tuple(cells[name] for name in new_code.co_freevars)
+    result = types.FunctionType(new_code, function.__globals__, tree.name, None, closure)
     result.__qualname__, result.__module__ = function.__qualname__, function.__module__
-    keep_tree(made, tree)
+    keep_tree(new_code, tree)
     return result
 
 
@@ -94,7 +94,7 @@ class _Cutter:
     Attributes
     ----------
     parts : dict
-        By the names that the rest of the function calls them by.
+        The compiled parts, by the names under which the rest of the function calls them.
     """
 
     def __init__(self, tree: Any, function: Any, compiled: Callable[[Any], Any], statement: Any) -> None:
@@ -102,12 +102,12 @@ class _Cutter:
         self.parts: dict[str, Any] = {}
         self.local, self.parameters = frozenset(names_bound_in(tree)), set(parameters_of(tree))
         self.names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-        #: The statement that stays, and those around it.
+        #: The statement that is not compiled, and the statements that contain it.
         self.staying = {id(node) for node in ast.walk(tree) if any(each is statement for each in ast.walk(node))}
         self.captured = captured_names(tree) & self.local
         self.declared = [n for n in ast.walk(tree) if isinstance(n, (ast.Global, ast.Nonlocal))]
         self._check()
-        #: Names that are read after a ``with`` statement around, which may swallow an error in the middle of a part.
+        #: Names read after an enclosing ``with`` statement, which may suppress an error in the middle of a part.
         self.after_errors: frozenset[str] = frozenset()
 
     def _check(self) -> None:
@@ -127,7 +127,7 @@ class _Cutter:
                 raise Unclear("names are declared in a block, or in a function inside")
 
     def keeps_names(self) -> Any:
-        """Return a statement without effect that makes all local names local again, wherever they are bound now."""
+        """Return a statement without effect that keeps all local names local, even if only parts bind them now."""
         names: list[Any] = [ast.Name(name, ast.Store()) for name in sorted(self.local - self.parameters)]
         bind = ast.Assign(names, ast.Constant(None)) if names else ast.Pass()
         return ast.fix_missing_locations(ast.copy_location(ast.If(ast.Constant(False), [bind], []), self.tree.body[-1]))
@@ -135,15 +135,15 @@ class _Cutter:
     # -- blocks -----------------------------------------------------------------------------------------------------
 
     def suite(self, body: Sequence[Any], bound: set[str], later: frozenset[str]) -> list[Any]:
-        """Return the statements of a block, with runs that can be separate functions replaced by calls of them.
+        """Return the statements of a block, with runs of statements replaced by calls of parts where possible.
 
         Parameters
         ----------
         body : list of statements
         bound : set of str
-            The local names that are bound before it.
+            The local names that are bound before the block.
         later : frozenset of str
-            The local names that may be read after it.
+            The local names that may be read after the block.
         """
         names, out = LocalNames(self.local, bound), []
         run: list[Any] = []
@@ -179,13 +179,13 @@ class _Cutter:
         return self.local & results.union(node.id for node in targets if isinstance(node, ast.Name))
 
     def _within(self, statement: Any, bound: set[str], later: frozenset[str]) -> Any:
-        """Return a statement that stays, with its inner blocks split."""
+        """Return a statement that is not moved to a part, with its inner blocks split."""
         if not isinstance(statement, (ast.If, ast.With, *_LOOPS)):
             return statement
         outside = self.after_errors
         names = LocalNames(self.local, bound)
         if isinstance(statement, _LOOPS):
-            later |= self._reads([statement])  # in the next turn
+            later |= self._reads([statement])  # in the next iteration
         if isinstance(statement, ast.For):
             names.block([statement.iter, statement.target])
         elif isinstance(statement, ast.With):
@@ -239,8 +239,8 @@ class _Cutter:
         names.block(run)
         returns = isinstance(run[-1], ast.Return)
         outs = [] if returns else sorted(names.written & (later | self.captured))
-        given = sorted(names.exposed.union(name for name in outs if name not in names.bound))
-        if not before.issuperset(given) or not names.unbound.isdisjoint(outs):
+        arguments = sorted(names.exposed.union(name for name in outs if name not in names.bound))
+        if not before.issuperset(arguments) or not names.unbound.isdisjoint(outs):
             return [*run]
         if not self.after_errors.isdisjoint(outs) and not (len(run) == 1 and _binds_at_its_end(run[0])):
             return [*run]
@@ -250,24 +250,24 @@ class _Cutter:
         if outs:
             body.append(_after(ast.Return(load[0] if len(outs) == 1 else ast.Tuple(load, ast.Load())), run[-1]))
         head: Any = ast.parse(f"def {self.tree.name}(): pass").body[0]
-        head.args.args, head.body = [ast.arg(name) for name in given], body
+        head.args.args, head.body = [ast.arg(name) for name in arguments], body
         where = run[0]
         head.lineno = head.end_lineno = where.lineno
         ast.copy_location(head.args, where)
         name = f"part {len(self.parts)} of {self.function.__code__.co_name}"
         self.parts[name] = self.compiled(_function(head, self.function, {}))
-        call: Any = ast.Call(ast.Name(name, ast.Load()), [ast.Name(each, ast.Load()) for each in given], [])
+        call: Any = ast.Call(ast.Name(name, ast.Load()), [ast.Name(each, ast.Load()) for each in arguments], [])
         if returns:
-            made: Any = ast.Return(call)
+            replacement: Any = ast.Return(call)
         elif outs:
-            made = ast.Assign([store[0] if len(outs) == 1 else ast.Tuple(store, ast.Store())], call)
+            replacement = ast.Assign([store[0] if len(outs) == 1 else ast.Tuple(store, ast.Store())], call)
         else:
-            made = ast.Expr(call)
-        return [ast.fix_missing_locations(ast.copy_location(made, where))]
+            replacement = ast.Expr(call)
+        return [ast.fix_missing_locations(ast.copy_location(replacement, where))]
 
 
 def _after(statement: Any, last: Any) -> Any:
-    """Set a statement's position to the empty one after another statement, which no source has; return it."""
+    """Set a statement's position to the empty range after `last`, where the source has no code; return it."""
     nodes: list[Any] = [*ast.walk(statement)]
     for node in nodes:
         node.lineno = node.end_lineno = last.end_lineno
@@ -276,7 +276,7 @@ def _after(statement: Any, last: Any) -> Any:
 
 
 def _binds_at_its_end(statement: Any) -> bool:
-    """Return whether a statement binds names only after all else that it does."""
+    """Return whether a statement binds names only as its last action."""
     walrus = any(isinstance(node, ast.NamedExpr) for node in ast.walk(statement))
     is_plain = isinstance(statement, ast.Assign) and all(isinstance(node, ast.Name) for node in statement.targets)
     return is_plain and not walrus
@@ -292,7 +292,7 @@ def _find_bound_names(node: Any) -> list[str]:
 
 
 def _is_special(statement: Any) -> bool:
-    """Return whether a statement would mean something else in another function."""
+    """Return whether a statement would have a different meaning in a separate function."""
     return any(isinstance(n, ast.Name) and n.id in ("super", "__class__") for n in ast.walk(statement))
 
 

@@ -37,7 +37,7 @@ class Substitutes:
     recorder : Recorder
     backends : sequence of Backend
     hosts : sequence of object
-        Optimisers, schedulers and scalers, which tell the recorder what is done with them.
+        Optimizers, schedulers and scalers whose attribute access is reported to the recorder.
     """
 
     def __init__(self, recorder: Any, backends: Sequence[Any], hosts: Sequence[Any]) -> None:
@@ -94,7 +94,7 @@ class Substitutes:
         current.recorder = None
 
 
-#: The operators of tensors that take numbers which programs compute.
+#: The operators of tensors that accept computed numbers.
 _OPERATORS = {
     name
     for each in OPERATORS.values()
@@ -148,7 +148,7 @@ def _call_without_checkpoint(
 
 
 plain_draw = PhiloxState.draw
-#: Methods of generators' states that programs do not have, beside `draw`.
+#: Methods of generator states that are captured (``draw``) or end a capture.
 _STATE_METHODS = {name: getattr(PhiloxState, name) for name in ("assign", "draw", "place")}
 
 
@@ -185,7 +185,7 @@ class _Recorded:
         return recorder.call(self.name, self.function, args, named, self.on_cpu)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "nout":  # such kernels write to ``out=``, and these are computed apart
+        if name == "nout":  # Kernels with several outputs write to ``out=``; programs compute these separately.
             raise AttributeError(name)
         return _record_calls_of(f"{self.name}.{name}", getattr(self.function, name), self.on_cpu)
 
@@ -243,8 +243,8 @@ class RecordingBackend:
         if recorder is None:
             return plain(value)
         if isinstance(value, RecordedArray):
-            own = isinstance(value.array, self._backend.array_type)
-            return value if own else recorder.call(f"backend.{name}", plain, (value,), {}, self._on_cpu)
+            is_own_array = isinstance(value.array, self._backend.array_type)
+            return value if is_own_array else recorder.call(f"backend.{name}", plain, (value,), {}, self._on_cpu)
         return recorder.adopt(plain(value))
 
     def to_host(self, array: Any) -> Any:
@@ -261,7 +261,7 @@ class RecordingBackend:
         recorder = current.recorder
         return self._backend.item(array.array) if recorder is None else recorder.on_item(array)
 
-    #: The backend's own name of it, by which gradcore itself asks whether a condition holds.
+    #: Backends also have this method under another name, which gradcore uses to test conditions.
     number = item
 
     def scalar(self, value: Any, dtype: Any) -> Any:

@@ -15,8 +15,8 @@ from gradcore.backends import registry
 __all__ = ["PURE_FUNCTIONS", "PURE_MODULES", "backend_packages", "is_foreign", "is_generated", "is_library",
            "is_library_class", "is_of_numpy", "is_standard", "namespace_of"]  # fmt: skip
 
-#: Modules of the standard library whose functions depend on their arguments alone, and read no attribute of them by a
-#: name that is not in the code of the user's.
+#: Modules of the standard library whose functions depend on their arguments alone, and read only attributes of them
+#: whose names occur in user code.
 PURE_MODULES = frozenset((
     "__future__", "_abc", "_collections", "_collections_abc", "_functools", "_operator", "_py_abc", "_typing",
     "_weakrefset", "abc", "bisect", "builtins", "cmath", "collections", "contextlib", "enum", "functools", "heapq",
@@ -35,7 +35,7 @@ _OF_NUMPY = """
     rfftfreq roll rot90 round shape sinc size solve sort split squeeze stack std sum svd take tensordot tile trace
     transpose trapezoid tri tril triu unique vander var vstack hstack where zeros
 """
-#: Functions that users may call and that depend on their arguments alone, by module; None for all of the module's.
+#: Functions that users may call and that depend on their arguments alone, by module; None for the whole module.
 #: `hash` and `id` differ between equal objects, `next` moves an iterator on. Of NumPy these make and compute constants;
 #: others read files, random numbers and settings. The state of the rest, iterators and containers, is guarded.
 PURE_FUNCTIONS: dict[str, frozenset[str] | None] = {
@@ -46,7 +46,7 @@ PURE_FUNCTIONS: dict[str, frozenset[str] | None] = {
 _STANDARD = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")})
 _PACKAGES = tuple({sysconfig.get_paths()[name] for name in ("purelib", "platlib")})
 _NUMPY = str(Path(np.__file__).parent)  # wherever it is installed
-#: Packages that are trusted where gradcore itself calls them, and are the user's code where he calls them.
+#: Packages that are trusted if gradcore calls them, and count as user code otherwise.
 _USED = frozenset(("cuda", "cupy", "cupy_backends", "cupyx", "fastrlock", "numpy", "scipy"))
 
 
@@ -68,7 +68,7 @@ def is_standard(namespace: dict[str, Any]) -> bool:
     root, file = _origin(namespace)
     if file.startswith(_STANDARD) and not file.startswith(_PACKAGES):
         return True
-    # A file of the user's may have the name of a module of the standard library.
+    # A user's file may have the name of a standard library module.
     return root in sys.stdlib_module_names and root != "__main__" and (not file or ".zip" in file)
 
 

@@ -1,4 +1,4 @@
-"""The code that a function runs, and whether it has effects that a program of array calls would lose."""
+"""Observation of the code that a function runs, and of effects that a program of array calls would lose."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from gradcore.tensor.layouts import rows_with_sparse_gradient
 __all__ = ["BY_NAME", "FACTS", "FORMATTING", "Watch", "find_handlers", "is_pure", "left_out", "names_in",
            "offset_after_which", "suspend_callbacks"]  # fmt: skip
 
-#: Code that is not to be part of a program: sparse gradients are no arrays.
+#: Code that ends a capture: functions marked with `disable`, and sparse gradients, which are no arrays.
 left_out: set[Any] = {rows_with_sparse_gradient.__code__}
-#: Functions by which users choose streams, and wait for them: a program is in one.
+#: Functions that select streams or wait for them. A program runs in one stream.
 _OF_STREAMS = frozenset(
     function.__code__
     for cls in (streams.Stream, streams.Event, streams.StreamContext, graphs.CUDAGraph)
@@ -39,8 +39,8 @@ _OF_STREAMS = frozenset(
     if isinstance(function, types.FunctionType)
 )
 
-#: What tensors say of themselves beside what guards check in any case: the code that says it, and the expression that
-#: guards compare; None for what leads to other tensors or nodes, of which not all can be checked.
+#: Properties of tensors that are guarded only if user code reads them: the code of each, and the expression that guards
+#: compare. None marks properties that return other tensors or nodes, which guards cannot check completely.
 FACTS: dict[Any, str | None] = {
     **{Tensor.__dict__[name].fget.__code__: f"{{}}.{name}" for name in ("_version", "output_nr", "retains_grad")},
     Tensor.storage_offset.__code__: "{}.storage_offset()",
@@ -49,18 +49,18 @@ FACTS: dict[Any, str | None] = {
     get_gradient_edge.__code__: None,
 }
 
-#: What trusted modules may call beside `PURE_FUNCTIONS`.
+#: C functions that trusted modules may call in addition to `PURE_FUNCTIONS`.
 _OF_LIBRARIES = frozenset((
     "builtins.compile", "builtins.dir", "builtins.eval", "builtins.exec", "builtins.globals", "builtins.hash",
     "builtins.id", "builtins.locals", "builtins.next", "builtins.vars", "sys._getframe", "sys.exc_info", "sys.intern",
 ))  # fmt: skip
-#: What reads or sets attributes by names that the code may have computed.
+#: Functions and attributes that access attributes by names that may be computed.
 BY_NAME = frozenset(
     ["__dict__", "__getattribute__", "attrgetter", "delattr", "getattr", "hasattr", "methodcaller", "setattr", "vars"]
 )
-#: Methods of strings that do so too, by the names in the string.
+#: Methods of strings that read attributes named in the string.
 FORMATTING = frozenset(["format", "format_map"])
-#: What leads from functions and frames to names that guards do not look for there.
+#: Attributes of functions, cells and frames that give access to variables without guards.
 _OF_FUNCTIONS = frozenset(
     ["__closure__", "__defaults__", "__globals__", "__kwdefaults__", "cell_contents", "f_globals", "f_locals"]
 )
@@ -73,12 +73,12 @@ _OF_CLASSES = frozenset((
     "__init_subclass__", "__new__", "__prepare__", "__subclasshook__", "from_bytes", "from_iterable", "fromhex",
     "fromkeys", "maketrans", "mro",
 ))  # fmt: skip
-#: Beginnings of the names of functions without arguments that tell a setting of the library's.
+#: Prefixes of the names of functions without arguments that return a setting of the library.
 _QUERIES = ("current_", "default_", "get_", "initial_", "is_")
 
 
 def names_in(codes: Iterable[types.CodeType]) -> frozenset[str]:
-    """Return the attribute names that code may read: its names, and its one-line strings."""
+    """Return the attribute names that code may read: the names in it, and its one-line string constants."""
     results: set[str] = set()
     for code in codes:
         results.update(code.co_names)
@@ -96,7 +96,7 @@ def is_pure(function: Any, is_trusted: bool) -> bool:
     ----------
     function : builtin function or method
     is_trusted : bool
-        Whether a trusted module calls it, which may do more.
+        Whether a trusted module calls the function. These may call more functions.
     """
     owner, name = getattr(function, "__self__", None), function.__name__
     of = getattr(function, "__objclass__", None)
@@ -117,9 +117,9 @@ def _is_of_numpy(module: str) -> bool:
     return module.partition(".")[0] == "numpy" and "random" not in module
 
 
-#: The code that imports a module: what the module does then is done once, whoever imports it.
+#: The code that imports a module. It is skipped, because a module's code runs only in its first import.
 _IMPORTING = frozenset(getattr(importlib._bootstrap, name).__code__ for name in ("_find_and_load", "_handle_fromlist"))
-#: The code of trusted modules that reads state which guards do not see, with its name: tables of functions, modules.
+#: Code of trusted modules that reads state without guards (function registries, modules), and its name for readers.
 _LOOKING_UP = {
     **dict.fromkeys(codes_in(functools.singledispatch.__code__), "a function of functools.singledispatch"),
     importlib.import_module.__code__: "importlib.import_module",
@@ -132,7 +132,7 @@ def _matches_positions(code: types.CodeType) -> bool:
 
 
 def _formats_attributes(code: types.CodeType) -> bool:
-    """Return whether code has a method of strings that formats, and a string with fields that read attributes."""
+    """Return whether code may call `str.format` with a field that reads an attribute, such as ``"{0.x}"``."""
     if FORMATTING.isdisjoint(code.co_names):
         return False
     return any(isinstance(each, str) and re.search(r"\{[^{}]*[.\[]", each) for each in code.co_consts)
@@ -164,7 +164,7 @@ def offset_after_which(code: types.CodeType | None, is_so: Callable[[], bool]) -
     list of int
         The offset of an instruction of that statement, once it has run; empty if there is none.
     """
-    found: list[int] = []
+    offsets: list[int] = []
     before: list[tuple[int, Any]] = []
     running: list[types.FrameType] = []
     statements = [] if code is None else statements_of(code, tree_of(code))
@@ -173,9 +173,9 @@ def offset_after_which(code: types.CodeType | None, is_so: Callable[[], bool]) -
         sys.settrace(None)
         frame.f_trace_opcodes = True
         statement = None if event == "return" else statements[frame.f_lasti // 2]
-        if not found and event in ("opcode", "return") and not (before and statement is before[0][1]):
+        if not offsets and event in ("opcode", "return") and not (before and statement is before[0][1]):
             if before and is_so():
-                found.append(before[0][0])
+                offsets.append(before[0][0])
             before[:] = [(frame.f_lasti, statement)]
         sys.settrace(call)
         return step
@@ -190,7 +190,7 @@ def offset_after_which(code: types.CodeType | None, is_so: Callable[[], bool]) -
     outside = sys.gettrace()
     sys.settrace(call)
     try:
-        yield found
+        yield offsets
     finally:
         sys.settrace(outside)
 
@@ -199,7 +199,8 @@ def offset_after_which(code: types.CodeType | None, is_so: Callable[[], bool]) -
 def suspend_callbacks() -> Iterator[None]:
     """Suspend garbage collection and `cProfile` within the context.
 
-    So nobody's callbacks run, and what is recorded is not searched. `cProfile` cannot be set by ``sys.setprofile``.
+    No finalizers and callbacks of the collector run during a capture, and captured objects are not searched.
+    `cProfile` has to be suspended because ``sys.setprofile`` cannot restore it.
     """
     profiler: Any = sys.getprofile()
     with ExitStack() as stack:
@@ -215,24 +216,24 @@ class Watch:
     Parameters
     ----------
     code : code, optional
-        Of the function that is watched.
+        The code of the observed function.
     with_host_calls : bool
-        Whether to look into host calls, which are no part of programs.
+        Whether to observe the code within host calls, which programs do not contain.
 
     Attributes
     ----------
     executed, user_codes : set of code
-        All code that ran, and that of it which is no library's.
+        All code that ran, and the part of it that is user code.
     facts : set of code
-        That of `FACTS` which code of the user's has called.
+        The code in `FACTS` that user code has called.
     queries : set of function
-        Functions of gradcore without arguments by which the user's code has asked for settings.
+        Functions of gradcore without arguments that user code has called to read settings.
     computed_names : bool
         Whether attributes were read by names that the code does not contain.
     refused : str or None
-        What would be left out, or would be another in each call.
+        The reason why no program can replace the function: an effect would be lost, or results differ between calls.
     offset : int or None
-        The instruction of the watched function where this was, if that is known.
+        The offset of the instruction of the observed function that was running then, if known.
     offset_of_backward : int or None
         The instruction of that function where derivatives were first computed.
     """
@@ -240,12 +241,11 @@ class Watch:
     def __init__(self, code: types.CodeType | None = None, with_host_calls: bool = True) -> None:
         self.code = code
         self._skipped = frozenset[types.CodeType]() if with_host_calls else host_codes()
-        #: The code that was seen, by its id as the hash of code takes microseconds, and what calls of it are.
+        #: Observed code and its kind (see `_kind_of`), by id: the hash of a code object takes microseconds.
         self._seen: dict[int, tuple[types.CodeType, str]] = {}
         self._backends = trusted.backend_packages()
         self.executed: set[types.CodeType] = set()
         self.user_codes: set[types.CodeType] = set()
-        #: The code of `FACTS` that the user's code has called.
         self.facts: set[types.CodeType] = set()
         self.queries: set[Any] = set()
         self.computed_names = False
@@ -268,7 +268,7 @@ class Watch:
         """Return the profile function that is called for each event of this thread."""
         seen, unseen = self._seen, (None, "")
         opaque: types.FrameType | None = None
-        #: Frames of the user's within opaque ones, and these.
+        #: Frames of user code called from opaque frames, with these opaque frames.
         inner: list[tuple[types.FrameType, types.FrameType]] = []
 
         def event(frame: types.FrameType, event: str, arg: Any) -> None:
@@ -277,14 +277,14 @@ class Watch:
                 if opaque is not None:
                     if seen[id(opaque.f_code)][1] != "foreign" or self._is_trusted_within(frame):
                         return
-                    inner.append((frame, opaque))  # a function that was given to one of a package's
+                    inner.append((frame, opaque))  # A package calls a function that user code has passed to it.
                     opaque = None
                 kind = seen.get(id(frame.f_code), unseen)[1] or self._kind_of(frame)
                 if kind == "foreign":
                     kind = "skipped" if self._within_own(frame) else self._kind_of_user(frame)
                 if kind == "library":
                     return
-                if kind == "skipped":  # a host call, or a function of a backend's packages: it is not looked into
+                if kind == "skipped":  # Code within host calls and within backends' packages is not observed.
                     opaque = frame
                 elif kind == "fact" and not self._within_library(frame):
                     self.facts.add(frame.f_code)
@@ -310,17 +310,17 @@ class Watch:
         return event
 
     def _kind_of(self, frame: types.FrameType) -> str:
-        """Return the kind of code that runs for the first time.
+        """Return the kind of code that runs for the first time, and store it.
 
-        It is skipped, foreign (trusted where gradcore has called it), the user's, pure, a library's, one of `FACTS`,
-        or a query of a setting.
+        The kinds are ``skipped``, ``foreign`` (trusted if gradcore calls it), ``user``, ``pure``, ``numpy``,
+        ``library``, ``fact`` (in `FACTS`) and ``query`` (reads a setting).
         """
         code, kind, namespace = frame.f_code, "library", frame.f_globals
         name = str(namespace.get("__name__", ""))
         if code in self._skipped or code in _IMPORTING or name.startswith(self._backends):
             kind = "skipped"
         elif not (trusted.is_library(namespace) or trusted.is_generated(code)) and trusted.is_foreign(namespace):
-            kind = "foreign"  # which is the user's where he calls it
+            kind = "foreign"  # Where user code calls it, it counts as user code.
         else:
             self.executed.add(code)
             if code is backward.__code__:
@@ -346,7 +346,7 @@ class Watch:
         return kind
 
     def _kind_of_user(self, frame: types.FrameType) -> str:
-        """Note code of the user, or of a module that is not trusted."""
+        """Add code that is not trusted to `user_codes`; return its kind."""
         code, namespace = frame.f_code, frame.f_globals
         if code in _LOOKING_UP:
             self._refuse(f"{_LOOKING_UP[code]} is called", frame)

@@ -1,4 +1,4 @@
-"""Effects of calls: which values they write to, and whether they can be removed, moved or merged."""
+"""Effects of calls: the values that they write to, and whether they can be removed, moved or merged."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _WRITERS = {
     "xp": frozenset(["add.at", "copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask", "subtract.at"]),
 }
 _NOTHING = frozenset[int]()
-#: Parameters of kernels that are written to.
+#: Names of the parameters that kernels write to.
 _TARGETS = frozenset(["out", "target"])
-#: Functions of NumPy, and of its arrays, that give a result for any values.
+#: Functions and methods of NumPy that never raise an error because of values.
 _TOTAL = {
     "xp": frozenset(["empty", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like"]),
     "method": frozenset((
@@ -43,11 +43,11 @@ _TOTAL = {
 
 def written_values(call: Call) -> list[int] | None:
     """Return the numbers of the values that `call` modifies in place, or None if unknown."""
-    known = vars(call)
+    attributes = vars(call)
     try:
-        return known["written"]  # type: ignore[no-any-return]
+        return attributes["written"]  # type: ignore[no-any-return]
     except KeyError:
-        result = known["written"] = _find_written(call)
+        result = attributes["written"] = _find_written(call)
         return result
 
 
@@ -58,8 +58,8 @@ def _find_written(call: Call) -> list[int] | None:
     if kind == "operator":
         return list(values_in(call.args[0])) if _is_in_place(name) else []
     if kind in ("method", "xp"):
-        given = len(call.args) > getattr(call.function, "nin", len(call.args))  # with an output
-        return list(values_in(call.args)) if given or name in _WRITERS[kind] else []
+        has_output = len(call.args) > getattr(call.function, "nin", len(call.args))
+        return list(values_in(call.args)) if has_output or name in _WRITERS[kind] else []
     if call.name in ("copy", "fused", "listed") or kind == "random":
         return []
     if kind in ("kernels", "backend") and _is_own(name):
@@ -83,8 +83,8 @@ def is_total(call: Call, program: Program) -> bool:
         return name in _TOTAL[kind] or by_settings
     if kind not in ("kernels", "backend"):
         return False
-    known = [program.types.get(n) for n in call.read]
-    if any(each is None or each.dtype.kind not in "fc" for each in known):  # quotients by zero, indices out of bounds
+    types = [program.types.get(n) for n in call.read]
+    if any(each is None or each.dtype.kind not in "fc" for each in types):  # division by zero, index out of bounds
         return False
     op = OPS.get(name)
     return _is_ufunc(name) or name in Backend.elementwise or (op is not None and op.kind in ("linear", "bilinear"))
@@ -105,7 +105,7 @@ def _is_own(name: str) -> bool:
 
 
 def _method(name: str) -> Any:
-    """Return the backend method of this name: NumPy's, or else CuPy's, whose import takes time."""
+    """Return the backend method `name`: of the NumPy backend, or else of the CuPy backend, which is slow to import."""
     if hasattr(NumpyBackend, name):
         return getattr(NumpyBackend, name)
     from gradcore.backends.cupy.backend import CupyBackend
@@ -151,36 +151,36 @@ class Effects:
     def __init__(self, program: Program) -> None:
         self.program = program
         types, memories = program.types, _Memories()
-        given = memories.given = {types[n].memory for n in program.inputs if n in types}.union(program.inputs)
-        for n, known in types.items():
-            memories[n] = -1 if known.memory in given else known.memory
+        input_memories = memories.given = {types[n].memory for n in program.inputs if n in types}.union(program.inputs)
+        for n, array_type in types.items():
+            memories[n] = -1 if array_type.memory in input_memories else array_type.memory
         #: The number of the memory of a value.
         self.memory: Callable[[int], int] = memories.__getitem__
         self.escaping = {self.memory(n) for n in program.outputs}
         self.writes: list[frozenset[int]] = []
         self._positions: dict[int, list[int]] = {}
         for position, call in enumerate(program.calls):
-            found = written_values(call)
-            if found is None:  # whatever it is given, or can be reached from outside
-                found = [*call.read, *program.inputs[:1]]
-            writes = frozenset(map(self.memory, found)) if found else _NOTHING
+            written = written_values(call)
+            if written is None:  # An unknown call may write to its arguments and to memory from outside.
+                written = [*call.read, *program.inputs[:1]]
+            writes = frozenset(map(self.memory, written)) if written else _NOTHING
             self.writes.append(writes)
             for memory in writes:
                 self._positions.setdefault(memory, []).append(position)
         self.written = frozenset(self._positions)
-        #: Whether they may write to what is given to the program.
+        #: Whether calls may write to inputs of the program.
         self.writes_to_given = -1 in self.written
 
     def written_inputs(self) -> set[int]:
         """Return the inputs whose memory the program writes to, by the aliasing of the captured run."""
         inputs, types = self.program.inputs, self.program.types
-        found: set[int] = set()
+        memories: set[int] = set()
         for call in self.program.calls:
             numbers = written_values(call)
             if numbers is None:
                 return {*inputs}
-            found |= {types[n].memory for n in numbers if n in types}
-        return {n for n in inputs if n in types and types[n].memory in found}
+            memories |= {types[n].memory for n in numbers if n in types}
+        return {n for n in inputs if n in types and types[n].memory in memories}
 
     def is_constant(self, number: int) -> bool:
         """Return whether the program never writes to the memory of a value."""
@@ -195,12 +195,12 @@ class Effects:
         if self.written.isdisjoint(memory):
             return False
         for positions in (self._positions[m] for m in memory & self.written):
-            found = bisect_left(positions, start)
-            if found < len(positions) and positions[found] < stop:
+            index = bisect_left(positions, start)
+            if index < len(positions) and positions[index] < stop:
                 return True
         return False
 
     def is_private(self, number: int) -> bool:
-        """Return whether a value is only read, and never returned: an equal value may replace it."""
+        """Return whether the memory of a value is never written to and not returned, so that a copy can replace it."""
         memory = self.memory(number)
         return memory != -1 and memory not in self.escaping and memory not in self.written

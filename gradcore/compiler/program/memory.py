@@ -18,9 +18,9 @@ from gradcore.core.operators import OPERATORS
 
 __all__ = ["NO_PLAN", "Buffers", "MemoryPlan", "memory_plan", "peak_of", "ufunc_of"]
 
-#: Bytes from which values have buffers.
+#: Smallest size in bytes of values that are assigned to buffers.
 _LARGE = 1 << 16
-#: Sets of buffers that a program keeps between runs.
+#: The largest number of sets of buffers that a program keeps between runs.
 _MOST_SETS = 2
 
 
@@ -30,13 +30,13 @@ class MemoryPlan(NamedTuple):
     Attributes
     ----------
     buffers : list of int
-        Their bytes.
+        The size of each buffer in bytes.
     chosen : dict
-        By the number of a value that of its buffer.
+        The buffer of each value, by value number.
     types : dict
-        The types of these values.
+        The `ArrayType` of each of these values.
     lifetimes : dict
-        By the number of a value the positions of the first and the last call that need it.
+        The positions of the first and the last call that use each value.
     """
 
     buffers: list[int]
@@ -55,54 +55,54 @@ class MemoryPlan(NamedTuple):
         return "\n".join(lines)
 
 
-#: That of a program whose memory comes from a pool.
+#: The plan of a program without planned buffers.
 NO_PLAN = MemoryPlan([], {}, {}, {})
 
 
 def memory_plan(program: Program) -> MemoryPlan:
     """Return the buffer plan of a program's large private values."""
-    large = {n for n, known in program.types.items() if known.nbytes >= _LARGE}
+    large = {n for n, kind in program.types.items() if kind.nbytes >= _LARGE}
     if program.symbols or not large:
         return NO_PLAN
     effects = Effects(program)
-    last: dict[int, int] = {}
+    last_use: dict[int, int] = {}
     for position, call in enumerate(program.calls):
         for n in (*call.read, *call.outputs):
-            last[effects.memory(n)] = position
+            last_use[effects.memory(n)] = position
     plan = MemoryPlan([], {}, {}, {})
     for position, call in enumerate(program.calls):
         if large.isdisjoint(call.outputs):
             continue
         for n in _destinations(call, program):
-            known = program.types[n]
+            kind = program.types[n]
             if effects.memory(n) != n or n in effects.escaping or n not in large or n in plan.chosen:
                 continue
-            free = [i for i in range(len(plan.buffers)) if _is_free(i, position, plan, call, known)]
+            free = [i for i in range(len(plan.buffers)) if _is_free(i, position, plan, call, kind)]
             fitting = min(
-                (i for i in free if plan.buffers[i] >= known.nbytes), key=plan.buffers.__getitem__, default=None
+                (i for i in free if plan.buffers[i] >= kind.nbytes), key=plan.buffers.__getitem__, default=None
             )
             if fitting is None and free:
                 fitting = max(free, key=plan.buffers.__getitem__)
-                plan.buffers[fitting] = known.nbytes
+                plan.buffers[fitting] = kind.nbytes
             elif fitting is None:
                 fitting = len(plan.buffers)
-                plan.buffers.append(known.nbytes)
-            plan.chosen[n], plan.types[n], plan.lifetimes[n] = fitting, known, (position, last[n])
+                plan.buffers.append(kind.nbytes)
+            plan.chosen[n], plan.types[n], plan.lifetimes[n] = fitting, kind, (position, last_use[n])
     return plan
 
 
 def peak_of(program: Program) -> int:
     """Return the peak bytes of large live values over a run of the program."""
     effects, types = Effects(program), program.types
-    last = {effects.memory(n): i for i, call in enumerate(program.calls) for n in (*call.read, *call.outputs)}
+    last_use = {effects.memory(n): i for i, call in enumerate(program.calls) for n in (*call.read, *call.outputs)}
     over: dict[int, list[int]] = {}
     alive = peak = 0
-    known: set[int] = set()
+    live: set[int] = set()
     for position, call in enumerate(program.calls):
-        new = {n for n in call.outputs if n in types and effects.memory(n) == n and types[n].nbytes >= _LARGE} - known
-        known |= new
+        new = {n for n in call.outputs if n in types and effects.memory(n) == n and types[n].nbytes >= _LARGE} - live
+        live |= new
         for n in new - effects.escaping:
-            over.setdefault(last[n], []).append(types[n].nbytes)
+            over.setdefault(last_use[n], []).append(types[n].nbytes)
         alive += sum(types[n].nbytes for n in new)
         peak = max(peak, alive)
         alive -= sum(over.get(position, ()))
@@ -128,7 +128,7 @@ def _is_contiguous(known: ArrayType) -> bool:
 
 
 def ufunc_of(call: Call) -> Any:
-    """Return the function of a call that accepts an ``out`` array as its last argument, or None."""
+    """Return a function for the call that accepts an ``out`` array as its last argument, or None."""
     kind, _, name = call.name.partition(".")
     function = _OPERATORS.get(name) if kind == "operator" else call.function
     inputs, outputs = getattr(function, "nin", 1), getattr(function, "nout", 0)
@@ -145,14 +145,14 @@ def _is_free(buffer: int, position: int, plan: MemoryPlan, call: Call, known: Ar
     for n, chosen in plan.chosen.items():
         _, end = plan.lifetimes[n]
         if chosen == buffer and end >= position:
-            own = Value(n) in call.args and plan.types[n][:3] == known[:3]
-            if end > position or not own or call.name == "fused":
+            is_own_argument = Value(n) in call.args and plan.types[n][:3] == known[:3]
+            if end > position or not is_own_argument or call.name == "fused":
                 return False
     return True
 
 
 class Buffers:
-    """Pool of sets of arrays for a buffer plan.
+    """Pool of the arrays of a buffer plan: each run takes one set of arrays.
 
     Parameters
     ----------

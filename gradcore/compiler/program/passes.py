@@ -21,7 +21,7 @@ from gradcore.core.operators import OPERATORS
 
 __all__ = ["PASSES", "optimize", "run_passes", "takes_scalars"]
 
-#: Arrays of at most so many bytes are computed once and for all.
+#: The largest size in bytes of results that `fold_constants` stores as literals.
 _FOLDED = 1 << 14
 
 
@@ -56,7 +56,7 @@ def _use_small_kernel(call: Call, program: Program) -> Call:
     return call._replace(function=small) if isinstance(small, np.ufunc) else call
 
 
-# -- in-place arithmetic on what the program has made itself --------------------------------------------------------
+# -- in-place arithmetic on private memory ----------------------------------------------------------------------------
 
 
 def remove_writes(program: Program) -> Program:
@@ -86,17 +86,17 @@ _IN_PLACE: dict[str, Callable[..., Any]] = {
 
 def _has_same_type(call: Call, program: Program, number: int) -> bool:
     """Return whether arithmetic keeps the dtype, shape and strides of an argument."""
-    target, other = program.types[number], program.type_of(call.args[1])
+    target, right = program.types[number], program.type_of(call.args[1])
     if program.backend is not None and not target.shape:
-        return False  # NumPy would give a scalar, if the array is its own
-    if other is None or other.dtype != target.dtype or np.broadcast_shapes(other.shape, target.shape) != target.shape:
+        return False  # For a 0-dim array on the CPU, the result would be a NumPy scalar.
+    if right is None or right.dtype != target.dtype or np.broadcast_shapes(right.shape, target.shape) != target.shape:
         return False
     return target.dtype.kind in "fc" and target.strides == np.empty(target.shape, target.dtype).strides
 
 
-# -- what gives its argument -------------------------------------------------------------------------------------------
+# -- calls that return their argument ----------------------------------------------------------------------------------
 
-#: Calls that copy, where the result is of the argument's type.
+#: Calls that are copies if the result has the type of the argument.
 _COPIES = {
     "alias", "astype", "clone", "contiguous", "copy", "expand", "permute", "positive", "ravel", "reshape", "squeeze",
     "to", "transpose", "unsafe_view", "view", "view_shape",
@@ -118,32 +118,32 @@ def remove_copies(program: Program) -> Program:
         number = call.results.number
         if number in call.read:
             continue
-        same = _same_elements(call, program)
-        if same is not None and _can_replace(same, number, effects):
-            names[number] = same
+        source = _same_elements(call, program)
+        if source is not None and _can_replace(source, number, effects):
+            names[number] = source
         else:
             result.calls.append(call)
     return result
 
 
 def _same_elements(call: Call, program: Program) -> Any:
-    """Return the argument of a pure call that its result is equal to, type included, or None."""
+    """Return the argument of a pure call that equals its result in elements and type, or None."""
     _, _, name = call.name.rpartition(".")
-    wanted = program.types[call.results.number]
+    result_type = program.types[call.results.number]
     for each in call.read:
-        if each in program.types and program.types[each] == wanted:  # where it is, too: a view of everything
+        if each in program.types and program.types[each] == result_type:  # the address, too: a view of all elements
             return Value(each)
     candidates: list[Any] = []
     if (name in _COPIES and call.args) or (
-        name == "pow" and len(call.args) == 2 and call.args[1] == 1 and wanted.dtype.kind in "fc"
+        name == "pow" and len(call.args) == 2 and call.args[1] == 1 and result_type.dtype.kind in "fc"
     ):
         candidates = [call.args[0]]
     elif name in ("mul", "div", "truediv") and len(call.args) == 2:
         x, y = call.args
         candidates = [x] if _is_one(y, program) else [y] if name == "mul" and _is_one(x, program) else []
     for each in candidates:
-        known = program.type_of(each)
-        if known is not None and known[:3] == wanted[:3] and wanted.dtype.kind in "biuf":
+        arg_type = program.type_of(each)
+        if arg_type is not None and arg_type[:3] == result_type[:3] and result_type.dtype.kind in "biuf":
             return each
     return None
 
@@ -172,7 +172,7 @@ def _can_replace(leaf: Any, number: int, effects: Effects) -> bool:
     if type(leaf) is not Value:
         return effects.is_private(number)
     types, outputs = effects.program.types, effects.program.outputs
-    if leaf.number in types and types[leaf.number] == types.get(number):  # the same elements in memory
+    if leaf.number in types and types[leaf.number] == types.get(number):  # Both are the same memory.
         return number not in outputs
     return effects.is_private(number) and effects.is_constant(leaf.number)
 
@@ -181,21 +181,21 @@ def _can_replace(leaf: Any, number: int, effects: Effects) -> bool:
 
 
 def fold_constants(program: Program) -> Program:
-    """Compute small results that follow from literals once, also those that are filled by several writes."""
+    """Replace small values that depend on literals alone by literals, including values filled by several writes."""
     effects = Effects(program)
     constant = _constant_calls(program, effects)
     if not constant or (program.backend is not None and program.index is None):
         return program
-    found, known = program.copy(), dict[int, Any]()
+    folded, constants = program.copy(), dict[int, Any]()
 
     def plain(leaf: Any) -> Any:
         if type(leaf) is Literal:
             return program.literals[leaf.number]
-        return known[leaf.number] if type(leaf) is Value else leaf
+        return constants[leaf.number] if type(leaf) is Value else leaf
 
     def keep(target: Any, result: Any) -> None:
         if type(target) is Value:
-            known[target.number] = np.asarray(result) if isinstance(result, np.generic) else result
+            constants[target.number] = np.asarray(result) if isinstance(result, np.generic) else result
         elif target is not None:
             for each, part in zip(target, result, strict=True):
                 keep(each, part)
@@ -205,52 +205,52 @@ def fold_constants(program: Program) -> Program:
             with np.errstate(all="ignore"):
                 keep(call.results, call.function(*map_leaves(plain, call.args), **map_leaves(plain, call.named)))
         except Exception:
-            return program  # each run raises it
+            return program  # Each run of the program raises the error.
     if program.backend is not None and program.backend.has_streams:
-        program.backend.xp.cuda.get_current_stream().synchronize()  # once: every stream uses them
-    for number, array in known.items():
+        program.backend.xp.cuda.get_current_stream().synchronize()  # Runs on other streams use the literals.
+    for number, array in constants.items():
         if (array.shape, array.dtype, array.strides) != program.types[number][:3]:
             return program
     names: dict[int, Any] = {}
     for position, call in enumerate(program.calls):
         if position not in constant:
             for n in call.read:
-                if n in known and n not in names:
-                    names[n] = found.new_literal(known[n])
-            found.calls.append(substitute(call, names))
-    return found
+                if n in constants and n not in names:
+                    names[n] = folded.new_literal(constants[n])
+            folded.calls.append(substitute(call, names))
+    return folded
 
 
 def _constant_calls(program: Program, effects: Effects) -> set[int]:
-    """Return the positions of calls that do the same in each run, on memory not observed before they end."""
+    """Return the positions of calls that compute constants in memory that no other call uses before it is complete."""
     spoilt = {-1, *effects.escaping}
     while True:
         constant, last_write = set(), dict[int, int]()
-        made: set[int] = set()
+        new_values: set[int] = set()
         for position, call in enumerate(program.calls):
-            if not made.issuperset(call.read) or not _is_repeatable(call):
+            if not new_values.issuperset(call.read) or not _is_repeatable(call):
                 continue
             results, writes = call.outputs, effects.writes[position]
             memory = writes.union(map(effects.memory, results))
             small = all(n in program.types and _span(program.types[n]) <= _FOLDED for n in results)
             if small and memory.isdisjoint(spoilt):
                 constant.add(position)
-                made.update(results)
+                new_values.update(results)
                 last_write.update(dict.fromkeys(writes, position))
         if not constant:
             return constant
-        seen, owned = set[int](), {effects.memory(n) for n in made}
+        read_memories, owned = set[int](), {effects.memory(n) for n in new_values}
         for position, call in enumerate(program.calls):
             if position not in constant:
-                seen |= {m for m in effects.reads(call) if position < last_write.get(m, -1)}
-                seen |= effects.writes[position] & owned
-        if not seen:
+                read_memories |= {m for m in effects.reads(call) if position < last_write.get(m, -1)}
+                read_memories |= effects.writes[position] & owned
+        if not read_memories:
             return constant
-        spoilt |= seen
+        spoilt |= read_memories
 
 
 def _is_repeatable(call: Call) -> bool:
-    """Return whether the effect of a call depends on its arguments alone."""
+    """Return whether the results and writes of a call depend on its arguments alone."""
     return written_values(call) is not None and not call.name.startswith("random") and not call.name.endswith(".empty")
 
 
@@ -271,10 +271,10 @@ def _simplify_call(call: Call, program: Program) -> Call:
     if rule is None or call.named or type(call.results) is not Value:
         return call
     result, x = program.types[call.results.number], program.type_of(call.args[0])
-    found = rule(x, *call.args) if x is not None else None
-    if found is None or x is None or result.dtype != x.dtype or result.dtype.kind != "f":
+    simpler = rule(x, *call.args) if x is not None else None
+    if simpler is None or x is None or result.dtype != x.dtype or result.dtype.kind != "f":
         return call
-    name, function, args = found
+    name, function, args = simpler
     kinds = [program.type_of(each) for each in args]
     if any(each is not None and each.dtype != result.dtype for each in kinds):
         return call
@@ -295,8 +295,8 @@ def _make_scaled_rule(name: str, function: Any, reflected: bool = False) -> Any:
     return rule
 
 
-#: By the name of a kernel: a function of the first argument's type and of the arguments that gives name, function and
-#: arguments of another call; None where there is none.
+#: Simplification rules by kernel name: a function of the first argument's type and of the arguments that returns the
+#: name, function and arguments of a simpler call, or None.
 _SIMPLER: dict[str, Callable[..., Any]] = {
     "pow": _power,
     "add_scaled": _make_scaled_rule("kernels.add", np.add),
@@ -317,17 +317,17 @@ def merge_equal_calls(program: Program) -> Program:
     """Merge equal calls without a write to their arguments between them (common subexpressions)."""
     effects, result = Effects(program), program.copy()
     names: dict[int, Any] = {}
-    first: dict[Any, tuple[int, Call]] = {}
+    first_calls: dict[Any, tuple[int, Call]] = {}
     for position, call in enumerate(program.calls):
         call = substitute(call, names)
         if is_pure(call):
             key = call.name, id(call.function), _key(call.args, program), _key(call.named, program)
-            start, known = first.setdefault(key, (position, call))
-            if known is not call and _is_repeat(known, call, start, position, effects):
-                pairs = zip(call.outputs, known.outputs, strict=True)
-                names.update((n, Value(other)) for n, other in pairs)
+            start, first_call = first_calls.setdefault(key, (position, call))
+            if first_call is not call and _is_repeat(first_call, call, start, position, effects):
+                pairs = zip(call.outputs, first_call.outputs, strict=True)
+                names.update((n, Value(first_number)) for n, first_number in pairs)
                 continue
-            first[key] = position, call
+            first_calls[key] = position, call
         result.calls.append(call)
     return result
 
@@ -336,7 +336,7 @@ def _is_repeat(known: Call, call: Call, start: int, stop: int, effects: Effects)
     if effects.changes(effects.reads(call), start, stop):
         return False
     pairs = zip(call.outputs, known.outputs, strict=True)
-    return all(_can_replace(Value(other), n, effects) for n, other in pairs)
+    return all(_can_replace(Value(first_number), n, effects) for n, first_number in pairs)
 
 
 def _key(value: Any, program: Program) -> Any:
@@ -358,23 +358,23 @@ def _key(value: Any, program: Program) -> Any:
 
 def remove_dead_calls(program: Program) -> Program:
     """Remove calls that never raise and whose results and writes nobody reads."""
-    effects, kept = Effects(program), list[Call]()
+    effects, kept_calls = Effects(program), list[Call]()
     needed, memory = {*program.outputs}, {-1, *effects.escaping}
     for position, call in reversed([*enumerate(program.calls)]):
-        used = any(n in needed for n in call.outputs)
+        is_used = any(n in needed for n in call.outputs)
         writes = effects.writes[position]
-        if used or not is_total(call, program) or not writes.isdisjoint(memory):
+        if is_used or not is_total(call, program) or not writes.isdisjoint(memory):
             needed.update(call.read)
             memory |= effects.reads(call)
-            kept.append(call)
-    return program.copy(kept[::-1])
+            kept_calls.append(call)
+    return program.copy(kept_calls[::-1])
 
 
 # -- scalars -----------------------------------------------------------------------------------------------------------
 
 
 def use_scalars(program: Program) -> Program:
-    """Keep results without dims as NumPy scalars, where they are only computed with."""
+    """Compute 0-dim results as NumPy scalars if only arithmetic uses them."""
     effects, result = Effects(program), program.copy(program.calls)
     minding = {*program.outputs}
     for call in program.calls:
@@ -387,7 +387,7 @@ def use_scalars(program: Program) -> Program:
 
 
 def takes_scalars(call: Call) -> bool:
-    """Return whether a call gives bitwise equal results for NumPy scalars and arrays without dims."""
+    """Return whether a call returns bitwise equal results for NumPy scalars and 0-dim arrays."""
     kind, _, name = call.name.partition(".")
     if kind == "operator":
         return name in ("add", "sub", "mul", "truediv", "neg", "lt", "le", "gt", "ge", "eq", "ne")
@@ -401,7 +401,7 @@ PASSES: dict[str, Callable[[Program], Program]] = {
     "with scalars": use_scalars,
 }  # fmt: skip
 
-#: Passes that compare sizes.
+#: Passes that depend on sizes, and are skipped for programs with symbolic sizes.
 _OF_ONE_SIZE = frozenset([use_small_kernels, remove_writes, remove_copies, simplify_calls])
-#: Passes that call functions of NumPy.
+#: Passes that insert calls of NumPy functions, for programs on the CPU.
 _OF_NUMPY = frozenset([use_small_kernels, simplify_calls, use_scalars])

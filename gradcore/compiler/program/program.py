@@ -14,7 +14,7 @@ __all__ = ["ArrayType", "Call", "Expression", "Literal", "Program", "Value", "ma
 
 
 class Value(NamedTuple):
-    """A value of a program, by its number."""
+    """A value of a program, identified by its number."""
 
     number: int
 
@@ -32,9 +32,9 @@ class ArrayType(NamedTuple):
     strides : tuple of int
         In bytes.
     memory : int
-        The number of the first value with this memory: its own, unless it is a view of another value.
+        The number of the first value with this memory: its own number, unless the value is a view of another one.
     address : int
-        Of its first element in the recorded run: by differences of addresses, views lie in the memory that they share.
+        The address of the first element in the captured run. Differences give the offsets of views.
     """
 
     shape: tuple[int, ...]
@@ -72,14 +72,14 @@ class Literal(NamedTuple):
 
 
 class Expression(NamedTuple):
-    """An argument that follows from symbolic sizes.
+    """An argument that is computed from symbolic sizes.
 
     Attributes
     ----------
     text : str
-        In names of symbols.
+        The Python expression, in names of symbols.
     numbers : tuple of int
-        Of the symbols' values.
+        The value numbers of the symbols.
     """
 
     text: str
@@ -117,12 +117,12 @@ class Call(_Call):
     Attributes
     ----------
     name : str
-        Of the function, for readers: ``kernels.mul``, ``backend.sum``, ``operator.add``, ``method.astype``.
+        The kind and name of the function: ``kernels.mul``, ``backend.sum``, ``operator.add``, ``method.astype``.
     function : callable
     args, named
-        What it is called with, `Value` and `Literal` in the place of arrays.
+        The positional and keyword arguments, with `Value` and `Literal` in place of arrays.
     results : object
-        What it returns, `Value` in the place of arrays: a value, a tuple or list of them, or None.
+        The result, with `Value` in place of arrays: a value, a tuple or list of values, or None.
     """
 
     @_Kept
@@ -157,23 +157,23 @@ class Program:
     Attributes
     ----------
     inputs : list of int
-        Numbers of the values that are given.
+        Numbers of the values that are passed to the program.
     calls : list of Call
     outputs : list of int
         Numbers of the values that are returned.
     literals : list of array
     scalars : set of int
-        Values that NumPy gives as scalars, and tensors hold as arrays without dims.
+        Values that NumPy functions return as scalars, and that tensors hold as 0-dim arrays.
     types : dict
         The `ArrayType` of each value that is an array.
     native : Program or None
-        A program that does the same, for writers other than Python's.
+        An equivalent program for targets other than Python.
     backend : Backend or None
-        That of the arrays which are not the CPU's; None if there are none.
+        The backend of arrays on a device; None if all arrays are on the CPU.
     index : int or None
-        The CUDA device that is current; None if calls are made on several, or if there is none.
+        The current CUDA device; None if calls use several devices, or none.
     symbols : dict
-        The values that are sizes, by number their names; the types are those in one call, others may have other sizes.
+        The names of the values that are symbolic sizes, by number. `types` then holds the types in the captured call.
     """
 
     def __init__(self) -> None:
@@ -190,16 +190,16 @@ class Program:
         self.symbols: dict[int, str] = {}
 
     def copy(self, calls: list[Call] | None = None) -> Program:
-        """Return a program with the same values and other calls."""
-        other = Program()
-        other.inputs, other.outputs, other.calls = [*self.inputs], [*self.outputs], [] if calls is None else calls
-        other.literals, other.scalars, other.types = [*self.literals], {*self.scalars}, {**self.types}
-        other._free, other.native = self._first_free(), self.native
-        other.backend, other.index, other.symbols = self.backend, self.index, self.symbols
-        return other
+        """Return a program with the same values and the given calls, by default none."""
+        program = Program()
+        program.inputs, program.outputs, program.calls = [*self.inputs], [*self.outputs], [] if calls is None else calls
+        program.literals, program.scalars, program.types = [*self.literals], {*self.scalars}, {**self.types}
+        program._free, program.native = self._first_free(), self.native
+        program.backend, program.index, program.symbols = self.backend, self.index, self.symbols
+        return program
 
     def new_value(self, type: ArrayType) -> Value:
-        """Return a new value with memory of its own; one without dims is a NumPy scalar."""
+        """Add a value with memory of its own, and return it; a 0-dim value is a NumPy scalar."""
         number = self._first_free()
         self._free = number + 1
         self.types[number] = type._replace(memory=number)
@@ -237,7 +237,7 @@ class Program:
 
 
 def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
-    """Return `value` with `function` applied to everything that is no tuple, list, dict or slice."""
+    """Return `value` with `function` applied to each leaf: everything except tuples, lists, dicts and slices."""
     kind = type(value)
     if kind is Value or kind is Expression or kind in _PLAIN:
         return function(value)
@@ -253,7 +253,7 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 def substitute(call: Call, values: dict[int, Any]) -> Call:
-    """Return the call with some values replaced in its arguments."""
+    """Return `call` with arguments replaced by `values`, a dict from value numbers to arguments."""
     if not values:
         return call
 
@@ -299,5 +299,5 @@ def _collect(value: Any, kind: Any, found: list[int]) -> None:
             _collect(each, of_part, found)
 
 
-#: Types of arguments that are no values and have none inside.
+#: Types of arguments that neither are nor contain values.
 _PLAIN = frozenset([bool, int, float, str, type(None), Literal])

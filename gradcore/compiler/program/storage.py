@@ -19,7 +19,7 @@ def find_cupy_backends() -> list[Any]:
 
 
 def address_of(array: Any) -> int:
-    """Return the address of the first element."""
+    """Return the address of the first element of an array."""
     return int(array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.data.ptr)
 
 
@@ -33,7 +33,7 @@ def owner_of(array: Any) -> Any:
 
 
 def share_memory(a: Any, b: Any) -> bool:
-    """Return whether the memory between the first and the last elements of two arrays overlaps."""
+    """Return whether the address ranges of two arrays, from the first to the last element, overlap."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return type(a) is type(b) and bool(np.may_share_memory(a, b))
     (start, stop), (other_start, other_stop) = bounds(a), bounds(b)

@@ -77,7 +77,7 @@ class GraphedProgram:
         self.backend, self._program, self._graphs = program.backend, program, graphs
         self.calls, self.groups = len(whole.calls), sum(call.name == "fused" for call in whole.calls)
         self._run = emitter.function_of(whole)
-        given = [program.types.get(n) for n in program.inputs]
+        input_types = [program.types.get(n) for n in program.inputs]
         written = Effects(program).written_inputs()
         #: Positions of the inputs that are written to, that are (in part) results, that are copied into memory of the
         #: graph, and that are steps.
@@ -96,7 +96,7 @@ class GraphedProgram:
         self._stream: Any = None
         self._captures = self._seen = 0
         self.state = f"not captured: it is after {_FIRST_CALLS} calls"
-        why = self._why_not(graphs, given)
+        why = self._why_not(graphs, input_types)
         self._waiting = why is None
         self.state = why or self.state
 
@@ -276,10 +276,10 @@ class _Instance:
         if kept:
             self.results[i] = None
             return out.copy("K")
-        cuda, held = self.backend.xp.cuda, _Result((self, out))
-        self.results[i] = weakref.ref(held)
+        cuda, result = self.backend.xp.cuda, _Result((self, out))
+        self.results[i] = weakref.ref(result)
         if not out.size:
             return out.copy("K")
         start, stop = out.data.ptr, out.data.mem.ptr + out.data.mem.size
-        memory = cuda.UnownedMemory(start, max(stop - start, out.nbytes), held, out.device.id)
+        memory = cuda.UnownedMemory(start, max(stop - start, out.nbytes), result, out.device.id)
         return self.backend.xp.ndarray(out.shape, out.dtype, cuda.MemoryPointer(memory, 0), out.strides)

@@ -59,9 +59,9 @@ class _Collector:
                 arguments.append(value if to is None else self.F.graph.cast(value, compute_dtype(to)))
             else:
                 arguments.append(ScalarParameter(value) if value.__class__ is float else value)
-        found = formula(self.F, *arguments)
-        dtypes = [None] * len(found) if stored is None else stored
-        return [x if d is None else self.F.graph.cast(x, compute_dtype(d)) for x, d in zip(found, dtypes, strict=True)]
+        exprs = formula(self.F, *arguments)
+        dtypes = [None] * len(exprs) if stored is None else stored
+        return [x if d is None else self.F.graph.cast(x, compute_dtype(d)) for x, d in zip(exprs, dtypes, strict=True)]
 
 
 class _Formulas(CudaFusion):
@@ -100,12 +100,12 @@ class FusedLaunch:
         self.calls, self.outputs = calls, outputs
         backend = program.backend
         types: list[Any] = [program.type_of(leaf) for leaf in inputs]
-        operands = [(f"x{i}", Input(known.dtype)) for i, known in enumerate(types)]
+        operands = [(f"x{i}", Input(kind.dtype)) for i, kind in enumerate(types)]
 
         def formula(F: Any, *given: Any) -> list[Any]:
             values = {(type(leaf), leaf.number): expr for leaf, expr in zip(inputs, given, strict=True)}
             formulas = _Formulas(F, backend)
-            loaded = {id(expr): known.dtype for expr, known in zip(given, types, strict=True)}
+            loaded = {id(expr): kind.dtype for expr, kind in zip(given, types, strict=True)}
 
             def plain(leaf: Any) -> Any:
                 if type(leaf) in (Value, Literal):
@@ -212,20 +212,20 @@ class _Grouping:
                 self.uses[n] = self.uses.get(n, 0) + 1
 
     def run(self) -> Program:
-        waiting, done = [*range(len(self.program.calls))], set[int]()
+        waiting, emitted = [*range(len(self.program.calls))], set[int]()
         while waiting:
-            left = []
+            delayed = []
             for i in waiting:  # in their order, so that one pass finds what earlier ones make possible
-                if self.shapes[i] is None and self.before[i] <= done:
-                    done.add(i)
+                if self.shapes[i] is None and self.before[i] <= emitted:
+                    emitted.add(i)
                     self.found.calls.append(self.program.calls[i])
                 else:
-                    left.append(i)
-            waiting = left
-            group = self._group(waiting, done)
+                    delayed.append(i)
+            waiting = delayed
+            group = self._group(waiting, emitted)
             self._add([self.program.calls[i] for i in group])
-            done.update(group)
-            waiting = [i for i in waiting if i not in done]
+            emitted.update(group)
+            waiting = [i for i in waiting if i not in emitted]
         return self.found
 
     def _group(self, waiting: list[int], done: set[int]) -> list[int]:
@@ -235,23 +235,23 @@ class _Grouping:
         for i in [*(i for i in waiting if i not in copies), *copies]:  # so that many copies come together
             if self.shapes[i] is None or shape not in (None, self.shapes[i]) or not self.before[i] <= done.union(group):
                 continue
-            more = leaves | {*leaves_of(self.program.calls[i])}
-            if group and (len(group) >= _MOST_CALLS or len(more) > _MOST_ARRAYS):
+            all_leaves = leaves | {*leaves_of(self.program.calls[i])}
+            if group and (len(group) >= _MOST_CALLS or len(all_leaves) > _MOST_ARRAYS):
                 break
-            shape, leaves = self.shapes[i], more
+            shape, leaves = self.shapes[i], all_leaves
             group.append(i)
         return group
 
     def _shape(self, call: Call) -> tuple[int, ...] | None:
         """Return the shape of an elementwise call's results, or None for other calls."""
         kind, _, name = call.name.partition(".")
-        known = name in _FUSED or name in _FORMULAS or name == "astype" or self._is_single_copy(call)
-        known = known or (
+        is_fusible = name in _FUSED or name in _FORMULAS or name == "astype" or self._is_single_copy(call)
+        is_fusible = is_fusible or (
             kind in ("kernels", "backend") and (name in self.program.backend.elementwise or name in RENAMED)
         )
-        known = known or (kind == "operator" and name in _OPERATORS)
+        is_fusible = is_fusible or (kind == "operator" and name in _OPERATORS)
         results: list[Any] = [self.program.types.get(n) for n in values_in(call.results)]
-        if not known or name in _LEFT_TO_CUPY or not results or None in results or not is_pure(call):
+        if not is_fusible or name in _LEFT_TO_CUPY or not results or None in results or not is_pure(call):
             return None
         why = self._refusal(call, results)
         if why is not None:
@@ -264,10 +264,10 @@ class _Grouping:
         if call.name != "method.copy" or len(call.args) != 1 or call.named or len(call.read) != 1:
             return False
         (n,) = call.read
-        known = self.program.types.get(n)
-        if known is None or n not in self.alone or known.dtype not in _DTYPES or known.dtype.kind != "f":
+        array_type = self.program.types.get(n)
+        if array_type is None or n not in self.alone or array_type.dtype not in _DTYPES or array_type.dtype.kind != "f":
             return False
-        return known.is_dense and known.nbytes <= _MOST_COPIED and self.copied[n] == 1
+        return array_type.is_dense and array_type.nbytes <= _MOST_COPIED and self.copied[n] == 1
 
     def _refusal(self, call: Call, results: list[Any]) -> str | None:
         shape = results[0].shape
@@ -294,15 +294,15 @@ class _Grouping:
 
     def _add(self, calls: list[Call]) -> None:
         """Add a group to the program, as one kernel if it can be fused."""
-        made, keys = dict[int, None](), dict[tuple[Any, int], None]()
+        new, keys = dict[int, None](), dict[tuple[Any, int], None]()
         inside: dict[int, int] = {}
         for call in calls:
             for n in arguments_of(call):
                 inside[n] = inside.get(n, 0) + 1
-            keys |= dict.fromkeys(key for key in leaves_of(call) if key[0] is Literal or key[1] not in made)
-            made |= dict.fromkeys(n for n in values_in(call.results) if (Value, n) not in keys)  # some give an argument
+            keys |= dict.fromkeys(key for key in leaves_of(call) if key[0] is Literal or key[1] not in new)
+            new |= dict.fromkeys(n for n in values_in(call.results) if (Value, n) not in keys)  # some give an argument
         inputs = [_leaf(key) for key in keys]
-        outputs = [n for n in made if self.uses.get(n, 0) > inside.get(n, 0)]
+        outputs = [n for n in new if self.uses.get(n, 0) > inside.get(n, 0)]
         try:
             if len(calls) < 2 or not outputs:
                 raise NotFusible("it is alone")
@@ -327,7 +327,7 @@ class _Grouping:
 def _order(program: Program) -> list[set[int]]:
     """Return, for each call, the positions of the calls that must come before it."""
     effects = Effects(program)
-    made: dict[int, int] = {}
+    producers: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
     writers: dict[int, list[int]] = {}
     results: list[set[int]] = []
@@ -335,10 +335,10 @@ def _order(program: Program) -> list[set[int]]:
     for i, call in enumerate(program.calls):
         numbers = arguments_of(call)
         reads, writes = effects.reads(call), effects.writes[i]
-        before = {made[n] for n in numbers if n in made}
+        before = {producers[n] for n in numbers if n in producers}
         before |= {j for m in reads for j in writers.get(m, ())}
         before |= {j for m in writes for j in (*readers.get(m, ()), *writers.get(m, ()))}
-        before |= {made[n] for n in values_in(call.results) if n in made}
+        before |= {producers[n] for n in values_in(call.results) if n in producers}
         if barrier is not None:
             before.add(barrier)
         if written_values(call) is None or call.name.startswith("random"):  # numbers are drawn in their order
@@ -348,7 +348,7 @@ def _order(program: Program) -> list[set[int]]:
             readers.setdefault(m, []).append(i)
         for m in writes:
             writers.setdefault(m, []).append(i)
-        made.update(dict.fromkeys(values_in(call.results), i))
+        producers.update(dict.fromkeys(values_in(call.results), i))
         results.append(before)
     return results
 

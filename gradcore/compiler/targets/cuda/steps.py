@@ -46,9 +46,9 @@ class StepInput:
 
     def within(self, memory: Any) -> StepInput:
         """Return the same step for a graph, whose kernels read the hyperparameters from `memory`."""
-        other = StepInput(self.batches)
-        other.memory = memory
-        return other
+        step_input = StepInput(self.batches)
+        step_input.memory = memory
+        return step_input
 
 
 class _BatchStep:
@@ -78,17 +78,17 @@ class _BatchStep:
 
     def take(self, optimizer: Any, grads: list[Any], numbers: Any) -> None:
         """Update the parameters; `numbers` is the graph's hyperparameter memory, None outside of a graph."""
-        batch, own = self.batch, self.batch.batch
+        batch, inner = self.batch, self.batch.batch
         kernels, formula = batch.state.device.kernels, type(optimizer).formula
-        own.grads = [grads[i] for i in self.grads]
+        inner.grads = [grads[i] for i in self.grads]
         if self.scalars is None:
-            given = optimizer.hyperparameters, self.options, batch.scalars, own.params[0].dtype
-            kernels["optimizer_step"](formula, own, kernels["step_settings"](*given))
+            key = optimizer.hyperparameters, self.options, batch.scalars, inner.params[0].dtype
+            kernels["optimizer_step"](formula, inner, kernels["step_settings"](*key))
         elif numbers is None:
-            kernels["optimizer_step"](formula, own, self.settings)
+            kernels["optimizer_step"](formula, inner, self.settings)
         else:
-            batch.state.device.backend.take_captured_step(formula, own, self.settings, numbers)
-        own.grads = []
+            batch.state.device.backend.take_captured_step(formula, inner, self.settings, numbers)
+        inner.grads = []
 
 
 #: Optimisers whose options change so often that their steps are not part of a graph.
@@ -123,8 +123,8 @@ class DeviceStep:
 
     def __init__(self, optimizer: Any, backend: Any, index: int) -> None:
         self.optimizer, self.begun = optimizer, False
-        found = [with_grad(group["params"]) for group in optimizer.param_groups]
-        self._params = [params for params, _ in found]
+        groups = [with_grad(group["params"]) for group in optimizer.param_groups]
+        self._params = [params for params, _ in groups]
         self.params = [p for params in self._params for p in params]
         self._options = set[Any]()
         self._written: list[Any] = []
@@ -133,7 +133,7 @@ class DeviceStep:
             raise NotImplementedError("a step that is recorded, unscaled, or whose options change often")
         if any(p._device.type != backend.type or p._device.index != index for p in self.params):
             raise NotImplementedError("parameters of another device")
-        if any(not g.flags.c_contiguous for _, grads in found for g in grads):
+        if any(not g.flags.c_contiguous for _, grads in groups for g in grads):
             raise NotImplementedError("gradients with gaps in memory")
         self.values = self._prepare_inputs()
         batches = self.values[0].batches
@@ -143,10 +143,10 @@ class DeviceStep:
 
     def fits(self) -> bool:
         """Return whether the next step of the optimizer can be this call."""
-        optimizer, own = self.optimizer, vars(self.optimizer)
+        optimizer, attributes = self.optimizer, vars(self.optimizer)
         if len(self._options) > _MOST_OPTIONS:
             _LEFT_OUT.add(optimizer)
-        if "grad_scale" in own or "found_inf" in own or optimizer in _LEFT_OUT:
+        if "grad_scale" in attributes or "found_inf" in attributes or optimizer in _LEFT_OUT:
             return False
         groups = optimizer.param_groups
         return len(groups) == len(self._params) and not any(group["differentiable"] for group in groups)

@@ -56,8 +56,8 @@ def has_blas() -> bool:
 def _compiler() -> tuple[str, str]:
     """Return the compiler command and its version text."""
     path = find_compiler()
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
-    return path, said
+    version = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
+    return path, version
 
 
 @functools.cache
@@ -90,8 +90,8 @@ def _name(source: str) -> str:
 def describe_build() -> str:
     """Return what libraries depend on besides their source, without the slow call of the compiler."""
     path = find_compiler()
-    known, vectors = os.stat(path), os.confstr("CS_GNU_LIBC_VERSION") if hasattr(os, "confstr") else ""
-    return repr((path, known.st_size, known.st_mtime_ns, vectors, compute_digest(), _OPTIONS, NATIVE, sys.prefix))
+    status, vectors = os.stat(path), os.confstr("CS_GNU_LIBC_VERSION") if hasattr(os, "confstr") else ""
+    return repr((path, status.st_size, status.st_mtime_ns, vectors, compute_digest(), _OPTIONS, NATIVE, sys.prefix))
 
 
 def has_libraries() -> bool:
@@ -134,7 +134,7 @@ def library_of(source: str, build: bool = True) -> Path | None:
 
 def _compile(source: str, folder: Path) -> bytes:
     """Compile a source in a folder, and return the library."""
-    text, made = folder / "program.cpp", folder / "program.so"
+    text, library = folder / "program.cpp", folder / "program.so"
     text.write_text(source)
     flags = [flag for flag in FLAGS if flag != "-O3"]
     command = [
@@ -147,24 +147,24 @@ def _compile(source: str, folder: Path) -> bytes:
         f"-I{_PHILOX}",
         str(text),
         "-o",
-        str(made),
+        str(library),
     ]
     nice = shutil.which("nice")  # the program's threads come first
-    done = subprocess.run(
+    process = subprocess.run(
         [nice, *command] if nice else command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, text=True, timeout=300, check=False, process_group=0,
     )  # fmt: skip
-    if done.returncode:
-        raise BuildError(f"The compiler failed: {' '.join(command)}\n{done.stderr[:4000]}")
-    return made.read_bytes()
+    if process.returncode:
+        raise BuildError(f"The compiler failed: {' '.join(command)}\n{process.stderr[:4000]}")
+    return library.read_bytes()
 
 
 def _forget_old(folder: Path) -> None:
     """Delete the least recently used libraries if there are many."""
     with suppress(OSError):
-        found = sorted(folder.glob("program-*.so"), key=lambda path: path.stat().st_mtime, reverse=True)
+        libraries = sorted(folder.glob("program-*.so"), key=lambda path: path.stat().st_mtime, reverse=True)
         plans = sorted(folder.glob("plan-*"), key=lambda path: path.stat().st_mtime, reverse=True)
-        for path in (*found[_MOST_LIBRARIES:], *plans[_MOST_LIBRARIES:]):
+        for path in (*libraries[_MOST_LIBRARIES:], *plans[_MOST_LIBRARIES:]):
             path.unlink(missing_ok=True)
 
 
@@ -214,15 +214,15 @@ def load_functions(path: Path, first: int, parts: Sequence[tuple[bool, bool]]) -
 def _check(library: ctypes.CDLL) -> None:
     describe = library.gradcore_program_describe
     describe.argtypes, describe.restype = [ctypes.py_object, ctypes.c_int64, ctypes.c_void_p], None
-    found = (ctypes.c_int64 * 5)()
+    described = (ctypes.c_int64 * 5)()
     if sys.implementation.name != "cpython":
         raise OSError("this interpreter's arrays are not what it expects")
     numbers = np.arange(24.0).reshape(4, 6)
-    given = numbers, numbers.T, numbers[1:3]
-    for i, array in enumerate(given):
-        describe(given, i, found)
+    arrays = numbers, numbers.T, numbers[1:3]
+    for i, array in enumerate(arrays):
+        describe(arrays, i, described)
         flags = array.flags.aligned
-        if list(found) != [array.ctypes.data, array.ndim, flags, array.shape[0], array.strides[1]]:
+        if list(described) != [array.ctypes.data, array.ndim, flags, array.shape[0], array.strides[1]]:
             raise OSError("this interpreter's arrays are not what it expects")
 
 

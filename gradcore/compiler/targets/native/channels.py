@@ -41,7 +41,7 @@ class Channels:
         _check([x, *results])
         dims = tuple(d for d in range(len(x.shape)) if d > 1 or (d == 0 and groups is None))
         center, root, squares = _keep_dims(mean, dims), self._like(var), self._like(x)
-        given = [self._parameter(each, x, groups) for each in (weight, bias) if each is not None]
+        params = [self._parameter(each, x, groups) for each in (weight, bias) if each is not None]
 
         def normalize(F: Any, a: Any, m: Any, r: Any, *rest: Any) -> Any:
             value = (a - m) * (r if weight is None else r * rest[0])
@@ -52,20 +52,20 @@ class Channels:
             self._loop_of(squares, lambda F, a, m: (a - m) * (a - m), x, center),
             *self._reduce_dims("mean", var, squares, dims),
             self._inverse_root(root, var, eps),
-            self._loop_of(out, normalize, x, center, _keep_dims(root, dims), *given),
+            self._loop_of(out, normalize, x, center, _keep_dims(root, dims), *params),
         ]
 
     def _lower_batch_norm_given(self, call: Call, results: list[View]) -> list[Step]:
         x, mean, var, weight, bias, eps = call.args
         a, (out,), root = self._view(x), results, self._like(self._view(var))
-        given = [self._parameter(each, a) for each in (mean, root, weight, bias) if each is not None]
-        _check([a, out, *given])
+        params = [self._parameter(each, a) for each in (mean, root, weight, bias) if each is not None]
+        _check([a, out, *params])
 
         def normalize(F: Any, a: Any, m: Any, r: Any, *rest: Any) -> Any:
             scale = r if weight is None else r * rest[0]
             return a * scale + (-m * scale if bias is None else rest[-1] - m * scale)
 
-        return [self._inverse_root(root, self._view(var), eps), self._loop_of(out, normalize, a, *given)]
+        return [self._inverse_root(root, self._view(var), eps), self._loop_of(out, normalize, a, *params)]
 
     # -- gradients ----------------------------------------------------------------------------------------------------
 
@@ -180,8 +180,8 @@ def _gradients(call: Call, results: list[View]) -> tuple[tuple[Any, ...], float,
     grad, grad_mean, grad_var, *arrays, eps, needs, groups = args if len(args) == 10 else (*args, 0)
     if grad is None or grad_mean is not None or grad_var is not None or len(results) != sum(map(bool, needs)):
         raise Unsupported("the gradients")
-    left = iter(results)
-    return (grad, *arrays), eps, groups, [next(left) if need else None for need in needs]
+    remaining = iter(results)
+    return (grad, *arrays), eps, groups, [next(remaining) if need else None for need in needs]
 
 
 def _check(views: list[View]) -> None:

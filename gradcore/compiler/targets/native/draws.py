@@ -29,12 +29,12 @@ class Draws:
 
     def _lower_numbers(self, call: Call, results: list[View]) -> list[Step]:
         (out,), (distribution, n, dtype, position, *parameters) = results, call.args
-        made = _FORMULAS.get(distribution)
+        make_formula = _FORMULAS.get(distribution)
         plain = all(type(each) in (int, float) for each in parameters)
-        if made is None or not plain or not out.size or not out.is_contiguous or dtype.char not in "fd":
+        if make_formula is None or not plain or not out.size or not out.is_contiguous or dtype.char not in "fd":
             raise Unsupported("the distribution")
         per_word, word = (1, "u64") if dtype.char == "d" else (2, "u32")
-        formula = made(dtype.type, *parameters).replace("{", "{{").replace("}", "}}")
+        formula = make_formula(dtype.type, *parameters).replace("{", "{{").replace("}", "}}")
         function = f"[]([[maybe_unused]] auto h) {{{{ return {formula}; }}}}"
         text = f"draw<{per_word}>({{0}}, {{1}}, {n}, threads, {function})".replace("auto h", f"{word} h")
         return [Kernel(text, [out], [self._view(position)], lasting=n >= _LARGE)]
@@ -101,8 +101,8 @@ def use_positions(program: Program) -> Program:
     positions: dict[int, Value] = {}
     for call in program.calls:
         reading = [user for n in call.outputs for user in users.get(n, [])] if call.outputs in draws else []
-        seen = bool({*call.outputs} & {*program.outputs})
-        if reading and not seen and all(_is_native(user, *call.outputs) for user in reading):
+        is_returned = bool({*call.outputs} & {*program.outputs})
+        if reading and not is_returned and all(_is_native(user, *call.outputs) for user in reading):
             position = positions[call.outputs[0]] = out.new_value(ArrayType((6,), _U64, (8,), -1))
             out.calls.append(Call(RESERVING, _position, (call.function, *call.args), {}, position))
             continue

@@ -182,16 +182,16 @@ def trace_group(group: Group, kept: Any, constants: dict[int, Any]) -> TracedGro
     """Trace the formulas of a group; `kept` tells which memories are read later and must be stored."""
     F = tracer()
     inputs: list[View] = []
-    known: dict[View, Expr] = {}
+    loaded: dict[View, Expr] = {}
     stores: dict[View, Expr] = {}
     reductions: list[tuple[Reduction, Expr]] = []
 
     def read(view: View) -> Expr:
-        result = known.get(view)
+        result = loaded.get(view)
         if result is None and view.memory in constants:
             result = F.graph.constant(constants[view.memory].item(), compute_dtype(view.dtype))
         if result is None:
-            result = known[view] = F.graph.input(len(inputs), compute_dtype(view.dtype))
+            result = loaded[view] = F.graph.input(len(inputs), compute_dtype(view.dtype))
             inputs.append(view)
         return result
 
@@ -201,7 +201,7 @@ def trace_group(group: Group, kept: Any, constants: dict[int, Any]) -> TracedGro
             reductions.append((step, exprs[0]))
             continue
         for view, expr in zip(step.writes, step.formula(F, *exprs), strict=True):
-            known[view] = stores[view] = store_as(F, expr, view.dtype)
+            loaded[view] = stores[view] = store_as(F, expr, view.dtype)
     stores = {v: e for v, e in stores.items() if kept(v.memory)}
     outputs = [(e, v.dtype) for v, e in stores.items()] + [(e, e.dtype) for _, e in reductions]
     named = [Input(v.dtype, name=f"x{i}", position=i) for i, v in enumerate(inputs)]

@@ -108,10 +108,10 @@ def _in_background(program: Program) -> Any:
 def _load_earlier(program: Program) -> Any:
     """Return the function that calls a library built by an earlier process, or None."""
     whole = _prepare_program(program)
-    found = plans.find_plan(whole, name_of_plan(whole))
-    if found is None:
+    stored = plans.find_plan(whole, name_of_plan(whole))
+    if stored is None:
         return None
-    plan, path = found
+    plan, path = stored
     try:
         run = plan.function(path)
     except (OSError, AttributeError):  # another file under its name
@@ -127,26 +127,26 @@ def _prepare_program(program: Program) -> Program:
 
 def swap(pairs: list[tuple[Any, Program]], build: bool = True) -> None:
     """Build programs as one library, or load an existing one, and let their functions call it."""
-    found: list[tuple[Any, NativeProgram]] = []
+    lowered: list[tuple[Any, NativeProgram]] = []
     try:
         for run, program in pairs:
             if getattr(run, "native", None) is None:
                 native = NativeProgram(_prepare_program(program), building.has_blas())
                 if native.parts and not (program.native and native.refused):
-                    found.append((run, native))
+                    lowered.append((run, native))
                 else:
                     _replace_code(run, emitter.function_of(program), native, "there is nothing for it")
-        path = building.library_of(source_of([native for _, native in found]), build) if found else None
+        path = building.library_of(source_of([native for _, native in lowered]), build) if lowered else None
         if path is None:
             return
         first = 0
-        for run, native in found:
+        for run, native in lowered:
             plan = native.plan()
             _replace_code(run, plan.function(path, first), plan, plan.state)
             first += len(plan.parts)
         if len(pairs) == 1:
-            given = _prepare_program(pairs[0][1])
-            plans.store_plan(plan, given, name_of_plan(given), path)
+            prepared = _prepare_program(pairs[0][1])
+            plans.store_plan(plan, prepared, name_of_plan(prepared), path)
     except (BuildError, OSError) as error:
         _give_up(pairs, str(error))
     except Exception as error:  # nobody who calls the function should see it

@@ -86,17 +86,17 @@ class Places:
 
     def _by_tuple(self, x: View, indices: Sequence[Any]) -> _Indexed:
         dims = [d for d, index in enumerate(indices) if index is not None]
-        given = [self._view(indices[d]) for d in dims]
-        shape = np.broadcast_shapes(*[i.shape for i in given])
+        index_views = [self._view(indices[d]) for d in dims]
+        shape = np.broadcast_shapes(*[i.shape for i in index_views])
         lead = dims[0] if dims == [*range(dims[0], dims[-1] + 1)] else 0
         rest = [d for d in range(len(x.shape)) if d not in dims]
         before, after = rest[:lead], rest[lead:]
         whole = (*(x.shape[d] for d in before), *shape, *(x.shape[d] for d in after))
         strides = (*(x.strides[d] for d in before), *(0 for _ in shape), *(x.strides[d] for d in after))
         spread = []
-        for i in given:
-            own = i.broadcast(shape).strides
-            spread.append(i._replace(shape=whole, strides=(*(0 for _ in before), *own, *(0 for _ in after))))
+        for i in index_views:
+            own_strides = i.broadcast(shape).strides
+            spread.append(i._replace(shape=whole, strides=(*(0 for _ in before), *own_strides, *(0 for _ in after))))
         return _Indexed(x, whole, strides, spread, dims, True)
 
     # -- an index along a dim -----------------------------------------------------------------------------------------
@@ -213,8 +213,8 @@ def _kernel(kind: str, values: View, at: _Indexed) -> Step:
     kernel, integers = f"{kind}_places<{C_TYPES[x.dtype.name]}, {C_TYPES[at.indices[0].dtype.name]}", at.indices
     names = ", ".join(f"{{{2 + i}}}" for i in range(count))
     text = f"{kernel}, {len(shape)}, {count}>({{0}}, {{1}}, {where}, {{{{{names}}}}}, threads)"
-    written, read = (values, x) if kind == "take" else (x, values)
-    return Kernel(text, [written], [read, *integers], fallible=True, lasting=values.size >= _LARGE)
+    target, source = (values, x) if kind == "take" else (x, values)
+    return Kernel(text, [target], [source, *integers], fallible=True, lasting=values.size >= _LARGE)
 
 
 def _merge_dims(shape: tuple[int, ...], rows: list[tuple[int, ...]]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:

@@ -153,12 +153,12 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         kinds = {self.program.types[n].dtype for n in (*numbers, *values_in(call.args))}
         if not kinds <= DTYPES | _HALVES:
             raise Unsupported("the dtype")
-        known = set(self.views)
-        results = [self.views[n] if n in known else self._result(call, n) for n in numbers]
-        own = [n for n in numbers if n not in known and self.views[n].memory == n]
+        existing = set(self.views)
+        results = [self.views[n] if n in existing else self._result(call, n) for n in numbers]
+        allocated = [n for n in numbers if n not in existing and self.views[n].memory == n]
         if into:
             return [self._loop(call._replace(named={}), name, results)]
-        if name in _VIEWS and not own:
+        if name in _VIEWS and not allocated:
             return []
         handler = getattr(self, f"_lower_{name}", None)
         if name in ROW_OPERATIONS:
@@ -166,8 +166,8 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         if kinds & _HALVES and (handler is not None or name in _REDUCTIONS) and name not in _MOVING:
             raise Unsupported("the dtype")
         if handler is not None:
-            found: list[Step] = handler(call, results)
-            return found
+            steps: list[Step] = handler(call, results)
+            return steps
         if name in _FILLS or name == "full":
             return self._fill_call(call, results[0], call.args[1] if name == "full" else _FILLS[name])
         if name in _VIEWS:
@@ -225,7 +225,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         out = results[0]
         if any(v.dtype in _HALVES for v in (out, *reads)) and not _rounds_once(call, name, places):
             raise Unsupported("the dtype")
-        keys, positional, kept = list(call.named), len(call.args), compute_dtype(out.dtype)
+        keys, positional, dtype = list(call.named), len(call.args), compute_dtype(out.dtype)
         shape = np.broadcast_shapes(*[r.shape for r in reads]) if reads else ()
         scalars = all(place[0] for place in places if isinstance(place[1], np.generic))
         if shape != out.shape and not (name[0] == "i" and name[1:] in _ELEMENTWISE) and (reads or not scalars):
@@ -238,13 +238,13 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
             function = lambda F, *given: of_settings(F, *given)  # noqa: E731
 
         def formula(F: Any, *exprs: Expr) -> list[Expr]:
-            found = [exprs[v] if is_array else _operand(F, v) for is_array, v in places]
-            expr = function(F, *found[:positional], **dict(zip(keys, found[positional:], strict=True)))
+            operands = [exprs[v] if is_array else _operand(F, v) for is_array, v in places]
+            expr = function(F, *operands[:positional], **dict(zip(keys, operands[positional:], strict=True)))
             if not isinstance(expr, Expr):
-                expr = F.graph.constant(expr, kept)
+                expr = F.graph.constant(expr, dtype)
             if name[0] == "i" and name[1:] in _ELEMENTWISE:
-                expr = F.graph.cast(expr, kept)
-            if expr.dtype != kept:
+                expr = F.graph.cast(expr, dtype)
+            if expr.dtype != dtype:
                 raise NotFusible(f"{name} gives {expr.dtype} in the place of {out.dtype}")
             return [expr]
 
@@ -278,10 +278,10 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
 
     def _convert(self, out: View, x: View) -> Loop:
         """Return the loop that copies `x` to `out`, converted to the dtype of `out`."""
-        kept = compute_dtype(out.dtype)  # what is stored is rounded
-        if kept != out.dtype and x.dtype != np.bool_ and compute_dtype(x.dtype) != kept:
+        dtype = compute_dtype(out.dtype)  # what is stored is rounded
+        if dtype != out.dtype and x.dtype != np.bool_ and compute_dtype(x.dtype) != dtype:
             raise Unsupported("it would be rounded twice")
-        return self._check_loop(Loop([out], [x], lambda F, e: [F.graph.cast(e, kept)]))
+        return self._check_loop(Loop([out], [x], lambda F, e: [F.graph.cast(e, dtype)]))
 
     def _add_to(self, out: View, x: View) -> Loop:
         return self._check_loop(Loop([out], [out, x], lambda F, y, b: [y + b]))
@@ -349,8 +349,8 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         a, m = self._view(x), self._view(mask)
         if type(value) not in (bool, int, float) or a.dtype != out.dtype or m.dtype != np.bool_:
             raise Unsupported("the number")
-        number, kept = np.asarray(value).astype(out.dtype).item(), compute_dtype(out.dtype)
-        formula = lambda F, e, given: [F.graph.where(given, F.graph.constant(number, kept), e)]  # noqa: E731
+        number, dtype = np.asarray(value).astype(out.dtype).item(), compute_dtype(out.dtype)
+        formula = lambda F, e, given: [F.graph.where(given, F.graph.constant(number, dtype), e)]  # noqa: E731
         return [self._check_loop(Loop([out], [a, m], formula))]
 
     def _lower_getitem_backward(self, call: Call, results: list[View]) -> list[Step]:
@@ -390,10 +390,10 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         elif name == "sum_to_size":
             dims = _dims_summed(x.shape, out.shape)
         else:
-            given = rest.get("dim", rest.get("dims", rest.get("axis")))
-            given = range(len(x.shape)) if given is None or given == () else given
-            given = (given,) if isinstance(given, int) else given if x.shape else ()
-            dims = tuple(d % max(len(x.shape), 1) for d in given) if x.shape else ()
+            axes = rest.get("dim", rest.get("dims", rest.get("axis")))
+            axes = range(len(x.shape)) if axes is None or axes == () else axes
+            axes = (axes,) if isinstance(axes, int) else axes if x.shape else ()
+            dims = tuple(d % max(len(x.shape), 1) for d in axes) if x.shape else ()
         if rest.get("dtype") is not None and name not in ("sum_rows", "sum_to_size"):
             raise Unsupported("the dtype")
         if (kind != "sum" and (x.dtype != out.dtype or not x.size)) or (kind == "mean" and x.dtype.kind != "f"):
@@ -406,17 +406,17 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
 
     def _reduce_dims(self, kind: str, out: View, x: View, dims: tuple[int, ...]) -> list[Step]:
         """Return the steps of a reduction over dims, whether or not `out` keeps them."""
-        kept = [n for d, n in enumerate(x.shape) if d not in dims]
-        if math.prod(kept) != out.size:
+        kept_sizes = [n for d, n in enumerate(x.shape) if d not in dims]
+        if math.prod(kept_sizes) != out.size:
             raise Unsupported("the shape of the result")
-        if len(kept) != len(out.shape):  # with dims of one element in the places of those reduced
+        if len(kept_sizes) != len(out.shape):  # with dims of one element in the places of those reduced
             lead = len(x.shape) - len(out.shape)
             where = [d - lead for d in range(len(x.shape)) if d not in dims]
             strides = tuple(out.strides[d] for d in where) if min(where, default=0) >= 0 else ()
-            if len(strides) != len(kept) or [out.shape[d] for d in where] != kept:
+            if len(strides) != len(kept_sizes) or [out.shape[d] for d in where] != kept_sizes:
                 raise Unsupported("the shape of the result")
-            out = out._replace(shape=tuple(kept), strides=strides)
-        if out.shape != tuple(kept):
+            out = out._replace(shape=tuple(kept_sizes), strides=strides)
+        if out.shape != tuple(kept_sizes):
             raise Unsupported("the shape of the result")
         if not dims:
             return [self._convert(out, x)]

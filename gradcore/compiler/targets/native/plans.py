@@ -117,7 +117,7 @@ class Plan:
         old, out = self.program, Program()
         out.inputs, out.outputs, out.literals = list(old.inputs), list(old.outputs), old.literals
         out.scalars, out.types = old.scalars, dict(old.types)
-        there = set(old.inputs)
+        old_inputs = set(old.inputs)
         by_result: dict[int, Call] = {}
         for call in old.calls:
             for n in call.outputs:
@@ -126,18 +126,18 @@ class Plan:
 
         def make(number: int) -> None:
             """Add the call that gives Python a value: the call that makes the view, or an allocation."""
-            if number in there:
+            if number in old_inputs:
                 return
             view = self.views.get(number)
             if view is not None and view.memory == number and number in self.begun:
-                there.add(number)
+                old_inputs.add(number)
                 out.calls.append(_allocation(number, view))
                 return
             call = by_result[number]
             for n in call.read:
                 make(n)
             out.calls.append(call)
-            there.update(call.outputs)
+            old_inputs.update(call.outputs)
 
         runs = iter(functions)
         for piece in self.pieces:
@@ -146,20 +146,20 @@ class Plan:
                 for n in call.read:
                     make(n)
                 out.calls.append(call)
-                there.update(call.outputs)
+                old_inputs.update(call.outputs)
                 continue
             for n in piece.arguments:
                 if n >= 0:
                     make(n)
-            given: list[Any] = [Value(n) if n >= 0 else Literal(-1 - n) for n in piece.arguments]
+            arguments: list[Any] = [Value(n) if n >= 0 else Literal(-1 - n) for n in piece.arguments]
             if piece.scratch:
                 out.calls.append(Call("xp.empty", np.empty, (piece.scratch, np.uint8), {}, Value(free)))
                 out.types[free] = old.types[next(iter(old.types))]._replace(
                     shape=(piece.scratch,), dtype=np.dtype(np.uint8), strides=(1,), memory=free
                 )
-                given.append(Value(free))
+                arguments.append(Value(free))
                 free += 1
-            out.calls.append(Call("native.run", next(runs), (tuple(given),), {}, None))
+            out.calls.append(Call("native.run", next(runs), (tuple(arguments),), {}, None))
         for n in out.outputs:
             make(n)
         return out
@@ -182,8 +182,8 @@ class Plan:
         targets = [place[n] for n in own.outputs]
 
         def again(given: tuple[Any, ...]) -> None:
-            found = run(*[_view_of(given[place[v.memory]], v) for v in views])
-            for target, array in zip(targets, found, strict=True):
+            results = run(*[_view_of(given[place[v.memory]], v) for v in views])
+            for target, array in zip(targets, results, strict=True):
                 given[target][...] = array
 
         return again
@@ -232,9 +232,9 @@ def store_plan(plan: Plan, given: Program, name: str | None, library: Path) -> N
     """Store a plan for later processes."""
     if name is None:
         return
-    own = plan.program.literals[len(given.literals) :]
+    new_literals = plan.program.literals[len(given.literals) :]
     views = {n: (*view[:4], view.dtype.name) for n, view in plan.views.items()}
-    literals = [(array.shape, array.dtype.name, array.tobytes()) for array in own]
+    literals = [(array.shape, array.dtype.name, array.tobytes()) for array in new_literals]
     pieces = [tuple(piece) if isinstance(piece, PartPlan) else piece for piece in plan.pieces]
     with suppress(OSError, ValueError):
         data = marshal.dumps((library.name, pieces, views, plan.begun, literals, plan.refused, plan.rolled))
@@ -262,12 +262,12 @@ def find_plan(program: Program, name: str | None) -> tuple[Plan, Path] | None:
     except (OSError, ValueError, EOFError, TypeError):
         return None
     names = {view[4] for view in views.values()} | {dtype for _, dtype, _ in literals}
-    known = {name: dtypes.as_dtype(name).numpy for name in names}
+    types = {name: dtypes.as_dtype(name).numpy for name in names}
     whole = program.copy(program.calls)
-    whole.literals += [np.frombuffer(data, known[dtype]).reshape(shape) for shape, dtype, data in literals]
-    found = {n: View(view[0], view[1], view[2], view[3], known[view[4]]) for n, view in views.items()}
+    whole.literals += [np.frombuffer(data, types[dtype]).reshape(shape) for shape, dtype, data in literals]
+    viewed = {n: View(view[0], view[1], view[2], view[3], types[view[4]]) for n, view in views.items()}
     plan = Plan(
-        whole, [piece if type(piece) is int else PartPlan(*piece) for piece in pieces], found, begun, refused, rolled
+        whole, [piece if type(piece) is int else PartPlan(*piece) for piece in pieces], viewed, begun, refused, rolled
     )
     return plan, library
 
@@ -279,16 +279,16 @@ class _Unnamed(Exception):
 def name_of(program: Program, *settings: Any) -> str | None:
     """Return the cache key of a program, by everything that decides its C++, or None if there is none."""
     try:
-        told = [_environment(), repr(settings), repr((program.inputs, program.outputs, sorted(program.scalars)))]
-        told += [f"{c.name}{_serialize(c.args)}{_serialize(c.named)}{_serialize(c.results)}" for c in program.calls]
-        told += [_literal(array) for array in program.literals]
+        fields = [_environment(), repr(settings), repr((program.inputs, program.outputs, sorted(program.scalars)))]
+        fields += [f"{c.name}{_serialize(c.args)}{_serialize(c.named)}{_serialize(c.results)}" for c in program.calls]
+        fields += [_literal(array) for array in program.literals]
     except (_Unnamed, OSError, BuildError, RecursionError):
         return None
-    first: dict[int, int] = {}
+    first_uses: dict[int, int] = {}
     for n, (shape, dtype, strides, memory, address) in program.types.items():
-        moved = address - first.setdefault(memory, address)
-        told.append(f"{n} {shape} {dtype.str} {strides} {memory} {moved}")
-    return f"plan-{hashlib.sha256(chr(0).join(told).encode()).hexdigest()[:32]}"
+        moved = address - first_uses.setdefault(memory, address)
+        fields.append(f"{n} {shape} {dtype.str} {strides} {memory} {moved}")
+    return f"plan-{hashlib.sha256(chr(0).join(fields).encode()).hexdigest()[:32]}"
 
 
 def _environment() -> str:
@@ -300,14 +300,14 @@ def _environment() -> str:
 @functools.cache
 def _stamp() -> str:
     """Return the sizes and modification times of the package's files."""
-    root, found = Path(gradcore.__file__).parent, [gradcore.__version__]
+    root, stamp = Path(gradcore.__file__).parent, [gradcore.__version__]
     for folder in _SOURCES:
         for place, _, files in os.walk(root / folder):
             for file in sorted(files):
                 if not file.endswith(".pyc"):
-                    known = os.stat(os.path.join(place, file))
-                    found.append(f"{place}/{file} {known.st_size} {known.st_mtime_ns}")
-    return hashlib.sha256(chr(0).join(sorted(found)).encode()).hexdigest()
+                    status = os.stat(os.path.join(place, file))
+                    stamp.append(f"{place}/{file} {status.st_size} {status.st_mtime_ns}")
+    return hashlib.sha256(chr(0).join(sorted(stamp)).encode()).hexdigest()
 
 
 def _literal(array: Any) -> str:

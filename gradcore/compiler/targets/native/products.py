@@ -153,9 +153,9 @@ class Products:
         scaled = self.temporary_view(q.shape, q.dtype)
         steps: list[Step] = [self._scale(scaled, q, scale), *self._product(weights, scaled, _transpose(k))]
         if causal:
-            seen = self._literal(self.program.new_literal(np.tri(*weights.shape[-2:], dtype=bool)).number)
+            visible = self._literal(self.program.new_literal(np.tri(*weights.shape[-2:], dtype=bool)).number)
             formula = lambda F, x, s: [F.where(s, x, F.graph.constant(-math.inf, x.dtype))]  # noqa: E731
-            steps.append(self._check_loop(Loop([weights], [weights, seen], formula)))
+            steps.append(self._check_loop(Loop([weights], [weights, visible], formula)))
         if mask is not None:
             steps.append(self._add_to(weights, self._view(mask)))
         steps.append(rows_kernel("softmax_or_zero", [weights], [weights]))
@@ -169,8 +169,8 @@ class Products:
         if not (w.size and w.is_contiguous) or w.dtype.char not in "fd":
             raise Unsupported("attention")
         steps: list[Step] = []
-        left = iter(results)
-        to_query, to_key, to_value = (next(left) if need else None for need in needs[:3])
+        remaining = iter(results)
+        to_query, to_key, to_value = (next(remaining) if need else None for need in needs[:3])
         if to_value is not None:
             steps += self._product(to_value, _transpose(w), g)
         scores = self.temporary_view(w.shape, w.dtype)
@@ -184,11 +184,11 @@ class Products:
 
 def _steps(matrix: View) -> tuple[int, ...]:
     """Return the strides of a matrix in elements: from row to row, and from column to column."""
-    size, one = matrix.dtype.itemsize, [n == 1 for n in matrix.shape]
+    size, is_one = matrix.dtype.itemsize, [n == 1 for n in matrix.shape]
     steps = [s // size for s in matrix.strides]
-    if one[1]:
+    if is_one[1]:
         steps[1] = 1
-    if one[0] and not one[1]:
+    if is_one[0] and not is_one[1]:
         steps[0] = max(matrix.shape[1], 1)
     return tuple(steps)
 
@@ -212,11 +212,11 @@ def _transpose(x: View) -> View:
 
 def _regroup_dims(x: View, labels: Any, batch: list[int], *groups: list[int]) -> View:
     """Return the view with the dims in this order, the dims of each group merged."""
-    known = dict(zip(labels, zip(x.shape, x.strides, strict=True), strict=True))
-    dims = [known[n] for n in batch]
+    by_label = dict(zip(labels, zip(x.shape, x.strides, strict=True), strict=True))
+    dims = [by_label[n] for n in batch]
     for group in groups:
         size, step = 1, x.dtype.itemsize
-        for n, stride in (known[label] for label in reversed(group)):
+        for n, stride in (by_label[label] for label in reversed(group)):
             if n != 1:
                 if size != 1 and stride != size * step:
                     raise Unsupported("the strides")

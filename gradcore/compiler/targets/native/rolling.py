@@ -72,13 +72,13 @@ def roll_repeats(invocations: list[Invocation], is_private: Callable[[int], bool
     numbers = [
         keys.setdefault((i.text, *[(v.dtype, is_private(v.memory)) for v in i.views]), len(keys)) for i in invocations
     ]
-    found: list[Invocation | Repeat] = []
-    done = 0
+    rolled: list[Invocation | Repeat] = []
+    end = 0
     for start, period, count in _repeats(np.asarray(numbers), 0):
-        found += invocations[done:start]
-        found.append(Repeat([invocations[start + k * period : start + (k + 1) * period] for k in range(count)]))
-        done = start + period * count
-    return [*found, *invocations[done:]]
+        rolled += invocations[end:start]
+        rolled.append(Repeat([invocations[start + k * period : start + (k + 1) * period] for k in range(count)]))
+        end = start + period * count
+    return [*rolled, *invocations[end:]]
 
 
 def _repeats(numbers: Any, offset: int) -> list[tuple[int, int, int]]:
@@ -140,19 +140,19 @@ def slots(
 
 def _extend(rows: list[list[int]], of: dict[int, list[int]], memories: list[int]) -> None:
     """Extend a row that ends or begins with some of these memories, or start a new row."""
-    known = [i for i, m in enumerate(memories) if m in of]
-    if not known:
+    inner = [i for i, m in enumerate(memories) if m in of]
+    if not inner:
         rows.append([*memories])
         of.update(dict.fromkeys(memories, rows[-1]))
         return
-    first, stop = known[0], known[-1] + 1
+    first, stop = inner[0], inner[-1] + 1
     row = of[memories[first]]
     start = row.index(memories[first])
-    if row[start : start + len(known)] != memories[first:stop]:
+    if row[start : start + len(inner)] != memories[first:stop]:
         return
     if start == 0 and stop == len(memories):
         row[:0] = memories[:first]
-    elif first == 0 and start + len(known) == len(row):
+    elif first == 0 and start + len(inner) == len(row):
         row += memories[stop:]
     else:
         return

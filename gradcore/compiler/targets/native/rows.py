@@ -31,15 +31,15 @@ class Rows:
     def _lower_row_kernel(self, kernel: RowKernel, arguments: RowCall, call: Call, results: list[View]) -> list[Step]:
         """Return the step of an operation with a declared row kernel; `arguments` gives the positions of settings."""
         count = len(kernel.reads)
-        given, settings = [None if each is None else self._view(each) for each in call.args[:count]], call.args[count:]
-        x = given[0]
+        views, settings = [None if each is None else self._view(each) for each in call.args[:count]], call.args[count:]
+        x = views[0]
         width = (
-            0 if call.named or x is None or not x.size else width_of_rows(kernel, arguments)(x, [*given[1:], *settings])
+            0 if call.named or x is None or not x.size else width_of_rows(kernel, arguments)(x, [*views[1:], *settings])
         )
         if x is None or not width:
             raise Unsupported("rows")
         reads, places, kind = [], [], C_TYPES[x.dtype.name]
-        for word, view in zip(kernel.reads, given, strict=False):
+        for word, view in zip(kernel.reads, views, strict=False):
             place, default = "nullptr", word.partition("=")[2]
             if view is not None:
                 reads.append(view)
@@ -62,14 +62,14 @@ class Rows:
         if grad is None or grad_mean is not None or grad_var is not None or len(results) != sum(map(bool, needs)):
             raise Unsupported("rows")
         a = self._view(x)
-        given = [self._view(each) for each in (grad, x, weight, mean, var) if each is not None]
-        rows, n = _norm_rows(a, ndims, [*given, *results])
-        places = iter(range(len(results) + len(given)))
+        arrays = [self._view(each) for each in (grad, x, weight, mean, var) if each is not None]
+        rows, n = _norm_rows(a, ndims, [*arrays, *results])
+        places = iter(range(len(results) + len(arrays)))
         names = [f"{{{next(places)}}}" if need else "nullptr" for need in needs]
         names += [f"{{{next(places)}}}" if each is not None else "nullptr" for each in (grad, x, weight, mean, var)]
         kind = C_TYPES[a.dtype.name]
         text = f"normed_rows_back<{kind}>({', '.join(names)}, {rows}, {n}, {float(eps)!r}, threads)"
-        return [Kernel(text, results, given, lasting=a.size >= _SMALL_ROWS)]
+        return [Kernel(text, results, arrays, lasting=a.size >= _SMALL_ROWS)]
 
     def _lower_softmax_nll(self, call: Call, results: list[View]) -> list[Step]:
         x, target, weight, reduction, ignore_index = call.args
@@ -86,15 +86,15 @@ class Rows:
         grad, grad_powers, grad_total, target, weight, number, powers, total, reduction, ignore_index = call.args
         p, t = self._view(powers), self._view(target)
         _check_classes(p, t, weight, reduction, ignore_index)
-        given = [self._view(grad), t, self._view(number), p, self._view(total)]
-        if grad_powers is not None or grad_total is not None or not results[0].is_contiguous or given[0].size != 1:
+        arrays = [self._view(grad), t, self._view(number), p, self._view(total)]
+        if grad_powers is not None or grad_total is not None or not results[0].is_contiguous or arrays[0].size != 1:
             raise Unsupported("rows")
-        if given[0].dtype != p.dtype or not given[4].is_contiguous:
+        if arrays[0].dtype != p.dtype or not arrays[4].is_contiguous:
             raise Unsupported("rows")
         rows, n = p.shape
         places = ", ".join(f"{{{i}}}" for i in range(6))
         text = f"cross_entropy_back({places}, {rows}, {n}, {_word(reduction == 'mean')}, threads)"
-        return [Kernel(text, results, given, fallible=True, lasting=p.size >= _SMALL_ROWS)]
+        return [Kernel(text, results, arrays, fallible=True, lasting=p.size >= _SMALL_ROWS)]
 
     def _lower_embedding_sum(self, call: Call, results: list[View]) -> list[Step]:
         rows, index, height, *padding = call.args

@@ -229,16 +229,16 @@ class PartSource:
         name, first = places[0]
         offsets = [offset for _, offset in places]
         if any(other != name for other, _ in places):
-            found = f"t{self._tables}[turn]"
+            address = f"t{self._tables}[turn]"
             tables.append(f"char* const t{self._tables}[] = {{{', '.join(f'{n} + {o}' for n, o in places)}}};")
         elif len({b - a for a, b in pairwise(offsets)}) == 1:
             step = offsets[1] - first
             return _pointer(views[0], f"{name} + {first}" + (f" + turn * {step}" if step else ""))
         else:
-            found = f"{name} + t{self._tables}[turn]"
+            address = f"{name} + t{self._tables}[turn]"
             tables.append(f"static const i64 t{self._tables}[] = {{{', '.join(map(str, offsets))}}};")
         self._tables += 1
-        return _pointer(views[0], found)
+        return _pointer(views[0], address)
 
 
 def _pointer(view: View, place: str) -> str:

@@ -133,14 +133,14 @@ class NativeProgram:
 
     def _may_meet(self, step: Step) -> bool:
         """Return whether a step may read elements at other positions than those it writes."""
-        given = frozenset() if self.are_apart else frozenset(self.program.inputs)
+        inputs = frozenset() if self.are_apart else frozenset(self.program.inputs)
         pairs = [(w, r) for w in step.writes for r in step.reads if w != r]
-        return any(overlap(w, r) or (w.memory != r.memory and {w.memory, r.memory} <= given) for w, r in pairs)
+        return any(overlap(w, r) or (w.memory != r.memory and {w.memory, r.memory} <= inputs) for w, r in pairs)
 
     def _writes_outside(self, part: Part) -> bool:
         """Return whether a segment cannot run again from its beginning, as it changes memory from before."""
-        made = self._own_memories(part)
-        return any(w.memory not in made for s in part.steps for w in s.writes)
+        own_memories = self._own_memories(part)
+        return any(w.memory not in own_memories for s in part.steps for w in s.writes)
 
     def _own_memories(self, part: Part) -> set[int]:
         """Return the memories that begin in a segment, which it may write again if it runs again."""
@@ -159,7 +159,7 @@ class NativeProgram:
     def _plan(self) -> None:
         """Decide which memories Python allocates, and which are private to one segment."""
         program, lowering = self.program, self.lowering
-        given = set(program.inputs)
+        inputs = set(program.inputs)
         self.made_by: dict[int, Any] = {}  # the piece in which a value begins
         for piece in self.pieces:
             for call in piece.calls if isinstance(piece, Part) else [piece]:
@@ -179,11 +179,11 @@ class NativeProgram:
         visible = {lowering.views[n].memory for n in program.outputs if n in lowering.views}
         order = {id(piece): i for i, piece in enumerate(self.pieces)}
         self.private: dict[int, Part] = {}
-        for memory, used in users.items():
+        for memory, use_positions in users.items():
             owner = self.made_by.get(memory)
-            if memory < 0 or memory in given or memory in visible or not isinstance(owner, Part):
+            if memory < 0 or memory in inputs or memory in visible or not isinstance(owner, Part):
                 continue
-            if used == {order[id(owner)]}:
+            if use_positions == {order[id(owner)]}:
                 self.private[memory] = owner
 
     # -- C++ --------------------------------------------------------------------------------------------------------
@@ -207,10 +207,10 @@ class NativeProgram:
 
     def _write(self, part: Part) -> None:
         self._narrow(part)
-        given = frozenset(n for n in part.memories if n in self.program.inputs)
-        written = given & {w.memory for step in part.steps for w in step.writes}
-        apart = given if written and len(given) > 1 and self.are_apart else frozenset()
-        ordered = groups.group_steps(part.steps, given - apart, self._own_memories(part))
+        inputs = frozenset(n for n in part.memories if n in self.program.inputs)
+        written_inputs = inputs & {w.memory for step in part.steps for w in step.writes}
+        apart = inputs if written_inputs and len(inputs) > 1 and self.are_apart else frozenset()
+        ordered = groups.group_steps(part.steps, inputs - apart, self._own_memories(part))
         users: dict[int, set[int]] = {}
         for i, each in enumerate(ordered):
             for view in (*each.reads, *each.writes):
@@ -226,8 +226,8 @@ class NativeProgram:
 
             def is_needed(memory: int, i: int = i) -> bool:
                 later = [ordered[j] for j in users[memory] if j > i]
-                read = any(isinstance(user, Kernel) for user in later) if memory in constants else bool(later)
-                return memory not in self.private or read
+                is_read = any(isinstance(user, Kernel) for user in later) if memory in constants else bool(later)
+                return memory not in self.private or is_read
 
             traced = groups.trace_group(each, is_needed, constants)
             if traced.stores or traced.reductions:
@@ -236,7 +236,7 @@ class NativeProgram:
                 part.in_threads |= "spread(" in text
                 invocations.append(source.loop_call(name, traced))
         writer = PartSource(invocations, self.private.__contains__, self.owner, lambda m: self._is_fresh(m, part))
-        writer.apart = {m: m in written for m in writer.arguments if m in apart and self.owner(m).size}
+        writer.apart = {m: m in written_inputs for m in writer.arguments if m in apart and self.owner(m).size}
         part.arguments, part.scratch = writer.arguments, writer.scratch
         part.text = writer.text(part.in_threads)
         self.rolled += map(str, writer.repeats)

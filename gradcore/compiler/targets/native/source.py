@@ -40,13 +40,13 @@ def _dims(traced: TracedGroup) -> list[_Dim]:
     for r in traced.reductions:
         steps = iter(r.writes[0].strides)
         rows.append(tuple(0 if d in reduced else next(steps) for d in range(len(traced.shape))))
-    found = [_Dim(n, d in reduced, tuple(row[d] for row in rows)) for d, n in enumerate(traced.shape) if n != 1]
+    dims = [_Dim(n, d in reduced, tuple(row[d] for row in rows)) for d, n in enumerate(traced.shape) if n != 1]
     lead = traced.stores[0] if traced.stores else traced.loads[0] if traced.loads else None
     if lead is not None:
         column = views.index(lead)
-        found.sort(key=lambda dim: (dim.reduced, -abs(dim.steps[column]) if dim.steps[column] else 0))
+        dims.sort(key=lambda dim: (dim.reduced, -abs(dim.steps[column]) if dim.steps[column] else 0))
     merged: list[_Dim] = []
-    for dim in found:
+    for dim in dims:
         if merged and merged[-1].reduced == dim.reduced:
             before = merged[-1]
             if all(b == s * dim.size for b, s in zip(before.steps, dim.steps, strict=True)):
@@ -82,8 +82,8 @@ class _Writer:
 
     def parameters(self) -> list[str]:
         """Return the parameters of the C++ function: pointers to first elements."""
-        written = {*self.sources[len(self.traced.loads) :]}
-        return [f"{'' if i in written else 'const '}{self.types[i]}* a{i}" for i in sorted({*self.sources})]
+        written_sources = {*self.sources[len(self.traced.loads) :]}
+        return [f"{'' if i in written_sources else 'const '}{self.types[i]}* a{i}" for i in sorted({*self.sources})]
 
     def emit(self, depth: int, text: str) -> None:
         self.lines.append(f"{'    ' * depth}{text}")
@@ -138,10 +138,10 @@ class _Writer:
 
     def reducing(self, start: str, stop: str) -> None:
         """Emit a loop with kept dims outside and reductions inside, from `start` to `stop` of the first dim."""
-        kept = [d for d, dim in enumerate(self.dims) if not dim.reduced]
+        kept_dims = [d for d, dim in enumerate(self.dims) if not dim.reduced]
         inner = [d for d, dim in enumerate(self.dims) if dim.reduced]
         depth, indices = 1, []
-        for d in kept:
+        for d in kept_dims:
             low, high = (start, stop) if d == 0 else ("0", str(self.dims[d].size))
             self.emit(depth, f"for (i64 i{d} = {low}; i{d} < {high}; ++i{d}) {{")
             indices.append((d, f"i{d}"))
@@ -150,7 +150,7 @@ class _Writer:
         for k, r in enumerate(self.traced.reductions):
             array = len(self.traced.loads) + len(self.traced.stores) + k
             self.emit(depth, f"{self.place(array, indices)} = {self.final(k, r, f's{k}')};")
-        for _ in kept:
+        for _ in kept_dims:
             depth -= 1
             self.emit(depth, "}")
 
@@ -225,9 +225,9 @@ class _Writer:
 
     def by_rows(self) -> None:
         """Emit reductions that add rows to rows: the kept dim is innermost, with one accumulator for each index."""
-        kept = next(d for d, dim in enumerate(self.dims) if not dim.reduced)
+        row_dim = next(d for d, dim in enumerate(self.dims) if not dim.reduced)
         inner = [d for d, dim in enumerate(self.dims) if dim.reduced]
-        n, reductions = self.dims[kept].size, self.traced.reductions
+        n, reductions = self.dims[row_dim].size, self.traced.reductions
         for k, r in enumerate(reductions):
             self.emit(1, f"{self.accumulator(r)} s{k}[{n}];")
             self.emit(1, f"for (i64 i = 0; i < {n}; ++i) s{k}[i] = {self.start_of(r)};")
@@ -237,26 +237,26 @@ class _Writer:
             indices.append((d, f"i{d}"))
             depth += 1
         self.emit(depth, "#pragma omp simd")
-        self.emit(depth, f"for (i64 i{kept} = 0; i{kept} < {n}; ++i{kept}) {{")
-        indices.append((kept, f"i{kept}"))
+        self.emit(depth, f"for (i64 i{row_dim} = 0; i{row_dim} < {n}; ++i{row_dim}) {{")
+        indices.append((row_dim, f"i{row_dim}"))
         self.element(depth + 1, indices)
         values = self.results[len(self.traced.stores) :]
         for k, r in enumerate(reductions):
-            self.emit(depth + 1, self.accumulate(r, f"s{k}[i{kept}]", values[k]))
+            self.emit(depth + 1, self.accumulate(r, f"s{k}[i{row_dim}]", values[k]))
         self.emit(depth, "}")
         for _ in inner:
             depth -= 1
             self.emit(depth, "}")
         for k, r in enumerate(reductions):
             array = len(self.traced.loads) + len(self.traced.stores) + k
-            place = self.place(array, [(kept, "i")])
+            place = self.place(array, [(row_dim, "i")])
             self.emit(1, f"for (i64 i = 0; i < {n}; ++i) {place} = {self.final(k, r, f's{k}[i]')};")
 
     # -- the whole
 
     def write(self) -> tuple[list[str], bool]:
         """Return the lines of the body, and whether they compute a range of the first dim, for several threads."""
-        kept = [dim for dim in self.dims if not dim.reduced]
+        kept_dims = [dim for dim in self.dims if not dim.reduced]
         work = self.size * max(len(self.traced.kernel.computed), 2)
         large = work >= 2 * _WORTH_A_THREAD
         if not self.size:
@@ -270,13 +270,13 @@ class _Writer:
             return self.lines, shared
         lead = self.traced.loads[0] if self.traced.loads else None
         innermost = self.dims[-1].steps[0] if self.dims and lead is not None else 0
-        rows = len(kept) == 1 and any(dim.reduced for dim in self.dims) and kept[0].size <= _MOST_SUMS
-        if rows and kept[0].steps and 0 < abs(kept[0].steps[0]) < abs(innermost or 1 << 62):
+        rows = len(kept_dims) == 1 and any(dim.reduced for dim in self.dims) and kept_dims[0].size <= _MOST_SUMS
+        if rows and kept_dims[0].steps and 0 < abs(kept_dims[0].steps[0]) < abs(innermost or 1 << 62):
             self.by_rows()
             return self.lines, False
-        if kept:
-            shared = large and kept[0].size > 1
-            self.reducing("start" if shared else "0", "stop" if shared else str(kept[0].size))
+        if kept_dims:
+            shared = large and kept_dims[0].size > 1
+            self.reducing("start" if shared else "0", "stop" if shared else str(kept_dims[0].size))
             return self.lines, shared
         first = self.dims[0].size if self.dims else 1
         if (

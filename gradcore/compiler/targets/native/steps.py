@@ -55,8 +55,8 @@ class View(NamedTuple):
     @property
     def is_contiguous(self) -> bool:
         """Whether the elements follow each other in the order of the dims."""
-        wanted = contiguous_strides(self.shape, self.dtype.itemsize)
-        return not self.size or all(n == 1 or s == w for n, s, w in zip(self.shape, self.strides, wanted, strict=True))
+        strides = contiguous_strides(self.shape, self.dtype.itemsize)
+        return not self.size or all(n == 1 or s == w for n, s, w in zip(self.shape, self.strides, strides, strict=True))
 
     @property
     def is_injective(self) -> bool:
@@ -84,8 +84,8 @@ class View(NamedTuple):
         lead = len(shape) - len(self.shape)
         if lead < 0 or any(n not in (1, m) for n, m in zip(self.shape, shape[lead:], strict=True)):
             raise ValueError(f"{self.shape} is not {shape}")
-        own = [0 if n == 1 else s for n, s in zip(self.shape, self.strides, strict=True)]
-        return self._replace(shape=shape, strides=(0,) * lead + tuple(own))
+        strides = [0 if n == 1 else s for n, s in zip(self.shape, self.strides, strict=True)]
+        return self._replace(shape=shape, strides=(0,) * lead + tuple(strides))
 
     def reshape(self, shape: tuple[int, ...]) -> View:
         """Return a contiguous view with another shape."""

@@ -40,29 +40,29 @@ def list_calls(program: Program) -> Program:
     if library is None or program.backend is not None or program.symbols:
         return program
     effects, result = Effects(program), program.copy()
-    last = {n: i for i, call in enumerate(program.calls) for n in call.read}
-    last |= dict.fromkeys(program.outputs, len(program.calls))
+    last_use = {n: i for i, call in enumerate(program.calls) for n in call.read}
+    last_use |= dict.fromkeys(program.outputs, len(program.calls))
     run: list[Call] = []
-    made: set[int] = set()
+    computed: set[int] = set()
     memory: set[int] = set()
 
     def close(position: int) -> None:
-        kernel = ListedCalls(library, [*run], [n for n in made if last.get(n, -1) >= position], program)
+        kernel = ListedCalls(library, [*run], [n for n in computed if last_use.get(n, -1) >= position], program)
         if kernel.pays:
             arguments, results = map(Value, kernel.inputs), tuple(map(Value, kernel.outputs))
             result.calls.append(Call("listed", kernel, tuple(arguments), {}, results))
         else:
             result.calls.extend(run)
-        for each in (run, made, memory):
+        for each in (run, computed, memory):
             each.clear()
 
     for position, call in enumerate(program.calls):
         if _is_exact(call, program):
             run.append(call)
-            made.add(call.results.number)
+            computed.add(call.results.number)
             memory |= effects.reads(call)
             continue
-        if run and not (made.isdisjoint(call.read) and memory.isdisjoint(effects.writes[position])):
+        if run and not (computed.isdisjoint(call.read) and memory.isdisjoint(effects.writes[position])):
             close(position)
         result.calls.append(call)
     close(len(program.calls))
@@ -81,13 +81,13 @@ def _is_exact(call: Call, program: Program) -> bool:
         return False
     arrays = 0
     for each in call.args:
-        known = program.type_of(each)
-        if known is None:
+        arg_type = program.type_of(each)
+        if arg_type is None:
             if not (type(each) is float or (type(each) is int and abs(each) <= _INTEGER)):
                 return False
             continue
         arrays += 1
-        if known.dtype != result.dtype or known.shape not in ((), result.shape):
+        if arg_type.dtype != result.dtype or arg_type.shape not in ((), result.shape):
             return False
     return arrays > 0
 
@@ -114,10 +114,10 @@ class ListedCalls:
     """
 
     def __init__(self, library: Any, calls: list[Call], outputs: list[int], program: Program) -> None:
-        made = {call.results.number for call in calls}
-        self.inputs = list(dict.fromkeys(n for call in calls for n in call.read if n not in made))
+        computed = {call.results.number for call in calls}
+        self.inputs = list(dict.fromkeys(n for call in calls for n in call.read if n not in computed))
         self.calls, self.outputs, self.types = calls, sorted(outputs), program.types
-        saved = sum(_ARRAY if program.types[n].shape else _NUMBER for n in made)
+        saved = sum(_ARRAY if program.types[n].shape else _NUMBER for n in computed)
         moved = [program.types[n].nbytes for n in (*self.inputs, *outputs)]
         self.pays = saved > _WHOLE + _MOVED * len(moved) + sum(moved) // _BYTES
         self._free: list[Any] = []
@@ -129,8 +129,8 @@ class ListedCalls:
     def _place(self) -> None:
         """Assign an offset in the memory to each value."""
         memory, types = self._memory, self.types
-        last = {n: i for i, call in enumerate(self.calls) for n in call.read}
-        kept = {*self.inputs, *self.outputs}
+        last_use = {n: i for i, call in enumerate(self.calls) for n in call.read}
+        permanent = {*self.inputs, *self.outputs}
         for n in self.inputs:
             memory.take(n)
         for i, call in enumerate(self.calls):
@@ -139,11 +139,11 @@ class ListedCalls:
             offsets = [memory.constant(each, result) if type(each) is not Value else memory.places[each.number]
                        for each in call.args]  # fmt: skip
             repeated = [result.size > 1 and memory.is_number(each) for each in call.args]
-            for each in {*call.read} - kept:
-                if last[each] == i:
+            for each in {*call.read} - permanent:
+                if last_use[each] == i:
                     memory.give(each)
             memory.take(n)
-            if n not in last and n not in kept:
+            if n not in last_use and n not in permanent:
                 memory.give(n)
             places = (*offsets, memory.places[n])
             self._list.append(ufunc_of(call), result.dtype, result.size, places, (*repeated, False))
@@ -158,10 +158,10 @@ class ListedCalls:
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         try:
-            known = self._free.pop()  # which no other thread has
+            block = self._free.pop()  # which no other thread has
         except IndexError:
-            known = self._memory.allocate(self.inputs, self.outputs)
-        address, inputs, outputs, _ = known
+            block = self._memory.allocate(self.inputs, self.outputs)
+        address, inputs, outputs, _ = block
         for place, array in zip(inputs, arrays, strict=True):
             place[...] = array
         profiler = current.profiler
@@ -171,7 +171,7 @@ class ListedCalls:
             profiler.end(event)
         results = tuple([place.copy() if place.ndim else place[()] for place in outputs])
         if len(self._free) < _MOST_SETS:
-            self._free.append(known)
+            self._free.append(block)
         return results
 
 
@@ -187,8 +187,8 @@ class _Memory:
 
     def take(self, n: int) -> None:
         """Allocate memory for a value."""
-        known = self.program.types[n]
-        size = _round_up(known)
+        array_type = self.program.types[n]
+        size = _round_up(array_type)
         free = self._free.get(size)
         self.places[n] = free.pop() if free else self._new(size)
 
@@ -203,8 +203,8 @@ class _Memory:
 
     def is_number(self, leaf: Any) -> bool:
         """Return whether an argument is a number, or a literal of one repeated number."""
-        known = self.program.type_of(leaf)
-        return known is None or not known.shape or (type(leaf) is Literal and not any(known.strides))
+        array_type = self.program.type_of(leaf)
+        return array_type is None or not array_type.shape or (type(leaf) is Literal and not any(array_type.strides))
 
     def constant(self, leaf: Any, result: Any) -> int:
         """Return the offset of a number or literal."""

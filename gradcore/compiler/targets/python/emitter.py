@@ -39,8 +39,8 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
     plan = memory_plan(program) if program.backend is None else NO_PLAN
     scope: dict[str, Any] = {"asarray": np.asarray}
     names: dict[int, str] = {}
-    last = {n: i for i, call in enumerate(program.calls) for n in call.read}
-    large = {n for n, known in program.types.items() if known.nbytes >= _LARGE}.difference(program.outputs)
+    last_use = {n: i for i, call in enumerate(program.calls) for n in call.read}
+    large = {n for n, array_type in program.types.items() if array_type.nbytes >= _LARGE}.difference(program.outputs)
     lines = [f"v{n} = v{n}[()]" for n in _scalar_inputs(program)]
     numbers: dict[int, Any] = {}
 
@@ -88,7 +88,7 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
             text = _emit_call_into(call, plan, emit, constant) or _emit_call(call, emit, constant)
         lines.append(text if not results else f"{_target(call.results)} = {text}")
         lines += [f"v{n} = asarray(v{n})" for n in results if n in program.scalars]
-        over = {n for n in (*call.read, *results) if n in large and last.get(n, i) == i}
+        over = {n for n in (*call.read, *results) if n in large and last_use.get(n, i) == i}
         if over:
             lines.append(f"del {', '.join(f'v{n}' for n in sorted(over))}")
     head = f"def program({', '.join(map(program.name_of, program.inputs))}):"
@@ -105,8 +105,8 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
 
 def _computes_scalars(call: Call, program: Program) -> bool:
     """Return whether a call computes one number, in the same way with scalars as with arrays."""
-    known = program.types.get(call.results.number) if type(call.results) is Value else None
-    if known is None or known.shape or not takes_scalars(call):
+    result_type = program.types.get(call.results.number) if type(call.results) is Value else None
+    if result_type is None or result_type.shape or not takes_scalars(call):
         return False
     operands = [program.type_of(each) for each in call.args]
     return all(each is None or not each.shape for each in operands)

@@ -52,9 +52,9 @@ class _Specializing:
             if kind in ("kernels", "backend") and name in _BY_COLUMNS:
                 call = self.by_columns(call, _BY_COLUMNS[name])
             owner, rule = _RULES.get(name, (None, None))
-            own = kind in ("kernels", "backend") and getattr(backend, name, None) is getattr(owner, name, backend)
-            own |= kind == "xp" and owner is None
-            if rule is None or not own or call.named or not self._applies(rule, call):
+            is_own = kind in ("kernels", "backend") and getattr(backend, name, None) is getattr(owner, name, backend)
+            is_own |= kind == "xp" and owner is None
+            if rule is None or not is_own or call.named or not self._applies(rule, call):
                 self.found.calls.append(call)
         return self.found
 
@@ -111,20 +111,18 @@ class _Specializing:
     def broadcast(self, call: Call, x: ArrayType, _: Any) -> bool:
         """Replace a broadcast by one call that makes the view from the array that owns the memory."""
         types, number = self.program.types, call.results.number
-        known = types[number]
-        owner = types.get(known.memory)
-        if owner is None or known.memory == number or number in self.program.outputs or not x.size:
+        kind = types[number]
+        owner = types.get(kind.memory)
+        if owner is None or kind.memory == number or number in self.program.outputs or not x.size:
             return False
-        if known.memory not in self.owners or owner.strides != np.empty(owner.shape, owner.dtype).strides:
+        if kind.memory not in self.owners or owner.strides != np.empty(owner.shape, owner.dtype).strides:
             return False
-        start = known.address - owner.address
-        stop = (
-            start + sum((n - 1) * step for n, step in zip(known.shape, known.strides, strict=True)) + x.dtype.itemsize
-        )
-        if start < 0 or stop > owner.nbytes or min(known.strides, default=0) < 0 or not known.size:
+        start = kind.address - owner.address
+        stop = start + sum((n - 1) * step for n, step in zip(kind.shape, kind.strides, strict=True)) + x.dtype.itemsize
+        if start < 0 or stop > owner.nbytes or min(kind.strides, default=0) < 0 or not kind.size:
             return False
-        where = Value(known.memory), start, known.strides
-        self.add("xp.ndarray", np.ndarray, (known.shape, known.dtype, *where), call.results)
+        where = Value(kind.memory), start, kind.strides
+        self.add("xp.ndarray", np.ndarray, (kind.shape, kind.dtype, *where), call.results)
         return True
 
     def by_columns(self, call: Call, function: np.ufunc) -> Call:
@@ -139,15 +137,15 @@ class _Specializing:
             or kernels.small[call.name.rpartition(".")[2]] is not function
         ):
             return call
-        known = [each for each in kinds if each is not None and each.dtype is result.dtype and len(each.shape) > 1]
+        types = [each for each in kinds if each is not None and each.dtype is result.dtype and len(each.shape) > 1]
         width = result.shape[-1] if len(result.shape) > 2 else 0
         if (
-            len(known) != 2
+            len(types) != 2
             or width not in range(2, _MOST_COLUMNS + 1)
-            or any(each.shape[-1] != width for each in known)
+            or any(each.shape[-1] != width for each in types)
         ):
             return call
-        repeated = any(each.shape[-2] != result.shape[-2] for each in known)
+        repeated = any(each.shape[-2] != result.shape[-2] for each in types)
         dense = result.strides == np.empty(result.shape, result.dtype).strides and result.dtype.char in "fd"
         if not (repeated and dense and _LEAST <= result.size <= _MOST):
             return call
@@ -160,8 +158,8 @@ class _Specializing:
         if y.strides != np.empty(y.shape, y.dtype).strides:
             return False
         square = self.add("kernels.mul", np.multiply, (call.args[1], call.args[1]), y)
-        one = self.found.new_literal(ONE[y.dtype.char])
-        slope = self.add("kernels.sub", np.subtract, (one, square), y)
+        ones = self.found.new_literal(ONE[y.dtype.char])
+        slope = self.add("kernels.sub", np.subtract, (ones, square), y)
         self.add("kernels.mul", np.multiply, (call.args[0], slope), call.results)
         return True
 
@@ -188,9 +186,9 @@ def _transpose_type(known: ArrayType) -> ArrayType:
 
 def _owners(program: Program) -> set[int]:
     """Return the values whose views have the same offsets in each run as in the captured one."""
-    given = [program.types[n].memory for n in program.inputs if n in program.types]
-    made = {n for call in program.calls for n in call.outputs}
-    return {n for n in (*program.inputs, *made) if given.count(n) == (n in program.inputs)}
+    input_memories = [program.types[n].memory for n in program.inputs if n in program.types]
+    computed = {n for call in program.calls for n in call.outputs}
+    return {n for n in (*program.inputs, *computed) if input_memories.count(n) == (n in program.inputs)}
 
 
 def _is_dot(a: ArrayType, b: ArrayType) -> bool:

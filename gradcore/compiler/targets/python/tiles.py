@@ -94,8 +94,8 @@ class FusedKernel:
         return f"FusedKernel({len(self.calls)} calls, {self.function.calls} passes)"
 
     def __call__(self, *arrays: Any, out: tuple[Any, ...] = ()) -> tuple[Any, ...]:
-        given = out or [None] * len(self.types)
-        results = [np.empty(t.shape, t.dtype) if a is None else a for t, a in zip(self.types, given, strict=True)]
+        outputs = out or [None] * len(self.types)
+        results = [np.empty(t.shape, t.dtype) if a is None else a for t, a in zip(self.types, outputs, strict=True)]
         profiler = current.profiler
         event = None if profiler is None else profiler.begin(f"fused {' '.join(call.last_name for call in self.calls)}")
         self._run(arrays, [a.reshape(-1) for a in results])
@@ -124,8 +124,8 @@ class TiledCalls(FusedKernel):
         if size < 2 * _TILE or len(calls) < least:
             raise NotFusible(f"{len(calls)} calls on {size} elements are as fast by themselves")
         self.literals: list[Any] = []
-        last = {n: i for i, call in enumerate(calls) for n in call.read}
-        self.steps = [self._step(call, i, last, program.literals) for i, call in enumerate(calls)]
+        last_use = {n: i for i, call in enumerate(calls) for n in call.read}
+        self.steps = [self._step(call, i, last_use, program.literals) for i, call in enumerate(calls)]
 
     def _step(self, call: Call, position: int, last: dict[int, int], literals: list[Any]) -> tuple[Any, ...]:
         """Return a call as function, arguments, result, values that end, output index, and whether it takes ``out``."""
@@ -159,9 +159,9 @@ class TiledCalls(FusedKernel):
     def _run(self, arrays: tuple[Any, ...], results: list[Any]) -> None:
         size = len(results[0])
         count = size // (_TILE if threads.available() == 1 else _SHARED_TILE) or 1
-        given = dict(zip(self.inputs, arrays, strict=True))
-        given |= {-i: array for i, array in enumerate(self.literals, 1)}
-        flat = {n: _flat(array, size) for n, array in given.items()}
+        by_number = dict(zip(self.inputs, arrays, strict=True))
+        by_number |= {-i: array for i, array in enumerate(self.literals, 1)}
+        flat = {n: _flat(array, size) for n, array in by_number.items()}
         for i in range(count):
             first, stop = size * i // count, size * (i + 1) // count
             values = {n: a[first:stop] if a.ndim else a for n, a in flat.items()}
@@ -206,19 +206,19 @@ def fuse_calls(program: Program, refused: list[str] | None = None) -> Program:
     refused : list of str, optional
         Receives why calls on large arrays are not part of a group.
     """
-    own = CPU.backend.__class__ is NumpyBackend
-    if program.symbols or not (own or getattr(CPU.backend, "library", None)):  # kernels may compute other bits
+    is_plain = CPU.backend.__class__ is NumpyBackend
+    if program.symbols or not (is_plain or getattr(CPU.backend, "library", None)):  # kernels may compute other bits
         return program
-    if all(known.size < Backend.LARGE for known in program.types.values()):
+    if all(array_type.size < Backend.LARGE for array_type in program.types.values()):
         return program
-    kind = FusedKernel if own else TiledCalls
+    kind = FusedKernel if is_plain else TiledCalls
     grouping = _Grouping(program, kind, False)
     result = grouping.run()
     if grouping.readers:
-        other = _Grouping(program, kind, True)
-        later = other.run()
+        second = _Grouping(program, kind, True)
+        later = second.run()
         if peak_of(later) < peak_of(result):
-            grouping, result = other, later
+            grouping, result = second, later
     if refused is not None:
         refused += grouping.refused
     return result
@@ -266,8 +266,8 @@ class _Grouping:
                 continue
             if reason:
                 self.refused.append(f"{call!r}: {reason}")
-            made = {each.results.number for each in self.group} | delayed
-            reads = bool(made & {*self._arguments(call)})
+            computed = {each.results.number for each in self.group} | delayed
+            reads = bool(computed & {*self._arguments(call)})
             if reads and is_pure(call):
                 self.readers += 1
                 if self.waits:
@@ -291,8 +291,8 @@ class _Grouping:
         if result is None or result.size < Backend.LARGE or not is_pure(call):
             return ""
         kind, _, name = call.name.partition(".")
-        known = name in Backend.elementwise or name in RENAMED or name in _FORMULAS
-        if not (known if kind in ("kernels", "backend") else kind == "operator" and hasattr(operator, name)):
+        is_elementwise = name in Backend.elementwise or name in RENAMED or name in _FORMULAS
+        if not (is_elementwise if kind in ("kernels", "backend") else kind == "operator" and hasattr(operator, name)):
             return "it is not elementwise"
         if result.memory != call.results.number or not result.is_dense:
             return "its result is a view, or not contiguous"
@@ -329,13 +329,13 @@ class _Grouping:
         self.found.calls += waiting
 
     def _add(self, calls: list[Call]) -> None:
-        made = [call.results.number for call in calls]
+        numbers = [call.results.number for call in calls]
         inside: dict[int, int] = {}
         for call in calls:
             for n in self._arguments(call):
                 inside[n] = inside.get(n, 0) + 1
-        inputs = [n for n in inside if n not in made]
-        outputs = [n for n in made if self.uses.get(n, 0) > inside.get(n, 0)]
+        inputs = [n for n in inside if n not in numbers]
+        outputs = [n for n in numbers if self.uses.get(n, 0) > inside.get(n, 0)]
         try:
             if len(calls) < 2 or not outputs:
                 raise NotFusible("it is alone")
