@@ -1,4 +1,4 @@
-"""Checks that raise with a message of the caller's, such as ``torch._assert`` and ``torch._check``."""
+"""Checks that raise with a message given by the caller, such as ``torch._assert`` and ``torch._check``."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ IndexChecks = Literal["later", "now", "off"]
 Fusion = Literal["on", "off", "1", "0"]
 Precision = Literal["highest", "high", "medium"]
 
-#: Kernels of the package that CuPy's functions can replace, by purpose.
+#: The CUDA kernels of this package that can be replaced by functions of CuPy, by purpose.
 CUDA_KERNELS = (
     "attention", "biases", "convolution", "cross_entropy", "ctc", "elementwise", "grids", "lists",
     "normalization", "reductions", "segments", "selection", "softmax", "sparse", "windows",
@@ -77,7 +77,7 @@ def _excluded_kernels(text: str) -> frozenset[str]:
     return frozenset(name[1:] for name in names)
 
 
-#: Kernels of the package that are not used: CuPy's functions do their work.
+#: The CUDA kernels of this package that are replaced by functions of CuPy.
 CUDA_KERNELS_LEFT_OUT = _excluded_kernels(os.environ.get("GRADCORE_CUDA_KERNELS", "on"))
 
 _cuda_fallback: Fallback = _from_environment(Fallback, "GRADCORE_CUDA_FALLBACK")
@@ -88,16 +88,16 @@ _fusion: bool = _from_environment(Fusion, "GRADCORE_FUSION") in ("on", "1")
 #: Whether the process keeps the memory of freed arrays for new ones: see `gradcore.backends.numpy.malloc`.
 KEEP_MEMORY: bool = _from_environment(Literal["1", "0"], "GRADCORE_KEEP_MEMORY") == "1"
 
-#: Whether threads that share work leave their caller's core to it: see `gradcore.backends.numpy.affinity`.
+#: Whether worker threads avoid the core of the thread that calls them: see `gradcore.backends.numpy.affinity`.
 PLACE_THREADS: bool = _from_environment(Literal["1", "0"], "GRADCORE_PLACE_THREADS") == "1"
 
-#: Which compiled kernels are used: those built on this machine or else the package's (``1``: with a warning where there
-#: are neither), none, only those built on this machine, or only the package's.
+#: Which compiled kernels are used: those built on this machine, or else those of the package (``1``: and warn if there
+#: are none); none; only those built on this machine; or only those of the package.
 COMPILED: str = _from_environment(Literal["auto", "0", "1", "machine", "package"], "GRADCORE_COMPILED")
-#: Whether compiled programs become C++: in a thread of their own, or while their function is recorded, or not at all.
+#: Whether compiled programs are translated to C++: in a background thread, during the capture, or not at all.
 COMPILE_CPP: str = _from_environment(Literal["background", "wait", "0"], "GRADCORE_COMPILE_CPP")
 
-#: One of so many calls of compiled functions is compared with eager execution; 0 for none.
+#: Compare every n-th call of a compiled function with eager execution; 0 for none.
 COMPILE_VERIFY: int = _count_from_environment("GRADCORE_COMPILE_VERIFY")
 
 _traceback: Traceback = _from_environment(Traceback, "GRADCORE_TRACEBACK")
@@ -177,7 +177,7 @@ def set_cuda_fallback(policy: Fallback) -> None:
     Parameters
     ----------
     policy : {'warn', 'error', 'silent'}
-        Use the CPU and warn once, raise a ``RuntimeError``, or use the CPU without a word.
+        Use the CPU and warn once, raise a ``RuntimeError``, or use the CPU without a warning.
 
     Raises
     ------
@@ -214,20 +214,20 @@ def history_loss() -> HistoryLoss:
 
 
 def set_history_loss(policy: HistoryLoss) -> None:
-    """Choose what a conversion does that drops the history of a tensor that requires grad.
+    """Choose whether conversions that drop the history of a tensor that requires grad raise or warn.
 
-    Meant are the conversions of which PyTorch only warns. ``t.item()``, ``t.tolist()``, ``t.detach()``, printing and
-    formatting say what they do and are never concerned, nor is anything inside of `gradcore.no_grad`. The environment
-    variable ``GRADCORE_HISTORY_LOSS`` sets the policy at import.
+    This concerns the conversions for which PyTorch only warns. ``t.item()``, ``t.tolist()``, ``t.detach()``, printing
+    and formatting leave the graph on purpose, so they neither raise nor warn. The same holds for everything inside
+    `gradcore.no_grad`. The environment variable ``GRADCORE_HISTORY_LOSS`` sets the policy at import.
 
     Parameters
     ----------
     policy : {'default', 'error', 'warn'}
-        ``'default'`` raises where a tensor is written into an element of an array (``array[i] = t``) and where a tensor
-        is made of a sequence of tensors (``gradcore.tensor([t0, t1])``), and warns of ``float(t)``, ``complex(t)``,
-        what calls these (``math.sin(t)``, ``array.fill(t)``), ``gradcore.tensor(t)``, and of tensors in containers that
-        an own `autograd.Function` is called with. ``'error'`` raises a ``RuntimeError`` everywhere, ``'warn'`` warns
-        everywhere.
+        ``'default'`` raises for a tensor written into an element of an array (``array[i] = t``), and for a tensor
+        created from a sequence of tensors (``gradcore.tensor([t0, t1])``). It warns for ``float(t)``, ``complex(t)``,
+        functions that call these (``math.sin(t)``, ``array.fill(t)``), ``gradcore.tensor(t)``, and tensors in
+        containers that are arguments of a custom `autograd.Function`. ``'error'`` always raises a ``RuntimeError``,
+        ``'warn'`` always warns.
 
     Raises
     ------
@@ -269,7 +269,7 @@ def index_checks() -> IndexChecks:
 
 
 def set_index_checks(policy: IndexChecks) -> None:
-    """Choose when an index that is out of bounds raises on CUDA (on the CPU it always does so at once).
+    """Choose when an index that is out of bounds raises on CUDA (on the CPU it always raises immediately).
 
     The environment variable ``GRADCORE_CUDA_INDEX_CHECKS`` sets the policy at import.
 
@@ -355,9 +355,9 @@ def set_float32_matmul_precision(precision: Precision) -> None:
     Parameters
     ----------
     precision : {'highest', 'high', 'medium'}
-        ``'highest'`` (the default) multiplies float32 numbers. ``'high'`` and ``'medium'`` may round what is multiplied
-        to TensorFloat32, which has 10 bits after the point instead of 23, and sum in float32: several times as
-        fast on GPUs of compute capability 8.0 and more.
+        ``'highest'`` (the default) multiplies float32 numbers. ``'high'`` and ``'medium'`` may round the factors to
+        TensorFloat32, which has 10 bits after the point instead of 23, and sum in float32. This is several times as
+        fast on GPUs of compute capability 8.0 and higher.
 
     Raises
     ------

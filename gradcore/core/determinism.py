@@ -23,8 +23,8 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     """Choose whether operations must give equal bits in equal calls.
 
     On the CPU they always do. On CUDA, `scatter_add`, `index_add`, `index_put` and the gradients of `gather` then sort
-    their indices instead of adding atomically, of several values that are written to one element it is the last that
-    stays, and `cumsum` and `cumprod` go through their dim in a fixed order. Matrix products need
+    their indices instead of adding atomically. If several values are written to one element, the last one remains.
+    `cumsum` and `cumprod` process their dim in a fixed order. Matrix products need
     ``CUBLAS_WORKSPACE_CONFIG=:4096:8`` or ``:16:8`` in the environment. `bincount` with weights has no such algorithm.
 
     Parameters
@@ -32,7 +32,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     mode : bool
         Whether to require it; the default is False.
     warn_only : bool
-        Warn of an operation that cannot promise it. Else it raises a ``RuntimeError``.
+        Warn of an operation without a deterministic algorithm, instead of raising a ``RuntimeError``.
 
     Examples
     --------
@@ -81,9 +81,9 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     Raises
     ------
     TypeError
-        If it is neither a number nor a word.
+        If `debug_mode` is neither an int nor a string.
     RuntimeError
-        If it is none of these.
+        If `debug_mode` is another number or string.
 
     Examples
     --------

@@ -43,7 +43,7 @@ class device:  # PyTorch's name for the class
     _name: str
     type: str
     index: int | None
-    #: Filled in by the registry for the devices that tensors live on.
+    #: The backend and its kernels by name, which the registry sets for every device that can hold tensors.
     backend: Backend
     kernels: dict[str, Any]
     #: Whether kernels must run with this device current (several devices of one type).

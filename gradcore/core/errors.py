@@ -133,7 +133,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(use_program_names(message), category, stacklevel=caller_depth())
 
 
-#: The warnings that were given and are not given again.
+#: The messages of warnings that have been issued and are not repeated.
 SAID: set[str] = set()
 
 

@@ -14,7 +14,7 @@ MOST_INTERRUPTS = 100
 def run_despite_interrupts(step: Callable[[], Any]) -> Any:
     """Call `step` until it completes despite interrupts; then raise the last interrupt.
 
-    For the end of a ``try`` statement: `step` does there again what may not be left undone, and can be repeated.
+    It is meant for the end of a ``try`` statement, where `step` repeats a cleanup that must be completed.
     """
     interrupt: BaseException | None = None
     for _ in range(MOST_INTERRUPTS):

@@ -32,7 +32,7 @@ class Operator(NamedTuple):
     function : callable
         The function of Python's module `operator`.
     in_place : callable or None
-        The one that assigns, if there is one.
+        The in-place function of the module `operator`, if there is one.
     """
 
     name: str

@@ -7,8 +7,8 @@ nothing as long as nothing is raised::
         shorten(error)
         raise
 
-So it is short wherever it is shown: in scripts, notebooks, tests, logs, other threads. Frames of users stay, be they
-below gradcore's (in hooks, in ``forward`` of modules) or between.
+So it is short wherever it is shown: in scripts, notebooks, tests, logs and other threads. All frames of user code stay,
+including those called by gradcore (hooks, ``forward`` of modules).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def is_own(frame: FrameType) -> bool:
     return own
 
 
-#: What `is_own` has found.
+#: The cached results of `is_own`.
 _own: dict[CodeType, bool] = {}
 
 
@@ -70,7 +70,7 @@ def user_line() -> str:
 def shorten(error: BaseException) -> None:
     """Remove gradcore's frames, except the last, from the tracebacks of an error and of its causes.
 
-    These are the last one, where it was raised, and ``forward`` of the module in which that was.
+    The frames that stay are the one that raised the error, and ``forward`` of the module in which it was raised.
     """
     if config.get_traceback() == "full":
         return
@@ -89,7 +89,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def shorten_errors(function: _F) -> _F:
     """Decorate a function so that its errors have short tracebacks.
 
-    This costs a call more, so it is for functions that are seldom called.
+    This costs one more Python call, so use it for functions that are rarely called.
     """
 
     @functools.wraps(function)
