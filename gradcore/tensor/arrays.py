@@ -1,4 +1,4 @@
-"""The arrays of tensors, for code that calls kernels on them or makes tensors of memory: optimisers, saved files.
+"""Access to the arrays of tensors, for code that calls kernels or creates tensors from memory (optimisers, files).
 
 Kernels know nothing of tensors. Code that changes arrays in place calls `note_writes` for their tensors, so that a
 backward that needs the old values raises.

@@ -101,7 +101,7 @@ def reshape_in_place(name: str, renamed: Callable[[str], str]) -> Callable[..., 
         bump(self)
         if meta is not None and meta.base is not None:
             meta.chain = out._autograd.chain
-            if out._edge is not None:  # else its history is made anew from the base's
+            if out._edge is not None:  # else its history is derived again from that of the base
                 meta.edge_version = self._vc.version
         else:  # refresh views that were made before
             meta = self._autograd = meta or AutogradMeta()

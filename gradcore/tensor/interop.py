@@ -60,7 +60,7 @@ def from_dlpack_on_host(source: Any) -> tuple[Any, dtypes.dtype]:
     Parameters
     ----------
     source : object or capsule
-        What has ``__dlpack__``, or what that returned.
+        An object with ``__dlpack__``, or a capsule returned by it.
     """
     capsule = source if _is_capsule(source) else _capsule_of(source)
     _check_strides(capsule)
@@ -79,9 +79,9 @@ def from_dlpack_on_host(source: Any) -> tuple[Any, dtypes.dtype]:
 #: Names of capsules, and where in them the header of the tensor begins.
 VERSIONED = b"dltensor_versioned"
 CAPSULES = {b"dltensor": 0, VERSIONED: 32}
-#: Where in that header the device is, and code and bits of the dtype.
+#: Offsets in that header: of the device, and of the code and bits of the dtype.
 DEVICE, ELEMENT = 8, 20
-#: Where the number of dims stands, and the addresses of the sizes and of the strides.
+#: Offsets in that header: of the number of dims, and of the addresses of sizes and strides.
 NDIM, SHAPE, STRIDES = 16, 24, 32
 BFLOAT16, UINT16 = (4, 16), (1, 16)
 

@@ -115,7 +115,7 @@ def to_sparse(
     Parameters
     ----------
     sparse_dim : int, optional
-        How many dims have indices; the others are dense. All by default.
+        The number of dims with indices; the others are dense. By default all dims have indices.
     layout : layout, optional
     blocksize : tuple of int, optional
         Height and width of the blocks of ``sparse_bsr`` and ``sparse_bsc``.

@@ -245,7 +245,7 @@ def set_(self: Tensor, source: Any = None, storage_offset: Any = 0, size: Any = 
         )
     self._array = chosen._array
     if self._autograd is not None:
-        self._autograd.accumulator = None  # earlier graphs do not end at what the tensor is now
+        self._autograd.accumulator = None  # gradients of earlier graphs must not be accumulated into the changed tensor
     bump(self)
     return self
 

@@ -1,6 +1,6 @@
 """Import hooks that register tensors with other libraries.
 
-Nothing is imported here: a library that a program imports, before gradcore or after it, is told then.
+This module imports no library. A library is told about tensors when the program imports it, before or after gradcore.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _einops(backends: Any) -> None:
     backends.GradcoreBackend = Backend  # einops looks among the subclasses, which are weak references
 
 
-#: What is done with a module once it has been imported.
+#: The function to call after the import of each module.
 _TOLD: dict[str, Callable[[Any], None]] = {"einops._backends": _einops}
 
 

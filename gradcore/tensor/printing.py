@@ -346,7 +346,7 @@ def _nest_texts(texts: Iterator[str], shape: tuple[int, ...], edge: int, indent:
         rows = [_nest_texts(texts, tuple(rest), edge, indent + 1, per_line) for _ in range(count)]
         if cut:
             rows.insert(edge, "...")
-    # Matrices inside a tensor are set apart by an empty line, what contains them by two, and so on.
+    # Matrices inside a tensor are separated by an empty line, the containers of matrices by two, and so on.
     line_break = "\n" * max(1, len(rest)) + " " * (indent + 1)
     return "[" + f",{line_break}".join(rows) + "]"
 
@@ -370,7 +370,7 @@ def _number_texts(values: np.ndarray, options: PrintOptions) -> tuple[list[str],
         return texts, max(map(len, texts))
     with np.errstate(invalid="ignore"):  # widening a signalling NaN
         values = values.astype(np.float64)
-    # Zeros, infinities and NaNs have no say in the notation and the width, and may stick out.
+    # Zeros, infinities and NaNs do not influence the notation and the width, and may exceed the width.
     counts = np.isfinite(values) & (values != 0)
     spec = _number_format(values[counts], options)
     if spec is None:

@@ -232,7 +232,7 @@ def _write_directly(self: AnyTensor, key: Any, value: Any) -> bool:
     try:
         local.state.run(operator.setitem, self._array, key, value)
     except (IndexError, OverflowError, TypeError, ValueError):
-        return False  # the general path says what is wrong
+        return False  # the general path raises the error
     bump(self)
     return True
 

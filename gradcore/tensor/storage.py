@@ -252,7 +252,7 @@ class UntypedStorage(_Storage):
         shared : bool
             Write to the file what is written to the storage; it is made, or made longer, where needed.
         nbytes : int, optional
-            How many bytes, from the first on; by default all.
+            The number of bytes, from the first on; by default all.
         """
         size = os.path.getsize(filename) if os.path.exists(filename) else 0
         count = size if nbytes is None else operator.index(nbytes)

@@ -34,13 +34,13 @@ __all__ = ["NOT_CONVERTED", "OWN", "as_subclass", "enlist", "make_subclass", "to
 #: Attributes whose values keep their class.
 NOT_CONVERTED = {Tensor._base.__get__, Tensor.grad.__get__, Tensor._grad.__get__}
 
-#: What does not go through ``__torch_function__``: how objects are made and told apart, and what only calls others.
+#: Methods that do not call ``__torch_function__``: creation, comparison of identity, and methods that call others.
 OWN = frozenset((
     "__array_ufunc__", "__class__", "__getattribute__", "__hash__", "__init__", "__init_subclass__", "__iter__",
     "__new__", "__setattr__", "__setstate__", "__torch_function__", "_cdata", "_make_subclass", "as_subclass",
 ))  # fmt: skip
 
-#: Operators that stand for themselves; the others are presented as the method that they are short for.
+#: Operators that are passed to ``__torch_function__`` as themselves; the others are passed as their method.
 BY_OWN_NAME = frozenset((
     "__and__", "__eq__", "__floordiv__", "__lshift__", "__or__", "__rfloordiv__", "__rlshift__",
     "__rmatmul__", "__rmod__", "__rpow__", "__rrshift__", "__rshift__", "__rsub__", "__xor__",
@@ -57,7 +57,7 @@ def torch_function(
     func : callable
         The function or method that was called, or the getter or setter of an attribute.
     types : tuple of type
-        The classes among the arguments that take calls over.
+        The classes of the arguments that override calls.
     args, kwargs
         The arguments.
     """

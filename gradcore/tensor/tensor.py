@@ -711,7 +711,7 @@ def _stores(frame: FrameType) -> bool:
     return frame.f_code.co_code[frame.f_lasti] == _STORE
 
 
-#: What nobody looks for by name: Python knows which name was meant where there are fewer than 750 of them.
+#: Names that `dir` leaves out. Python suggests corrections of misspelled names only if there are fewer than 750.
 _UNLISTED = {
     "__array_namespace__", "__cupy_override_elementwise_kernel__", "clamp_max_number_", "clamp_max_tensor_",
     "clamp_min_number_", "clamp_min_tensor_", "clamp_numbers_", "clamp_tensors_", "pow_number_", "pow_tensor_",

@@ -54,7 +54,7 @@ class LevelInput(Node):
 
     is_graph_input = True
     level: GradLevel
-    #: The engine runs it in its loop, as a node that saves nothing.
+    #: Required by the engine's loop, which runs this node like an operation that saves nothing.
     metas = None
     saved = ()
 
@@ -96,7 +96,7 @@ def is_within_vmap() -> bool:
 
 
 def as_input(value: Any) -> Any:
-    """Return a floating-point or complex number or array as a tensor to differentiate by, other values unchanged."""
+    """Return a floating-point or complex number or array as a differentiable tensor, and other values unchanged."""
     if isinstance(value, (float, complex, np.inexact)) or (isinstance(value, np.ndarray) and value.dtype.kind in "fc"):
         return tensor(value)
     return value
@@ -115,7 +115,7 @@ class GradLevel:
 
     def __init__(self) -> None:
         self.start = tick()
-        #: The tensors that were given a history by writes in place, by identity.
+        #: Weak references to the tensors that got a history by in-place writes, by their ids.
         self.written: dict[int, weakref.ref[Tensor]] = {}
 
     def __enter__(self) -> GradLevel:

@@ -146,7 +146,7 @@ def tensor(
     Parameters
     ----------
     data : number, nested sequence, array or Tensor
-        What to copy.
+        The data to copy.
     dtype : dtype, optional
         Inferred from `data` if None: Python floats become the default dtype, arrays keep theirs.
     device : device or str, optional
@@ -154,7 +154,7 @@ def tensor(
     requires_grad : bool
         Whether operations on the tensor are recorded.
     pin_memory : bool
-        Whether the host memory is page-locked (without effect where there is no CUDA).
+        Whether the host memory is page-locked (without effect if there is no CUDA).
 
     Raises
     ------
@@ -335,7 +335,9 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     dtype = dtypes.from_numpy(ndarray.dtype)
     if not ndarray.flags.writeable:
         warn_once(_READ_ONLY.format("NumPy array"))
-    owns_memory = ndarray.base is None  # else the memory goes on beyond this array, which the tensor must not reach
+    owns_memory = (
+        ndarray.base is None
+    )  # else the memory is larger than this array, and the tensor must not reach beyond it
     return wrap(ndarray.view(np.ndarray) if owns_memory else own_header(ndarray), CPU, dtype)  # type: ignore[no-any-return]
 
 
@@ -348,13 +350,13 @@ def frombuffer(
     Parameters
     ----------
     buffer : object
-        What has the buffer protocol: bytes, bytearray, array.array, mmap ...
+        An object with the buffer protocol, such as bytes, bytearray, array.array or mmap.
     dtype : dtype
-        What the bytes are read as.
+        The dtype of the elements.
     count : int
         The number of elements; a negative one for all there are.
     offset : int
-        How many bytes to skip.
+        The number of bytes to skip.
     requires_grad : bool
         Whether operations on the tensor are recorded.
 

@@ -389,7 +389,7 @@ def multinomial(
     input : Tensor
         Weights, of shape (categories,) or (rows, categories): not negative, finite, in each row some positive.
     num_samples : int
-        How many to draw from each row.
+        The number of indices to draw from each row.
     replacement : bool
         Whether an index may be drawn again.
 

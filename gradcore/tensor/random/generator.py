@@ -31,7 +31,7 @@ __all__ = [
     "set_rng_state",
 ]
 
-#: What a generator refuses where a graph is recorded.
+#: The message of the error for calls that are not possible during a graph capture.
 _CAPTURING = (
     "Cannot {} during CUDA graph capture. Every replay goes on from where the generator then stands: do it before the "
     "capture, or between replays."
