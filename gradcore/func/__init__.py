@@ -1,4 +1,4 @@
-"""Functions from functions: derivatives of pure functions, which nest to any depth."""
+"""Function transformations: derivatives of pure functions, which can be nested to any depth."""
 
 from gradcore.func.arrays import checkpoint, elementwise_grad, jacobian, value_and_grad
 from gradcore.func.forwards import hessian, jacfwd, jvp, linearize

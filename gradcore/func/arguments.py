@@ -1,4 +1,4 @@
-"""Arguments and results of transformations: what `argnums` names, what `aux` is, and what is refused."""
+"""Arguments and results of transformations: selection by `argnums`, auxiliary outputs, and checks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def positions_of(argnums: Argnums, count: int) -> tuple[int, ...]:
 
 
 def pick_args(args: Sequence[PyTree], argnums: Argnums) -> PyTree:
-    """Return the arguments that `argnums` names as they are: one, or a tuple of them."""
+    """Return the arguments at the positions `argnums` unchanged: one argument, or a tuple of them."""
     if type(argnums) is int and 0 <= argnums < len(args):
         return args[argnums]
     positions = positions_of(argnums, len(args))
@@ -57,12 +57,12 @@ def pick_args(args: Sequence[PyTree], argnums: Argnums) -> PyTree:
 
 
 def select_args(args: Sequence[Any], argnums: Argnums) -> Any:
-    """Return the arguments that `argnums` names, with numbers and arrays in them as tensors."""
+    """Return the arguments at the positions `argnums`, with numbers and arrays in them converted to tensors."""
     return tree_map(as_input, pick_args(args, argnums))
 
 
 def replace_args(args: Sequence[Any], argnums: Argnums, values: Any) -> list[Any]:
-    """Return the arguments with those that `argnums` names exchanged for `values` (one, or a tuple of them)."""
+    """Return `args` with the arguments at the positions `argnums` replaced by `values` (one, or a tuple of them)."""
     out = list(args)
     if type(argnums) is int and 0 <= argnums < len(args):
         out[argnums] = values
@@ -75,7 +75,7 @@ def replace_args(args: Sequence[Any], argnums: Argnums, values: Any) -> list[Any
 
 
 def split_aux(result: Any, has_aux: bool, api: str) -> tuple[Any, Any]:
-    """Return the output of a function and what it returns beside it (None without `has_aux`)."""
+    """Split a result into ``(output, aux)``; `aux` is None without `has_aux`."""
     if not has_aux:
         return result, None
     if not isinstance(result, tuple) or len(result) != 2:
@@ -93,13 +93,13 @@ def check_results(outputs: Sequence[Any], api: str) -> None:
 
 
 def check_randomness(randomness: str) -> None:
-    """Raise unless it is said in a known way what random numbers are to samples."""
+    """Raise unless `randomness` is "error", "different" or "same"."""
     if randomness not in ("error", "different", "same"):
         raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
 
 
 def check_real(tensors: Iterable[Any], api: str, what: str) -> None:
-    """Raise where a Jacobian would be complex."""
+    """Raise if one of the tensors is complex, because the Jacobian would be complex."""
     for i, t in enumerate(tensors):
         if isinstance(t, Tensor) and t.is_complex():
             raise RuntimeError(

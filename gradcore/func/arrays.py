@@ -21,7 +21,8 @@ def value_and_grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
     func : callable
         Returns a tensor without dims; with `has_aux`, a tuple of that and anything else.
     argnums : int or tuple of int
-        With respect to which positional arguments: tensors, NumPy arrays, numbers or nested containers of them.
+        The positional arguments with respect to which to differentiate: tensors, NumPy arrays, numbers or nested
+        containers of them.
     has_aux : bool
 
     Returns
@@ -61,7 +62,7 @@ def jacobian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., An
 
 
 def elementwise_grad(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """Return a function that computes the derivative of each element of an elementwise function, which nests.
+    """Return a function that computes the derivative of each element of an elementwise function. It can be nested.
 
     It is the gradient of the sum of the outputs.
 
@@ -70,7 +71,7 @@ def elementwise_grad(func: Callable[..., Any], argnums: Argnums = 0) -> Callable
     func : callable
         Returns a tensor whose elements depend each on the elements at the same place.
     argnums : int or tuple of int
-        With respect to which positional arguments.
+        The positional arguments with respect to which to differentiate.
 
     Returns
     -------
@@ -94,7 +95,7 @@ def elementwise_grad(func: Callable[..., Any], argnums: Argnums = 0) -> Callable
 
 
 def checkpoint(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `func` so that it saves its inputs for backward, and is run again there.
+    """Wrap `func` so that it saves only its inputs, and is called again in backward.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ def _jvp(
     strict: bool,
     has_aux: bool,
 ) -> tuple[Any, ...]:
-    """Compute `jvp` with respect to `primals`: all of the arguments, or those that `argnums` names."""
+    """Return the results of `jvp` with respect to `primals`, which are all arguments or those at `argnums`."""
     flat_primals, structure = tree_flatten(primals)
     flat_tangents, other = tree_flatten(tangents)
     flat_primals, flat_tangents = list(map(as_input, flat_primals)), list(map(as_input, flat_tangents))
@@ -138,7 +138,7 @@ def jacfwd(
     func : callable
         Returns tensors, or nested containers of them; with `has_aux`, a tuple of that and anything else.
     argnums : int or tuple of int
-        With respect to which positional arguments; these may be nested containers of tensors.
+        The positional arguments with respect to which to differentiate; these may be nested containers of tensors.
     has_aux : bool
     randomness : {"error", "different", "same"}
         What random numbers in `func` are to the columns, as in `vmap`.
@@ -205,14 +205,14 @@ def _last(columns: Tensor | None, out: Tensor, t: Tensor) -> Tensor:
 def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     """Return a function that computes the matrix of second derivatives of `func`.
 
-    By reverse mode twice; within `vmap` forward over reverse, ``jacfwd(jacrev(func))``, which needs fewer batches.
+    It applies reverse mode twice. Within `vmap` it is ``jacfwd(jacrev(func))``, which needs fewer batches.
 
     Parameters
     ----------
     func : callable
         Returns tensors, or nested containers of them.
     argnums : int or tuple of int
-        With respect to which positional arguments.
+        The positional arguments with respect to which to differentiate.
 
     Returns
     -------

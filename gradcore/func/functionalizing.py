@@ -1,4 +1,4 @@
-"""`functionalize`: a function that writes to its arguments at its end only, if at all."""
+"""`functionalize`, which makes a function compute on copies of its arguments."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["functionalize"]
 
 
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
-    """Return a function with the results of `func` that works on copies, and so shares no memory with its arguments.
+    """Return a function that calls `func` with copies of the arguments, so that results share no memory with them.
 
-    What `func` writes into an argument is written there once, when it has ended.
+    In-place writes of `func` to an argument are copied to the argument once, when `func` has returned.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 
 
 def _copy_of(t: Tensor) -> Tensor:
-    """Return a copy whose in-place writes are counted, which those of inference tensors are not."""
+    """Return a copy of `t` that counts in-place writes, which an inference tensor does not."""
     if not is_inference_mode_enabled():
         return functional.clone(t)  # type: ignore[no-any-return]
     with inference_mode(False), no_grad():

@@ -32,7 +32,7 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
     func : callable
         Returns a tensor without dims; with `has_aux`, a tuple of that and anything else.
     argnums : int or tuple of int
-        With respect to which positional arguments; these may be nested containers of tensors.
+        The positional arguments with respect to which to differentiate; these may be nested containers of tensors.
     has_aux : bool
 
     Returns
@@ -79,7 +79,7 @@ def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
     func : callable
         Returns a tensor without dims; with `has_aux`, a tuple of that and anything else.
     argnums : int or tuple of int
-        With respect to which positional arguments; these may be nested containers of tensors.
+        The positional arguments with respect to which to differentiate; these may be nested containers of tensors.
     has_aux : bool
 
     Returns
@@ -154,7 +154,7 @@ def _vjp(
         left, aux = tree_map(level.leave, output), tree_map(level.leave, aux)
 
     def pull_back(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
-        """Return the product of cotangents, structured as the output, with the Jacobian."""
+        """Return the product of the cotangents, which have the structure of the output, with the Jacobian."""
         flat, structure = tree_flatten(cotangents)
         if structure != out_structure:
             raise RuntimeError(
@@ -180,7 +180,7 @@ def jacrev(
     func : callable
         Returns tensors, or nested containers of them; with `has_aux`, a tuple of that and anything else.
     argnums : int or tuple of int
-        With respect to which positional arguments; these may be nested containers of tensors.
+        The positional arguments with respect to which to differentiate; these may be nested containers of tensors.
     has_aux : bool
     chunk_size : int, optional
         How many rows to compute at a time, which bounds the memory that is needed; by default all of them. With 1, rows
@@ -234,7 +234,7 @@ def _in_chunks(pull: Any, out: Tensor, ins: Sequence[Tensor], chunk_size: int | 
     chunks = []
     for start in range(0, count, step):
         rows = basis(out, start, min(start + step, count))
-        if chunk_size == 1 or count == 1:  # without a batch: backward may do what a batch cannot
+        if chunk_size == 1 or count == 1:  # not batched: backward may need functions without batches
             chunks.append([functional.unsqueeze(t, 0) for t in pull(functional.select(rows, 0, 0))])
         else:
             chunks.append(vectorize(pull, [rows], rows.shape[0], "error"))

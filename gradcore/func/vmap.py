@@ -1,4 +1,4 @@
-"""`vmap`: a function of one sample, run once for a whole batch."""
+"""`vmap`, which runs a function of one sample once for a whole batch."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _name(func: Callable[..., Any]) -> str:
 
 
 def _output_dims(out_dims: Any, structure: TreeSpec) -> list[Any] | None:
-    """Return the batch dim of each output, or None if `out_dims` does not fit; a tuple of one may stand for one."""
+    """Return the batch dim of each output, or None if `out_dims` does not match the structure of the outputs."""
     if structure.is_leaf() and isinstance(out_dims, tuple) and len(out_dims) == 1:
         return list(out_dims)
     return _broadcast_to_and_flatten(out_dims, structure)
@@ -235,7 +235,7 @@ def _chunks(
 
 
 def _join_chunks(results: Sequence[Any], out_dims: Any) -> Any:
-    """Return the results of chunks as those of all samples."""
+    """Concatenate the results of the chunks along the batch dims `out_dims`."""
     flat = [tree_flatten(result) for result in results]
     structure = flat[0][1]
     dims_of_outputs = _output_dims(out_dims, structure)
