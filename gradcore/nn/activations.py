@@ -76,7 +76,7 @@ class PReLU(Module):
     init : float
         Their first value.
     device, dtype
-        Of the slopes.
+        The device and dtype of the slopes.
 
     Examples
     --------

@@ -34,13 +34,13 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     in_features : int
     n_classes : int
     cutoffs : sequence of int
-        Where groups begin: classes below the first are the frequent ones.
+        The first class of each group. Classes below the first cutoff are the frequent ones.
     div_value : float
-        By what the number of features is divided from one group to the next.
+        The divisor of the number of features from one group to the next.
     head_bias : bool
         Whether the frequent classes and the groups have offsets.
     device, dtype
-        Of the parameters.
+        The device and dtype of the parameters.
 
     Examples
     --------

@@ -28,9 +28,9 @@ class MultiheadAttention(Module):
     embed_dim : int
         Size of the queries and of the output.
     num_heads : int
-        Into how many heads it is divided.
+        The number of heads into which `embed_dim` is divided.
     dropout : float
-        Of the attention weights.
+        The dropout probability of the attention weights.
     bias : bool
         Whether the projections have offsets.
     add_bias_kv : bool
@@ -38,11 +38,11 @@ class MultiheadAttention(Module):
     add_zero_attn : bool
         Whether a key and value of zeros is added to each sequence.
     kdim, vdim : int, optional
-        Size of the keys and of the values, where it is another one.
+        Size of the keys and of the values, by default `embed_dim`.
     batch_first : bool
         Whether the first dim counts samples, else positions.
     device, dtype
-        Of the parameters.
+        The device and dtype of the parameters.
 
     Examples
     --------

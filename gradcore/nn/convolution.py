@@ -32,13 +32,14 @@ class _Conv(Module):
         Elements added on both sides.
     dilation : int or tuple of int
     groups : int
-        Into how many groups the channels are divided, each with a convolution of its own.
+        The number of groups of channels, each with its own convolution.
     bias : bool
         Whether there is a bias.
     padding_mode : str
-        What the added elements are: ``"zeros"``, ``"reflect"``, ``"replicate"`` or ``"circular"``.
+        The values of the added elements: ``"zeros"``, ``"reflect"``, ``"replicate"`` or ``"circular"``.
     device, dtype
-        Of the parameters. Their first values are uniform between plus and minus ``1 / sqrt(fan_in)``.
+        The device and dtype of the parameters.
+        Their first values are uniform between plus and minus ``1 / sqrt(fan_in)``.
     """
 
     n: int
@@ -141,19 +142,19 @@ class _ConvTranspose(_Conv):
         Size of the dim of channels of inputs and outputs.
     kernel_size : int or tuple of int
     stride, padding : int or tuple of int
-        Of the convolution whose transpose this is.
+        As for the convolution whose transpose this is.
     output_padding : int or tuple of int
         Elements added at one end of the output.
     groups : int
-        Into how many groups the channels are divided, each with a convolution of its own.
+        The number of groups of channels, each with its own convolution.
     bias : bool
         Whether there is a bias.
     dilation : int or tuple of int
-        Of the convolution whose transpose this is.
+        As for the convolution whose transpose this is.
     padding_mode : str
         ``"zeros"``.
     device, dtype
-        Of the parameters.
+        The device and dtype of the parameters.
     """
 
     transposed = True

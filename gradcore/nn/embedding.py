@@ -67,7 +67,7 @@ class Embedding(_Table):
     Parameters
     ----------
     num_embeddings, embedding_dim : int
-        How many vectors there are, and of which size.
+        The number of vectors, and their size.
     padding_idx : int, optional
         The number of a vector that is zero and not trained.
     max_norm : float, optional
@@ -79,7 +79,7 @@ class Embedding(_Table):
     sparse : bool
         Whether gradients are sparse tensors, of the vectors in use; for `optim.SparseAdam`, `SGD` and `Adagrad`.
     device, dtype
-        Of the vectors.
+        The device and dtype of the vectors.
 
     Examples
     --------
@@ -128,7 +128,7 @@ class EmbeddingBag(_Table):
     Parameters
     ----------
     num_embeddings, embedding_dim : int
-        How many vectors there are, and of which size.
+        The number of vectors, and their size.
     max_norm, norm_type, scale_grad_by_freq, sparse
         As for `Embedding`.
     mode : {"sum", "mean", "max"}
@@ -138,7 +138,7 @@ class EmbeddingBag(_Table):
     padding_idx : int, optional
         The number of a vector that is left out.
     device, dtype
-        Of the vectors.
+        The device and dtype of the vectors.
 
     Examples
     --------

@@ -137,7 +137,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     tensor : Tensor
         Has 3, 4 or 5 dims.
     groups : int
-        Of the convolution.
+        The number of groups of the convolution.
 
     Examples
     --------
@@ -281,7 +281,7 @@ def kaiming_uniform_(
     mode : {"fan_in", "fan_out"}
         Whether the size of the signal is kept in forward or in backward.
     nonlinearity : str
-        What follows; see `calculate_gain`.
+        The nonlinearity after the layer; see `calculate_gain`.
     generator : Generator, optional
 
     Examples
@@ -307,7 +307,7 @@ def kaiming_normal_(
     mode : {"fan_in", "fan_out"}
         Whether the size of the signal is kept in forward or in backward.
     nonlinearity : str
-        What follows; see `calculate_gain`.
+        The nonlinearity after the layer; see `calculate_gain`.
     generator : Generator, optional
 
     Examples
@@ -352,7 +352,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     sparsity : float
         The part of each column that is zero.
     std : float
-        Of the others.
+        The standard deviation of the other elements.
     generator : Generator, optional
 
     Examples

@@ -119,7 +119,7 @@ class LazyLinear(_Lazy, Linear):
     bias : bool
         Whether there is a bias.
     device, dtype
-        Of the parameters.
+        The device and dtype of the parameters.
 
     Examples
     --------

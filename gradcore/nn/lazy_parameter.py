@@ -138,7 +138,7 @@ class UninitializedParameter(Uninitialized, Parameter):
     requires_grad : bool
         Whether it is trained.
     device, dtype
-        Of the values that it will have.
+        The device and dtype of its future values.
 
     Examples
     --------
@@ -169,7 +169,7 @@ class UninitializedBuffer(Uninitialized):
     ----------
     requires_grad : bool
     device, dtype
-        Of the values that it will have.
+        The device and dtype of its future values.
     persistent : bool
         Whether it is part of the module's `state_dict`.
 

@@ -25,7 +25,8 @@ class Linear(Module):
     bias : bool
         Whether there is a bias.
     device, dtype
-        Of the parameters. Their first values are uniform between plus and minus ``1 / sqrt(in_features)``.
+        The device and dtype of the parameters.
+        Their first values are uniform between plus and minus ``1 / sqrt(in_features)``.
 
     Examples
     --------
@@ -72,7 +73,8 @@ class Bilinear(Module):
     bias : bool
         Whether there is a bias.
     device, dtype
-        Of the parameters. Their first values are uniform between plus and minus ``1 / sqrt(in1_features)``.
+        The device and dtype of the parameters.
+        Their first values are uniform between plus and minus ``1 / sqrt(in1_features)``.
 
     Examples
     --------

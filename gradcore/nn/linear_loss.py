@@ -26,10 +26,10 @@ class LinearCrossEntropyLoss(Module):
     bias : bool
         Whether the map has offsets.
     device, dtype
-        Of the parameters.
+        The device and dtype of the parameters.
     reduction : {"mean", "sum", "none"}
     weight : Tensor, optional
-        Of the classes.
+        The weights of the classes.
     ignore_index : int, optional
         A target that does not count.
     label_smoothing : float

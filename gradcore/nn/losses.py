@@ -20,7 +20,7 @@ class _Loss(Module):
     Parameters
     ----------
     size_average, reduce : bool, optional
-        What there was before `reduction`.
+        Deprecated options from before `reduction`.
     reduction : {"none", "mean", "sum"}
     """
 
@@ -113,7 +113,7 @@ class TripletMarginWithDistanceLoss(_Loss):
     Parameters
     ----------
     distance_function : callable, optional
-        From two tensors to their distances; by default `PairwiseDistance`.
+        Returns the distances of two tensors; by default `PairwiseDistance`.
     margin : float
     swap : bool
     reduction : {"none", "mean", "sum"}

@@ -34,9 +34,9 @@ class Made(NamedTuple):
     shown : tuple of str or callable, optional
         The settings that are printed, or a function from the module to what is printed; None stands for all.
     prepare : callable, optional
-        From the given settings to those that are kept.
+        Converts the settings passed to the constructor to those that are stored.
     training : bool
-        Whether the function is told if the module is in training mode.
+        Whether the function has a parameter `training`, which gets the mode of the module.
     keyword_only : bool
         Whether settings can only be given by name.
     base : type

@@ -145,7 +145,7 @@ class Calls:
     _forward_pre_hooks: Table
     _backward_hooks: Table
     _backward_pre_hooks: Table
-    #: Which kind of backward hooks there are; None if there are none.
+    #: The kind of the registered backward hooks, or None if there are none.
     _is_full_backward_hook: bool | None
     #: The compiled function that calls run, after `Module.compile`.
     _compiled_call_impl: Any = None

@@ -56,9 +56,9 @@ class LayerNorm(_Affine):
     elementwise_affine : bool
         Whether there are factors.
     bias : bool
-        Whether there are offsets besides.
+        Whether there are offsets as well.
     device, dtype
-        Of the parameters.
+        The device and dtype of the parameters.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class RMSNorm(_Affine):
     elementwise_affine : bool
         Whether there are factors.
     device, dtype
-        Of the factors.
+        The device and dtype of the factors.
 
     Examples
     --------
@@ -143,15 +143,15 @@ class GroupNorm(_Affine):
     Parameters
     ----------
     num_groups : int
-        Into how many groups the channels are divided.
+        The number of groups into which the channels are divided.
     num_channels : int
     eps : float
     affine : bool
         Whether there are factors.
     device, dtype
-        Of the parameters.
+        The device and dtype of the parameters.
     bias : bool
-        Whether there are offsets besides.
+        Whether there are offsets as well.
 
     Examples
     --------
@@ -208,9 +208,9 @@ class _Running(_Affine):
     track_running_stats : bool
         Whether there are running statistics, which are used in evaluation mode.
     device, dtype
-        Of the parameters.
+        The device and dtype of the parameters.
     bias : bool
-        Whether there are offsets besides.
+        Whether there are offsets as well.
     """
 
     #: How many dims an input may have, with the batch.
@@ -350,9 +350,9 @@ class SyncBatchNorm(_BatchNorm):
     process_group : ProcessGroup, optional
         The processes; by default all.
     device, dtype
-        Of the parameters.
+        The device and dtype of the parameters.
     bias : bool
-        Whether there are offsets besides factors.
+        Whether there are offsets as well.
 
     Examples
     --------

@@ -30,7 +30,7 @@ class PackedSequence(_Fields):
     data : Tensor
         All steps. The longest sequence comes first in each step.
     batch_sizes : Tensor
-        How many sequences have a first step, a second step, and so on; int64, on the CPU.
+        The number of sequences that have a first step, a second step, and so on; int64, on the CPU.
     sorted_indices : Tensor, optional
         Which of the original sequences is the longest, the second longest, and so on; None if they came in that order.
     unsorted_indices : Tensor, optional
@@ -138,7 +138,7 @@ def pack_padded_sequence(
     input : Tensor
         Steps and sequences, and whatever further dims; sequences first if `batch_first`.
     lengths : Tensor or sequence of int
-        Of the sequences, on the CPU.
+        The lengths of the sequences, on the CPU.
     batch_first : bool
         Whether the first dim of `input` counts sequences, else steps.
     enforce_sorted : bool
@@ -215,13 +215,13 @@ def pad_packed_sequence(
     padding_value : float
         The value of the padding after a sequence.
     total_length : int, optional
-        How many steps there are to be; by default as many as the longest sequence has.
+        The number of steps of the result; by default that of the longest sequence.
 
     Returns
     -------
     padded : Tensor
     lengths : Tensor
-        Of the sequences.
+        The lengths of the sequences.
 
     Raises
     ------

@@ -46,7 +46,7 @@ class _ConstantPad(_Pad):
     padding : int or tuple of int
         Elements before and after the last dim, then before and after the one before it, and so on.
     value : float
-        What they are.
+        The value of these elements.
     """
 
     mode = "constant"

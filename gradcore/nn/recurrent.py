@@ -28,9 +28,9 @@ class Mode(NamedTuple):
     Attributes
     ----------
     gates : int
-        How many times the hidden size the weights have.
+        The number of rows of the weights, in multiples of the hidden size.
     states : int
-        How many tensors a state is.
+        The number of tensors of a state.
     """
 
     gates: int
@@ -61,7 +61,7 @@ def run_layer(
     weights : sequence
         Of inputs and states, their biases or None, and the projection or None.
     sizes : tuple of int, optional
-        How many rows each step has, if they are packed.
+        The number of rows of each step, if steps are packed.
     reverse : bool
         Whether the last step comes first.
 
@@ -126,9 +126,9 @@ class RNNCellBase(_Recurrent):
     bias : bool
         Whether there are offsets.
     num_chunks : int
-        How many times the hidden size the weights have.
+        The number of rows of the weights, in multiples of the hidden size.
     device, dtype
-        Of the parameters.
+        The device and dtype of the parameters.
 
     Examples
     --------
@@ -207,7 +207,7 @@ class RNNCell(RNNCellBase):
         Whether there are offsets.
     nonlinearity : {"tanh", "relu"}
     device, dtype
-        Of the parameters.
+        The device and dtype of the parameters.
 
     Examples
     --------
@@ -246,7 +246,7 @@ class LSTMCell(RNNCellBase):
     bias : bool
         Whether there are offsets.
     device, dtype
-        Of the parameters.
+        The device and dtype of the parameters.
 
     Examples
     --------
@@ -274,7 +274,7 @@ class GRUCell(RNNCellBase):
     bias : bool
         Whether there are offsets.
     device, dtype
-        Of the parameters.
+        The device and dtype of the parameters.
 
     Examples
     --------
@@ -304,7 +304,7 @@ class RNNBase(_Recurrent):
     input_size, hidden_size : int
         Size of an input and of the state.
     num_layers : int
-        How many layers stand on each other.
+        The number of stacked layers.
     bias : bool
         Whether there are offsets.
     batch_first : bool
@@ -316,7 +316,7 @@ class RNNBase(_Recurrent):
     proj_size : int
         If not zero, the size to which an LSTM's hidden state is mapped.
     device, dtype
-        Of the parameters.
+        The device and dtype of the parameters.
 
     Examples
     --------

@@ -31,7 +31,7 @@ class SDPBackend(enum.IntEnum):
     OVERRIDEABLE = 4
 
 
-#: The switches of `gradcore.backends.cuda`: whether a way is allowed, and what changes that.
+#: The switches in `gradcore.backends.cuda`: functions that return and set whether an implementation is allowed.
 _SWITCHES = {
     SDPBackend.MATH: (cuda.math_sdp_enabled, cuda.enable_math_sdp),
     SDPBackend.FLASH_ATTENTION: (cuda.flash_sdp_enabled, cuda.enable_flash_sdp),
@@ -47,9 +47,9 @@ def sdpa_kernel(backends: SDPBackend | Iterable[SDPBackend], set_priority: bool 
     Parameters
     ----------
     backends : SDPBackend or iterable of SDPBackend
-        The ways that are allowed.
+        The implementations that are allowed.
     set_priority : bool
-        Accepted, and not made use of: the fastest way that is allowed is taken.
+        Accepted for compatibility: the fastest of the allowed implementations is used.
 
     Examples
     --------

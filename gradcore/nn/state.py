@@ -110,7 +110,7 @@ class State:
         destination : dict, optional
             Filled and returned instead of a new one.
         prefix : str
-            What the names begin with.
+            The prefix of the names.
         keep_vars : bool
             Keep the parameters themselves, not detached from the graph.
 
@@ -297,7 +297,7 @@ def _take(module: Any, name: str, tensor: Tensor, value: Any, key: str, assign: 
         )
     if is_lazy(tensor) and is_lazy(value):
         return None
-    if not tensor.ndim and value.shape == (1,):  # what scalars were saved as once
+    if not tensor.ndim and value.shape == (1,):  # the form in which old versions saved scalars
         value = value[0]
     if value.shape != tensor.shape:
         return (

@@ -56,7 +56,7 @@ class TransformerEncoder(_Stack):
     Parameters
     ----------
     encoder_layer : TransformerEncoderLayer
-        What is copied.
+        The layer to copy.
     num_layers : int
     norm : Module, optional
         Applied to the output of the last layer.
@@ -118,7 +118,7 @@ class TransformerDecoder(_Stack):
     Parameters
     ----------
     decoder_layer : TransformerDecoderLayer
-        What is copied.
+        The layer to copy.
     num_layers : int
     norm : Module, optional
         Applied to the output of the last layer.
@@ -196,9 +196,9 @@ class Transformer(Module):
         The number of features inside the feedforward networks.
     dropout : float
     activation : {"relu", "gelu"} or callable
-        Of the feedforward networks.
+        The activation of the feedforward networks.
     custom_encoder, custom_decoder : Module, optional
-        Taken in the factory of a `TransformerEncoder` and a `TransformerDecoder`.
+        Used instead of a `TransformerEncoder` and a `TransformerDecoder`.
     layer_norm_eps : float
     batch_first : bool
         Whether the first dim counts samples, else positions.
@@ -207,7 +207,7 @@ class Transformer(Module):
     bias : bool
         Whether linear maps and norms have offsets.
     device, dtype
-        Of the parameters.
+        The device and dtype of the parameters.
 
     Examples
     --------
@@ -269,7 +269,7 @@ class Transformer(Module):
         sz : int
             The number of positions.
         device, dtype
-            Of the mask.
+            The device and dtype of the mask.
 
         Returns
         -------

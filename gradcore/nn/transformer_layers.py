@@ -120,7 +120,7 @@ class TransformerEncoderLayer(_Layer):
         The number of features inside the feedforward network.
     dropout : float
     activation : {"relu", "gelu"} or callable
-        Of the feedforward network.
+        The activation of the feedforward network.
     layer_norm_eps : float
     batch_first : bool
         Whether the first dim counts samples, else positions.
@@ -129,7 +129,7 @@ class TransformerEncoderLayer(_Layer):
     bias : bool
         Whether linear maps and norms have offsets.
     device, dtype
-        Of the parameters.
+        The device and dtype of the parameters.
 
     Examples
     --------
@@ -183,7 +183,7 @@ class TransformerDecoderLayer(_Layer):
         The number of features inside the feedforward network.
     dropout : float
     activation : {"relu", "gelu"} or callable
-        Of the feedforward network.
+        The activation of the feedforward network.
     layer_norm_eps : float
     batch_first : bool
         Whether the first dim counts samples, else positions.
@@ -192,7 +192,7 @@ class TransformerDecoderLayer(_Layer):
     bias : bool
         Whether linear maps and norms have offsets.
     device, dtype
-        Of the parameters.
+        The device and dtype of the parameters.
 
     Examples
     --------

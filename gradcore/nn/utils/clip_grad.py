@@ -87,7 +87,7 @@ def clip_grads_with_norm_(
     parameters : iterable of Tensor
     max_norm : float
     total_norm : Tensor
-        What `get_total_norm` returned.
+        The norm of the gradients, as `get_total_norm` returns it.
     foreach : bool, optional
         Accepted for compatibility.
 

@@ -44,7 +44,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     ----------
     module : Module
     name : str
-        Of the parameter.
+        The name of the parameter.
     dim : int or None
         The dim with a length for each index; None for one length.
 
@@ -113,7 +113,7 @@ def spectral_norm(
     ----------
     module : Module
     name : str
-        Of the parameter.
+        The name of the parameter.
     n_power_iterations : int
         Steps for each access.
     eps : float

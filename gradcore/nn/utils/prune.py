@@ -54,7 +54,7 @@ def identity(module: Module, name: str) -> Module:
     ----------
     module : Module
     name : str
-        Of the parameter.
+        The name of the parameter.
 
     Returns
     -------
@@ -79,9 +79,9 @@ def random_unstructured(module: Module, name: str, amount: Amount) -> Module:
     ----------
     module : Module
     name : str
-        Of the parameter.
+        The name of the parameter.
     amount : int or float
-        How many, or which share of all.
+        The number of elements to prune, or their share of all.
 
     Returns
     -------
@@ -106,11 +106,11 @@ def l1_unstructured(module: Module, name: str, amount: Amount, importance_scores
     ----------
     module : Module
     name : str
-        Of the parameter.
+        The name of the parameter.
     amount : int or float
-        How many, or which share of all.
+        The number of elements to prune, or their share of all.
     importance_scores : Tensor, optional
-        By which to choose; by default the parameter itself.
+        The scores by which elements are chosen; by default the parameter itself.
 
     Returns
     -------
@@ -135,11 +135,11 @@ def random_structured(module: Module, name: str, amount: Amount, dim: int) -> Mo
     ----------
     module : Module
     name : str
-        Of the parameter.
+        The name of the parameter.
     amount : int or float
-        How many, or which share of all.
+        The number of elements to prune, or their share of all.
     dim : int
-        Along which the slices lie.
+        The dim along which the slices lie.
 
     Returns
     -------
@@ -166,15 +166,15 @@ def ln_structured(
     ----------
     module : Module
     name : str
-        Of the parameter.
+        The name of the parameter.
     amount : int or float
-        How many, or which share of all.
+        The number of elements to prune, or their share of all.
     n : int, float or str
         The order of the norm.
     dim : int
-        Along which the slices lie.
+        The dim along which the slices lie.
     importance_scores : Tensor, optional
-        By which to choose; by default the parameter itself.
+        The scores by which elements are chosen; by default the parameter itself.
 
     Returns
     -------
@@ -199,9 +199,9 @@ def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
     ----------
     module : Module
     name : str
-        Of the parameter.
+        The name of the parameter.
     mask : Tensor
-        Of the parameter's shape.
+        The mask, with the shape of the parameter.
 
     Returns
     -------
@@ -237,7 +237,7 @@ def global_unstructured(
     importance_scores : dict, optional
         Tensors by which to choose, for some of the parameters.
     **kwargs
-        What the method is made with.
+        Arguments of the constructor of the method.
 
     Raises
     ------
@@ -281,7 +281,7 @@ def remove(module: Module, name: str) -> Module:
     ----------
     module : Module
     name : str
-        Of the parameter.
+        The name of the parameter.
 
     Returns
     -------

@@ -88,11 +88,11 @@ class BasePruningMethod:
         ----------
         module : Module
         name : str
-            Of the parameter.
+            The name of the parameter.
         *args, **kwargs
-            What the method is made with.
+            Arguments of the constructor of the method.
         importance_scores : Tensor, optional
-            By which it chooses; by default the parameter itself.
+            The scores by which elements are chosen; by default the parameter itself.
 
         Returns
         -------
@@ -133,9 +133,9 @@ class BasePruningMethod:
         ----------
         t : Tensor
         default_mask : Tensor, optional
-            What is pruned already; by default nothing.
+            The mask of earlier pruning; by default nothing is pruned.
         importance_scores : Tensor, optional
-            By which the method chooses; by default the tensor itself.
+            The scores by which elements are chosen; by default the tensor itself.
 
         Returns
         -------
@@ -245,7 +245,7 @@ class _OfAmount(BasePruningMethod):
     Parameters
     ----------
     amount : int or float
-        How many, or which share of all.
+        The number of elements to prune, or their share of all.
     """
 
     PRUNING_TYPE = "unstructured"
@@ -276,7 +276,7 @@ class RandomUnstructured(_OfAmount):
     Parameters
     ----------
     amount : int or float
-        How many, or which share of all.
+        The number of elements to prune, or their share of all.
 
     Examples
     --------
@@ -295,7 +295,7 @@ class L1Unstructured(_OfAmount):
     Parameters
     ----------
     amount : int or float
-        How many, or which share of all.
+        The number of elements to prune, or their share of all.
 
     Examples
     --------
@@ -334,9 +334,9 @@ class RandomStructured(_OfSlices):
     Parameters
     ----------
     amount : int or float
-        How many, or which share of all.
+        The number of elements to prune, or their share of all.
     dim : int
-        Along which the slices lie.
+        The dim along which the slices lie.
 
     Examples
     --------
@@ -359,11 +359,11 @@ class LnStructured(_OfSlices):
     Parameters
     ----------
     amount : int or float
-        How many, or which share of all.
+        The number of elements to prune, or their share of all.
     n : int, float or str
         The order of the norm.
     dim : int
-        Along which the slices lie.
+        The dim along which the slices lie.
 
     Examples
     --------

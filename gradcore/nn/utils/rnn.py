@@ -66,7 +66,7 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = F
     ----------
     padded_sequences : Tensor
     lengths : Tensor
-        Of the sequences.
+        The lengths of the sequences.
     batch_first : bool
         Whether the first dim counts sequences, else steps.
 

@@ -90,7 +90,7 @@ def spectral_norm(
     ----------
     module : Module
     name : str
-        Of the weight. The parameter is ``weight_orig`` from here on, the singular vectors are buffers.
+        The name of the weight. The parameter is ``weight_orig`` from here on, the singular vectors are buffers.
     n_power_iterations : int
         Steps for each forward.
     eps : float
@@ -130,7 +130,7 @@ def spectral_norm(
         u, v = direction(rows, weight, eps), direction(columns, weight, eps)
     del module._parameters[name]
     module.register_parameter(f"{name}_orig", weight)
-    setattr(module, name, weight.data)  # what forward reads, no parameter
+    setattr(module, name, weight.data)  # an attribute for forward, which must not be a parameter
     module.register_buffer(f"{name}_u", u)
     module.register_buffer(f"{name}_v", v)
     module.register_forward_pre_hook(hook)
@@ -155,7 +155,7 @@ def remove_spectral_norm(module: M, name: str = "weight") -> M:
     ----------
     module : Module
     name : str
-        Of the weight.
+        The name of the weight.
 
     Returns
     -------

@@ -45,7 +45,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     ----------
     module : Module
     name : str
-        Of the weight.
+        The name of the weight.
     dim : int or None
         The dim with a length for each index; None for one length.
 
@@ -83,7 +83,7 @@ def remove_weight_norm(module: M, name: str = "weight") -> M:
     ----------
     module : Module
     name : str
-        Of the weight.
+        The name of the weight.
 
     Returns
     -------
