@@ -203,7 +203,8 @@ class RAdam(ElementwiseOptimizer):
         longest = 2 / (1 - beta2) - 1
         length = longest - 2 * step * beta2**step / correction
         adaptive = length > 5
-        longest, length = max(longest, 5.0), F.maximum(length, 5.0)  # what is smaller has no root, and is not used
+        # Smaller values have no real root; their result is not used.
+        longest, length = max(longest, 5.0), F.maximum(length, 5.0)
         known = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
         step_size = F.where(adaptive, step_size * (known * correction) ** 0.5, step_size)
         return {

@@ -178,7 +178,7 @@ class LBFGS(Optimizer):
         search = self.param_groups[0]["line_search_fn"]
         if search is None:
             self._move(step, direction)
-            if last:  # nobody asks for the loss there
+            if last:  # the loss at the last point is not needed
                 return Point(step, here.loss, here.gradient, here.slope), 0
             loss = float(closure())
             return Point(step, loss, self._gradient(), 0.0), 1

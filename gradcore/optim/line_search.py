@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["Point", "strong_wolfe"]
 
-#: Of the two conditions; and by how much a parameter has to change for a step to be worth finding.
+#: The constants of the two conditions, and the smallest change of a parameter for which the search continues.
 SUFFICIENT, CURVATURE, TOLERANCE = 1e-4, 0.9, 1e-9
 
 
@@ -45,22 +45,22 @@ def strong_wolfe(
     Parameters
     ----------
     evaluate : callable
-        From a step to the point there.
+        ``evaluate(step)`` returns the `Point` at a step.
     start : Point
         The point at step 0; its slope is negative.
     step : float
-        Where to look first.
+        The first step to try.
     size : float
-        How far a step of 1 moves any parameter at most.
+        The largest change of any parameter by a step of 1.
     most : int
-        How many points may be evaluated after the first.
+        The maximum number of evaluations after the first point.
 
     Returns
     -------
     Point
-        The best that was found.
+        The best point.
     int
-        How many points were evaluated.
+        The number of evaluations.
     """
     ends, count, satisfied = _bracket(evaluate, start, step, most)
     stuck = False

@@ -319,7 +319,7 @@ class Optimizer(ShortErrors):
         table = self._hooks[name]
         earlier = dict(table)
         handle = RemovableHandle(table, hook)
-        if first:  # the table itself is what the handle knows
+        if first:  # in place, because the handle refers to this table
             for key, earlier_hook in earlier.items():
                 del table[key]
                 table[key] = earlier_hook

@@ -55,7 +55,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
     Returns
     -------
     callable
-        What `AveragedModel` takes as `avg_fn`.
+        The function, which can be passed to `AveragedModel` as `avg_fn`.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def get_swa_avg_fn() -> Average:
     Returns
     -------
     callable
-        What `AveragedModel` takes as `avg_fn`.
+        The function, which can be passed to `AveragedModel` as `avg_fn`.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Averages:
     Returns
     -------
     callable
-        What `AveragedModel` takes as `multi_avg_fn`.
+        The function, which can be passed to `AveragedModel` as `multi_avg_fn`.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def get_swa_multi_avg_fn() -> Averages:
     Returns
     -------
     callable
-        What `AveragedModel` takes as `multi_avg_fn`.
+        The function, which can be passed to `AveragedModel` as `multi_avg_fn`.
 
     Examples
     --------
@@ -148,11 +148,11 @@ class AveragedModel(Module):
     Parameters
     ----------
     model : Module
-        What is trained; it is copied.
+        The model to average; it is copied.
     device : device, optional
-        Where the averages are kept.
+        The device of the averages.
     avg_fn : callable, optional
-        Makes the new average of the old one, the newest value, and how many values there were before. By default, all
+        Returns the new average, given the old one, the newest value, and the number of earlier values. By default, all
         values count equally.
     multi_avg_fn : callable, optional
         As `avg_fn`, but it takes lists of tensors, and writes the averages in place.
