@@ -47,7 +47,7 @@ class Casting:
         #: Parameters in the lower precision, so that each is converted once: by identity, dtype, and whether operations
         #: are recorded; with the parameter and the version that was converted.
         self.cache: dict[Any, tuple[Any, int, Any]] = {}
-        #: What was set before each of the open contexts; the cache is emptied when the last one ends.
+        #: The settings from before each of the active contexts. The cache is cleared when the last context ends.
         self.before: tuple[tuple[bool, dtypes.dtype, bool], ...] = ()
 
     def switch(self, device_type: str, on: bool) -> None:

@@ -52,13 +52,13 @@ class GradScaler:
     Parameters
     ----------
     device : {"cuda", "cpu"}
-        Where the losses live.
+        The device of the losses.
     init_scale : float
-        The factor at first.
+        The initial factor.
     growth_factor, backoff_factor : float
-        What the factor is multiplied by to make it larger, and smaller.
+        The multipliers that increase and reduce the factor.
     growth_interval : int
-        After how many steps without infinite gradients the factor becomes larger.
+        The number of steps without infinite gradients after which the factor is increased.
     enabled : bool
         If False, nothing is scaled, and `step` is the optimizer's.
 
@@ -196,7 +196,7 @@ class GradScaler:
         optimizer : object
             Has ``param_groups`` and ``step``.
         *args, **kwargs
-            Of the optimizer's own ``step``, whose result this returns (None if it was left out).
+            Arguments of the optimizer's ``step``, whose result this returns (None if the step was skipped).
 
         Raises
         ------
