@@ -262,13 +262,13 @@ def register_pytree_node(
     ----------
     cls : type
     flatten_fn : callable
-        From an instance to a list of its children and a context: what else is needed to make it again.
+        Returns the list of children of an instance, and a context: everything else needed to create it again.
     unflatten_fn : callable
-        From children and context to an instance.
+        Returns an instance, given children and context.
     serialized_type_name : str, optional
-        How the class is named by `treespec_dumps`.
+        The name of the class in the output of `treespec_dumps`.
     to_dumpable_context, from_dumpable_context : callable, optional
-        Between a context and what can be written as JSON; both or none.
+        Convert a context to an object that can be written as JSON, and back. Give both or neither.
     flatten_with_keys_fn : callable, optional
         As `flatten_fn`, with pairs of a key and a child.
 

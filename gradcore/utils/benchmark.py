@@ -40,14 +40,14 @@ class Measurement:
     Parameters
     ----------
     number_per_run : int
-        How many times it ran in each measurement.
+        The number of runs in each measurement.
     raw_times : sequence of float
         Seconds of each measurement.
     title, label, sub_label, description : str, optional
-        What it is called; see `Timer`.
+        Names of the measurement; see `Timer`.
     num_threads : int
     env : str, optional
-        What it ran in, where several are compared.
+        The name of the environment, if several are compared.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Timer:
     label, sub_label, description, env : str, optional
         For `Compare`: the table, the row, and the column of the measurement.
     num_threads : int
-        How many threads NumPy's kernels use meanwhile.
+        The number of threads that NumPy's kernels use during the measurement.
     """
 
     def __init__(

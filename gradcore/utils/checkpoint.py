@@ -137,11 +137,11 @@ def checkpoint(
     context_fn : callable
         Returns two context managers, in which the function runs the first and the second time.
     determinism_check : {"default", "none"}
-        Whether to compare shape, dtype and device of what is computed again.
+        Whether to compare shape, dtype and device of the tensors computed by both calls.
     debug : bool
         Whether errors list the operations of both computations, and where they were called.
     early_stop : bool
-        Whether the second computation ends as soon as backward has what it needs.
+        Whether the second computation ends as soon as it has computed all tensors that backward needs.
     preserve_rng_state : bool
         Whether the function draws the same random numbers again.
     **named
@@ -150,7 +150,7 @@ def checkpoint(
     Returns
     -------
     object
-        What the function returns.
+        The result of the function.
 
     Raises
     ------
@@ -199,16 +199,16 @@ def checkpoint_sequential(
     functions : iterable of callable
         Each takes what the one before returns; for example an ``nn.Sequential``.
     segments : int
-        Into how many parts to divide them.
+        The number of segments.
     input : Tensor
-        What the first one takes.
+        The argument of the first function.
     use_reentrant, preserve_rng_state : bool
         As for `checkpoint`.
 
     Returns
     -------
     object
-        What the last one returns.
+        The result of the last function.
 
     Examples
     --------

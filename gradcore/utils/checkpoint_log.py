@@ -56,9 +56,9 @@ def explain_difference(error: CheckpointError, first: Log, second: Log) -> Check
     Parameters
     ----------
     error : CheckpointError
-        What went wrong.
+        The error to explain.
     first, second : Log
-        Of the two computations.
+        The logs of the two computations.
     """
     pairs = zip(first.lines, second.lines, strict=False)
     shorter = min(len(first.lines), len(second.lines))

@@ -56,7 +56,7 @@ def _kind(tensor: Tensor) -> dict[str, Any]:
     return {"shape": tensor.shape, "dtype": tensor.dtype, "device": tensor.device}
 
 
-#: What is compared between the two computations, by the name of the check.
+#: The functions that return the compared properties of a tensor, by the name of the check.
 METADATA: dict[str, Callable[[Tensor], Any]] = {"default": _kind, "none": lambda tensor: None}
 
 
@@ -70,11 +70,11 @@ class Frame:
     args : tuple
         The positional arguments of the call.
     metadata : callable
-        What is compared of a saved tensor.
+        Returns the properties of a saved tensor that are compared.
     early_stop : bool
-        Whether a repetition ends as soon as everything is there.
+        Whether a repetition ends as soon as all tensors that backward needs are computed.
     explain : callable or None
-        Makes a better error of a `CheckpointError`.
+        Returns a more detailed error, given a `CheckpointError`.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Frame:
         anchor = empty(0, requires_grad=True)
         with enable_grad():
             self.inputs = _Inputs.apply(anchor, *(args[i] for i in self.positions)).grad_fn
-        #: In the order in which tensors were saved: what stands for them, and what they were like.
+        #: The placeholders of the saved tensors, and the properties of these tensors, in the order of saving.
         self.holders: list[weakref.ref[_Holder]] = []
         self.kinds: list[Any] = []
         self.recomputed: weakref.WeakKeyDictionary[_Holder, Tensor] = weakref.WeakKeyDictionary()

@@ -60,11 +60,11 @@ class _Kept:
     Parameters
     ----------
     result : object
-        Of the call.
+        The result of the call.
     args : tuple
         Its arguments.
     packed : list of Tensor
-        What it saved for backward.
+        The tensors that the call saved for backward.
     """
 
     def __init__(self, result: Any, args: tuple[Any, ...], packed: list[Tensor]) -> None:

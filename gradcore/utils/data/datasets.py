@@ -86,7 +86,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
     Parameters
     ----------
     *tensors : Tensor
-        Of the same length.
+        Tensors with the same first size.
 
     Examples
     --------
@@ -258,7 +258,7 @@ def random_split(
     ----------
     dataset : Dataset
     lengths : sequence of int or float
-        Of the parts; or which share of the samples each has, where what is left over goes round.
+        The lengths of the parts, or their shares of the samples. Remaining samples are distributed one by one.
     generator : Generator, optional
         By default the one of all random numbers.
 

@@ -49,7 +49,7 @@ class DataLoader:
     drop_last : bool
         Whether a last batch that is not full is left out.
     timeout : float
-        Seconds to wait for a worker; 0 for as long as it takes, or until Ctrl-C. A worker that does not come back ends
+        Seconds to wait for a worker; 0 stands for no limit (except Ctrl-C). A worker that does not return ends
         with the process.
     worker_init_fn : callable, optional
         Called with the number of each worker in its thread.
@@ -60,7 +60,7 @@ class DataLoader:
     prefetch_factor : int, optional
         Batches that each worker makes ahead, 2 by default.
     persistent_workers : bool
-        Whether workers stay from one time through the dataset to the next.
+        Whether workers continue to exist from one pass through the dataset to the next.
     pin_memory_device : str
         Ignored.
     in_order : bool
@@ -224,7 +224,7 @@ class DataLoader:
             yield from workers.run(self._tasks(), ahead, self.timeout)
         except GeneratorExit:
             pass
-        except BaseException:  # nobody waits for a worker that was waited for in vain
+        except BaseException:  # do not wait again for a worker that has timed out
             self._workers = None
             workers.stop()
             raise

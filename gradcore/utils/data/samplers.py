@@ -97,7 +97,7 @@ class RandomSampler(Sampler[int]):
     replacement : bool
         Whether a sample may come again before all have come.
     num_samples : int, optional
-        How many to draw; by default as many as there are.
+        The number of samples to draw; by default the length of the dataset.
     generator : Generator, optional
         By default the one of all random numbers.
 
@@ -185,7 +185,7 @@ class WeightedRandomSampler(Sampler[int]):
     weights : sequence of float
         One for each sample; they need not sum to 1.
     num_samples : int
-        How many to draw.
+        The number of samples to draw.
     replacement : bool
         Whether a sample may come again.
     generator : Generator, optional
@@ -231,9 +231,9 @@ class DistributedSampler(Sampler[int]):
     ----------
     dataset : Dataset
     num_replicas : int, optional
-        How many processes there are; by default what `gradcore.distributed` says.
+        The number of processes; by default that of `gradcore.distributed`.
     rank : int, optional
-        The number of this one; by default what `gradcore.distributed` says.
+        The number of this process; by default that of `gradcore.distributed`.
     shuffle : bool
         Whether the order is random: that of `seed` and of the number given to `set_epoch`, the same in all processes.
     seed : int

@@ -17,7 +17,7 @@ __all__ = ["END", "WorkerInfo", "Workers", "get_worker_info"]
 
 #: What a worker returns when its part of an iterable dataset has ended.
 END = object()
-#: Seconds to wait for what workers are in the middle of when a loop ends before its last batch.
+#: Seconds to wait for the running tasks of workers when a loop ends before its last batch.
 PATIENCE = 1.0
 #: Seconds after which a thread that waits looks whether it was interrupted.
 LOOK = 0.2
@@ -32,7 +32,7 @@ class WorkerInfo(NamedTuple):
     id : int
         Its number.
     num_workers : int
-        How many there are.
+        The number of workers.
     seed : int
         For random numbers of its own: gradcore's own are drawn from a stream with this seed.
     dataset : Dataset
@@ -114,7 +114,7 @@ class Workers:
     init : callable, optional
         Called with a worker's number in its thread.
     seed : int
-        Of the first worker.
+        The seed of the first worker.
     """
 
     def __init__(self, dataset: Any, count: int, init: Callable[[int], object] | None, seed: int) -> None:
