@@ -17,7 +17,7 @@ __all__ = ["Archive"]
 #: Bytes that are read at a time.
 CHUNK = 1 << 24
 
-#: What broken archives make the readers of zip and deflate raise.
+#: The errors that the readers of zip and deflate raise for broken archives.
 BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, ValueError, OverflowError, NotImplementedError, EOFError)
 
 

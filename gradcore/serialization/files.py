@@ -15,7 +15,7 @@ from gradcore.core.interrupts import run_despite_interrupts
 
 __all__ = ["open_for_writing"]
 
-#: How long a file that was not completed must have lain there to be removed by the next save, in seconds.
+#: The age in seconds from which the next save removes a temporary file that was not completed.
 ABANDONED = 3600
 
 
@@ -35,7 +35,7 @@ def open_for_writing(f: Any) -> Iterator[Any]:
             raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
         yield f
         return
-    target = os.path.realpath(os.fsdecode(f))  # what a link leads to is replaced, not the link
+    target = os.path.realpath(os.fsdecode(f))  # replace the target of a symbolic link, not the link
     folder, name = os.path.split(target)
     if not os.path.isdir(folder):
         raise RuntimeError(f"Parent directory {os.path.dirname(os.fsdecode(f))} does not exist.")

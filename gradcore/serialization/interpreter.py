@@ -58,13 +58,13 @@ class Interpreter:
     size : int
         The length of the whole file.
     find : callable
-        What a full name means: ``find(name)``, which raises where the file must not use it.
+        ``find(name)`` returns the object with this full name, or raises if the file must not use it.
     calls : callable
-        The function that makes a call of what a name gave: ``calls(found)``, None where it cannot be called.
+        ``calls(obj)`` returns the function that calls the object `obj`, or None if files must not call it.
     trusted : callable
-        Whether the user has allowed a class or function: ``trusted(value)``.
+        ``trusted(value)`` returns whether the user has allowed a class or function.
     memory : callable
-        The memory that the file refers to: ``memory(reference)``.
+        ``memory(reference)`` returns the memory to which the file refers.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Interpreter:
         Raises
         ------
         pickle.UnpicklingError
-            If it is damaged, or asks for what it must not.
+            If the structure is damaged, or uses something that is not allowed.
         """
         steps, data = STEPS, self.data
         try:
@@ -334,7 +334,7 @@ def _install() -> None:
 
 
 def _decimal(text: str) -> int | bool:
-    if text in ("00", "01"):  # what bools are in pickle's first protocols
+    if text in ("00", "01"):  # bools in the first protocols of pickle
         return text == "01"
     if not 0 < len(text) <= 1000:
         raise error("a number in the file has too many digits")
@@ -436,7 +436,7 @@ def _frozenset(run: Interpreter) -> None:
 def _stack_global(run: Interpreter) -> None:
     module, name = _last(run, 2)
     if type(module) is not str or type(name) is not str:
-        raise error("the file names something by what is no text")
+        raise error("the file refers to an object by a name that is not a string")
     run.push(run.find(f"{module}.{name}"))
 
 

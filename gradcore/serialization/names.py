@@ -37,7 +37,7 @@ def require_type(value: Any, *kinds: type) -> Any:
     Raises
     ------
     pickle.UnpicklingError
-        If it is of another one.
+        If it has another class.
     """
     if type(value) not in kinds:
         raise make_error(f"the file has {type(value).__name__} instead of {kinds[0].__name__}")
@@ -59,7 +59,7 @@ class Memory:
 
     def __init__(self, data: Tensor, swap: bool, typed: bool) -> None:
         self.data, self._swap = data, swap
-        #: What the file gets of it.
+        #: The storage that calls in the file get as an argument for this memory.
         self.storage = typed_storage(data) if typed else data.untyped_storage()
         self.storage.__dict__["_memory"] = self
         self._read: dict[tuple[dtypes.dtype, bool, bool], Tensor] = {(data.dtype, False, False): data}
@@ -192,7 +192,7 @@ def _rebuild_sparse(layout: Any, parts: Any) -> Any:
                 index[0], index[1], values.detach(), size, layout=layout, check_invariants=True
             )
     except RuntimeError as error:
-        raise make_error(f"the file has a sparse tensor that is none: {error}") from None
+        raise make_error(f"the file has an invalid sparse tensor: {error}") from None
     return result.requires_grad_() if values.requires_grad else result
 
 
@@ -281,7 +281,7 @@ LAYOUTS = {
 FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d", "strided")
 CLASSES: tuple[Any, ...] = (set, frozenset, complex, bytearray, slice)
 
-#: What a file may name.
+#: The objects that a file may name, by full name.
 KNOWN: dict[str, Any] = {
     "torch._utils._rebuild_tensor_v2": _rebuild,
     "torch._utils._rebuild_tensor_v3": _rebuild_typed,
@@ -308,7 +308,7 @@ KNOWN: dict[str, Any] = {
     **{f"torch.return_types.{name}": getattr(return_types, name) for name in dir(return_types)},
 }
 
-#: How what a name gave is called, by its id, with arguments that are checked.
+#: The functions that call such an object with checked arguments, by the id of the object.
 CALLS: dict[int, Callable[..., Any]] = {
     **{
         id(function): function

@@ -13,7 +13,7 @@ class Layout(NamedTuple):
 
     strides: tuple[int, ...]
     sizes: tuple[int, ...]
-    #: The dims of the array that these are, and how far below its first element the memory begins, in elements.
+    #: The dims of the array in this order, and the offset of its first element in the memory, in elements.
     dims: tuple[int, ...]
     below: int
 

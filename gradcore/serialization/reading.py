@@ -62,7 +62,7 @@ class _Memories:
         mapped = self.mapped and not self.swap and dtype is not dtypes.bool_
         raw = self.archive.map(f"data/{key}") if mapped else self.archive.read(f"data/{key}")
         if dtype is dtypes.bool_:
-            np.minimum(raw, 1, out=raw)  # what is neither True nor False would not be safe to count with
+            np.minimum(raw, 1, out=raw)  # bytes other than 0 and 1 would give wrong sums
         array = raw.view(np.bool_ if dtype is dtypes.bool_ else dtype.numpy)
         if self.swap:
             array = array.byteswap()
@@ -110,7 +110,7 @@ def _move_to_location(t: Tensor, location: str, locations: Locations) -> Tensor:
 def _check_locations(locations: Any) -> None:
     if locations is None or callable(locations) or isinstance(locations, Mapping):
         return
-    device(locations)  # which says what is wrong with it
+    device(locations)  # raises an error that explains the problem
 
 
 @contextlib.contextmanager
@@ -141,10 +141,10 @@ def load(
     Parameters
     ----------
     f : path or file
-        What to read. Files must be open for reading in binary mode, and be seekable.
+        The file to read. An open file must be readable in binary mode, and seekable.
     map_location : device, str, dict or callable, optional
-        Where tensors go: to one device, from devices to devices, or to what ``map_location(tensor, location)`` returns
-        (a tensor or a device). By default to where they were saved.
+        The device of the tensors: one device for all, a dict from saved devices to new ones, or a function
+        ``map_location(tensor, location)`` that returns a tensor or a device. By default the device in the file.
     pickle_module : module, optional
         Accepted for compatibility.
     weights_only : bool
@@ -161,7 +161,7 @@ def load(
     Raises
     ------
     pickle.UnpicklingError
-        If the file has something else in it.
+        If the file contains objects that are not allowed.
     EOFError
         If it is empty.
     FileNotFoundError

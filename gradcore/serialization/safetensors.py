@@ -84,7 +84,7 @@ def save_file(tensors: Mapping[str, Tensor], filename: Any, metadata: Mapping[st
     metadata : dict of str, optional
     """
     parts = _serialize_parts(tensors, metadata)
-    first = next(parts)  # which refuses what cannot be written
+    first = next(parts)  # raises for tensors that cannot be written, before the file is opened
     with open(filename, "wb") as file:
         file.write(first)
         file.writelines(parts)

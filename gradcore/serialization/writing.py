@@ -211,7 +211,7 @@ def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2) 
     structure = io.BytesIO()
     pickler = _Pickler(structure, pickle_protocol)
     try:
-        pickler.dump(obj)  # before the file is touched: what cannot be saved leaves it as it is
+        pickler.dump(obj)  # before the file is opened, so that an object that cannot be saved does not change the file
     except RecursionError:
         raise RecursionError(
             "what is to be saved is nested too deeply (more than about 300 levels), or is an attribute of itself"
