@@ -44,8 +44,8 @@ def _inputs(tensors: Tensors, create_graph: bool) -> Tensors:
         raise RuntimeError(
             "You are attempting to call Tensor.requires_grad_() (or perhaps using autograd.functional.* APIs) inside "
             "of a function being transformed by a functorch transform. This is unsupported, please attempt to use the "
-            "transforms of func (e.g. grad, vjp, jacrev, jacfwd, hessian), or create_graph=True: what is found without "
-            "it has no derivative."
+            "transforms of func (e.g. grad, vjp, jacrev, jacfwd, hessian), or pass create_graph=True. Without it, the "
+            "result has no derivative."
         )
     return tuple(
         functional.view_as(t, t) if create_graph and requires_grad(t) else t.detach().requires_grad_() for t in tensors

@@ -368,7 +368,7 @@ class Check:
         output, t = self.outputs[j], self.inputs[k]
         if not analytical.size:
             return
-        if forward:  # the parts of a complex output belong together, those of a complex input are looked at in turn
+        if forward:  # compare complex outputs as complex numbers, real and imaginary inputs separately
             joint, separate = output._dtype.is_complex, t._dtype.is_complex
             analytical, numerical = analytical.T, numerical.T
         else:

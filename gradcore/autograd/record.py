@@ -241,7 +241,7 @@ def node_lines(op: Op, exact: bool = False) -> Iterator[str]:
         the arguments of an elementwise operation have one dtype, ``n1`` says whether the second is a number, and
         results are new.
     """
-    for p in op.tensors:  # what is kept for the sake of others must not be from inference mode
+    for p in op.tensors:  # tensors saved for the gradients of other inputs must not be inference tensors
         readers = set(readers_of(op, op.names[p]))
         if is_several(op, p):
             if exact and readers:

@@ -90,7 +90,7 @@ def call(cls: Any, args: tuple[Any, ...], separate: bool) -> tuple[Any, Any]:
             result = cls.forward(ctx, *args)
     finally:
         state.mode = before
-    ctx._seq = tick()  # younger than what `forward` has written to
+    ctx._seq = tick()  # younger than the in-place writes of `forward`, so that they pass the version check
     try:
         result = finish(ctx, args, result, record, separate)
     except BaseException:  # a hook on saved tensors may raise, to end a recomputation early
