@@ -76,8 +76,6 @@ def deliver_output(seconds: float = 1.0) -> None:
 
     MPICH's launcher drops output that it has not read when a process aborts. The error that explains the abort would be
     lost.
-
-    MPICH's launcher drops what it has not read when a process aborts: the error that explains the abort would be lost.
     """
     end = time.monotonic() + seconds
     for stream in (sys.stdout, sys.stderr):
@@ -136,7 +134,6 @@ def limit_start(seconds: float) -> Iterator[None]:
             waits = folder / f"{rank}.wait"
             waits.write_text(f"{seconds:g}")
             stack.callback(waits.unlink, missing_ok=True)
-            stack.callback((folder / f"{rank}.known").touch)  # to MPI, which from now on sees first who ends
         elif os.environ.get("PMI_FD", "").isdecimal():
             watchdog = _start_watchdog(int(os.environ["PMI_FD"]), rank, seconds)
             stack.callback(watchdog.wait)

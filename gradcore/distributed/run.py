@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
-import re
 import select
 import shlex
 import shutil
@@ -14,12 +14,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 from uuid import uuid4
 
 from gradcore.distributed.lifetime import die_with_parent, has_ended
@@ -34,6 +32,10 @@ _GRACE = 15.0
 #: Seconds that processes have to end by themselves when one has failed; those for which the last words of a process
 #: that is gone may be on their way.
 _PATIENCE, _DOUBT = 2.0, 1.0
+#: What starts each process where a parent can note which one ends first.
+_SUPERVISOR = (
+    [sys.executable, "-I", "-S", str(Path(__file__).with_name("supervisor.py"))] if sys.platform == "linux" else []
+)
 #: Seconds that a start waits for enough machines; between two looks for machines that have come.
 _JOIN, _LOOK = 600.0, 1.0
 
@@ -86,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("--no-mpi starts processes on this machine alone, without --nnodes and --hostfile")
     machines = Machines(least, most, options.hostfile)
     program = ["-m", options.program] if options.module else [options.program]
-    worker = [sys.executable, "-m", "gradcore.distributed.worker", *program, *options.arguments]
+    worker = [*_SUPERVISOR, sys.executable, "-m", "gradcore.distributed.worker", *program, *options.arguments]
     mpiexec = "" if options.no_mpi else _find_mpiexec()
     run_id, attempt = uuid4().hex, 0
     while True:
@@ -154,14 +156,10 @@ class End:
 def _run(command: Sequence[str], variables: dict[str, str], folder: Path, machines: Machines) -> End:
     """Run the processes, and return how they ended."""
     with (
-        subprocess.Popen(
-            command, env=variables, start_new_session=True, preexec_fn=_die_with_launcher, stdout=subprocess.PIPE
-        ) as launcher,
+        subprocess.Popen(command, env=variables, start_new_session=True, preexec_fn=_die_with_launcher) as launcher,
         _passing(launcher, folder) as got,
         contextlib.closing(Watch(folder)) as watch,
     ):
-        assert launcher.stdout is not None
-        output = Output(launcher.stdout)
         looked, resized = time.monotonic(), None
         while launcher.poll() is None:
             watch.wait(0.1 if watch.is_watching else 0.01)
@@ -181,38 +179,7 @@ def _run(command: Sequence[str], variables: dict[str, str], folder: Path, machin
         watch.wait(0)
         code = launcher.returncode or watch.code
         reason = "signal" if got else "machines" if resized is not None and code else ""
-        return End(code, reason, watch.find_killed(output.find_pid()))
-
-
-class Output:
-    """Standard output of ``mpiexec``, which a thread passes on. It says at its end which process was killed first.
-
-    Parameters
-    ----------
-    stream : binary file
-    """
-
-    #: What MPICH and Open MPI say of the first process that was killed, before they end the others.
-    _KILLED = re.compile(rb"=   PID (\d+) RUNNING AT|process rank \d+ with PID (\d+) on node")
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream, self._last = stream, b""
-        self._thread = threading.Thread(target=self._pass_on, name="gradcore-output", daemon=True)
-        self._thread.start()
-
-    def _pass_on(self) -> None:
-        target = 1  # where the output of a process that inherits it would go
-        while data := os.read(self._stream.fileno(), 1 << 16):
-            self._last = (self._last + data)[-4096:]
-            with contextlib.suppress(OSError):  # nobody reads it any more
-                while data:
-                    data = data[os.write(target, data) :]
-
-    def find_pid(self) -> int | None:
-        """Return the process that was killed first, or None if nothing says so."""
-        self._thread.join(2)  # a process that has left the job may have it open
-        result = self._KILLED.findall(self._last)
-        return int(result[-1][0] or result[-1][1]) if result else None
+        return End(code, reason, watch.find_killed())
 
 
 def _die_with_launcher() -> None:
@@ -267,8 +234,6 @@ class Watch:
         self.suspected: dict[int, float] = {}
         #: Ranks whose processes have ended, in this order as far as it is known, and descriptors of the others.
         self.ended: list[int] = []
-        #: The first of them, if no other had ended when it was noticed.
-        self._first: int | None = None
         self._descriptors: dict[int, int] = {}
 
     def wait(self, seconds: float) -> None:
@@ -288,8 +253,6 @@ class Watch:
             ready = [number for number, rank in self._descriptors.items() if has_ended(pids[rank])]
         else:
             ready = select.select(list(self._descriptors), [], [], seconds)[0]
-        if not self.ended and len(ready) == 1:
-            self._first = self._descriptors[ready[0]]
         for number in ready:
             self.ended.append(self._descriptors.pop(number))
             if number >= 0:
@@ -306,25 +269,21 @@ class Watch:
             os.close(number)
         self._descriptors.clear()
 
-    def find_killed(self, pid: int | None = None) -> int | None:
-        """Return the rank of the first process that ended without a report, or None.
-
-        Parameters
-        ----------
-        pid : int, optional
-            The process that was killed first, as MPI says.
-        """
+    def find_killed(self) -> int | None:
+        """Return the rank of the first process that ended without a report, or None."""
         silent = [
             rank
             for rank in self.ended
             if not any((self.folder / f"{rank}.{kind}").exists() for kind in ("end", "error"))
         ]
-        # MPI ends the others at once, so this is a guess. Its own report is better once processes have initialized it.
-        first = [rank for rank in silent if rank == self._first]
-        faults = [rank for rank in silent if has_text(self.folder / f"{rank}.fault")]
-        named = [rank for rank in self.ended if (self.folder / f"{rank}.pid").read_text() == str(pid)]
-        guesses = [*named, *first] if any(self.folder.glob("*.known")) else [*first, *named]
-        return next(iter([*faults, *guesses, *silent]), None)
+
+        def time_of_end(rank: int) -> float:
+            """Return the time that the parent of a process has noted; see `supervisor`."""
+            path = self.folder / f"{(self.folder / f'{rank}.pid').read_text()}.gone"
+            return float(path.read_text() or "inf") if path.exists() else math.inf
+
+        # Without such times, the first one seen to have ended: MPI ends the others at once, so this is a guess.
+        return min(silent, key=time_of_end, default=None)
 
     def look(self) -> None:
         """Check whether a process has failed, and print its report."""

@@ -34,6 +34,7 @@ def test_a_job_goes_on_with_another_number_of_processes(how: str, sizes: set[int
     assert done.returncode == 0, done.stderr
     assert ("restart 1 of 1" if how == "killed" else "the machines have changed: restart") in done.stderr
     if how == "killed":
+        assert "rank 2 (pid" in done.stderr
         assert "was killed, or ended without an error of Python" in done.stderr
     notes = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("used-*.json"))]
     assert {note["size"] for note in notes} == sizes
