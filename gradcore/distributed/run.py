@@ -33,7 +33,7 @@ _GRACE = 15.0
 #: that is gone may be on their way.
 _PATIENCE, _DOUBT = 2.0, 1.0
 #: What starts each process where a parent can note which one ends first.
-_SUPERVISOR = (
+SUPERVISOR = (
     [sys.executable, "-I", "-S", str(Path(__file__).with_name("supervisor.py"))] if sys.platform == "linux" else []
 )
 #: Seconds that a start waits for enough machines; between two looks for machines that have come.
@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("--no-mpi starts processes on this machine alone, without --nnodes and --hostfile")
     machines = Machines(least, most, options.hostfile)
     program = ["-m", options.program] if options.module else [options.program]
-    worker = [*_SUPERVISOR, sys.executable, "-m", "gradcore.distributed.worker", *program, *options.arguments]
+    worker = [*SUPERVISOR, sys.executable, "-m", "gradcore.distributed.worker", *program, *options.arguments]
     mpiexec = "" if options.no_mpi else _find_mpiexec()
     run_id, attempt = uuid4().hex, 0
     while True:

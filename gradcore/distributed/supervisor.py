@@ -16,7 +16,7 @@ import time
 __all__ = ["main"]
 
 #: Signals that the process gets when its parent gets them.
-_PASSED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+_PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def main(argv: list[str]) -> None:
@@ -29,8 +29,10 @@ def main(argv: list[str]) -> None:
     """
     folder = os.environ.get("GRADCORE_RUN_FOLDER", "")
     _die_with_parent(signal.SIGKILL)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)  # one that comes now waits for the handlers
     pid = os.fork()
     if not pid:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
         _die_with_parent(signal.SIGKILL)  # holds for the program, too
         os.execv(argv[0], argv)
 
@@ -38,8 +40,9 @@ def main(argv: list[str]) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
-    for name in _PASSED:
-        signal.signal(getattr(signal, name), pass_on)
+    for number in _PASSED:
+        signal.signal(number, pass_on)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if os.path.isdir(folder):  # not on other machines
         with open(os.path.join(folder, f"{pid}.gone"), "w") as file:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from gradcore.distributed.run import SUPERVISOR, Watch
 from tests.distributed.failing_phases import find_fault
 from tests.distributed.failing_phases import run as run_phase
 from tests.distributed.processes import environment, launcher, needs_mpi
@@ -152,3 +153,42 @@ def is_gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:
         return True
+
+
+def test_the_first_of_several_killed_processes_is_named(tmp_path: Path) -> None:
+    for rank, time_of_end in ((0, 3.0), (1, 1.0), (2, 2.0)):
+        (tmp_path / f"{rank}.pid").write_text(f"{10 + rank}")
+        (tmp_path / f"{10 + rank}.gone").write_text(repr(time_of_end))
+    watch = Watch(tmp_path)
+    watch.ended = [0, 2, 1]
+    assert watch.find_killed() == 1
+    (tmp_path / "1.error").touch()  # it has reported its failure
+    assert watch.find_killed() == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes have such a parent on Linux alone")
+@pytest.mark.parametrize("how", ["exit 3", "kill -9 $$", "kill -15 $$", "exit 0"])
+def test_the_parent_notes_an_end_and_ends_in_the_same_way(how: str, tmp_path: Path) -> None:
+    command = ["/bin/sh", "-c", f"echo $$ > pid; {how}"]
+    variables = {**os.environ, "GRADCORE_RUN_FOLDER": str(tmp_path)}
+    direct = subprocess.run(command, cwd=tmp_path, check=False)
+    done = subprocess.run([*SUPERVISOR, *command], cwd=tmp_path, env=variables, check=False, timeout=20)
+    assert done.returncode == direct.returncode
+    pid = (tmp_path / "pid").read_text().strip()
+    assert 0 < time.time() - float((tmp_path / f"{pid}.gone").read_text()) < 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes have such a parent on Linux alone")
+def test_the_parent_passes_signals_on_and_takes_its_child_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "child.py"
+    path.write_text(
+        "import signal\nsignal.signal(signal.SIGUSR1, lambda *_: print(2, flush=True))\nprint(1, flush=True)\n"
+        "while True:\n    signal.pause()\n"
+    )
+    with subprocess.Popen([*SUPERVISOR, sys.executable, str(path)], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"1\n"
+        parent.send_signal(signal.SIGUSR1)
+        assert parent.stdout.readline() == b"2\n"
+        parent.kill()
+        assert parent.stdout.read() == b""  # the child has ended, too
