@@ -87,10 +87,10 @@ class Casting:
             return functional.to(value, target)
         key = id(value), target, local.state.mode & GRAD
         version = 0 if value._vc is None else value._vc.version
-        known = self.cache.get(key)
-        if known is None or known[1] != version:
-            known = self.cache[key] = value, version, functional.to(value, target)
-        return known[2]
+        cached = self.cache.get(key)
+        if cached is None or cached[1] != version:
+            cached = self.cache[key] = value, version, functional.to(value, target)
+        return cached[2]
 
 
 _REFUSAL = """\

@@ -223,20 +223,20 @@ def _has_nan(array: Any, backend: Any) -> bool:
 
 def _report(node: Any) -> None:
     """Warn with the forward traceback of a node whose backward failed, and of its parents (see `Origin.parent`)."""
-    what = f"Error detected in {type(node).__name__}."
+    message = f"Error detected in {type(node).__name__}."
     of = "that caused the error"
     while node is not None:
         trace = node.metadata.get("traceback_")
         if trace is None:
             warnings.warn(
-                f"{what} No forward pass information available. Enable detect anomaly during forward pass for more "
+                f"{message} No forward pass information available. Enable detect anomaly during forward pass for more "
                 "information.",
                 stacklevel=2,
             )
             return
-        warnings.warn(f"{what} Traceback of forward call {of}:\n{trace}", stacklevel=2)
+        warnings.warn(f"{message} Traceback of forward call {of}:\n{trace}", stacklevel=2)
         node = trace.parent
-        what = f"\n\nPrevious calculation was induced by {type(node).__name__}."
+        message = f"\n\nPrevious calculation was induced by {type(node).__name__}."
         of = "that induced the previous calculation"
 
 

@@ -508,9 +508,9 @@ class Check:
         """Check that a missing tangent of an input has the same effect as a tangent of zeros."""
         full = {k: tensor_of(self.direction(self.inputs[k]), self.inputs[k]) for k in self.checked_positions}
         for k in self.checked_positions:
-            rest = {i: t for i, t in full.items() if i != k}
-            missing = push_forward(self.func, self.inputs, rest, self.chosen)
-            zero = push_forward(self.func, self.inputs, {**rest, k: functional.zeros_like(full[k])}, self.chosen)
+            others = {i: t for i, t in full.items() if i != k}
+            missing = push_forward(self.func, self.inputs, others, self.chosen)
+            zero = push_forward(self.func, self.inputs, {**others, k: functional.zeros_like(full[k])}, self.chosen)
             for j, (a, b) in enumerate(zip(missing, zero, strict=True)):
                 if not np.allclose(a, b, equal_nan=True):
                     raise GradcheckError(

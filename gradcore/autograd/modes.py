@@ -176,10 +176,10 @@ def run_in_new_thread(call: Callable[[], Any]) -> Any:
     outcome: list[Any] = []
 
     def run() -> None:
-        there = local.state
+        new_state = local.state
         for name in type(state).__slots__:
             if name not in ("enter", "enclose"):  # a context belongs to one thread
-                setattr(there, name, getattr(state, name))
+                setattr(new_state, name, getattr(state, name))
         try:
             outcome.append((call(), None))
         except BaseException as error:

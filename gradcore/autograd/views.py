@@ -400,26 +400,26 @@ class CopySlices(Node):
             device, result = self._device, self._copy_gradient(grads, self._device)
             part = replay_raw(result, self.chain, device.kernels)
             pieces = self._through(part.copy(), arithmetic)
-            written = 0 if pieces[position] is None else pieces[position]
-            new_levels = tuple(set(levels_of(written)).difference(levels_of(part)))
+            part_gradient = 0 if pieces[position] is None else pieces[position]
+            new_levels = tuple(set(levels_of(part_gradient)).difference(levels_of(part)))
             if new_levels:  # samples that shared memory get memory of their own
                 device = batched_device(new_levels, device)
                 separate = device.backend.xp.zeros(result.shape, result.dtype) + result
                 result = self._copy_gradient(separate, device)
                 part = replay_raw(result, self.chain, device.kernels)
-            device.kernels["copy_into"](part, written)
+            device.kernels["copy_into"](part, part_gradient)
         else:
             result = self._copy_in_order(grads, _contiguous_clone, functional.permute)
             part = replay(result, self.chain)
             pieces = self._through(functional.clone(part), arithmetic)
             filled = repeats(part._array)  # one value for all elements, so the written part depends on nothing else
-            written = functional.zeros_like(part) if pieces[position] is None or filled else pieces[position]
-            new_levels = tuple({*part._device.levels, *written._device.levels}.difference(levels_of(part._array)))
+            part_gradient = functional.zeros_like(part) if pieces[position] is None or filled else pieces[position]
+            new_levels = tuple({*part._device.levels, *part_gradient._device.levels}.difference(levels_of(part._array)))
             if new_levels:  # samples that shared memory get memory of their own
                 separate = functional.repeat_per_sample(result, batched_device(new_levels, result._device))
                 result = self._copy_in_order(separate, _contiguous_clone, functional.permute)
                 part = replay(result, self.chain)
-            functional.zero_(part) if filled else functional.copy_(part, written)
+            functional.zero_(part) if filled else functional.copy_(part, part_gradient)
         return _replace(pieces, position, result)
 
     def _copy_gradient(self, grads: Any, device: Any) -> Any:

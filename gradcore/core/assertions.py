@@ -19,8 +19,8 @@ def _assert(condition: Any, message: str) -> None:
 def _raiser(error: type[Exception]) -> Callable[..., None]:
     def check(cond: Any, message: Message = None) -> None:
         if not cond:
-            said = "Expected cond to be True" if message is None else str(message())
-            raise error(said)
+            text = "Expected cond to be True" if message is None else str(message())
+            raise error(text)
 
     check.__doc__ = f"A {error.__name__} unless `cond` is true; `message` is a function that returns its text."
     return check

@@ -41,9 +41,9 @@ Traceback = Literal["short", "full"]
 
 
 def _check_choice(choices: Any, value: str, source: str) -> Any:
-    known = get_args(choices)
-    if value not in known:
-        raise ValueError(f"{source} must be one of {', '.join(map(repr, known))}, but got {value!r}")
+    allowed = get_args(choices)
+    if value not in allowed:
+        raise ValueError(f"{source} must be one of {', '.join(map(repr, allowed))}, but got {value!r}")
     return value
 
 

@@ -72,13 +72,13 @@ class device:  # PyTorch's name for the class
                 index = int(number)
         if index is not None and index < 0:
             raise RuntimeError(f"Device index must not be negative, got {index}")
-        known = cls._interned.get((name, index))
-        if known is None:
-            known = object.__new__(cls)
-            known.type, known.index, known.guarded = name, index, False
-            known._name = name if index is None else f"{name}:{index}"
-            known = cls._interned.setdefault((name, index), known)
-        return known
+        interned = cls._interned.get((name, index))
+        if interned is None:
+            interned = object.__new__(cls)
+            interned.type, interned.index, interned.guarded = name, index, False
+            interned._name = name if index is None else f"{name}:{index}"
+            interned = cls._interned.setdefault((name, index), interned)
+        return interned
 
     @property
     def real(self) -> device:

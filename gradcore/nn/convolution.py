@@ -194,13 +194,13 @@ class _ConvTranspose(_Conv):
         settings = (input.shape[-self.n :], self.stride, self.padding, self.dilation, self.kernel_size)
         least = [(size - 1) * s - 2 * p + d * (k - 1) + 1 for size, s, p, d, k in zip(*settings, strict=True)]
         most = [low + s - 1 for low, s in zip(least, self.stride, strict=True)]
-        wanted = tuple(output_size)[-self.n :]
-        if not all(low <= size <= high for low, size, high in zip(least, wanted, most, strict=True)):
+        output_sizes = tuple(output_size)[-self.n :]
+        if not all(low <= size <= high for low, size, high in zip(least, output_sizes, most, strict=True)):
             raise ValueError(
                 f"requested an output size of {output_size}, but valid sizes range from {least} to {most} (for an "
                 f"input of {input.shape[2:]})"
             )
-        return tuple(size - low for size, low in zip(wanted, least, strict=True))
+        return tuple(size - low for size, low in zip(output_sizes, least, strict=True))
 
 
 def _make_layer(base: type[_Conv], n: int) -> type[_Conv]:

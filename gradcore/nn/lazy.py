@@ -47,9 +47,9 @@ class LazyModuleMixin:
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
             raise RuntimeError(f"module {self._get_name()} has not been fully initialized")
-        own = module._infer_parameters, module._lazy_load_hook
+        lazy_hooks = module._infer_parameters, module._lazy_load_hook
         for table in (module._forward_pre_hooks, module._load_state_dict_pre_hooks):
-            for key in [k for k, hook in table.items() if getattr(hook, "call", hook) in own]:
+            for key in [k for k, hook in table.items() if getattr(hook, "call", hook) in lazy_hooks]:
                 del table[key]
         if module.cls_to_become is not None:
             module.__class__ = module.cls_to_become

@@ -148,12 +148,12 @@ class Module(Calls, State, Conversion, ShortErrors):
                 raise TypeError(f"{name} got an unexpected keyword argument '{next(iter(kwargs))}'")
             if args:
                 raise TypeError(f"{name} takes 1 positional argument but {len(args) + 1} were given")
-        own = self.__dict__
-        own["training"] = True
-        own["_parameters"], own["_buffers"], own["_modules"] = {}, {}, {}
-        own["_non_persistent_buffers_set"], own["_is_full_backward_hook"] = set(), None
+        attributes = self.__dict__
+        attributes["training"] = True
+        attributes["_parameters"], attributes["_buffers"], attributes["_modules"] = {}, {}, {}
+        attributes["_non_persistent_buffers_set"], attributes["_is_full_backward_hook"] = set(), None
         for table in _TABLES:
-            own[table] = {}
+            attributes[table] = {}
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
@@ -167,22 +167,22 @@ class Module(Calls, State, Conversion, ShortErrors):
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        own = self.__dict__
+        attributes = self.__dict__
         if isinstance(value, Parameter):
             self._make_room(name, "_parameters", "parameters")
             self.register_parameter(name, value)
-        elif name in own.get("_parameters", ()):
+        elif name in attributes.get("_parameters", ()):
             if value is not None:
                 self._refuse(name, value, "parameter", "torch.nn.Parameter")
             self.register_parameter(name, None)
         elif isinstance(value, Module):
             self._make_room(name, "_modules", "module")
-            own["_modules"][name] = _run_registration_hooks("module", self, name, value)
-        elif name in own.get("_modules", ()):
+            attributes["_modules"][name] = _run_registration_hooks("module", self, name, value)
+        elif name in attributes.get("_modules", ()):
             if value is not None:
                 self._refuse(name, value, "child module", "torch.nn.Module")
-            own["_modules"][name] = _run_registration_hooks("module", self, name, value)
-        elif isinstance(value, Buffer) or name in own.get("_buffers", ()):
+            attributes["_modules"][name] = _run_registration_hooks("module", self, name, value)
+        elif isinstance(value, Buffer) or name in attributes.get("_buffers", ()):
             if value is not None and not isinstance(value, Tensor):
                 self._refuse(name, value, "buffer", "torch.nn.Buffer, torch.Tensor")
             lasting = value.persistent if isinstance(value, Buffer) else name not in self._non_persistent_buffers_set
@@ -192,10 +192,10 @@ class Module(Calls, State, Conversion, ShortErrors):
 
     def _make_room(self, name: str, table: str, kind: str) -> None:
         """Delete the attribute, parameter, buffer or submodule `name`, before `name` is added to the given table."""
-        own = self.__dict__
-        if table not in own:
+        attributes = self.__dict__
+        if table not in attributes:
             raise AttributeError(f"cannot assign {kind} before Module.__init__() call")
-        for other in (own, *(own[t] for t in ("_parameters", "_buffers", "_modules") if t != table)):
+        for other in (attributes, *(attributes[t] for t in ("_parameters", "_buffers", "_modules") if t != table)):
             other.pop(name, None)
         self._non_persistent_buffers_set.discard(name)
 

@@ -85,10 +85,10 @@ def make(name: str, made: Made, where: str) -> type[Module]:
                 setattr(self, key, value)
 
     def forward(self: AnyTensor, *inputs: Any, **named: Any) -> Any:
-        kept = {key: getattr(self, key) for key in self._settings}
+        keywords = {key: getattr(self, key) for key in self._settings}
         if made.training:
-            kept["training"] = self.training
-        return getattr(functional, made.function)(*inputs, **kept, **named)
+            keywords["training"] = self.training
+        return getattr(functional, made.function)(*inputs, **keywords, **named)
 
     def extra_repr(self: AnyTensor) -> str:
         return _shown(self, names)

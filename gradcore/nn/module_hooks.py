@@ -165,8 +165,14 @@ class Calls:
                 return self._compiled_call_impl(*args, **kwargs)
             try:
                 own = self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
-                every = _Everywhere
-                if own or every.forward or every.forward_pre or every.backward or every.backward_pre:
+                everywhere = _Everywhere
+                if (
+                    own
+                    or everywhere.forward
+                    or everywhere.forward_pre
+                    or everywhere.backward
+                    or everywhere.backward_pre
+                ):
                     return _Call(self, args, kwargs).run()
                 return self.forward(*args, **kwargs)
             except BaseException as error:
@@ -180,8 +186,10 @@ class Calls:
     def _has_hooks(self) -> bool:
         """Return whether a call has to run hooks besides `forward`."""
         own = self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
-        every = _Everywhere
-        return bool(own or every.forward or every.forward_pre or every.backward or every.backward_pre)
+        everywhere = _Everywhere
+        return bool(
+            own or everywhere.forward or everywhere.forward_pre or everywhere.backward or everywhere.backward_pre
+        )
 
     # -- registering ----------------------------------------------------------------------------------------------
 
@@ -315,15 +323,15 @@ class _Call:
                         )
 
     def backward_hooks(self) -> BackwardHooks | None:
-        every, own = _Everywhere, self.module
-        hooks = [*every.backward.values()] if every.full else []
+        everywhere, own = _Everywhere, self.module
+        hooks = [*everywhere.backward.values()] if everywhere.full else []
         hooks += own._backward_hooks.values() if own._is_full_backward_hook else ()
-        before = [*every.backward_pre.values(), *own._backward_pre_hooks.values()]
+        before = [*everywhere.backward_pre.values(), *own._backward_pre_hooks.values()]
         return BackwardHooks(own, hooks, before) if hooks or before else None
 
     def older_backward_hooks(self) -> None:
-        every, own = _Everywhere, self.module
-        hooks = [*every.backward.values()] if every.full is False else []
+        everywhere, own = _Everywhere, self.module
+        hooks = [*everywhere.backward.values()] if everywhere.full is False else []
         hooks += own._backward_hooks.values() if own._is_full_backward_hook is False else ()
         if hooks:
             watch_node(own, hooks, self.args, self.result)

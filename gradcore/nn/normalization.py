@@ -22,8 +22,8 @@ __all__ = ["GroupNorm", "LayerNorm", "RMSNorm", "SyncBatchNorm"]
 def sizes_of(shape: Any) -> tuple[int, ...]:
     """Return the sizes of the last dims as a tuple, given one number or several."""
     several = isinstance(shape, (tuple, list)) or getattr(shape, "ndim", 0) > 0
-    taken = setting("layer_norm", "normalized_shape", "Ints").take(tuple(shape) if several else shape)
-    return (taken,) if isinstance(taken, int) else taken
+    sizes = setting("layer_norm", "normalized_shape", "Ints").take(tuple(shape) if several else shape)
+    return (sizes,) if isinstance(sizes, int) else sizes
 
 
 class _Affine(Module):
@@ -263,8 +263,8 @@ class _Running(_Affine):
     def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Any, *others: Any) -> None:
         key = f"{prefix}num_batches_tracked"
         if (local_metadata.get("version") or 0) < 2 and self.num_batches_tracked is not None:
-            known = self.num_batches_tracked
-            state_dict.setdefault(key, tensor(0, dtype=dtypes.int64) if known.is_meta else known)
+            count = self.num_batches_tracked
+            state_dict.setdefault(key, tensor(0, dtype=dtypes.int64) if count.is_meta else count)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *others)
 
     def extra_repr(self) -> str:
@@ -331,8 +331,8 @@ class _InstanceNorm(_Running):
 
 def _make_layer(base: type[_Running], n: int, ndims: tuple[int, ...]) -> type[_Running]:
     kind = base.__name__.removeprefix("_")
-    what = f"`gradcore.nn.functional.{kind.removesuffix('Norm').lower()}_norm` over {n} dim{'s' * (n > 1)}"
-    doc = f"{what}, with parameters and running statistics.{(_Running.__doc__ or '').partition('share.')[2]}"
+    function = f"`gradcore.nn.functional.{kind.removesuffix('Norm').lower()}_norm` over {n} dim{'s' * (n > 1)}"
+    doc = f"{function}, with parameters and running statistics.{(_Running.__doc__ or '').partition('share.')[2]}"
     body = {"ndims": ndims, "__module__": "gradcore.nn", "__doc__": Docstring(doc)}
     return type(f"{kind}{n}d", (base,), body)
 

@@ -467,9 +467,9 @@ class RNNBase(_Recurrent):
             return tuple(zeros(shape, dtype=x.dtype, device=x.device) for shape in expected)
         initial = tuple(hx) if isinstance(hx, (tuple, list)) else (hx,)
         states = tuple(h if batched else h.unsqueeze(1) for h in initial)
-        for shape, h, what in zip(expected, states, ("hidden[0]", "hidden[1]"), strict=False):
+        for shape, h, label in zip(expected, states, ("hidden[0]", "hidden[1]"), strict=False):
             if tuple(h.shape) != shape:
-                name = what if len(sizes) > 1 else "hidden"
+                name = label if len(sizes) > 1 else "hidden"
                 raise RuntimeError(f"Expected {name} size {shape}, got {list(h.shape)}")
         return states
 

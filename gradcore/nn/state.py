@@ -180,9 +180,9 @@ class State:
         errors: list[str] = []
         _load(self, OrderedDict(state_dict), "", getattr(state_dict, "_metadata", {}), assign, keys, errors)
         if strict:
-            for what, names in (("Unexpected", keys.unexpected_keys), ("Missing", keys.missing_keys)):
+            for problem, names in (("Unexpected", keys.unexpected_keys), ("Missing", keys.missing_keys)):
                 if names:
-                    errors.insert(0, f"{what} key(s) in state_dict: " + ", ".join(f'"{n}"' for n in names) + ". ")
+                    errors.insert(0, f"{problem} key(s) in state_dict: " + ", ".join(f'"{n}"' for n in names) + ". ")
         if errors:
             text = "\n\t".join(errors)
             raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{text}")

@@ -205,8 +205,8 @@ class RAdam(ElementwiseOptimizer):
         adaptive = length > 5
         # Smaller values have no real root; their result is not used.
         longest, length = max(longest, 5.0), F.maximum(length, 5.0)
-        known = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
-        step_size = F.where(adaptive, step_size * (known * correction) ** 0.5, step_size)
+        rectification = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
+        step_size = F.where(adaptive, step_size * (rectification * correction) ** 0.5, step_size)
         return {
             **options, **_decay(group), "beta1": beta1, "beta2": beta2, "step_size": step_size, "adaptive": adaptive,
         }  # fmt: skip

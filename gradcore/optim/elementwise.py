@@ -130,8 +130,8 @@ class ElementwiseOptimizer(Optimizer):
         with no_grad():
             for p in sparse:
                 self._step_sparse(group, p, p.grad, self.state[p])
-        known = set(sparse)
-        return with_grad(p for p in group["params"] if p not in known)
+        sparse_ids = set(sparse)
+        return with_grad(p for p in group["params"] if p not in sparse_ids)
 
     def _step_sparse(self, group: dict[str, Any], p: Any, grad: Any, state: dict[str, Any]) -> None:
         """Update a parameter with a sparse gradient.

@@ -123,12 +123,12 @@ class FlatState:
             part = self._part(name, i)
             part[...] = arrays_of([entry[name]])[0].ravel()
         for name, values in self.scalars.items():
-            known = entry.get(name)
+            number = entry.get(name)
             if name.startswith("_"):
                 values[i] = bool(loaded)
-            elif known is not None:
-                on_device = self.on_device and isinstance(known, Tensor) and known.device is self.device
-                values[i : i + 1] = arrays_of([known])[0].reshape(1) if on_device else value_of(known)
+            elif number is not None:
+                on_device = self.on_device and isinstance(number, Tensor) and number.device is self.device
+                values[i : i + 1] = arrays_of([number])[0].reshape(1) if on_device else value_of(number)
 
     def holds(self, i: int, entry: dict[str, Any] | None, names: tuple[str, ...]) -> bool:
         """Return whether `entry` is the state of parameter `i` in these arrays, with these names."""

@@ -119,10 +119,10 @@ class StepPlan:
         self.tensor_options: list[str] = []
         self.host_counted: Any = None
         self.names = _visible(tensors, scalars)
-        known = {} if previous is None else previous.positions
+        earlier_positions = {} if previous is None else previous.positions
         self.positions: dict[Any, Position] = {
             p: position
-            for p, position in known.items()
+            for p, position in earlier_positions.items()
             if position[0].capturable == capturable and position[0].holds(position[1], state.get(p), self.names)
         }
         groups: dict[Any, list[Any]] = {}

@@ -313,12 +313,12 @@ class SWALR(LRScheduler):
         step = self._step_count - 1
         if not self.anneal_epochs:
             step = max(1, step)
-        before, now = self._share(step - 1), self._share(step)
+        earlier_share, share = self._share(step - 1), self._share(step)
         rates = []
         for group, rate in zip(self.optimizer.param_groups, current(self.optimizer), strict=True):
             last = group["swa_lr"]
-            first = last if before == 1 else (rate - before * last) / (1 - before)
-            rates.append(now * last + (1 - now) * first)
+            first = last if earlier_share == 1 else (rate - earlier_share * last) / (1 - earlier_share)
+            rates.append(share * last + (1 - share) * first)
         return rates
 
 

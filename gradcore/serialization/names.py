@@ -151,7 +151,7 @@ def _rebuild_parameter(data: Any, grad: Any, hooks: Any, state: Any = None) -> P
 
 
 def _rebuild_from_type(function: Any, cls: Any, args: Any, state: Any) -> Tensor:
-    if not any(function is known for known in (_rebuild, _rebuild_typed, _rebuild_parameter, _rebuild_meta)):
+    if not any(function is allowed for allowed in (_rebuild, _rebuild_typed, _rebuild_parameter, _rebuild_meta)):
         raise make_error(f"the file makes a tensor by {function!r}")
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise make_error(f"the file makes a tensor of {cls!r}, which is no class of tensors")

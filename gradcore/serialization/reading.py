@@ -44,9 +44,9 @@ class _Memories:
     def __call__(self, reference: Any) -> Any:
         if type(reference) is not tuple or len(reference) != 5:
             raise pickle.UnpicklingError("the file refers to something unknown")
-        what, kind, key, location, numel = reference
-        if what != "storage" or type(kind) is not Kind or type(key) is not str or type(location) is not str:
-            raise pickle.UnpicklingError(f"the file refers to something unknown: {what!r:.100}")
+        tag, kind, key, location, numel = reference
+        if tag != "storage" or type(kind) is not Kind or type(key) is not str or type(location) is not str:
+            raise pickle.UnpicklingError(f"the file refers to something unknown: {tag!r:.100}")
         stated = kind.dtype, location, numel
         if key not in self.found:
             self.found[key] = stated, self._read(key, kind, location, numel).storage

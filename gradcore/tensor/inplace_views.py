@@ -32,9 +32,9 @@ __all__ = [
 def _matrix(self: AnyTensor, name: str, batches: bool) -> None:
     ndim = self._array.ndim
     if ndim and (ndim < 2 or (ndim > 2 and not batches)):
-        what = "matrices or batches of matrices" if batches else "matrices (2-D tensors)"
+        expected = "matrices or batches of matrices" if batches else "matrices (2-D tensors)"
         hint = "" if batches or ndim == 1 else f" For batches of matrices, consider using tensor.m{name}"
-        raise RuntimeError(f"tensor.{name} is only supported on {what}. Got {ndim}-D tensor.{hint}")
+        raise RuntimeError(f"tensor.{name} is only supported on {expected}. Got {ndim}-D tensor.{hint}")
 
 
 def _scalar(self: AnyTensor, name: str, advice: str) -> None:

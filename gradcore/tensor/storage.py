@@ -201,11 +201,11 @@ class TypedStorage(_Storage):
         dtype: DTypeLike | None = None,
         device: DeviceLike | None = None,
     ) -> None:
-        wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+        out_dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
         if wrap_storage is not None:
-            self._flat = _read_as(wrap_storage._flat, wanted)
+            self._flat = _read_as(wrap_storage._flat, out_dtype)
         else:
-            self._flat = _make_memory(args, wanted, device)
+            self._flat = _make_memory(args, out_dtype, device)
 
     def untyped(self) -> UntypedStorage:
         """Return the same memory as bytes."""

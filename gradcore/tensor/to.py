@@ -176,8 +176,8 @@ def astype(self: AnyTensor, dtype: Any, *, copy: bool = True) -> Any:
     >>> gc.tensor([1, 2]).astype("float64")
     tensor([1., 2.], dtype=torch.float64)
     """
-    wanted = dtypes.as_dtype(dtype)
-    return functional.clone(self) if copy and wanted is self._dtype else to(self, wanted)
+    out_dtype = dtypes.as_dtype(dtype)
+    return functional.clone(self) if copy and out_dtype is self._dtype else to(self, out_dtype)
 
 
 def copy(self: AnyTensor) -> Any:

@@ -220,9 +220,9 @@ class Timer:
     def _block_size(self, least: float) -> int:
         """Return the runs per block: a thousandth of the total time, and at least 100 clock readings."""
         clock = min(timeit.Timer("pass", timer=self._clock).timeit(0) for _ in range(5))
-        number, wanted = 1, max(100 * clock, least / 1000)
+        number, target_time = 1, max(100 * clock, least / 1000)
         self._timer.timeit(1)
-        while self._timer.timeit(number) < wanted and number < 10**8:
+        while self._timer.timeit(number) < target_time and number < 10**8:
             number *= 10
         return number
 

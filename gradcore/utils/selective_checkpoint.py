@@ -163,14 +163,14 @@ class _Second(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         number = self.counts.get(func, 0)
         self.counts[func] = number + 1
-        known = self.calls.get(func)
-        if known is None:
+        records = self.calls.get(func)
+        if records is None:
             raise RuntimeError(f"{func} encountered during backward but not found in storage. {MISMATCH}")
-        if number >= len(known):
+        if number >= len(records):
             raise RuntimeError(
                 f"{func} invocation index {number} encountered during backward but not found in storage. {MISMATCH}"
             )
-        entry = known[number]
+        entry = records[number]
         if entry is None:
             return func(*args, **(kwargs or {}))
         if entry is CONSUMED:
@@ -178,7 +178,7 @@ class _Second(TorchFunctionMode):
                 "Trying to backward an extra time. You are only allowed to backward once on any region computed under "
                 "selective activation checkpoint."
             )
-        known[number] = CONSUMED
+        records[number] = CONSUMED
         return entry.again((args, kwargs or {}), self.mutable)
 
 

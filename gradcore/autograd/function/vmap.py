@@ -82,10 +82,10 @@ def _by_rule(cls: Any, args: tuple[Any, ...], level: Any) -> Any:
     values, dims = _outside(args, level)
     result = cls.vmap(VmapInfo(level.size, level.randomness), dims, *values)
     if not isinstance(result, tuple) or len(result) != 2:
-        got = f"{len(result)} returns" if isinstance(result, tuple) else f"a {type(result)}"
+        description = f"{len(result)} returns" if isinstance(result, tuple) else f"a {type(result)}"
         raise RuntimeError(
             "Expected the vmap staticmethod to have two returns, an output and out_dims with pytree structure "
-            f"compatible with the output. Got {got} instead"
+            f"compatible with the output. Got {description} instead"
         )
     try:
         return _inside(*result, level)

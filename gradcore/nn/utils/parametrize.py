@@ -63,10 +63,10 @@ def _check_alike(expected: Tensor, found: Tensor, attributes: tuple[str, ...], m
 
     `message` has fields for its name and both values.
     """
-    for what in attributes:
-        a, b = getattr(expected, what), getattr(found, what)
+    for attribute in attributes:
+        a, b = getattr(expected, attribute), getattr(found, attribute)
         if a != b:
-            raise ValueError(message.format(what=what, expected=a, found=b))
+            raise ValueError(message.format(what=attribute, expected=a, found=b))
 
 
 _CHANGED = "Registering a parametrization may not change the {{what}} of the tensor, unless {} flag is enabled."

@@ -100,10 +100,10 @@ def _with_tied(module: Module, values: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _check_names(module: Module, values: dict[str, Tensor]) -> None:
-    known = {n for walk in (module.named_parameters, module.named_buffers) for n, _ in walk(remove_duplicate=False)}
+    own_names = {n for walk in (module.named_parameters, module.named_buffers) for n, _ in walk(remove_duplicate=False)}
     problems = [
-        f"{what} key(s): {', '.join(map(repr, sorted(names)))}."
-        for what, names in (("Unexpected", values.keys() - known), ("Missing", known - values.keys()))
+        f"{problem} key(s): {', '.join(map(repr, sorted(names)))}."
+        for problem, names in (("Unexpected", values.keys() - own_names), ("Missing", own_names - values.keys()))
         if names
     ]
     if problems:

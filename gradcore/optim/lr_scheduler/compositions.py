@@ -20,21 +20,21 @@ class Composition(LRScheduler):
     _schedulers: Sequence[LRScheduler]
 
     def _check(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None, purpose: str) -> Optimizer:
-        own = type(self).__name__
+        cls_name = type(self).__name__
         if not schedulers:
-            raise ValueError(f"{own} expects at least one scheduler{purpose}, but got no scheduler.")
+            raise ValueError(f"{cls_name} expects at least one scheduler{purpose}, but got no scheduler.")
         for i, scheduler in enumerate(schedulers):
             if not hasattr(scheduler, "optimizer"):
-                raise TypeError(f"{own} at index {i} should have `optimizer` as its attribute.")
+                raise TypeError(f"{cls_name} at index {i} should have `optimizer` as its attribute.")
             if isinstance(scheduler, ReduceLROnPlateau):
                 raise ValueError(
-                    f"{own} does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be "
+                    f"{cls_name} does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be "
                     f"specified when calling `step`, but got one at index {i} in the given schedulers sequence."
                 )
             optimizer = optimizer or scheduler.optimizer
             if scheduler.optimizer is not optimizer:
                 raise ValueError(
-                    f"{own} expects all schedulers to belong to the same optimizer, but got scheduler "
+                    f"{cls_name} expects all schedulers to belong to the same optimizer, but got scheduler "
                     f"{type(scheduler).__name__} at index {i} has {scheduler.optimizer}, which is different from "
                     f"{type(optimizer).__name__}."
                 )

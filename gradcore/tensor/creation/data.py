@@ -175,7 +175,7 @@ def tensor(
     """
     if local.state.mode & TORCH_FUNCTION_MODE:
         return route_creation(tensor, data, dtype=dtype, device=device, requires_grad=requires_grad)  # type: ignore[no-any-return]
-    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    out_dtype = None if dtype is None else dtypes.as_dtype(dtype)
     if isinstance(data, Tensor):
         if is_differentiated(data):
             history_lost("copy")
@@ -184,7 +184,7 @@ def tensor(
         if data._strided and data.__class__ is not Tensor:
             data = as_class(data, Tensor)
         out = data.detach().to(
-            device=data._device if device is None else device, dtype=wanted or data._dtype, copy=True
+            device=data._device if device is None else device, dtype=out_dtype or data._dtype, copy=True
         )
         if not out._strided:  # whose indices are memory too
             out = out.clone()
@@ -192,16 +192,16 @@ def tensor(
     if hasattr(data, "__cuda_array_interface__"):
         return with_requires_grad(as_tensor(data, dtype, device).clone(), requires_grad)  # type: ignore[no-any-return]
     try:
-        array, inferred = _read(data, wanted)
+        array, inferred = _read(data, out_dtype)
     except BaseException as error:
         shorten(error)
         raise
-    wanted = wanted or inferred
-    if array.dtype.kind == "c" and not (wanted.is_complex or wanted is dtypes.bool_):
-        raise RuntimeError(f"value cannot be converted to type {wanted.name} without losing the imaginary part")
-    if wanted.category == 1 and not isinstance(data, np.ndarray):
-        _check_range(array, wanted)
-    return from_host(convert_array(array, wanted), device, wanted, requires_grad)  # type: ignore[no-any-return]
+    out_dtype = out_dtype or inferred
+    if array.dtype.kind == "c" and not (out_dtype.is_complex or out_dtype is dtypes.bool_):
+        raise RuntimeError(f"value cannot be converted to type {out_dtype.name} without losing the imaginary part")
+    if out_dtype.category == 1 and not isinstance(data, np.ndarray):
+        _check_range(array, out_dtype)
+    return from_host(convert_array(array, out_dtype), device, out_dtype, requires_grad)  # type: ignore[no-any-return]
 
 
 _COPIED = (
@@ -371,7 +371,7 @@ def frombuffer(
     >>> gradcore.frombuffer(bytearray([1, 2, 3]), dtype=gradcore.uint8, offset=1)
     tensor([2, 3], dtype=torch.uint8)
     """
-    wanted, count, offset = dtypes.as_dtype(dtype), index(count), index(offset)
+    out_dtype, count, offset = dtypes.as_dtype(dtype), index(count), index(offset)
     try:
         size = memoryview(buffer).nbytes
     except TypeError:
@@ -382,20 +382,20 @@ def frombuffer(
         raise ValueError(
             f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({size} bytes) minus 1"
         )
-    if max(count, 0) * wanted.itemsize > size - offset:
+    if max(count, 0) * out_dtype.itemsize > size - offset:
         raise ValueError(
-            f"requested buffer length ({count} * {wanted.itemsize} bytes) after offset ({offset} bytes) must not be "
+            f"requested buffer length ({count} * {out_dtype.itemsize} bytes) after offset ({offset} bytes) must not be "
             f"greater than actual buffer length ({size} bytes)"
         )
-    if count < 0 and (size - offset) % wanted.itemsize:
+    if count < 0 and (size - offset) % out_dtype.itemsize:
         raise ValueError(
             f"buffer length ({size - offset} bytes) after offset ({offset} bytes) must be a multiple of element size "
-            f"({wanted.itemsize})"
+            f"({out_dtype.itemsize})"
         )
     if memoryview(buffer).readonly:
         warn_once(_READ_ONLY.format("buffer"))
-    array = np.frombuffer(buffer, wanted.numpy, max(count, -1), offset)
-    return with_requires_grad(wrap(array, CPU, wanted), requires_grad)  # type: ignore[no-any-return]
+    array = np.frombuffer(buffer, out_dtype.numpy, max(count, -1), offset)
+    return with_requires_grad(wrap(array, CPU, out_dtype), requires_grad)  # type: ignore[no-any-return]
 
 
 def from_dlpack(ext_tensor: Any, *, device: DeviceLike | None = None, copy: bool | None = None) -> Tensor:
@@ -428,10 +428,10 @@ def from_dlpack(ext_tensor: Any, *, device: DeviceLike | None = None, copy: bool
     else:
         where = resolve(f"cuda:{index}")
         out = wrap(where.backend.xp.from_dlpack(ext_tensor), where)
-    wanted = out._device if device is None else resolve(device)
-    if copy is False and wanted is not out._device:
-        raise ValueError(f"a copy is needed to bring what lies on {out._device} to {wanted}, but copy=False")
-    return out.to(wanted, copy=bool(copy))  # type: ignore[no-any-return]
+    target = out._device if device is None else resolve(device)
+    if copy is False and target is not out._device:
+        raise ValueError(f"a copy is needed to bring what lies on {out._device} to {target}, but copy=False")
+    return out.to(target, copy=bool(copy))  # type: ignore[no-any-return]
 
 
 def new_tensor(

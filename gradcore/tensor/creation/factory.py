@@ -133,15 +133,15 @@ def factory(function: F) -> F:
         inspect.Parameter(name, keyword, default=_default(note), annotation=getattr(note, "__forward_arg__", note))
         for name, note in kinds.items()
     ]
-    known, ignored = {p.name for p in (*positional, *keywords)}, frozenset(kinds) - {"dtype", "device"}
+    parameter_names, ignored = {p.name for p in (*positional, *keywords)}, frozenset(kinds) - {"dtype", "device"}
     convert = converting(function)
 
     @functools.wraps(function)
     def make(*args: Any, **named: Any) -> Tensor:
         if local.state.mode & TORCH_FUNCTION_MODE:
             return route_creation(make, *args, **named)  # type: ignore[no-any-return]
-        if not known.issuperset(named):
-            unknown = next(name for name in named if name not in known)
+        if not parameter_names.issuperset(named):
+            unknown = next(name for name in named if name not in parameter_names)
             raise TypeError(f"{function.__name__}() got an unexpected keyword argument {unknown!r}")
         out, requires_grad = named.get("out"), named.get("requires_grad", False)
         if not ignored.isdisjoint(named):

@@ -80,23 +80,23 @@ def given_sizes(function: str, size: tuple[Any, ...], named: dict[str, Any]) -> 
 
 
 def make_filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
-    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    out_dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     where = resolve(device)
     make = getattr(where.backend.xp, maker)
     run: Callable[..., Any] = operator.call
     if value:
-        run, value = local.state.run, (fitting(value[0], wanted),)
+        run, value = local.state.run, (fitting(value[0], out_dtype),)
     try:
         if where.guarded:
             with where.backend.use_index(where.index):
-                array = run(make, shape, *value, dtype=wanted.numpy)
+                array = run(make, shape, *value, dtype=out_dtype.numpy)
         else:
-            array = run(make, shape, *value, dtype=wanted.numpy)
+            array = run(make, shape, *value, dtype=out_dtype.numpy)
     except MemoryError as error:
         raise OutOfMemoryError(f"{maker}(): not enough memory: {error}") from error
     except ValueError as error:  # NumPy's of a size that no memory has
         raise RuntimeError(f"{maker}(): invalid size {list(shape)}: {error}") from error
-    return with_requires_grad(wrap(array, where, wanted), requires_grad)
+    return with_requires_grad(wrap(array, where, out_dtype), requires_grad)
 
 
 def _full_like(maker: str, input: Any, dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
@@ -261,8 +261,8 @@ def full(
             [7., 7.]])
     """
     dtype = options.get("dtype")
-    wanted = dtypes.scalar_dtype(fill_value) if dtype is None else dtype
-    return make_filled("full", sizes((size,), "full"), wanted, options.get("device"), False, fill_value)  # type: ignore[no-any-return]
+    out_dtype = dtypes.scalar_dtype(fill_value) if dtype is None else dtype
+    return make_filled("full", sizes((size,), "full"), out_dtype, options.get("device"), False, fill_value)  # type: ignore[no-any-return]
 
 
 @factory

@@ -70,5 +70,5 @@ def _of_one(data: Any, dtype: Any, device: Any) -> Any:
         raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
     if isinstance(data, np.generic):
         raise TypeError(f"new(): data must be a sequence (got {type(data).__module__}.{type(data).__name__})")
-    wanted = dtypes.get_default_dtype() if dtype is None else dtype
-    return tensor(data if not isinstance(data, range) else list(data), dtype=wanted, device=device)
+    out_dtype = dtypes.get_default_dtype() if dtype is None else dtype
+    return tensor(data if not isinstance(data, range) else list(data), dtype=out_dtype, device=device)

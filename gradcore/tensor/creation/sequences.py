@@ -40,8 +40,8 @@ def eye(
     for name, value in (("n", n), ("m", m)):
         if value is not None and value < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {value}")
-    wanted = _dtype(options)
-    return compute_on_device(lambda xp: xp.eye(n, m, dtype=wanted.numpy), options.get("device"), wanted)  # type: ignore[no-any-return]
+    out_dtype = _dtype(options)
+    return compute_on_device(lambda xp: xp.eye(n, m, dtype=out_dtype.numpy), options.get("device"), out_dtype)  # type: ignore[no-any-return]
 
 
 def _dtype(options: OutOptions) -> dtypes.dtype:
@@ -109,15 +109,15 @@ def arange(
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     if not all(v.__class__ is int or math.isfinite(v) for v in (first, last)):
         raise RuntimeError(f"unsupported range: {first} -> {last}")
-    wanted = _sequence_dtype((first, last, by), options.get("dtype"))
-    count = -(-(last - first) // by) if wanted.category == 1 else math.ceil((last - first) / by)
+    out_dtype = _sequence_dtype((first, last, by), options.get("dtype"))
+    count = -(-(last - first) // by) if out_dtype.category == 1 else math.ceil((last - first) / by)
     check_elements((count,))
-    kind = np.int64 if not wanted.is_differentiable and isinstance(by, int) else np.float64
+    kind = np.int64 if not out_dtype.is_differentiable and isinstance(by, int) else np.float64
 
     def numbers(xp: Any) -> Any:
-        return convert_array(first + xp.arange(count, dtype=kind) * by, wanted)
+        return convert_array(first + xp.arange(count, dtype=kind) * by, out_dtype)
 
-    return compute_on_device(numbers, options.get("device"), wanted)  # type: ignore[no-any-return]
+    return compute_on_device(numbers, options.get("device"), out_dtype)  # type: ignore[no-any-return]
 
 
 @factory
@@ -133,14 +133,14 @@ def range(
         "Python's range builtin. Instead, use torch.arange, which produces values in [start, end)."
     )
     first, last, by = _bounds("range", start, end, step)
-    wanted = _dtype(options)
+    out_dtype = _dtype(options)
     count = math.floor((last - first) / by) + 1
     check_elements((count,))
 
     def numbers(xp: Any) -> Any:
-        return convert_array(first + xp.arange(count) * by, wanted)
+        return convert_array(first + xp.arange(count) * by, out_dtype)
 
-    return compute_on_device(numbers, options.get("device"), wanted)  # type: ignore[no-any-return]
+    return compute_on_device(numbers, options.get("device"), out_dtype)  # type: ignore[no-any-return]
 
 
 def _space_evenly(xp: Any, start: Any, end: Any, steps: int, wanted: dtypes.dtype) -> Any:
@@ -169,13 +169,13 @@ def linspace(
     if _any_differentiated(start, end):
         return _moving(start, end, steps, options)
     start, end = _numbers(start, end)
-    wanted = _default_spaced(start, end, options.get("dtype"))
+    out_dtype = _default_spaced(start, end, options.get("dtype"))
 
     def numbers(xp: Any) -> Any:
-        values = _space_evenly(xp, start, end, steps, wanted)
-        return convert_array(xp.trunc(values) if not wanted.is_differentiable else values, wanted)
+        values = _space_evenly(xp, start, end, steps, out_dtype)
+        return convert_array(xp.trunc(values) if not out_dtype.is_differentiable else values, out_dtype)
 
-    return compute_on_device(numbers, options.get("device"), wanted, exact=True)  # type: ignore[no-any-return]
+    return compute_on_device(numbers, options.get("device"), out_dtype, exact=True)  # type: ignore[no-any-return]
 
 
 def _default_spaced(start: Any, end: Any, dtype: Any) -> dtypes.dtype:
@@ -204,12 +204,12 @@ def logspace(
     if _any_differentiated(start, end):
         return functional.pow(base, _moving(start, end, steps, options))  # type: ignore[no-any-return]
     start, end = _numbers(start, end)
-    wanted = _default_spaced(start, end, options.get("dtype"))
+    out_dtype = _default_spaced(start, end, options.get("dtype"))
 
     def numbers(xp: Any) -> Any:
-        return convert_array(xp.power(base, _space_evenly(xp, start, end, steps, wanted)), wanted)
+        return convert_array(xp.power(base, _space_evenly(xp, start, end, steps, out_dtype)), out_dtype)
 
-    return compute_on_device(numbers, options.get("device"), wanted, exact=True)  # type: ignore[no-any-return]
+    return compute_on_device(numbers, options.get("device"), out_dtype, exact=True)  # type: ignore[no-any-return]
 
 
 def _triangle(lower: bool, row: int, col: int, offset: int, dtype: Any, device: Any) -> Any:
@@ -218,12 +218,12 @@ def _triangle(lower: bool, row: int, col: int, offset: int, dtype: Any, device: 
             raise RuntimeError(f"{name} must be non-negative, got {value}")
     check_elements((row, col))
     offset = max(-row, min(offset, col))  # NumPy's functions compute with 64 bits
-    wanted = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
+    out_dtype = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
     if resolve(device).type == "meta":
         below = int(np.clip(np.arange(row) + offset + (1 if lower else 0), 0, col).sum())
-        return make_filled("empty", (2, below if lower else row * col - below), wanted, device, False)
+        return make_filled("empty", (2, below if lower else row * col - below), out_dtype, device, False)
     rows = (np.tril_indices if lower else np.triu_indices)(row, offset, col)
-    return from_host(np.stack(rows).astype(wanted.numpy), device, wanted)
+    return from_host(np.stack(rows).astype(out_dtype.numpy), device, out_dtype)
 
 
 @converting

@@ -119,20 +119,20 @@ CPP_INTEGERS = {"uint8": "unsigned char", "int8": "signed char", "int16": "short
 
 def integers(low: int, high: int, shape: tuple[int, ...], dtype: Any, where: Any, generator: Any) -> Any:
     """Return a tensor of integers from `low` to `high`, exclusive."""
-    wanted = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
+    out_dtype = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
-    check_bounds(low, high, wanted)
+    check_bounds(low, high, out_dtype)
     if where.type == "meta":
-        return functional.empty(shape, dtype=wanted, device=where)
+        return functional.empty(shape, dtype=out_dtype, device=where)
     count = int(np.prod(shape, dtype=np.int64))
-    exact = wanted.numpy if wanted.category == 1 else np.dtype(np.int64)
+    exact = out_dtype.numpy if out_dtype.category == 1 else np.dtype(np.int64)
     with where.backend.use_index(where.index):
         words = draw(count * philox.integer_words(low, high), where, generator)
         array = philox.integers(where.backend.xp, words, exact, low, high).reshape(shape)
-        if exact != wanted.numpy:
-            array = array.astype(wanted.numpy)
-    return wrap(array, batched_device(different_levels(), where), wanted)
+        if exact != out_dtype.numpy:
+            array = array.astype(out_dtype.numpy)
+    return wrap(array, batched_device(different_levels(), where), out_dtype)
 
 
 def drawn_like(distribution: str, like: Any, *parameters: Any) -> Any:

@@ -54,17 +54,17 @@ __all__ = [
 def _floating(
     name: str, shape: tuple[int, ...], dtype: Any, device: Any, generator: Generator | None, requires_grad: bool
 ) -> Any:
-    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    out_dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     where = resolve(device)
-    if not wanted.is_differentiable:
-        raise no_kernel(name, wanted)
+    if not out_dtype.is_differentiable:
+        raise no_kernel(name, out_dtype)
     distribution = philox.uniform if name == "rand" else philox.normal
-    if wanted.is_complex:
-        real = wanted.to_real()
+    if out_dtype.is_complex:
+        real = out_dtype.to_real()
         pairs = sample(distribution, (*shape, 2), real, where, generator)
         out = functional.view_as_complex(pairs if name == "rand" else pairs * 0.5**0.5)
     else:
-        out = sample(distribution, shape, wanted, where, generator)
+        out = sample(distribution, shape, out_dtype, where, generator)
     return with_requires_grad(out, requires_grad)
 
 
