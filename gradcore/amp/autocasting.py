@@ -288,7 +288,7 @@ def custom_fwd(
     device_type : {"cpu", "cuda"}
     cast_inputs : dtype, optional
         Under autocasting, floating-point tensors are converted to this dtype, and `fwd` runs without autocasting. If
-        None, it runs as it is.
+        None, `fwd` runs under autocasting.
 
     See Also
     --------

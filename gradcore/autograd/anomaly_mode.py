@@ -179,7 +179,7 @@ def trace_errors(node: Any, grad: Any, compute: Callable[[], Any]) -> Any:
     Raises
     ------
     RuntimeError
-        If a gradient contains nan and `check_nan` is on. The notes of the error are those of `explain_failure`.
+        If a gradient contains nan and `check_nan` is on. The notes of the error are the result of `explain_failure`.
     """
     state = local.state
     before, state.evaluated = state.evaluated, node

@@ -70,7 +70,7 @@ BatchBackward0.__module__ = "builtins"
 def _apply_map(t: AnyTensor, device: Any, map: Map, adjoint: Map) -> Any:
     """Apply the linear `map` of raw arrays to `t`, and record it with its `adjoint`; return a tensor on `device`.
 
-    Batch dims that the result still has are those of the returned tensor's device.
+    The device of the result is `device`, extended by the batch levels over which its array is still batched.
     """
     state = local.state
     dual = _map_dual(t, lambda part: _apply_map(part, device, map, adjoint))

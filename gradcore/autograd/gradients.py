@@ -221,7 +221,7 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> Any:
-    """Return the gradients of `outputs` with respect to `inputs`; ``.grad`` stays as it is.
+    """Return the gradients of `outputs` with respect to `inputs`, without a change of ``.grad``.
 
     Parameters
     ----------

@@ -238,7 +238,7 @@ class EnforceUnique:
 def _complete_events(events: list[Any]) -> list[Any]:
     """Fill in memory and stacks of the events, and return them.
 
-    An event of a range gets the sum of its children's bytes; that of a node the stack of the call that recorded it.
+    The event of a range gets the sum of its children's bytes. The event of a node gets the stack of the recorded call.
     """
     origin = events[0].start if events else 0
     stacks: dict[int, list[str]] = {}

@@ -82,7 +82,7 @@ class device:  # PyTorch's name for the class
 
     @property
     def real(self) -> device:
-        """The underlying device; for the device of batched arrays, that of the arrays, else the device itself."""
+        """The device without batch levels of `vmap`: the underlying device of a batched one, else the device itself."""
         return self
 
     def __repr__(self) -> str:

@@ -93,12 +93,12 @@ BY_UFUNC = {each.ufunc: each for each in OPERATORS.values()}
 
 
 def names_of(*kinds: str) -> list[str]:
-    """Return the names of the operators of these kinds."""
+    """Return the names of the operators whose kind is one of `kinds`."""
     return [each.name for each in OPERATORS.values() if each.kind in kinds]
 
 
 def symbols_of(*kinds: str) -> dict[str, str]:
-    """Return the symbols of the operators of these kinds by name."""
+    """Return the symbols, by name, of the operators whose kind is one of `kinds`."""
     return {name: OPERATORS[name].symbol for name in names_of(*kinds)}
 
 

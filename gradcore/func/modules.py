@@ -37,7 +37,7 @@ def functional_call(
     tie_weights : bool
         Whether a tensor that the module has under several names is replaced under all of them.
     strict : bool
-        Whether the names must be those of the module, no more and no less.
+        Whether the names must be exactly the names of the module's parameters and buffers.
 
     Returns
     -------

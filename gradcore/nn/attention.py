@@ -132,7 +132,7 @@ class MultiheadAttention(Module):
         need_weights : bool
             Whether the weights are returned.
         attn_mask : Tensor, optional
-            Which keys are left out for each query, or what is added to the scores.
+            The keys that each query ignores (bool), or numbers that are added to the scores.
         average_attn_weights : bool
             Whether the weights of the heads are averaged.
         is_causal : bool

@@ -80,7 +80,7 @@ class BackwardHooks:
     hooks : sequence of callable
         ``hook(module, grad_input, grad_output)``, called when the gradients of the inputs are known.
     pre_hooks : sequence of callable
-        ``hook(module, grad_output)``, called when those of the outputs are known.
+        ``hook(module, grad_output)``, called when the gradients of the outputs are known.
     """
 
     def __init__(self, module: Any, hooks: Sequence[Callable[..., Any]], pre_hooks: Sequence[Callable[..., Any]]):

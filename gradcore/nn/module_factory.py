@@ -32,7 +32,7 @@ class Made(NamedTuple):
     settings : dict
         Names and defaults, see `settings`.
     shown : tuple of str or callable, optional
-        The settings that are printed, or a function from the module to what is printed; None stands for all.
+        The settings that `repr` shows (None for all), or a function that returns the text, given the module.
     prepare : callable, optional
         Converts the settings passed to the constructor to those that are stored.
     training : bool

@@ -160,7 +160,7 @@ class State:
         state_dict : dict
             Tensors by dotted name, or NumPy arrays, or tensors of PyTorch and other libraries that have DLPack.
         strict : bool
-            Whether the names must be those of this module, no more and no less.
+            Whether the names must be exactly the names of this module's state.
         assign : bool
             Take the given tensors themselves instead of copying their values.
 

@@ -109,7 +109,7 @@ def with_options(order: str = "", **own: Option) -> Callable[[C], C]:
     Returns
     -------
     callable
-        It adds the section "Parameters" to the docstring, and the options to those of the base class.
+        A decorator that adds the section "Parameters" to the docstring, and extends the options of the base class.
     """
 
     def declare(cls: Any) -> Any:

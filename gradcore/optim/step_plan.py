@@ -100,7 +100,7 @@ class StepPlan:
     options : list
         The values of the group's options at the last step.
     tensor_options : list of str
-        The names of those that are, or hold, tensors.
+        The names of the options that are tensors or contain tensors.
     host_counted : Backend or None
         The backend of an accelerator for which the host counts the steps.
     """

@@ -157,7 +157,7 @@ class AveragedModel(Module):
     multi_avg_fn : callable, optional
         As `avg_fn`, but it takes lists of tensors, and writes the averages in place.
     use_buffers : bool
-        Whether buffers (the statistics of batch norm) are averaged too; else those of the model are copied.
+        Whether buffers (the statistics of batch norm) are averaged, too. If False, the buffers of the model are copied.
 
     Examples
     --------

@@ -58,7 +58,7 @@ class Layout(NamedTuple):
         view : array
             Of the same memory.
         offset : int
-            Where its first element lies, in bytes after that of the array.
+            The offset in bytes from the first element of the array to that of the view.
 
         Returns
         -------

@@ -74,7 +74,7 @@ class _Memories:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickler of trusted files, which imports and calls whatever the file names."""
+    """Unpickler of trusted files, which imports every module and calls every function that the file names."""
 
     def __init__(self, file: Any, memories: _Memories) -> None:
         super().__init__(file)

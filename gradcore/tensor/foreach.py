@@ -17,7 +17,7 @@ __all__ = ["Batch", "clamp_", "clip_", "divide_", "move_statistics_", "norms", "
 
 
 def _group_by_device(tensors: Iterable[Tensor]) -> tuple[dict[Device, list[Tensor]], list[Tensor]]:
-    """Return the tensors grouped by device, and separately those of subclasses."""
+    """Return the plain tensors grouped by device, and a list of the tensors that belong to subclasses."""
     lists: dict[Device, list[Tensor]] = {}
     overriding = []
     for t in tensors:
@@ -37,7 +37,7 @@ def _apply_in_place(kernel: str, device: Device, tensors: list[Tensor], *args: A
 
 
 def norms(tensors: Iterable[Tensor], order: float) -> dict[Device, list[Tensor]]:
-    """Return norms whose norm is that of all tensors, in a list for each device."""
+    """Return partial norms, as lists by device. The norm of all partial norms is the total norm of `tensors`."""
     lists, remaining = _group_by_device(tensors)
     results: dict[Device, list[Tensor]] = {}
     for device, on_device in lists.items():

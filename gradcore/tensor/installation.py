@@ -129,7 +129,7 @@ def iterate_table(table: tuple[Row, ...]) -> Iterator[tuple[str, Callable[..., A
 def register_op(op: Op) -> Callable[..., Any]:
     """Create the function and the methods of an operation declared with `gradcore.ops.declare.table`.
 
-    Those of gradcore itself are registered at import; what is declared later is registered by hand.
+    The operations of gradcore are registered at import. Call this function for operations declared later.
 
     Parameters
     ----------

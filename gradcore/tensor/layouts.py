@@ -120,7 +120,7 @@ def to_sparse(
     blocksize : tuple of int, optional
         Height and width of the blocks of ``sparse_bsr`` and ``sparse_bsc``.
     dense_dim : int, optional
-        Not taken: what is not sparse is dense.
+        Not supported: all dims that are not sparse are dense.
 
     Examples
     --------

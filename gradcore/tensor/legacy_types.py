@@ -215,7 +215,7 @@ def set_(self: Tensor, source: Any = None, storage_offset: Any = 0, size: Any = 
     storage_offset : int
         Where in the memory of `source` the first element lies, in elements.
     size, stride : sequence of int, optional
-        By default those of a tensor, and all elements of a storage in a row.
+        By default the size and strides of the source tensor, or one dim with all elements of the storage.
 
     Raises
     ------

@@ -66,7 +66,7 @@ def _make_function(name: str) -> Callable[..., Any]:
 def functions(path: str) -> dict[str, Callable[[], Callable[..., Any]]]:
     """Return the functions that create the entries of a namespace (``""``, ``"linalg"``, ...), by name.
 
-    An alias without a dot stands beside the function; one with a dot is a path of its own (``".conv2d"`` on top).
+    An alias without a dot is in the namespace of the function. An alias with a dot is a full path, as ``".conv2d"``.
     """
     result = {name: partial(_make_function, name) for name in METHODS} if not path else {}
     return result | {name: partial(getattr, functional, defined) for name, defined in _names(len(OPS)).get(path, ())}

@@ -16,7 +16,7 @@ __all__ = ["as_operand", "operator_methods"]
 
 
 def operator_methods() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield the names and functions of operator methods, made from those of the operations."""
+    """Yield the names and functions of operator methods, which call the operations of tensors."""
     for each in OPERATORS.values():
         op_name, method = each.operation, getattr(Tensor, each.operation)
         for form, name in each.methods:

@@ -165,7 +165,7 @@ def result_type(tensor1: Any, tensor2: Any) -> dtypes.dtype:
 
 
 def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
-    """Return the shape to which tensors of these shapes broadcast.
+    """Return the shape to which tensors with the given shapes broadcast.
 
     Raises
     ------

@@ -54,7 +54,7 @@ def set_printoptions(
 ) -> None:
     """Set how tensors are printed.
 
-    What is left out stays as it is, except `sci_mode`, which every call sets.
+    Options that are not passed keep their values, except `sci_mode`, which every call sets.
 
     Parameters
     ----------

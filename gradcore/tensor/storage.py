@@ -250,7 +250,7 @@ class UntypedStorage(_Storage):
         ----------
         filename : path
         shared : bool
-            Write to the file what is written to the storage; it is made, or made longer, where needed.
+            Whether writes to the storage change the file. The file is then created or extended if needed.
         nbytes : int, optional
             The number of bytes, from the first on; by default all.
         """

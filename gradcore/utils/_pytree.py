@@ -318,7 +318,7 @@ class TreeSpec:
     type : type or None
         The class of the outermost container; None for a leaf.
     context : object
-        What it needs besides its children: the keys of a dict, the class of a named tuple.
+        The data needed besides the children, such as the keys of a dict or the class of a named tuple.
     children_specs : list of TreeSpec
     """
 

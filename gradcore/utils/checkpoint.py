@@ -197,7 +197,7 @@ def checkpoint_sequential(
     Parameters
     ----------
     functions : iterable of callable
-        Each takes what the one before returns; for example an ``nn.Sequential``.
+        Functions, each of which takes the result of the previous one, such as an ``nn.Sequential``.
     segments : int
         The number of segments.
     input : Tensor

@@ -106,7 +106,7 @@ def call(cls: Any, args: tuple[Any, ...], separate: bool) -> tuple[Any, Any]:
 
 
 def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate: bool) -> Any:
-    """Give the tensors of a call's `result` their history and keep what was saved.
+    """Give the tensors in the `result` of a call their history, and store the saved tensors on the node.
 
     Parameters
     ----------

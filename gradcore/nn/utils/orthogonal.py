@@ -142,7 +142,7 @@ def orthogonal(
     ----------
     module : Module
     name : str
-        The name of the parameter, which has at least two dims: of more, the last two are those of matrices.
+        The name of the parameter, a matrix or a batch of matrices in the last two dims.
     orthogonal_map : {"matrix_exp", "cayley", "householder"}, optional
         From free matrices to orthogonal ones: the exponential or the Cayley transform of a skew-Hermitian matrix, or a
         product of reflections, which is faster the fewer columns there are (and for real matrices only). By default the

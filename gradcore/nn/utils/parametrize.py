@@ -84,7 +84,7 @@ class ParametrizationList(ModuleList):
     Parameters
     ----------
     modules : sequence of Module
-        The functions. If they have a method ``right_inverse``, what is stored is made by it.
+        The functions. If they have a method ``right_inverse``, it computes the stored tensors.
     original : Tensor
         The tensor as it was.
     unsafe : bool
@@ -337,7 +337,7 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
     module : Module
     tensor_name : str
     leave_parametrized : bool
-        Whether it keeps the value that it has, else what was stored.
+        Whether the tensor keeps its present value; otherwise it gets the stored one.
 
     Returns
     -------

@@ -466,7 +466,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     prob : Tensor
         Between 0 and 1.
     generator : Generator, optional
-        By default the one of all devices.
+        By default the default generator.
 
     Returns
     -------

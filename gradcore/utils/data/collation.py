@@ -34,7 +34,7 @@ def default_convert(data: Any) -> Any:
 
 
 def _map_leaves(data: Any, function: Any) -> Any:
-    """Return a container with `function` applied to each element; return a leaf as it is."""
+    """Return a container with `function` applied to each element; return a leaf unchanged."""
     if isinstance(data, Mapping):
         return _like(data, {key: function(value) for key, value in data.items()})
     if isinstance(data, tuple) and hasattr(data, "_fields"):

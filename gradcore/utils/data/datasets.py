@@ -260,7 +260,7 @@ def random_split(
     lengths : sequence of int or float
         The lengths of the parts, or their shares of the samples. Remaining samples are distributed one by one.
     generator : Generator, optional
-        By default the one of all random numbers.
+        By default the default generator.
 
     Returns
     -------

@@ -56,7 +56,7 @@ class DataLoader:
     multiprocessing_context
         Ignored: workers are threads.
     generator : Generator, optional
-        For `shuffle`, and for the workers' seeds; by default the one of all random numbers.
+        For `shuffle`, and for the workers' seeds; by default the default generator.
     prefetch_factor : int, optional
         Batches that each worker makes ahead, 2 by default.
     persistent_workers : bool

@@ -99,7 +99,7 @@ class RandomSampler(Sampler[int]):
     num_samples : int, optional
         The number of samples to draw; by default the length of the dataset.
     generator : Generator, optional
-        By default the one of all random numbers.
+        By default the default generator.
 
     Examples
     --------
@@ -155,7 +155,7 @@ class SubsetRandomSampler(Sampler[int]):
     ----------
     indices : sequence of int
     generator : Generator, optional
-        By default the one of all random numbers.
+        By default the default generator.
 
     Examples
     --------
@@ -189,7 +189,7 @@ class WeightedRandomSampler(Sampler[int]):
     replacement : bool
         Whether a sample may come again.
     generator : Generator, optional
-        By default the one of all random numbers.
+        By default the default generator.
 
     Examples
     --------
