@@ -78,12 +78,12 @@ class Failure(NamedTuple):
 
 def _with_gradients(outs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
     """Return the results, and the gradients of the inputs that require grad."""
-    wanted = [t for t in inputs if t.requires_grad]
+    differentiable = [t for t in inputs if t.requires_grad]
     roots = [o for o in outs if o.requires_grad]
-    if not (wanted and roots):
+    if not (differentiable and roots):
         return list(outs)
     ones = [gc.ones_like(o) for o in roots]
-    return [*outs, *gc.autograd.grad(roots, wanted, ones, allow_unused=True)]
+    return [*outs, *gc.autograd.grad(roots, differentiable, ones, allow_unused=True)]
 
 
 def _operation(case: Drawn, dtype: Any) -> Callable[[str], Sequence[Any]]:
@@ -440,21 +440,21 @@ def _compare_devices(item: Item, device: str, watched: _Watched) -> tuple[str, t
     watched.names.clear()
     with np.errstate(all="ignore"):
         try:
-            here: Any = item.run("cpu")
+            expected: Any = item.run("cpu")
         except Exception as error:
-            here = error
+            expected = error
         try:
             with gc.cuda.device(device):
-                there: Any = item.run(device)
+                actual: Any = item.run(device)
                 gc.cuda.synchronize()
         except Exception as error:
-            there = error
-        if isinstance(here, Exception):
-            fits = isinstance(there, Exception)  # both refuse it
-            return None if fits else (f"only the CPU refuses it: {here!r}", tuple(watched.names))
-        if isinstance(there, Exception):
-            return f"{type(there).__name__}: {str(there)[:300]}", tuple(dict.fromkeys(watched.names))
-        words = _difference(there, here, item.tolerance)
+            actual = error
+        if isinstance(expected, Exception):
+            fits = isinstance(actual, Exception)  # both refuse it
+            return None if fits else (f"only the CPU refuses it: {expected!r}", tuple(watched.names))
+        if isinstance(actual, Exception):
+            return f"{type(actual).__name__}: {str(actual)[:300]}", tuple(dict.fromkeys(watched.names))
+        words = _difference(actual, expected, item.tolerance)
     return None if words is None else (words, tuple(dict.fromkeys(watched.names)))
 
 
@@ -518,8 +518,8 @@ def _describe_system() -> list[str]:
 def _library_version(xp: Any, name: str, function: str) -> str:
     try:
         module = import_module(f"cupy_backends.cuda.libs.{name}" if name != "cufft" else "cupy.cuda.cufft")
-        read = getattr(module, function)
-        return str(read(xp.cuda.device.get_cublas_handle()) if name == "cublas" else read())
+        get_version = getattr(module, function)
+        return str(get_version(xp.cuda.device.get_cublas_handle()) if name == "cublas" else get_version())
     except Exception as error:
         return f"of unknown version ({type(error).__name__})"
 
@@ -595,7 +595,7 @@ def run(
         warnings.simplefilter("ignore")  # of functions that are compared though they are deprecated
         for section in sections:
             planned += total * SHARES[section] / share
-            done = left = before = 0
+            compared = skipped = before = 0
             for item in SECTIONS[section](quick):
                 for index in range(1 if section == "devices" else gc.cuda.device_count()):
                     key = f"{section}: {item.label}, cuda:{index}"
@@ -603,18 +603,20 @@ def run(
                         before += 1
                         continue
                     if time.monotonic() - begin > planned:
-                        left += 1
+                        skipped += 1
                         continue
                     progress.show(f"{section}: {item.label}")
                     wrong = _compare_devices(item, f"cuda:{index}", watched)
-                    done += 1
+                    compared += 1
                     if wrong:
                         failures.append(Failure(section, item.label, f"cuda:{index}", *wrong))
                     else:
                         passed.now.append(key)
             bad = sum(f.section == section for f in failures)
-            rest = (f", {before} by earlier runs" if before else "") + (f", {left} not reached in time" if left else "")
-            lines.append(f"{section}: {done} compared, {bad} wrong{rest}")
+            rest = (f", {before} by earlier runs" if before else "") + (
+                f", {skipped} not reached in time" if skipped else ""
+            )
+            lines.append(f"{section}: {compared} compared, {bad} wrong{rest}")
     progress.clear()
     if not afresh or passed.now:
         passed.save()
@@ -648,9 +650,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=sorted(SECTIONS), action="append", help="a section, or several")
     parser.add_argument("--afresh", action="store_true", help="compare what earlier runs have compared, too")
     parser.add_argument("--seconds", type=float, help=f"at most so many ({SECONDS:.0f})")
-    given = parser.parse_args(arguments)
-    chosen = [name for name in SECTIONS if not given.only or name in given.only]
-    lines, fine = run(given.quick, chosen, given.seconds, given.afresh)
+    options = parser.parse_args(arguments)
+    chosen = [name for name in SECTIONS if not options.only or name in options.only]
+    lines, fine = run(options.quick, chosen, options.seconds, options.afresh)
     print("\n".join(lines))
     if registry.unavailable("cuda"):
         return 2

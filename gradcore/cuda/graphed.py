@@ -103,13 +103,13 @@ class _Part:
         self.is_module = _is_module(function)
         if self.is_module:
             _check(function)
-        given = tree_leaves(args)
-        if not all(isinstance(arg, Tensor) for arg in given):
+        tensors = tree_leaves(args)
+        if not all(isinstance(arg, Tensor) for arg in tensors):
             raise AssertionError(
                 "In the beta API, sample_args for each callable must contain only Tensors. Other types are not allowed."
             )
         self.parameters = list(function.parameters()) if self.is_module else []
-        self.count, self.inputs = len(given), [*given, *self.parameters]
+        self.count, self.inputs = len(tensors), [*tensors, *self.parameters]
         self.structure: Any = None
         self.outputs: list[Any] = []
         self.upstream: list[Any] = []
@@ -146,8 +146,8 @@ class _Part:
         if all(g is None for g in self.upstream):
             return
         with graph(self.backward, pool, side):
-            found = self.differentiate(self.outputs, self.upstream, allow_unused)
-        for i, g in zip(self.inputs_with_grad, found, strict=True):
+            gradients = self.differentiate(self.outputs, self.upstream, allow_unused)
+        for i, g in zip(self.inputs_with_grad, gradients, strict=True):
             self.grads[i] = g
 
     def result(self) -> Any:
@@ -174,17 +174,17 @@ def _node_of(part: _Part) -> Any:
     class Graphed(Function):
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:
-            for kept, given in zip(part.inputs[: part.count], inputs, strict=False):
-                _fill(kept.detach(), given)
+            for memory, value in zip(part.inputs[: part.count], inputs, strict=False):
+                _fill(memory.detach(), value)
             part.forward.replay()
             return tuple(o.detach() for o in part.outputs)
 
         @staticmethod
         @once_differentiable
         def backward(ctx: Any, *grads: Any) -> Any:
-            for kept, given in zip(part.upstream, grads, strict=True):
-                if kept is not None:
-                    _fill(kept, given)
+            for memory, value in zip(part.upstream, grads, strict=True):
+                if memory is not None:
+                    _fill(memory, value)
             part.backward.replay()
             return tuple(None if g is None else g.detach() for g in part.grads)
 

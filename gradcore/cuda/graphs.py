@@ -429,24 +429,24 @@ def _record(
         for _ in range(warmup):
             function(*tree_unflatten(inputs, structure))
     current_stream().wait_stream(side)
-    made = CUDAGraph()
-    with _Capturing(made, *how):
+    captured = CUDAGraph()
+    with _Capturing(captured, *how):
         result = function(*tree_unflatten(inputs, structure))
-    return {"graph": made, "inputs": inputs, "structure": structure, "result": result}
+    return {"graph": captured, "inputs": inputs, "structure": structure, "result": result}
 
 
 def _refill(recorded: dict[str, Any], flat: list[Any], structure: Any) -> None:
     if structure != recorded["structure"]:
         raise RuntimeError("a captured function was called with arguments of another structure")
-    for kept, given in zip(recorded["inputs"], flat, strict=True):
-        if isinstance(kept, Tensor):
-            if not isinstance(given, Tensor) or _kind(given) != _kind(kept):
+    for recorded_input, argument in zip(recorded["inputs"], flat, strict=True):
+        if isinstance(recorded_input, Tensor):
+            if not isinstance(argument, Tensor) or _kind(argument) != _kind(recorded_input):
                 raise RuntimeError(
                     "a captured function was called with a tensor of another shape or dtype than that of the first call"
                 )
-            kept.copy_(given.detach())
-        elif kept != given:
-            raise RuntimeError(f"a captured function was called with {given!r} instead of {kept!r}")
+            recorded_input.copy_(argument.detach())
+        elif recorded_input != argument:
+            raise RuntimeError(f"a captured function was called with {argument!r} instead of {recorded_input!r}")
 
 
 def _kind(t: Any) -> tuple[Any, ...]:

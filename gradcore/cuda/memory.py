@@ -297,7 +297,7 @@ def memory_summary(device: DeviceLike | None = None) -> str:
     ...     text = gc.cuda.memory_summary()
     """
     where = Device("cuda", index_of(device))
-    held: Counter[tuple[Any, ...]] = Counter()
+    counts: Counter[tuple[Any, ...]] = Counter()
     seen = set()
     # By their types: an object that only stands for another would be asked for its class, and may warn.
     for t in gc.get_objects():
@@ -305,11 +305,11 @@ def memory_summary(device: DeviceLike | None = None) -> str:
             array = t._array if t._array.base is None else t._array.base
             if id(array) not in seen:
                 seen.add(id(array))
-                held[tuple(t._array.shape), t._dtype.name, int(array.nbytes)] += 1
+                counts[tuple(t._array.shape), t._dtype.name, int(array.nbytes)] += 1
     lines = [
         f"memory of {where}: {memory_allocated(where):,} bytes in use, {memory_reserved(where):,} reserved, "
         f"{mem_get_info(where)[0]:,} free"
     ]
-    rows = sorted(held.items(), key=lambda row: -row[0][2] * row[1])[:10]
+    rows = sorted(counts.items(), key=lambda row: -row[0][2] * row[1])[:10]
     lines += [f"{n:6} x {size:15,} bytes  {dtype} {list(shape)}" for (shape, dtype, size), n in rows]
     return "\n".join(lines)

@@ -108,9 +108,9 @@ def get_device_properties(device: DeviceLike | None = None) -> DeviceProperties:
     ...     size = gradcore.cuda.get_device_properties(0).total_memory
     """
     facts: Any = registry.find("cuda").xp.cuda.runtime.getDeviceProperties(index_of(device))
-    found = {field: facts[theirs] for field, theirs in FIELDS.items()}
-    name = found["name"]
-    return DeviceProperties(**{**found, "name": name.decode() if isinstance(name, bytes) else name})
+    fields = {field: facts[theirs] for field, theirs in FIELDS.items()}
+    name = fields["name"]
+    return DeviceProperties(**{**fields, "name": name.decode() if isinstance(name, bytes) else name})
 
 
 def _is_since(major: int) -> bool:

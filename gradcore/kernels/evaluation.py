@@ -58,8 +58,8 @@ def evaluate(F: Any, program: Program, values: dict[str, Any]) -> Any:
 
 def differential(F: Any, program: Program, values: dict[str, Any], name: str, t: Any) -> Any:
     """Return the change of a program's last variable if a parameter changes by `t`, or zeros."""
-    known = {each: (value, t if each == name else None) for each, value in values.items()}
-    tangent = _run(F, program, known)[1]
+    pairs = {each: (value, t if each == name else None) for each, value in values.items()}
+    tangent = _run(F, program, pairs)[1]
     return F.zeros_like(t) if tangent is None else tangent
 
 
@@ -135,18 +135,20 @@ def _apply(F: Any, op: Op, function: Callable[..., Any], operands: list[Pair]) -
     """Return a function's value, and its tangent by the differentials that its operation declares."""
     values = [value for value, _ in operands]
     result, total = function(*values), None
-    known = {p.name: p.default for p in op.parameters} | dict(zip(op.names, values, strict=False)) | {"result": result}
+    named_values = (
+        {p.name: p.default for p in op.parameters} | dict(zip(op.names, values, strict=False)) | {"result": result}
+    )
     for parameter, (_, t) in zip(op.names, operands, strict=False):
         if t is None:
             continue
         if op.name == "abs":
-            moved = t * F.sgn(values[0])
+            change = t * F.sgn(values[0])
         elif parameter in op.differentials:  # not of isnan, say
             formula = op.differentials[parameter]
-            moved = formula.function(F, t, *[known[name] for name in formula.names])
+            change = formula.function(F, t, *[named_values[name] for name in formula.names])
         else:
             continue
-        total = moved if total is None else total + moved
+        total = change if total is None else total + change
     return result, total
 
 

@@ -46,9 +46,9 @@ def operation(
     node = _node_name(name or "kernel")
     if source is not None and (kernel is not None or "__global__" in source):
         signature = read_signature(source, getattr(kernel, "name", None))
-        given = {key: value for key, value in of_source.items() if value is not None}
-        defaults = given.pop("settings", {})
-        return _register(_raw_op(RawKernel(signature, reference, **given), backward, defaults, unique, node))
+        source_settings = {key: value for key, value in of_source.items() if value is not None}
+        defaults = source_settings.pop("settings", {})
+        return _register(_raw_op(RawKernel(signature, reference, **source_settings), backward, defaults, unique, node))
     extra = [key for key, value in of_source.items() if value is not None]
     if extra:
         raise ValueError(f"{', '.join(extra)}: only for kernels of CUDA source, not for expressions")
@@ -166,14 +166,14 @@ def _elementwise_op(
 
 def _elementwise_formula(program: Program | None, backward: Any, wanted: str, names: Sequence[str]) -> Any:
     """Return the formula of the differential by one input."""
-    given = backward
+    gradient_source = backward
     if isinstance(backward, Mapping):
-        given = backward.get(wanted)
-        if given is None:
+        gradient_source = backward.get(wanted)
+        if gradient_source is None:
             return None
     elif backward is not None and len(names) > 1:
         raise ValueError(f"the kernel has the inputs {', '.join(names)}: give a dict with a gradient for each")
-    if given is None:
+    if gradient_source is None:
         if program is None:
             return None
         reads = tuple(n for n in names if n in program.reads)
@@ -181,10 +181,10 @@ def _elementwise_formula(program: Program | None, backward: Any, wanted: str, na
             ("F", "t", *reads),
             lambda F, t, *values: differential(F, program, dict(zip(reads, values, strict=True)), wanted, t),
         )
-    if not isinstance(given, str):
-        return _formula_of(given)
+    if not isinstance(gradient_source, str):
+        return _formula_of(gradient_source)
     try:
-        gradient = parse(given)
+        gradient = parse(gradient_source)
         check_functions(gradient)
     except Unparsable as error:
         raise ValueError(f"backward: {error}; give a formula (F, grad, ...) instead") from None
@@ -231,19 +231,19 @@ def _raw_op(raw: RawKernel, backward: Any, defaults: Mapping[str, Any], unique: 
     if backward is not None and not isinstance(backward, Mapping):
         backward = {names[0] if len(names) == 1 else tuple(names): backward}
     _check_keys(backward, names)
-    known: set[str] = set()
-    for key, given in (backward or {}).items():
-        if isinstance(given, str):
+    covered: set[str] = set()
+    for key, gradient in (backward or {}).items():
+        if isinstance(gradient, str):
             raise ValueError(
                 "backward: expressions are for elementwise kernels; give a formula (F, grad, ...) or a kernel"
             )
         keys = (key,) if isinstance(key, str) else tuple(key)
-        known.update(keys)
-        if given is None:
+        covered.update(keys)
+        if gradient is None:
             continue
-        op.vjp(*keys)(_formula_of(given) if len(keys) == 1 else _one_for_each(_formula_of(given), keys))
+        op.vjp(*keys)(_formula_of(gradient) if len(keys) == 1 else _one_for_each(_formula_of(gradient), keys))
     for each in names:
-        if each not in known:
+        if each not in covered:
             op.vjp(each)(_missing(raw.name, each))
     return op
 
@@ -280,9 +280,9 @@ def _one_for_each(formula: Callable[..., Any], keys: tuple[str, ...]) -> Callabl
     def wrapper(*values: Any) -> Any:
         result = formula(*values)
         if not isinstance(result, (tuple, list)) or len(result) != len(keys):
-            given = len(result) if isinstance(result, (tuple, list)) else type(result).__name__
+            actual = len(result) if isinstance(result, (tuple, list)) else type(result).__name__
             raise RuntimeError(
-                f"backward of {', '.join(keys)}: expected a tuple of {len(keys)} gradients, but got {given}"
+                f"backward of {', '.join(keys)}: expected a tuple of {len(keys)} gradients, but got {actual}"
             )
         return result
 
@@ -291,17 +291,17 @@ def _one_for_each(formula: Callable[..., Any], keys: tuple[str, ...]) -> Callabl
 
 def _formula_of(given: Any) -> Callable[..., Any]:
     """Return the gradient formula of a function or of another kernel. It gets `grad`, and what it reads by name."""
-    other = getattr(given, "op", None)
-    if not isinstance(other, Op) or OPS.get(other.name) is not other:
+    kernel_op = getattr(given, "op", None)
+    if not isinstance(kernel_op, Op) or OPS.get(kernel_op.name) is not kernel_op:
         return given  # type: ignore[no-any-return]
-    if "grad" not in other.names:
-        raise ValueError(f"the kernel for the gradient has no input named grad: {', '.join(other.names)}")
-    reads = tuple(n for n in other.names if n != "grad")
-    key = other.name
+    if "grad" not in kernel_op.names:
+        raise ValueError(f"the kernel for the gradient has no input named grad: {', '.join(kernel_op.names)}")
+    reads = tuple(n for n in kernel_op.names if n != "grad")
+    key = kernel_op.name
 
     def formula(F: Any, grad: Any, *values: Any) -> Any:
-        known = {"grad": grad} | dict(zip(reads, values, strict=True))
-        return getattr(F, key)(*[known[n] for n in other.names])
+        named_values = {"grad": grad} | dict(zip(reads, values, strict=True))
+        return getattr(F, key)(*[named_values[n] for n in kernel_op.names])
 
     return _name_parameters(("F", "grad", *reads), formula)
 

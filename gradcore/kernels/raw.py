@@ -87,12 +87,12 @@ class RawKernel:
         """Return the outputs for batched arrays, with one call per sample."""
         arrays = {i: physical(as_batched(v, K.level), K.level) for i, v in enumerate(values) if i < len(self.inputs)}
         count = len(next(iter(arrays.values())))
-        found = [
+        results = [
             self(K.inner, *(arrays[i][k] if i in arrays else v for i, v in enumerate(values))) for k in range(count)
         ]
         if len(self.outputs) == 1:
-            return BatchedArray(K.inner.xp.stack(found), K.level)
-        return tuple(BatchedArray(K.inner.xp.stack(each), K.level) for each in zip(*found, strict=True))
+            return BatchedArray(K.inner.xp.stack(results), K.level)
+        return tuple(BatchedArray(K.inner.xp.stack(each), K.level) for each in zip(*results, strict=True))
 
     def _reference_result(self, values: tuple[Any, ...]) -> Any:
         if self.reference is None:
@@ -101,8 +101,8 @@ class RawKernel:
                 "devices, reference=, a function of NumPy arrays"
             )
         shapes, dtypes = self._results(values)
-        found = self.reference(*values)
-        results = found if len(self.outputs) > 1 else (found,)
+        returned = self.reference(*values)
+        results = returned if len(self.outputs) > 1 else (returned,)
         if not isinstance(results, (tuple, list)) or len(results) != len(shapes):
             raise RuntimeError(f"{self.name}: the reference has to return {len(shapes)} outputs, as the kernel does")
         checked = tuple(map(self._as_output, self.outputs, map(np.asarray, results), shapes, dtypes))
@@ -123,12 +123,12 @@ class RawKernel:
 
     def _results(self, values: tuple[Any, ...]) -> tuple[list[tuple[int, ...]], list[Any]]:
         """Return the shapes and the dtypes of the outputs."""
-        known = self._known(values)
+        named_values = self._known(values)
         template = self._template(values)
         shapes = []
         for p in self.outputs:
             rule = self.out.get(p.name) if isinstance(self.out, Mapping) else self.out
-            shape = values[0].shape if rule is None else _call_rule(rule, known)
+            shape = values[0].shape if rule is None else _call_rule(rule, named_values)
             shapes.append((shape,) if isinstance(shape, int) else tuple(shape))
         return shapes, [np.dtype(template if p.dtype == "T" else p.dtype) for p in self.outputs]
 
@@ -138,27 +138,27 @@ class RawKernel:
 
     def _template(self, values: tuple[Any, ...]) -> Any:
         """Return the dtype of the template's type, as the inputs determine it. Raise if another input's is wrong."""
-        found = None
+        template = None
         for p, array in zip(self.inputs, values, strict=False):
-            wanted = p.dtype if p.dtype != "T" else found
-            if wanted is not None and array.dtype != np.dtype(wanted):
+            expected = p.dtype if p.dtype != "T" else template
+            if expected is not None and array.dtype != np.dtype(expected):
                 raise TypeError(
-                    f"{self.name}: expected {p.name} to be {wanted}, as the kernel declares it, but got {array.dtype}"
+                    f"{self.name}: expected {p.name} to be {expected}, as the kernel declares it, but got {array.dtype}"
                 )
             if p.dtype == "T":
-                found = array.dtype
-        if found is not None and found.name not in _C_NAMES:
-            raise TypeError(f"{self.name}: the kernel's template cannot be of {found}")
-        return found
+                template = array.dtype
+        if template is not None and template.name not in _C_NAMES:
+            raise TypeError(f"{self.name}: the kernel's template cannot be of {template}")
+        return template
 
     # -- launching -----------------------------------------------------------------------------------------------
 
     def _launch(self, K: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
         shapes, dtypes = self._results(values)
         outputs = tuple(K.xp.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
-        known = self._known(values)
+        named_values = self._known(values)
         elements = prod(shapes[0])
-        threads = elements if self.threads is None else int(_call_rule(self.threads, known))
+        threads = elements if self.threads is None else int(_call_rule(self.threads, named_values))
         if not threads:
             return outputs
         template = self._template(values)
@@ -168,9 +168,9 @@ class RawKernel:
             if p.role == "output":
                 arguments.append(of_outputs[p.name])
             elif p.role == "input":
-                arguments.append(K.xp.ascontiguousarray(known[p.name]))
+                arguments.append(K.xp.ascontiguousarray(named_values[p.name]))
             else:
-                arguments.append(self._setting(p, known, elements, template))
+                arguments.append(self._setting(p, named_values, elements, template))
         kernel = self._compile(K, template)
         kernel((-(-threads // self.block),), (self.block,), tuple(arguments))
         return outputs

@@ -1,4 +1,4 @@
-"""Kernels for any array library with NumPy's names: written against ``xp``, and shared by all backends.
+"""Kernels that are shared by all backends, written against ``xp``, any array library with NumPy's names.
 
-One family a module; `gradcore.backends.base.Backend` is made of them.
+Each module has the kernels of one family. `gradcore.backends.base.Backend` inherits from all of them.
 """

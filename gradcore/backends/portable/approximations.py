@@ -1,10 +1,10 @@
-"""Special functions of arithmetic and elementary functions alone.
+"""Special functions that are computed with arithmetic and elementary functions alone.
 
-SciPy's take 10 to 20 nanoseconds an element, in double precision and with branches. These are formulas like those of
-operations, so that large arrays are computed tile by tile. Each is one expression for all arguments: for infinities,
-NaN and signed zeros it gives what the function gives. The polynomials were fitted by least squares, weighted anew until
-the error was even (Lawson's method), in 50 digits. The errors are the largest ones found on 3 million numbers, against
-SciPy in double precision.
+SciPy's functions take 10 to 20 nanoseconds per element, because they compute in double precision and with branches. The
+functions here are formulas like those of operations, so that large arrays are computed tile by tile. Each formula is a
+single expression that is correct for all arguments, including infinities, NaN and signed zeros. The polynomials were
+fitted with 50 digits by least squares, whose weights were adjusted until the error was even (Lawson's method). The
+errors stated are the largest ones on 3 million numbers, compared with SciPy in double precision.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 __all__ = ["DTYPES", "erf", "erfc", "erfinv"]
 
-#: The characters of the dtypes that a function below is for.
+#: Characters of the dtypes that each function below supports.
 DTYPES = {"erf": "fd", "erfc": "f", "erfinv": "f"}
 
 # erf(x) = tanh(x * p(x**2)) for abs(x) < 4 in single precision, tanh(x * p(x**2) / q(x**2)) for abs(x) < 6 in double.

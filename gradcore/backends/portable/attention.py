@@ -12,7 +12,7 @@ __all__ = ["Block", "Heads", "blocks", "in_heads"]
 
 
 class Block(NamedTuple):
-    """A slice of heads, a slice of queries, and the slice of keys that these queries can see (`seen`)."""
+    """Block of scores: a slice of heads, a slice of queries (`rows`), and the slice of keys they can see (`seen`)."""
 
     heads: slice
     rows: slice
@@ -20,7 +20,7 @@ class Block(NamedTuple):
 
 
 class Heads(NamedTuple):
-    """Queries, keys and values as matrices of heads, and the mask.
+    """Operands of attention: queries, keys and values as one matrix for each head, and the mask.
 
     Attributes
     ----------
@@ -29,9 +29,9 @@ class Heads(NamedTuple):
     mask : array or None
         ``(masks, queries or 1, keys or 1)``.
     mask_of : array or None
-        Which of the masks a head has; None where there is one for all.
+        Number of the mask of each head, or None if all heads have the same mask.
     lead : tuple of int
-        The batch dims that are one dim here.
+        Batch dims that were merged into the dim of heads.
     """
 
     query: Any
@@ -70,7 +70,7 @@ class Heads(NamedTuple):
 
 
 def in_heads(xp: Any, x: Any, lead: Sequence[int]) -> Any:
-    """Broadcast `x` to the batch dims `lead`, and return it with these merged into one dim."""
+    """Broadcast `x` to the batch dims `lead`, and merge these into one dim of heads."""
     return xp.broadcast_to(x, (*lead, *x.shape[-2:])).reshape(prod(lead), *x.shape[-2:])
 
 
@@ -80,13 +80,13 @@ def blocks(shape: tuple[int, int, int], scores: int, queries: int, causal: bool)
     Parameters
     ----------
     shape : tuple of int
-        Heads, queries and keys.
+        Number of heads, queries and keys.
     scores : int
-        Scores of a block at most, if it has more than one head and one row.
+        Largest number of scores in a block that has more than one head or one row.
     queries : int
-        Rows of a block at most; all rows of a head if that is not causal, and they are few enough.
+        Largest number of rows in a block. Without `causal`, a block may have all rows of a head if they are few enough.
     causal : bool
-        Whether a query sees no later keys, which are then left out.
+        Whether queries cannot see later keys, which are then left out of the block.
     """
     heads, rows, keys = shape
     step = min(rows, queries if causal or rows * keys > scores else rows, max(1, scores // keys))

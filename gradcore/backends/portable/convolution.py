@@ -2,7 +2,7 @@
 
 The three functions are the partial maps of one trilinear form, so the derivatives of each are the other two.
 Arrays are batched: input `(N, C, *S)`, weight `(O, C / groups, *K)`, output and its gradient `(N, O, *L)`.
-Arguments are never modified. Half precision is the caller's business: multiply in float32 and round once.
+Arguments are never modified. For half precision, the caller converts to float32 and rounds the result once.
 
 Windows are gathered into columns and the columns multiplied with the weight (im2col), block by block.
 Where there are far fewer output than input channels, the input is multiplied first, and the products are
@@ -158,7 +158,7 @@ def _gather_first(xp: Any, x: Array, weight: Array, settings: ConvSettings, out:
 
 
 def _multiply_first(xp: Any, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
-    """Do the same as `_gather_first`, but multiply the input with every tap, and add the products, each shifted."""
+    """Compute the same as `_gather_first` by multiplying the input with every tap and adding the shifted products."""
     (outputs, channels, *kernel), groups = weight.shape, settings.groups
     windows = Windows(xp, x, kernel, settings, out.shape[2:], outputs // groups)
     weight = weight.reshape(groups, outputs // groups, channels, *kernel)
@@ -204,7 +204,7 @@ def weight_gradient(
     """Sum windows of `x` times `grad` over all positions: `(groups, O / groups, C / groups * K)`."""
     result, joined = _sum_of_products(xp, x, grad, kernel, settings, join=True)
     if joined and not xp.isfinite(result).all():
-        # Values between rows were multiplied by zero, which is wrong where they are infinite.
+        # Unused values between rows were multiplied by zero, which gives NaN if they are infinite.
         result, _ = _sum_of_products(xp, x, grad, kernel, settings, join=False)
     return result
 

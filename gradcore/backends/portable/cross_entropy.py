@@ -1,6 +1,6 @@
-"""Losses of class targets: kernels that look up each target's score and weight.
+"""Kernels of losses of class targets, which look up the score and the weight of each target.
 
-Scores have the shape ``(batch, classes, *)`` or ``(classes,)``, targets the same without the classes.
+Scores have the shape ``(batch, classes, *)`` or ``(classes,)``. Targets have the same shape without the classes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gradcore.core.typing import Array
 
 __all__ = ["NEVER", "LossGradients", "Targets"]
 
-#: The logarithm of a probability of zero, of alignments. Finite, as differences of infinities have no derivative.
+#: Logarithm that stands for an alignment of probability zero. It is finite, as a difference of infinities is NaN.
 NEVER = -1e30
 
 
@@ -38,7 +38,7 @@ class LossGradients(NamedTuple):
 
 
 class Targets:
-    """Kernels of class targets. An ignored target has a score and a weight of zero."""
+    """Kernels of losses of class targets. Ignored targets count with a score and a weight of zero."""
 
     xp: Any
     div: Any
@@ -52,15 +52,15 @@ class Targets:
 
     def class_pick(self, x: Any, target: Any, ignore_index: int) -> Any:
         """Return the score of each target's class."""
-        known, ignored = self._known_classes(target, x.shape[min(x.ndim, 2) - 1], ignore_index)
-        return self._without_ignored(self._pick(x, known), ignored)
+        valid_target, ignored = self._known_classes(target, x.shape[min(x.ndim, 2) - 1], ignore_index)
+        return self._without_ignored(self._pick(x, valid_target), ignored)
 
     def class_spread(self, x: Any, target: Any, classes: int, ignore_index: int) -> Any:
         """Return zeros with the elements of `x` at their targets' classes (the adjoint of `class_pick`)."""
-        known, ignored = self._known_classes(target, classes, ignore_index)
+        valid_target, ignored = self._known_classes(target, classes, ignore_index)
         shape = (*target.shape[:1], classes, *target.shape[1:]) if target.ndim else (classes,)
         result = self.xp.zeros(shape, dtype=x.dtype)
-        view, key = self._class_places(result, known)
+        view, key = self._class_places(result, valid_target)
         view[key] = self._without_ignored(x, ignored).reshape(key[1].shape)
         return result
 
@@ -70,14 +70,14 @@ class Targets:
 
     def class_totals(self, x: Any, target: Any, classes: int, ignore_index: int) -> Any:
         """Return the sums of the elements of `x` that belong to each class."""
-        known, ignored = self._known_classes(target, classes, ignore_index)
+        valid_target, ignored = self._known_classes(target, classes, ignore_index)
         x = self._without_ignored(x, ignored).reshape(-1)
-        return self.index_add(self.xp.zeros(classes, x.dtype), 0, known.reshape(-1), x)
+        return self.index_add(self.xp.zeros(classes, x.dtype), 0, valid_target.reshape(-1), x)
 
     def class_weights(self, target: Any, weight: Any, ignore_index: int) -> Any:
         """Return the weight of each target's class."""
-        known, ignored = self._known_classes(target, len(weight), ignore_index)
-        return self._without_ignored(weight[known], ignored)
+        valid_target, ignored = self._known_classes(target, len(weight), ignore_index)
+        return self._without_ignored(weight[valid_target], ignored)
 
     def _weights(self, target: Any, weight: Any, like: Any, ignore_index: int) -> Any:
         if weight is None:
@@ -97,12 +97,12 @@ class Targets:
         The exponentials are those of the scores minus their maximum over the classes.
         """
         xp, dim = self.xp, min(x.ndim, 2) - 1
-        known, ignored = self._known_classes(target, x.shape[dim], ignore_index)
+        valid_target, ignored = self._known_classes(target, x.shape[dim], ignore_index)
         highest = xp.asarray(self.max_over(x, (dim,), True))
         powers = xp.asarray(x - highest)
         powers = xp.exp(powers, out=powers)
         total = self.sum_over(powers, (dim,), True)
-        losses = self.log(total).reshape(target.shape) - (self._pick(x, known) - highest.reshape(target.shape))
+        losses = self.log(total).reshape(target.shape) - (self._pick(x, valid_target) - highest.reshape(target.shape))
         return *self._weight_losses(losses, target, weight, ignored, reduction, ignore_index), powers, total
 
     def _weight_losses(
@@ -127,13 +127,13 @@ class Targets:
         if not given.of_loss_alone:
             return self.bodies["softmax_nll_backward"](self, *given)
         grad, _, _, target, weight, total_weight, powers, total, reduction, ignore_index = given
-        known, ignored = self._known_classes(target, powers.shape[min(powers.ndim, 2) - 1], ignore_index)
+        valid_target, ignored = self._known_classes(target, powers.shape[min(powers.ndim, 2) - 1], ignore_index)
         if reduction == "mean":
             grad = self.div(grad, total_weight)
         if weight is not None or ignored is not None or not grad.ndim:
             grad = self._without_ignored(self._weights(target, weight, powers, ignore_index) * grad, ignored)
         result = powers * self.div(grad.reshape(total.shape), total)
-        view, key = self._class_places(result, known)
+        view, key = self._class_places(result, valid_target)
         view[key] -= grad.reshape(key[1].shape)
         return result
 
@@ -147,9 +147,9 @@ class Targets:
             else:
                 return target, None
         ignored = target == ignore_index
-        known = self.xp.where(ignored, self.xp.zeros((), target.dtype), target)
-        self.check_bounds(known, classes, 0, 0, "Target {index} is out of bounds.")
-        return known, ignored
+        valid_target = self.xp.where(ignored, self.xp.zeros((), target.dtype), target)
+        self.check_bounds(valid_target, classes, 0, 0, "Target {index} is out of bounds.")
+        return valid_target, ignored
 
     def _without_ignored(self, x: Any, ignored: Any) -> Any:
         """Return `x` with zeros where targets are ignored."""

@@ -1,4 +1,4 @@
-"""Kernels that run along a dimension, written for any array library.
+"""Kernels of cumulative operations along a dimension, written for any array library.
 
 Recurrences are computed by doubling: after step s every element covers the 2**s elements up to it, so the number of
 array operations grows with the logarithm of the dimension's size.
@@ -32,17 +32,17 @@ class Cumulative:
     )
     def cumsum_along(self, x: Any, dim: int, reverse: bool = False, dtype: Any = None) -> Any:
         """Sum up to each element, or from each element on if `reverse`."""
-        wanted = dtype.numpy if dtype is not None else "int64" if x.dtype.kind in "biu" else None
+        result_dtype = dtype.numpy if dtype is not None else "int64" if x.dtype.kind in "biu" else None
         if not reverse:
-            return self.xp.cumsum(x, axis=dim, dtype=wanted)
-        return self.xp.flip(self.xp.cumsum(self.xp.flip(x, dim), axis=dim, dtype=wanted), dim)
+            return self.xp.cumsum(x, axis=dim, dtype=result_dtype)
+        return self.xp.flip(self.xp.cumsum(self.xp.flip(x, dim), axis=dim, dtype=result_dtype), dim)
 
     @along(1)
     @native_rows("cumulative_product", "rows -> rows", "dim dtype", cumprod="dim dtype")
     def cumprod_along(self, x: Any, dim: int, dtype: Any = None) -> Any:
         """Multiply up to each element."""
-        wanted = dtype.numpy if dtype is not None else "int64" if x.dtype.kind in "biu" else None
-        return self.xp.cumprod(x, axis=dim, dtype=wanted)
+        result_dtype = dtype.numpy if dtype is not None else "int64" if x.dtype.kind in "biu" else None
+        return self.xp.cumprod(x, axis=dim, dtype=result_dtype)
 
     @along(1)
     def shift_along(self, x: Any, dim: int, by: int, fill: float = 0) -> Any:
@@ -91,8 +91,8 @@ class Cumulative:
         """Return the running extrema, and for each the index of the last element of `x` that equals it."""
         xp = self.xp
         position = xp.arange(x.shape[dim]).reshape((-1,) + (1,) * (x.ndim - dim - 1))
-        here = self.equal_or_nan(x, running)
-        return running, self.running_max(xp.where(here, position, 0), dim)
+        is_extremum = self.equal_or_nan(x, running)
+        return running, self.running_max(xp.where(is_extremum, position, 0), dim)
 
     @along(1)
     def running_max(self, x: Any, dim: int = -1) -> Any:
@@ -113,8 +113,8 @@ class Cumulative:
         """Return the logarithms of the sums of exponentials up to each element."""
         if x.dtype.kind != "c":
             return self.running(self.xp.logaddexp, x, dim)
-        # One by one, as the order decides by which multiple of 2 pi the imaginary part differs.
-        # As in PyTorch, exp(-inf) is 0 whatever the imaginary part, and a nan in one part is one in both.
+        # One element after another, because the order determines which multiple of 2 pi the imaginary part gets.
+        # As in PyTorch, exp(-inf) is 0 for every imaginary part, and a NaN in one part makes both parts NaN.
         x = self.xp.where((x.real == -math.inf) & ~self.xp.isnan(x), x.dtype.type(complex(-math.inf, 0)), x)
         x = self.xp.where(self.xp.isnan(x), x.dtype.type(complex(math.nan, math.nan)), x)
         out = self.xp.moveaxis(x, dim, 0)
@@ -127,7 +127,7 @@ class Cumulative:
         xp = self.xp
         swap = x.real < y.real
         large, small = xp.where(swap, y, x), xp.where(swap, x, y)
-        # The difference of two infinities of one sign is that of their imaginary parts, not nan.
+        # For infinities of the same sign, only the imaginary parts are subtracted, because inf - inf is NaN.
         turn = (small.imag - large.imag) * x.dtype.type(1j)
         difference = xp.where(xp.isinf(large.real) & (small.real == large.real), turn, small - large)
         return large + self.log1p(xp.exp(difference))

@@ -1,4 +1,4 @@
-"""Elementwise kernels: mostly the array library's own functions under the table's names."""
+"""Elementwise kernels, most of which are the array library's own functions under gradcore's names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradcore.core import dtypes
 
 __all__ = ["RENAMED", "SPECIAL", "Elementwise"]
 
-#: Functions of the array library: name in the table, name in NumPy. Methods below take the place of some.
+#: Functions of the array library, by name in the dispatch table and name in NumPy. Methods below override some.
 RENAMED = {
     "abs": "absolute", "acos": "arccos", "acosh": "arccosh", "add": "add", "asin": "arcsin", "asinh": "arcsinh",
     "atan": "arctan", "atan2": "arctan2", "atanh": "arctanh", "bitwise_and": "bitwise_and",
@@ -88,7 +88,7 @@ class Elementwise:
     host_scalars = True
 
     def number(self, x: Any) -> Any:
-        """Return the element of a 0-dim array as a Python number. On a device this waits."""
+        """Return the element of a 0-dim array as a Python number; this waits for a device."""
         return x.item()
 
     def special_function(self, name: str) -> Any:
@@ -164,7 +164,7 @@ class Elementwise:
     # -- quotients and powers --------------------------------------------------------------------------------
 
     def _check_divisor(self, y: Any) -> None:
-        """Raise for an integer divisor of zero. A GPU is not asked: it would have to be waited for."""
+        """Raise for an integer divisor of zero. On a GPU this is not checked, because the host would have to wait."""
         if self.host_scalars and y.dtype.kind in "iu" and not y.all():
             raise RuntimeError("ZeroDivisionError")
 
@@ -201,7 +201,7 @@ class Elementwise:
         return self.xp.power(x, exponent)
 
     def _number(self, value: Any) -> Any:
-        """Return `value` as a Python number if that needs no waiting, else None."""
+        """Return `value` as a Python number, or None if the host would have to wait for a device."""
         if value.__class__ is int or value.__class__ is float or not hasattr(value, "ndim"):
             return value
         return value.item() if self.host_scalars and not value.ndim and value.dtype.kind != "b" else None
@@ -240,8 +240,8 @@ class Elementwise:
 
     def logaddexp(self, x: Any, y: Any) -> Any:
         if x.dtype.kind == "c":
-            first = x.real >= y.real
-            large, small = self.where(first, x, y), self.where(first, y, x)
+            x_is_greater = x.real >= y.real
+            large, small = self.where(x_is_greater, x, y), self.where(x_is_greater, y, x)
             return self.where(x == y, x + math.log(2), large + self.xp.log(1 + self.xp.exp(small - large)))
         return self.xp.maximum(x, y) + self.xp.log1p(self.xp.exp(-self._distance(x, y)))
 
@@ -267,9 +267,9 @@ class Elementwise:
         return self.special.digamma(x) if n == 0 else self.special.polygamma(n, x).astype(x.dtype)
 
     def degrees_up_to(self, n: Any) -> range:
-        """Return the numbers from 1 to below the largest element of `n`, for which a device is waited for."""
-        known = n[self.xp.isfinite(n)]
-        largest = int(self.number(known.max())) if known.size else 0
+        """Return the range from 1 to below the largest element of `n`; this waits for a device."""
+        finite = n[self.xp.isfinite(n)]
+        largest = int(self.number(finite.max())) if finite.size else 0
         return range(1, largest)
 
     # -- complex numbers -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Tables that kernels of filters and cosine transforms read, made on the host."""
+"""Tables for kernels of filters and cosine transforms, which are computed on the host."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["fast_size", "half_weighted", "outside", "period", "rate_taps", "runs
 
 @lru_cache(1024)
 def outside(n: int, start: int, stop: int, mode: str) -> np.ndarray:
-    """Return the index of the element that stands at each position from `start` to `stop`, mostly outside of the array.
+    """Return the index of the element to read for each position in ``range(start, stop)``, in or outside of an array.
 
-    `n` is the array's size along the dim, and `mode` says how the array goes on beyond its ends.
+    `n` is the size of the array along the dim, and `mode` says how the array is extended beyond its ends.
     """
     i = np.arange(start, stop)
     if mode == "nearest":
@@ -55,7 +55,7 @@ def fast_size(n: int) -> int:
 
 
 def rate_taps(n: int, taps: int, up: int, down: int, count: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield, for each tap of a filter between two sampling rates, which element and tap make each result.
+    """Yield, for each step of a filter between two sampling rates, the element and the tap to multiply for each result.
 
     Each item has three arrays over the results: an element's index, a tap's index, and whether both exist.
     """
@@ -63,11 +63,11 @@ def rate_taps(n: int, taps: int, up: int, down: int, count: int) -> Iterator[tup
     for k in range(-(-taps // up)):
         element = places // up - k
         tap = places - element * up
-        used = (element >= 0) & (element < n) & (tap < taps)
-        yield np.where(used, element, 0), np.where(used, tap, 0), used
+        exists = (element >= 0) & (element < n) & (tap < taps)
+        yield np.where(exists, element, 0), np.where(exists, tap, 0), exists
 
 
-#: By how much sample and frequency are shifted.
+#: Shift of samples and of frequencies, by type of transform.
 _SHIFTS = {("cos", 1): (0, 0), ("cos", 2): (0.5, 0), ("cos", 3): (0, 0.5), ("cos", 4): (0.5, 0.5),
            ("sin", 1): (1, 1), ("sin", 2): (0.5, 1), ("sin", 3): (1, 0.5), ("sin", 4): (0.5, 0.5)}  # fmt: skip
 

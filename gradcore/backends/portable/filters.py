@@ -31,7 +31,7 @@ def _there(self: Any, *args: Any) -> bool:
 
 
 def _in_fractions(self: Any, x: Any, *args: Any) -> bool:
-    """Return whether `x` is of floating-point or complex numbers: SciPy gives other dtypes another result dtype."""
+    """Return whether `x` is floating-point or complex. For other dtypes, SciPy returns a different result dtype."""
     return _there(self) and x.dtype.kind in "fc"
 
 
@@ -42,7 +42,7 @@ def _in_one_call(self: Any, x: Any, weights: Any, dims: Sequence[int], by: str) 
 
 
 def _has_values_only(self: Any, x: Any, coordinates: Any, order: int, mode: str, derivatives: Sequence[int]) -> bool:
-    """Return whether no derivative is asked for, and there are few grids of float64 or complex128."""
+    """Return whether no derivatives are needed, and `x` consists of few grids of float64 or complex128."""
     grids = prod(x.shape[: x.ndim - coordinates.shape[0]])
     return _there(self) and not any(derivatives) and grids <= 4 and x.dtype.char in "dD"
 
@@ -59,7 +59,7 @@ def _of_few(self: Any, x: Any, offsets: Offsets, sizes: Sequence[int], rank: int
 
 
 def _window(x: Any, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return the size of the windows that `select_rank` puts into `sizes` positions."""
+    """Return the size of the windows for which `x` has `sizes` positions."""
     return tuple(n - m + 1 for n, m in zip(x.shape, sizes, strict=True))
 
 
@@ -68,12 +68,12 @@ def _of_type(self: Any, x: Any, kind: str, type: int, dim: int) -> bool:
 
 
 class Filters:
-    """Filters of images by SciPy's functions. For cases without such a function, the operation's body runs."""
+    """Filters of images that call SciPy's functions. For other cases, the body of the operation runs."""
 
     xp: Any
-    #: The package with the library's counterparts of SciPy's modules.
+    #: Name of the package with the library's counterparts of SciPy's modules.
     scipy_name: str | None = None
-    #: Types of cosine transforms that it has.
+    #: Types of cosine transforms that the package supports.
     scipy_trigonometric_types: tuple[int, ...] = (1, 2, 3, 4)
 
     def scipy(self, module: str) -> Any:
@@ -85,13 +85,13 @@ class Filters:
         ndimage = self.scipy("ndimage")
         longer = [d for d in dims if weights.shape[d] > 1]
         if len(longer) == 1 and weights.dtype.kind != "c":
-            found = ndimage.correlate1d(x, weights.reshape(-1), longer[0], mode="constant")
+            result = ndimage.correlate1d(x, weights.reshape(-1), longer[0], mode="constant")
         else:
             ones = [1] * (x.ndim - weights.ndim)
-            found = ndimage.correlate(x, weights.reshape(*ones, *weights.shape).conj(), mode="constant")
+            result = ndimage.correlate(x, weights.reshape(*ones, *weights.shape).conj(), mode="constant")
         middle = [weights.shape[d] // 2 if d in dims else 0 for d in range(x.ndim)]
         sizes = [n - weights.shape[d] + 1 if d in dims else n for d, n in enumerate(x.shape)]
-        return found[tuple(slice(m, m + n) for m, n in zip(middle, sizes, strict=True))]
+        return result[tuple(slice(m, m + n) for m, n in zip(middle, sizes, strict=True))]
 
     @kernel_for(_of_few)
     def select_rank(self, x: Any, offsets: Offsets, sizes: Sequence[int], rank: int) -> Any:
@@ -101,8 +101,8 @@ class Filters:
         else:
             shape = {"footprint": np.zeros(window, bool)}
             shape["footprint"][tuple(map(list, zip(*offsets, strict=True)))] = True
-        found = self.scipy("ndimage").rank_filter(x, rank, **shape, mode="nearest")
-        return found[tuple(slice(n // 2, n // 2 + m) for n, m in zip(window, sizes, strict=True))]
+        result = self.scipy("ndimage").rank_filter(x, rank, **shape, mode="nearest")
+        return result[tuple(slice(n // 2, n // 2 + m) for n, m in zip(window, sizes, strict=True))]
 
     @kernel_for(_is_exact)
     def spline_coefficients(self, x: Any, dim: int, order: int, mode: str) -> Any:
@@ -113,11 +113,11 @@ class Filters:
         lead = x.shape[: x.ndim - coordinates.shape[0]]
         points = coordinates.reshape(len(coordinates), -1).astype("float64", copy=False)
         evaluate = self.scipy("ndimage").map_coordinates
-        found = [
+        samples = [
             evaluate(grid, points, order=order, mode=mode, prefilter=False)
             for grid in x.reshape(-1, *x.shape[len(lead) :])
         ]
-        return self.xp.stack(found).reshape(*lead, *coordinates.shape[1:])
+        return self.xp.stack(samples).reshape(*lead, *coordinates.shape[1:])
 
     @kernel_for(_in_fractions)
     def recursive_filter(self, x: Any, b: Any, a: Any, dim: int) -> Any:

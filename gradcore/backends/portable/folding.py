@@ -1,4 +1,4 @@
-"""Kernels that lay out the windows of a batch of images as columns, and add columns up to images."""
+"""Kernels that copy the windows of a batch of images to columns (`im2col`), and add columns to images (`col2im`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Blocks(NamedTuple):
 
 
 class Folding:
-    """Windows of images as columns."""
+    """Kernels that convert between images and columns of their windows."""
 
     xp: Any
 
@@ -40,8 +40,8 @@ class Folding:
         (*lead, channels), size = x.shape[:-2], x.shape[-2:]
         counts = blocks.counts(size)
         result = self.xp.zeros((*lead, channels, *blocks.kernel, *counts), dtype=x.dtype)
-        for tap, inside, read in _taps(size, counts, blocks):
-            result[(*[slice(None)] * (len(lead) + 1), *tap, *inside)] = x[(..., *read)]
+        for tap, inside, elements in _taps(size, counts, blocks):
+            result[(*[slice(None)] * (len(lead) + 1), *tap, *inside)] = x[(..., *elements)]
         return result.reshape(*lead, channels * prod(blocks.kernel), prod(counts))
 
     @packed(Blocks)
@@ -50,8 +50,8 @@ class Folding:
         counts, lead = blocks.counts(size), (*x.shape[:-2], x.shape[-2] // prod(blocks.kernel))
         columns = x.reshape(*lead, *blocks.kernel, *counts)
         result = self.xp.zeros((*lead, *size), dtype=x.dtype)
-        for tap, inside, read in _taps(size, counts, blocks):
-            result[(..., *read)] += columns[(*[slice(None)] * len(lead), *tap, *inside)]
+        for tap, inside, elements in _taps(size, counts, blocks):
+            result[(..., *elements)] += columns[(*[slice(None)] * len(lead), *tap, *inside)]
         return result
 
 
@@ -63,5 +63,5 @@ def _taps(
         pairs = [
             overlap(k * d - p, s, n, count) for k, d, p, s, n, count in zip(tap, *blocks[1:], size, counts, strict=True)
         ]
-        inside, read = zip(*pairs, strict=True)
-        yield tap, inside, read
+        inside, elements = zip(*pairs, strict=True)
+        yield tap, inside, elements

@@ -1,7 +1,7 @@
-"""Multi-tensor kernels (``foreach``), for backends on which every call is a launch.
+"""Multi-tensor kernels (``foreach``), for backends on which every call launches a kernel.
 
-Each method changes, in place, the arrays it can, and returns the places of the others in the list, which the caller
-treats one by one. A backend without launches leaves all of them.
+Each method modifies the arrays that it supports in place, and returns the positions of the others in the list, which
+the caller handles one by one. The methods here are for backends without kernel launches, and handle no array.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Arrays = Sequence[Any]
 
 
 class Lists:
-    """Kernels of lists of gradients. They report which arrays they have not handled: here, all of them."""
+    """Kernels of lists of gradients, which return the positions of arrays that they have not handled: here, all."""
 
     def unscale_list(self, arrays: Arrays, factor: Any, found: Any) -> list[int]:
         """Multiply by `factor` (float32 without dims, or None), and write 1 to `found` if an element is not finite."""

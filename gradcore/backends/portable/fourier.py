@@ -8,7 +8,10 @@ __all__ = ["Fourier"]
 
 
 class Fourier:
-    """Fourier transforms along dims counted from the front. `last` gives the last dim's size where it changes."""
+    """Fourier transforms along dims that are counted from the front.
+
+    `last` is the size of the last dim of the result, if it differs from that of the operand.
+    """
 
     xp: Any
 
@@ -32,7 +35,7 @@ class Fourier:
         return self.transform("irfftn", x, dims, norm, s=sizes)
 
     def half_weighted(self, x: Any, dim: int, n: int, weight: float) -> Any:
-        """Multiply the elements that an orthogonal transform weights by half, in one copy of `x`."""
+        """Return a copy of `x` in which elements that an orthogonal transform halves are multiplied by `weight`."""
         out = x.copy()
         out[(slice(None),) * dim + (slice(1, (n - 1) // 2 + 1),)] *= weight
         return out

@@ -1,4 +1,4 @@
-"""Tables that the host computes from sizes alone: combinations, and the order of a chain of products."""
+"""Tables that the host computes from sizes alone: combinations, and the order of the products in a chain."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["count_combinations", "find_cheapest_order", "list_combinations"]
 
 
 def count_combinations(size: int, r: int) -> int:
-    """Return the number of ways to choose `r` of `size` elements, or some number above 2**62 if there are more."""
+    """Return the number of ways to choose `r` of `size` elements, or any number above 2**62 if there are more."""
     count = 1
     for i in range(min(r, size - r)):
         count = count * (size - i) // (i + 1)
@@ -26,7 +26,7 @@ def count_combinations(size: int, r: int) -> int:
 def list_combinations(size: int, r: int, with_replacement: bool, rows: int) -> Any:
     """Return the `rows` combinations of `r` of the numbers below `size`, as an array of shape ``(rows, r)``.
 
-    Memory for all of them is asked for at once, so that too many are refused before the first is drawn.
+    Memory for all of them is allocated first, so that too many combinations raise an error without a long computation.
 
     Raises
     ------
@@ -53,11 +53,11 @@ def find_cheapest_order(sizes: Sequence[int]) -> list[list[int]]:
     by_first, by_last = np.zeros((n, n)), np.zeros((n, n))
     split = np.zeros((n, n), "int64")
     for length in range(1, n):
-        first, last = np.arange(n - length), np.arange(length, n)
+        first_matrix, last_matrix = np.arange(n - length), np.arange(length, n)
         inner = np.lib.stride_tricks.sliding_window_view(dims[1:-1], length)
-        options = by_first[first, :length] + by_last[last, :length][:, ::-1]
-        options += dims[first, None] * inner * dims[last + 1, None]
+        options = by_first[first_matrix, :length] + by_last[last_matrix, :length][:, ::-1]
+        options += dims[first_matrix, None] * inner * dims[last_matrix + 1, None]
         best = options.argmin(1)
-        split[first, last] = first + best
-        by_first[first, length] = by_last[last, length] = options[first, best]
+        split[first_matrix, last_matrix] = first_matrix + best
+        by_first[first_matrix, length] = by_last[last_matrix, length] = options[first_matrix, best]
     return split.tolist()

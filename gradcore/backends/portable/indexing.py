@@ -21,8 +21,8 @@ OUT_OF_BOUNDS = "index {index} is out of bounds for dimension {dim} with size {s
 class Indexing:
     """Kernels of indexing, gathering and scattering.
 
-    Indices are checked: NumPy does so itself, and only what it says needs to be put in PyTorch's words; CuPy would
-    wrap them around in silence.
+    Indices are checked. NumPy checks them itself, so only its errors are translated to PyTorch's words. CuPy would wrap
+    them around silently.
     """
 
     xp: Any
@@ -111,10 +111,10 @@ class Indexing:
         A mask is turned into the indices of its True elements, and the dims that it covers are merged into one. Reading
         and writing by integers is several times faster than by the mask.
         """
-        given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
-        if len(given) != 1:
+        present = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+        if len(present) != 1:
             return None
-        dim, index = given[0]
+        dim, index = present[0]
         if index.dtype.kind == "b":
             if index.ndim != 1:
                 x = x.reshape(*x.shape[:dim], index.size, *x.shape[dim + index.ndim :])
@@ -170,8 +170,8 @@ class Indexing:
     def _accumulate_into(self, out: Any, indices: Indices, values: Any) -> None:
         """Add `values` to `out` at `indices`, without a pass over all of `out` if they are few."""
         flat, rows, dims = self._as_rows(out.shape, indices, values)
-        few = 4 * rows.size < out.size or rows.shape[1] < 8
-        if few and rows.size and out.flags.c_contiguous and dims == list(range(len(dims))):
+        touches_few = 4 * rows.size < out.size or rows.shape[1] < 8
+        if touches_few and rows.size and out.flags.c_contiguous and dims == list(range(len(dims))):
             total = self.add_rows(out.reshape(-1, rows.shape[1]), flat, rows)
             if not self.shares_memory(total, out):  # computed in another dtype
                 out[...] = total.reshape(out.shape)
@@ -197,7 +197,7 @@ class Indexing:
             arrays = self.xp.broadcast_arrays(*arrays)
         where = arrays[0].shape
         rest = [n for d, n in enumerate(shape) if d not in dims]
-        # The result of indexing lies in front, unless the indexed dims follow each other.
+        # The indexed dims come first in the result, unless they are adjacent.
         place = dims[0] if dims == list(range(dims[0], dims[0] + len(dims))) else 0
         full = (*rest[:place], *where, *rest[place:])
         order = (*range(place, place + len(where)), *range(place), *range(place + len(where), len(full)))
@@ -259,7 +259,7 @@ class Indexing:
         out[places] = values
 
     def added_along(self, out: Any, dim: int, index: Any, src: Any) -> Any:
-        """Add ``out[index[i, j], j] += src[i, j]`` for dim 0 into the new array `out`, and return it."""
+        """Compute ``out[index[i, j], j] += src[i, j]`` for dim 0 in the new array `out`, and return it."""
         if not index.size:
             return out
         shape, out, index = out.shape, _row(out), _row(index)
@@ -338,7 +338,7 @@ class Indexing:
         if self.host_scalars or reduce != "prod":  # CuPy has no `multiply.at`
             ufunc.at(out, places, values)
             return out
-        # One round for each time that the most frequent place appears.
+        # One pass for each occurrence of the most frequent position.
         order = self.xp.argsort(places, kind="stable")
         places, values = places[order], values[order]
         starts = self.xp.searchsorted(places, places)
@@ -350,14 +350,14 @@ class Indexing:
 
 
 def _is_reduced(x: Any) -> bool:
-    known = dtypes.FROM_NUMPY.get(x.dtype)
-    return known is not None and known.is_reduced
+    entry = dtypes.FROM_NUMPY.get(x.dtype)
+    return entry is not None and entry.is_reduced
 
 
 def distinct(indices: Indices) -> bool:
-    """Return whether `indices` cannot select an element twice, as is known of a single mask."""
-    given = [index for index in indices if index is not None]
-    return len(given) == 1 and given[0].dtype.kind == "b"
+    """Return whether `indices` are a single mask, which cannot select an element twice."""
+    present = [index for index in indices if index is not None]
+    return len(present) == 1 and present[0].dtype.kind == "b"
 
 
 def _row(x: Any) -> Any:

@@ -1,7 +1,7 @@
 """Kernels of factorisations and solvers, for any array library that has NumPy's ``linalg``.
 
-Where LAPACK can be reached, on the CPU, `gradcore.backends.numpy.lapack` does better: it solves from factors, knows
-triangles, and says where a factorisation failed.
+On the CPU, `gradcore.backends.numpy.lapack` calls LAPACK instead. It solves from factors, makes use of triangles, and
+reports where a factorisation failed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gradcore.core.errors import LinAlgError
 
 __all__ = ["LinearAlgebra"]
 
-#: What PyTorch says of a factorisation that failed, by function; ``{}`` is the position that `info` gives.
+#: PyTorch's error messages for failed factorisations, by function, with ``{}`` for the position in `info`.
 _FAILURES = {
     "inv": "The diagonal element {} is zero, the inversion could not be completed because the input matrix is "
     "singular.",
@@ -137,10 +137,10 @@ class LinearAlgebra:
     def solve_sylvester(self, a: Any, b: Any, q: Any) -> Any:
         """Return the solution of ``a @ x + x @ b = q``, from one system of equations for all elements."""
         n, m = q.shape[-2:]
-        left = a[..., :, None, :, None] * self.xp.eye(m, dtype=a.dtype)[:, None, :]
-        right = b.swapaxes(-1, -2)[..., None, :, None, :] * self.xp.eye(n, dtype=a.dtype)[:, None, :, None]
-        both = left + right
-        x = self.xp.linalg.solve(both.reshape(*both.shape[:-4], n * m, n * m), q.reshape(*q.shape[:-2], n * m, 1))
+        of_a = a[..., :, None, :, None] * self.xp.eye(m, dtype=a.dtype)[:, None, :]
+        of_b = b.swapaxes(-1, -2)[..., None, :, None, :] * self.xp.eye(n, dtype=a.dtype)[:, None, :, None]
+        system = of_a + of_b
+        x = self.xp.linalg.solve(system.reshape(*system.shape[:-4], n * m, n * m), q.reshape(*q.shape[:-2], n * m, 1))
         return x.reshape(*x.shape[:-2], n, m)
 
     @leading(2)
@@ -156,16 +156,19 @@ class LinearAlgebra:
     @leading(2)
     @shaped(lambda a: a)
     def logarithm(self, a: Any) -> Any:
-        """Return the principal logarithm of matrices, by a Gaussian quadrature for a root close to the identity."""
+        """Return the principal logarithm of matrices.
+
+        It takes square roots until they are close to the identity, whose logarithm a Gaussian quadrature computes.
+        """
         roots, dtype = 8, a.dtype
         a = a.astype("complex128" if a.dtype.kind == "c" else "float64")
         for _ in range(roots):
             a = self.square_root(a)
-        one = self.xp.eye(a.shape[-1], dtype=a.dtype)
+        identity = self.xp.eye(a.shape[-1], dtype=a.dtype)
         nodes, weights = np.polynomial.legendre.leggauss(8)
-        small = a - one
+        small = a - identity
         terms = (
-            float(w / 2) * self.xp.linalg.solve(one + float((t + 1) / 2) * small, small)
+            float(w / 2) * self.xp.linalg.solve(identity + float((t + 1) / 2) * small, small)
             for t, w in zip(nodes, weights, strict=True)
         )
         return (2**roots * sum(terms)).astype(dtype)
@@ -191,9 +194,9 @@ class LinearAlgebra:
         if not info.any():
             return
         first = int(info.ravel().nonzero()[0][0])
-        what = next(text for name, text in _FAILURES.items() if name in caller)
+        failure = next(text for name, text in _FAILURES.items() if name in caller)
         where = f"(Batch element {first}): " if info.ndim else ""
-        raise LinAlgError(f"{caller}: {where}{what.format(int(info.ravel()[first]))}")
+        raise LinAlgError(f"{caller}: {where}{failure.format(int(info.ravel()[first]))}")
 
     @all_samples
     @shaped(lambda kept: True)
@@ -348,8 +351,8 @@ class LinearAlgebra:
         pivots = pivots.reshape(count, pivots.shape[-1]) - 1
         every = self.xp.arange(count)
         for i in range(pivots.shape[-1]):
-            other = pivots[:, i]
-            order[every, i], order[every, other] = order[every, other], order[every, i].copy()
+            exchanged = pivots[:, i]
+            order[every, i], order[every, exchanged] = order[every, exchanged], order[every, i].copy()
         eye = self.xp.eye(rows, dtype=like.dtype)
         return eye[order].swapaxes(-1, -2).reshape(*batch, rows, rows)
 

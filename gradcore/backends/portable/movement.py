@@ -1,4 +1,4 @@
-"""Kernels that rearrange elements: views where the library can make one."""
+"""Kernels that rearrange elements, which return views where the array library can create one."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Movement:
     def memory_of(self, x: Any) -> Any:
         """Return the whole memory block that `x` belongs to, as a vector.
 
-        It can have elements that no tensor shows.
+        It may contain elements that are not part of any tensor.
         """
         owner = _owner(x)
         flat = owner.reshape(-1) if owner.flags.c_contiguous else self._span(owner)
@@ -110,9 +110,9 @@ class Movement:
         """Return, as a vector, the memory from the lowest to the highest address among the elements of `x`."""
         if not x.size or any(s % x.itemsize for s in x.strides):
             raise RuntimeError("a tensor whose strides are no multiples of its element size has no storage: clone it")
-        first = x[tuple(slice(None, None, -1 if s < 0 else 1) for s in x.strides)]
-        count = 1 + sum((n - 1) * s for n, s in zip(first.shape, first.strides, strict=True)) // x.itemsize
-        return self.restride(first, (count,), (x.itemsize,))
+        lowest = x[tuple(slice(None, None, -1 if s < 0 else 1) for s in x.strides)]
+        count = 1 + sum((n - 1) * s for n, s in zip(lowest.shape, lowest.strides, strict=True)) // x.itemsize
+        return self.restride(lowest, (count,), (x.itemsize,))
 
     def geometry_of(self, x: Any) -> tuple[tuple[int, ...], int]:
         """Return the strides and the offset of `x` in its memory, in elements."""
@@ -129,10 +129,10 @@ class Movement:
 
     def locations(self, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
         """Return the flat positions in memory of the elements of a view with these sizes and strides."""
-        found = self.xp.full((), offset, "int64")
+        positions = self.xp.full((), offset, "int64")
         for n, s in zip(shape, strides, strict=True):
-            found = found[..., None] + self.xp.arange(n) * s
-        return found.reshape(-1)
+            positions = positions[..., None] + self.xp.arange(n) * s
+        return positions.reshape(-1)
 
     def windows_of(self, x: Any, dim: int, size: int, step: int) -> Any:
         """Return the windows along a dim as a view, with a new last dim for the elements of each."""

@@ -1,7 +1,7 @@
-"""Kernels of normalization: statistics in two passes, everything after that in place.
+"""Kernels of normalization, which compute statistics in two passes and everything after them in place.
 
-Statistics are taken over the rows of a matrix. Gradients are formulas of `gradcore.ops.nn.normalization`, written in
-place here, because fresh memory costs more than the arithmetic.
+Statistics are computed over the rows of a matrix. Gradients are the formulas of `gradcore.ops.nn.normalization`, which
+are computed in place here, because new memory costs more time than the arithmetic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gradcore.core.typing import Array
 
 __all__ = ["NormGradients", "Normalization", "Triple"]
 
-# From rows of this length on, a product of each pair of rows is faster than a product of matrices and a sum.
+# Length of rows from which an inner product of each pair of rows is faster than an elementwise product and a sum.
 _LONG = 32
 
 Triple = tuple[Any, Any, Any]
@@ -78,16 +78,16 @@ class Normalization:
         "layer_norm", "rows column=1 column=0 -> rows kept kept", "dims number", 32, native_layer_norm="dims number"
     )
     def native_layer_norm(self, x: Any, weight: Any, bias: Any, ndims: int, eps: float) -> Triple:
-        lead, last = x.shape[: x.ndim - ndims], x.shape[x.ndim - ndims :]
-        width = prod(last)
+        lead, normalized = x.shape[: x.ndim - ndims], x.shape[x.ndim - ndims :]
+        width = prod(normalized)
         out, mean, var = self._centered_rows(x.reshape(prod(lead), width))
         out *= self._inverse_root(var, eps)
         if weight is not None:
             out *= weight.reshape(width)
         if bias is not None:
             out += bias.reshape(width)
-        kept = lead + (1,) * ndims
-        return out.reshape(x.shape), mean.reshape(kept), var.reshape(kept)
+        stats_shape = lead + (1,) * ndims
+        return out.reshape(x.shape), mean.reshape(stats_shape), var.reshape(stats_shape)
 
     def fused_rms_norm(self, x: Any, weight: Any, ndims: int, eps: float) -> tuple[Any, Any]:
         lead, width = x.shape[: x.ndim - ndims], prod(x.shape[x.ndim - ndims :])
@@ -147,8 +147,8 @@ class Normalization:
     ) -> tuple[Any, Any]:
         scores = self.matmul(query * scale, key.swapaxes(-1, -2))
         if causal:
-            seen = self.xp.tri(*scores.shape[-2:], dtype="bool")
-            scores = self.xp.where(seen, scores, self.xp.full((), -self.xp.inf, scores.dtype))
+            is_visible = self.xp.tri(*scores.shape[-2:], dtype="bool")
+            scores = self.xp.where(is_visible, scores, self.xp.full((), -self.xp.inf, scores.dtype))
         if mask is not None:
             scores = scores + mask
         weights = self._softmax_in_place(scores)
@@ -156,11 +156,11 @@ class Normalization:
 
     def _softmax_in_place(self, x: Any) -> Any:
         """Compute `softmax_or_zero` in the memory of `x`."""
-        xp, last = self.xp, (x.ndim - 1,)
-        highest = self.max_over(x, last, True)
+        xp, last_dim = self.xp, (x.ndim - 1,)
+        highest = self.max_over(x, last_dim, True)
         x -= xp.where(highest == -xp.inf, xp.zeros((), x.dtype), highest)
         xp.exp(x, out=x)
-        total = self.sum_over(x, last, True)
+        total = self.sum_over(x, last_dim, True)
         return self.div(x, xp.where(total == 0, xp.ones((), x.dtype), total))
 
     # -- gradients -------------------------------------------------------------------------------------------
@@ -168,14 +168,14 @@ class Normalization:
     @packed(NormGradients)
     def layer_norm_backward(self, given: NormGradients) -> Triple:
         grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, ndims = given
-        xp, last = self.xp, x.shape[x.ndim - ndims :]
-        rows, width = prod(x.shape[: x.ndim - ndims]), prod(last)
+        xp, normalized = self.xp, x.shape[x.ndim - ndims :]
+        rows, width = prod(x.shape[: x.ndim - ndims]), prod(normalized)
         grad = grad.reshape(rows, width)
         c = x.reshape(rows, width) - mean.reshape(rows, 1)
         r = self._inverse_root(var.reshape(rows), eps)
         product = grad * c
-        to_weight = self.matmul(r, product).reshape(last) if needs[1] else None
-        to_bias = self.sum_over(grad, (0,)).reshape(last) if needs[2] else None
+        to_weight = self.matmul(r, product).reshape(normalized) if needs[1] else None
+        to_bias = self.sum_over(grad, (0,)).reshape(normalized) if needs[2] else None
         if not needs[0]:
             return None, to_weight, to_bias
         weight = xp.ones(width, x.dtype) if weight is None else weight.reshape(width)
@@ -191,11 +191,11 @@ class Normalization:
     def rms_norm_backward(
         self, grad: Any, grad_scale: Any, x: Any, weight: Any, scale: Any, ndims: int, needs: Sequence[bool]
     ) -> tuple[Any, Any]:
-        xp, last = self.xp, x.shape[x.ndim - ndims :]
-        rows, width = prod(x.shape[: x.ndim - ndims]), prod(last)
+        xp, normalized = self.xp, x.shape[x.ndim - ndims :]
+        rows, width = prod(x.shape[: x.ndim - ndims]), prod(normalized)
         grad, flat, r = grad.reshape(rows, width), x.reshape(rows, width), scale.reshape(rows)
         product = grad * flat
-        to_weight = self.matmul(r, product).reshape(last) if needs[1] else None
+        to_weight = self.matmul(r, product).reshape(normalized) if needs[1] else None
         if not needs[0]:
             return None, to_weight
         weight = xp.ones(width, x.dtype) if weight is None else weight.reshape(width)

@@ -1,9 +1,8 @@
-"""Steps of optimizers on raw arrays: a formula runs over many parameters, in tiles that stay in cache.
+"""Steps of optimizers on raw arrays, which run a formula over many parameters in tiles that stay in cache.
 
-A formula is written once for arrays of any shape and of any library, and for tensors, as ``formula(F, p, g, *states,
-**settings)``: it changes the parameter `p` and the states in place, and only reads the gradient `g`. Since it is
-elementwise, it may run on flattened arrays, cut and joined at will: large parameters are cut into tiles, small ones are
-joined in scratch memory.
+A formula ``formula(F, p, g, *states, **settings)`` is written once for tensors, and for arrays of any shape and any
+library. It changes the parameter `p` and the states in place, and only reads the gradient `g`. Since it is elementwise,
+it can run on flattened arrays: large parameters are cut into tiles, and small ones are joined in scratch memory.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ Formula = Callable[..., None]
 #: Types of settings that are the same for all parameters.
 SCALARS = frozenset((bool, float, int, type(None)))
 
-#: From how many elements threads take part.
+#: Number of elements from which threads share the work.
 MANY = 3 << 18
 
 
 class Batch:
-    """Parameters of one device and dtype that take their steps together.
+    """Parameters of one device and dtype whose steps are computed together.
 
     Parameters
     ----------
     params : list of arrays
-        The parameters' own memory, of any shape.
+        Arrays of the parameters, of any shape. They are updated in place.
     states : sequence of arrays
-        One flat array for each state; parameter `i` owns the elements from ``offsets[i]`` to ``offsets[i + 1]``.
+        One flat array for each state. The elements from ``offsets[i]`` to ``offsets[i + 1]`` belong to parameter `i`.
 
     Attributes
     ----------
@@ -53,12 +52,12 @@ class Optimizers:
 
     xp: Any
     is_tensor: Any
-    #: The most elements on which a formula runs at once: a tile and what is computed from it stay in cache.
+    #: Largest number of elements on which a formula runs at once, so that a tile and its temporaries stay in cache.
     tile_size = 1 << 18
-    #: Parameters of at most that many elements are joined: copying them costs less than running a formula on each.
+    #: Largest number of elements of parameters that are joined, as a copy costs less than a formula for each of them.
     joined_size = 1 << 13
-    #: Kernels that take the place of formulas, by the formula's name: ``kernel(backend, batch, **settings)`` does for
-    #: the whole batch, in place, what the formula does. The settings are those of the formula.
+    #: Kernels that replace formulas, by the formula's name: ``kernel(backend, batch, **settings)`` computes the step of
+    #: the whole batch in place. The settings are those of the formula.
     fused_steps: ClassVar[dict[str, Callable[..., None]]] = {}
 
     def in_threads(self, work: Callable[[int, int], None], count: int) -> None:
@@ -79,9 +78,9 @@ class Optimizers:
         found_inf : array, optional
             A float32 without dims: if it is larger than 0, everything stays as it is.
         """
-        kept = [] if found_inf is None else [(a, a.copy()) for a in (*batch.params, *batch.states)]
+        backups = [] if found_inf is None else [(a, a.copy()) for a in (*batch.params, *batch.states)]
         self._step_all(formula, batch, settings)
-        for array, before in kept:
+        for array, before in backups:
             self.xp.copyto(array, before, where=found_inf > 0)
 
     def _step_all(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> None:
@@ -97,15 +96,15 @@ class Optimizers:
         batch.cut.run(formula, batch.grads, settings)
 
     def has_arrays(self, settings: dict[str, Any]) -> bool:
-        """Return whether some setting is an array, which has an element for each parameter."""
+        """Return whether any setting is an array, which has an element for each parameter."""
         return not SCALARS.issuperset(map(type, settings.values())) and any(map(self.is_tensor, settings.values()))
 
     def _step_each(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> None:
-        """Make the steps of the parameters one by one, each with its own element of settings that are arrays."""
+        """Compute the steps of the parameters one by one, each with its own elements of array settings."""
         for i, (p, g) in enumerate(zip(batch.params, batch.grads, strict=True)):
             alone = Batch([p], [s[batch.offsets[i] : batch.offsets[i + 1]] for s in batch.states])
-            own = {name: v[i : i + 1] if self.is_tensor(v) else v for name, v in settings.items()}
-            Cut(self, alone).run(formula, [g], own)
+            own_settings = {name: v[i : i + 1] if self.is_tensor(v) else v for name, v in settings.items()}
+            Cut(self, alone).run(formula, [g], own_settings)
 
     def step_settings(
         self,
@@ -115,7 +114,7 @@ class Optimizers:
         dtype: Any,
         found_inf: Any = None,
     ) -> dict[str, Any]:
-        """Return the settings of a step where the device counts the steps.
+        """Return the settings of a step whose number is counted on the device.
 
         Parameters
         ----------
@@ -137,12 +136,12 @@ class Optimizers:
         """
         xp, kind = self.xp, _step_dtype(dtype)
         wide = {name: values.astype("float64") for name, values in numbers.items()}
-        found = settings(self, options, wide)
+        results = settings(self, options, wide)
         self._move(numbers, wide.values(), found_inf)
         count = len(next(iter(numbers.values())))
         return {
             name: xp.array(xp.broadcast_to(value.astype(kind), (count,))) if self.is_tensor(value) else value
-            for name, value in found.items()
+            for name, value in results.items()
         }
 
     def _move(self, numbers: dict[str, Any], new: Iterable[Any], found_inf: Any) -> None:
@@ -171,7 +170,7 @@ class Tile:
     def __init__(self, params: list[Any], first: int, start: int | None, states: list[Any]) -> None:
         self.params, self.first, self.start, self.states = params, first, start, states
         self.stop = first + len(params) if start is None else start + params[0].size
-        #: Where the tile is computed in scratch memory: views of it for the parameters and for their gradients.
+        #: Views of the scratch memory for the parameters and for their gradients, if the tile is computed there.
         self.parts: tuple[Any, Any, list[Any]] | None = None
 
     def grads(self, flat: list[Any]) -> list[Any]:
@@ -195,7 +194,7 @@ class Cut:
         states = [_flat(s) for s in batch.states]
         self.wide = _step_dtype(flat[0].dtype) if flat[0].dtype.itemsize == 2 else None
         tiles = list(_tiles(flat, states, backend.tile_size, backend.joined_size))
-        #: Those that are computed where they are, and those that go through scratch memory.
+        #: The tiles that are computed in place, and those that are computed in scratch memory.
         self.direct = [tile for tile in tiles if self.wide is None and tile.start is not None]
         self.joined = [tile for tile in tiles if self.wide is not None or tile.start is None]
         self.is_large = sum(tile.params[0].size for tile in self.direct) >= MANY
@@ -250,7 +249,7 @@ def _step_dtype(dtype: Any) -> Any:
 
 
 def _flat(array: Any) -> Any:
-    """Return the elements as a vector, with complex ones as pairs: a view, or a copy of a non-contiguous array."""
+    """Return the elements as a vector, complex ones as pairs of numbers: a view, or a copy if not contiguous."""
     flat = array.ravel()
     return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
 

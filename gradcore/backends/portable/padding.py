@@ -23,7 +23,7 @@ class Padding:
         """Pad the last dims with `value`. Negative numbers remove elements."""
         shape = list(x.shape)
         inside: list[slice] = [slice(None)] * x.ndim
-        read: list[slice] = [slice(None)] * x.ndim
+        source_key: list[slice] = [slice(None)] * x.ndim
         for i in range(len(pad) // 2):
             dim, before, after = x.ndim - 1 - i, pad[2 * i], pad[2 * i + 1]
             size = shape[dim]
@@ -34,8 +34,8 @@ class Padding:
                     f"size, which is invalid. Check dimension {dim} of your input."
                 )
             inside[dim] = slice(max(before, 0), shape[dim] - max(after, 0))
-            read[dim] = slice(max(-before, 0), size - max(-after, 0))
-        full = x[tuple(read)]
+            source_key[dim] = slice(max(-before, 0), size - max(-after, 0))
+        full = x[tuple(source_key)]
         if list(full.shape) == shape:
             return full.copy()
         out = self.xp.full(shape, value, dtype=x.dtype) if value else self.xp.zeros(shape, dtype=x.dtype)

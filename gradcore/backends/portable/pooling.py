@@ -27,7 +27,7 @@ Counts = list[np.ndarray]
 
 
 class MaxPool(NamedTuple):
-    """Windows of `max_pool`: one number for each spatial dim."""
+    """Settings of the windows of `max_pool`, with one number for each spatial dim."""
 
     kernel: Ints
     stride: Ints
@@ -37,7 +37,7 @@ class MaxPool(NamedTuple):
 
 
 class AvgPool(NamedTuple):
-    """Windows of `avg_pool`: one number for each spatial dim, and the divisor of the sums."""
+    """Settings of the windows of `avg_pool`, with one number for each spatial dim, and the divisor of the sums."""
 
     kernel: Ints
     stride: Ints
@@ -244,10 +244,10 @@ def _max(
 def _max_along(
     xp: Any, x: Any, codes: Any, dim: int, taps: Taps, scale: int, code_type: Any, lowest: Any
 ) -> tuple[Any, Any]:
-    """Reduce one dim by its maximum, and record which tap had it in a code.
+    """Return the maxima of windows along one dim, and codes that say which tap each maximum came from.
 
-    A code counts taps, the last dimension fastest. A later tap has the larger code, so the winner's code
-    is the maximum of the codes that won so far, zero for those that did not: no branch on data.
+    A code numbers the taps of all dims, with the last dim fastest. A later tap has a larger code. Therefore the code of
+    the maximum is the maximum over the codes of taps that were larger than those before, without a branch on data.
     """
 
     def candidate(step: Step) -> tuple[Any, Any]:

@@ -1,9 +1,9 @@
-"""Recurrent layers, one layer in one direction: the steps of a sequence, and their gradients.
+"""Recurrent layers: the steps of a sequence for one layer in one direction, and their gradients.
 
-The steps' inputs, times their weights, come as rows of one array. All formulas are written against a namespace of
-operations, arrays' or tensors', and against `run`, which evaluates the elementwise formula of a step: so a backend may
-make one kernel of it. The gradients' formulas are linear in the state's gradient, with coefficients that are computed
-for all steps at once.
+The inputs of all steps, multiplied by their weights, are the rows of one array (the inflow). Formulas are written
+against a namespace ``F`` of operations on arrays or tensors, and against a function `run`, which evaluates the
+elementwise formula of a step, so that a backend can compile it to one kernel. The formulas of gradients are linear in
+the gradient of the state, and their coefficients are computed for all steps at once.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = [
     "rnn_gradients",
 ]
 
-#: Evaluates ``formula(F, *operands)``, elementwise and of several results.
+#: Function that evaluates an elementwise formula ``formula(F, *operands)`` with several results.
 Run = Callable[..., Any]
 
 
 class LstmGradients(NamedTuple):
-    """The inputs of the gradients of `lstm_sequence`; gradients of unused outputs are None."""
+    """Arguments of the gradients of `lstm_sequence`; gradients of unused outputs are None."""
 
     grad: Array
     grad_h: Array
@@ -52,7 +52,7 @@ class LstmGradients(NamedTuple):
 
 
 class GruGradients(NamedTuple):
-    """The inputs of the gradients of `gru_sequence`."""
+    """Arguments of the gradients of `gru_sequence`."""
 
     grad: Array
     grad_h: Array
@@ -67,7 +67,7 @@ class GruGradients(NamedTuple):
 
 
 class RnnGradients(NamedTuple):
-    """The inputs of the gradients of `rnn_sequence`."""
+    """Arguments of the gradients of `rnn_sequence`."""
 
     grad: Array
     grad_h: Array
@@ -81,16 +81,16 @@ class RnnGradients(NamedTuple):
 
 
 class Steps:
-    """The rows of each step in an array ``(steps, batch, width)``, ``(batch, width)`` (one step) or packed.
+    """Layout of the steps in an array: ``(steps, batch, width)``, ``(batch, width)`` (one step) or packed.
 
     Parameters
     ----------
     shape : tuple of int
-        The shape of such an array.
+        Shape of the array.
     sizes : tuple of int, optional
-        How many rows each step has, where sequences of several lengths are packed.
+        Number of rows of each step, if sequences of different lengths are packed.
     reverse : bool
-        Whether the last step comes first.
+        Whether the steps are computed from the last to the first.
     """
 
     def __init__(self, shape: Sequence[int], sizes: Sequence[int] | None, reverse: bool) -> None:
@@ -138,14 +138,14 @@ class Steps:
         parts, pieces = self.split(F, states), []
         for t, n in enumerate(sizes):
             source = t + 1 if self.reverse else t - 1
-            known = min(n, sizes[source]) if 0 <= source < len(sizes) else 0
-            pieces += [F.narrow(parts[source], 0, 0, known)] if known else []
-            pieces += [F.narrow(first, 0, known, n - known)] if known < n else []
+            rows_before = min(n, sizes[source]) if 0 <= source < len(sizes) else 0
+            pieces += [F.narrow(parts[source], 0, 0, rows_before)] if rows_before else []
+            pieces += [F.narrow(first, 0, rows_before, n - rows_before)] if rows_before < n else []
         return F.cat(pieces, 0)
 
 
 class _State:
-    """The state of those samples that have the current step, and the final states of samples that have ended."""
+    """State of the samples that have the current step, and the final states of samples that have ended."""
 
     def __init__(self, F: Any, first: Any, n: int) -> None:
         self.F, self.first = F, first
@@ -191,7 +191,7 @@ def _upstream(F: Any, steps: Steps, grad: Any, result: Any) -> Any:
     return steps.split(F, F.zeros_like(result) if grad is None else steps.table(F, grad))
 
 
-# -- long short-term memory: the gates that are kept are input, forget, output and cell ------------------------------
+# -- long short-term memory: the saved gates are input, forget, output and cell --------------------------------------
 
 
 def _lstm_step(F: Any, cell: Any, *terms: Any) -> tuple[Any, ...]:
@@ -207,7 +207,7 @@ def _lstm(
     steps, width = Steps(inflow.shape, sizes, reverse), c0.shape[1]
     terms, across = steps.split(F, steps.table(F, inflow)), F.transpose(weight, 0, 1)
     hidden, cell = (_State(F, x, steps.sizes[steps.order[0]]) for x in (h0, c0))
-    found: list[Any] = [None] * len(steps.sizes)
+    outputs: list[Any] = [None] * len(steps.sizes)
     for t in steps.order:
         n = steps.sizes[t]
         recurrent = F.matmul(hidden.of(n), across)
@@ -215,8 +215,8 @@ def _lstm(
         if projection is not None:
             h = F.matmul(h, F.transpose(projection, 0, 1))
         cell.now, hidden.now = new, h
-        found[t] = (*gates, new, h)
-    *gates, cells, result = (steps.join(F, each) for each in zip(*found, strict=True))
+        outputs[t] = (*gates, new, h)
+    *gates, cells, result = (steps.join(F, each) for each in zip(*outputs, strict=True))
     return steps.restore_shape(F, result), hidden.all(), cell.all(), F.cat(gates, 1), cells
 
 
@@ -244,7 +244,7 @@ def lstm_gradients(F: Any, run: Run, given: LstmGradients) -> tuple[Any, ...]:
     factors = slopes[0] * new, slopes[1] * steps.before(F, cells, c0), slopes[2] * let_in
     along, by_cell = let_out * (1 - bent * bent), F.stack([*factors, nothing], 1)
     by_hidden = F.stack([nothing, nothing, nothing, slopes[3] * bent], 1)
-    read = [steps.split(F, x) for x in (along, forget, by_cell, by_hidden)]
+    pieces = [steps.split(F, x) for x in (along, forget, by_cell, by_hidden)]
     upstream, of_cells, of_gates = _upstream(F, steps, grad, result), None, None
     if grad_cells is not None:
         of_cells = steps.split(F, grad_cells)
@@ -254,7 +254,7 @@ def lstm_gradients(F: Any, run: Run, given: LstmGradients) -> tuple[Any, ...]:
         of_gates = steps.split(F, F.stack([t * slope for t, slope in each], 1))
     last = steps.sizes[steps.order[-1]]
     hidden, cell = (_State(F, _or_zeros(F, t, x), last) for t, x in ((grad_h, h0), (grad_c, c0)))
-    found: list[Any] = [None] * len(steps.sizes)
+    gradients: list[Any] = [None] * len(steps.sizes)
     sources: list[Any] = [None] * len(steps.sizes)
     for t in reversed(steps.order):
         n = steps.sizes[t]
@@ -265,12 +265,12 @@ def lstm_gradients(F: Any, run: Run, given: LstmGradients) -> tuple[Any, ...]:
             into = [F.matmul(sources[t], F.conj(projection))]
         if of_cells is not None:
             of_c = of_c + of_cells[t]
-        along, forget = read[0][t], read[1][t]
-        of_c, inner = run(formula, *(_one(F, x) for x in (*into, of_c, along, forget)), read[2][t], read[3][t])
-        found[t] = _flat(F, inner if of_gates is None else inner + of_gates[t])
+        along, forget = pieces[0][t], pieces[1][t]
+        of_c, inner = run(formula, *(_one(F, x) for x in (*into, of_c, along, forget)), pieces[2][t], pieces[3][t])
+        gradients[t] = _flat(F, inner if of_gates is None else inner + of_gates[t])
         cell.now = F.reshape(F.narrow(of_c, 1, 0, 1), (n, width))
-        hidden.now = F.matmul(found[t], weight)
-    of_inflow = steps.join(F, found)
+        hidden.now = F.matmul(gradients[t], weight)
+    of_inflow = steps.join(F, gradients)
     of_projection = None
     if needs[4]:
         of_projection = F.matmul(F.transpose(steps.join(F, sources), 0, 1), let_out * bent)
@@ -287,7 +287,7 @@ def _of_weight(F: Any, steps: Steps, of_recurrent: Any, result: Any, h0: Any) ->
     return F.matmul(F.transpose(of_recurrent, 0, 1), steps.before(F, result, h0))
 
 
-# -- gated recurrent units: kept are the reset gate, the update gate, the new state and what the state adds to it -----
+# -- gated recurrent units: saved are the reset gate, update gate, new state, and the state's contribution to it ------
 
 
 def _gru_step(F: Any, h: Any, *terms: Any) -> tuple[Any, ...]:
@@ -303,14 +303,14 @@ def _gru(
     steps, width = Steps(inflow.shape, sizes, reverse), h0.shape[1]
     terms, across = steps.split(F, steps.table(F, inflow)), F.transpose(weight, 0, 1)
     hidden = _State(F, h0, steps.sizes[steps.order[0]])
-    found: list[Any] = [None] * len(steps.sizes)
+    outputs: list[Any] = [None] * len(steps.sizes)
     for t in steps.order:
         h = hidden.of(steps.sizes[t])
         recurrent = F.matmul(h, across)
         recurrent = recurrent if bias is None else recurrent + bias
-        found[t] = run(_gru_step, h, *F.split(terms[t], width, 1), *F.split(recurrent, width, 1))
-        hidden.now = found[t][4]
-    *gates, result = (steps.join(F, each) for each in zip(*found, strict=True))
+        outputs[t] = run(_gru_step, h, *F.split(terms[t], width, 1), *F.split(recurrent, width, 1))
+        hidden.now = outputs[t][4]
+    *gates, result = (steps.join(F, each) for each in zip(*outputs, strict=True))
     return steps.restore_shape(F, result), hidden.all(), F.cat(gates, 1)
 
 
@@ -330,7 +330,7 @@ def gru_gradients(F: Any, run: Run, given: GruGradients) -> tuple[Any, ...]:
     of_new = (1 - keep) * (1 - new * new)
     of_reset = new_h * reset * (1 - reset)
     of_keep = keep * (1 - keep)
-    # In the order new, reset, keep, new_h: the last three are the gradient of what comes from the state.
+    # The order is new, reset, keep, new_h, so that the last three are the gradient of the recurrent products.
     factors = F.stack([of_new, of_new * of_reset, (before - new) * of_keep, of_new * reset], 1)
     more = None
     if grad_gates is not None:
@@ -340,15 +340,15 @@ def gru_gradients(F: Any, run: Run, given: GruGradients) -> tuple[Any, ...]:
         more = steps.split(F, F.stack([to_new, to_reset, to_keep * of_keep, to_new * reset + to_new_h], 1))
     upstream, keeps, factors = _upstream(F, steps, grad, result), steps.split(F, keep), steps.split(F, factors)
     hidden = _State(F, _or_zeros(F, grad_h, h0), steps.sizes[steps.order[-1]])
-    found: list[Any] = [None] * len(steps.sizes)
+    gradients: list[Any] = [None] * len(steps.sizes)
     for t in reversed(steps.order):
         n = steps.sizes[t]
         operands = (_one(F, x) for x in (upstream[t], hidden.of(n), keeps[t]))
         past, inner = run(_gru_step_back, *operands, factors[t])
-        found[t] = _flat(F, inner if more is None else inner + more[t])
+        gradients[t] = _flat(F, inner if more is None else inner + more[t])
         past = F.reshape(F.narrow(past, 1, 0, 1), (n, width))
-        hidden.now = past + F.matmul(F.narrow(found[t], 1, width, 3 * width), weight)
-    of_all = steps.join(F, found)
+        hidden.now = past + F.matmul(F.narrow(gradients[t], 1, width, 3 * width), weight)
+    of_all = steps.join(F, gradients)
     of_recurrent = F.narrow(of_all, 1, width, 3 * width)
     of_inflow = F.cat([F.narrow(of_all, 1, width, 2 * width), F.narrow(of_all, 1, 0, width)], 1)
     return (
@@ -374,11 +374,11 @@ def _rnn(F: Any, run: Run, inflow: Any, h0: Any, weight: Any, relu: bool, sizes:
     steps, formula = Steps(inflow.shape, sizes, reverse), _relu_step if relu else _tanh_step
     terms, across = steps.split(F, steps.table(F, inflow)), F.transpose(weight, 0, 1)
     hidden = _State(F, h0, steps.sizes[steps.order[0]])
-    found: list[Any] = [None] * len(steps.sizes)
+    outputs: list[Any] = [None] * len(steps.sizes)
     for t in steps.order:
-        (found[t],) = run(formula, terms[t], F.matmul(hidden.of(steps.sizes[t]), across))
-        hidden.now = found[t]
-    return steps.restore_shape(F, steps.join(F, found)), hidden.all()
+        (outputs[t],) = run(formula, terms[t], F.matmul(hidden.of(steps.sizes[t]), across))
+        hidden.now = outputs[t]
+    return steps.restore_shape(F, steps.join(F, outputs)), hidden.all()
 
 
 def _rnn_step_back(F: Any, grad: Any, of_h: Any, slope: Any) -> tuple[Any]:
@@ -393,11 +393,11 @@ def rnn_gradients(F: Any, run: Run, given: RnnGradients) -> tuple[Any, ...]:
     slopes = F.where(result > 0, F.ones_like(result), 0) if relu else 1 - result * result
     upstream, slopes = _upstream(F, steps, grad, result), steps.split(F, slopes)
     hidden = _State(F, _or_zeros(F, grad_h, h0), steps.sizes[steps.order[-1]])
-    found: list[Any] = [None] * len(steps.sizes)
+    gradients: list[Any] = [None] * len(steps.sizes)
     for t in reversed(steps.order):
-        (found[t],) = run(_rnn_step_back, upstream[t], hidden.of(steps.sizes[t]), slopes[t])
-        hidden.now = F.matmul(found[t], weight)
-    of_inflow = steps.join(F, found)
+        (gradients[t],) = run(_rnn_step_back, upstream[t], hidden.of(steps.sizes[t]), slopes[t])
+        hidden.now = F.matmul(gradients[t], weight)
+    of_inflow = steps.join(F, gradients)
     of_weight = _of_weight(F, steps, of_inflow, result, h0) if needs[2] else None
     return steps.restore_shape(F, of_inflow), hidden.all(), of_weight
 

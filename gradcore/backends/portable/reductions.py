@@ -1,7 +1,7 @@
 """Kernels that reduce dimensions, written for any array library.
 
-`dims` is None for all dimensions, else a tuple of dimensions counted from the front. Results are arrays or NumPy
-scalars; whoever wraps them makes them arrays.
+`dims` is None for all dimensions, otherwise a tuple of dimensions counted from the front. Results are arrays or NumPy
+scalars, which the caller converts to arrays.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Reductions:
             return self.div(self.prod_over(x, (dim,), True), x)
         filled = xp.where(zero, xp.ones((), x.dtype), x)
         zeros = zero.sum(axis=dim, keepdims=True)
-        # An element's others contain a zero unless it is the only one.
+        # The product of the others is zero, unless the element is the only zero.
         return (zeros == zero) * self.div(self.prod_over(filled, (dim,), True), filled)
 
     # -- extrema --------------------------------------------------------------------------------------------------
@@ -147,9 +147,9 @@ class Reductions:
     @along(2)
     def at_index(self, x: Any, index: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
         """Return the elements at an index along `dim`, which the index lacks, and the index."""
-        kept = self.keep_dim(index, dim)
-        values = self.take_along(x, kept, dim)
-        return (values, kept) if keepdim else (values.reshape(index.shape), index)
+        kept_index = self.keep_dim(index, dim)
+        values = self.take_along(x, kept_index, dim)
+        return (values, kept_index) if keepdim else (values.reshape(index.shape), index)
 
     @along(2)
     def take_along(self, x: Any, index: Any, dim: int) -> Any:

@@ -101,7 +101,7 @@ def _step(size: int, outputs: int, scale: float | None, align_corners: bool, rea
 def _nearest(size: int, outputs: int, step: Any, exact: bool, real: Any) -> Table:
     """Return the index of the input that contains each output's centre (`exact`) or its first border."""
     positions = np.maximum(_positions(outputs, step, not exact, real), 0) + real(0.5 if exact else 0)
-    # In float32 whatever the data, as in PyTorch, where the index jumps.
+    # Like PyTorch, compute in float32 for data of any dtype, because rounding can change the index.
     indices: Table = np.minimum(np.floor(positions.astype(np.float32)).astype(np.int64), size - 1)
     return indices
 

@@ -1,7 +1,7 @@
-"""Sparse linear maps along one dim, applied tap by tap: the common part of pooling and interpolation.
+"""Sparse linear maps along one dim, applied tap by tap, which pooling and interpolation have in common.
 
-Each output combines a few inputs. The `t`-th inputs of all outputs are one tap, which moves as a whole: a
-slice where its inputs lie in even steps, as for windows with a stride, and an array of indices elsewhere.
+Each output combines a few inputs. The `t`-th inputs of all outputs form one tap. A tap is read at once: by a slice if
+its inputs are evenly spaced, as for windows with a stride, and otherwise by an array of indices.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Taps:
         covered = sum(_length(step.outputs) for step in steps if step.first)
         #: Every output has a tap.
         self.complete = covered == outputs
-        #: How many steps at the beginning are for all outputs.
+        #: Number of steps at the beginning that cover all outputs.
         everywhere = (isinstance(step.outputs, slice) and step.outputs == slice(0, outputs, 1) for step in steps)
         self.whole = len(list(takewhile(bool, everywhere)))
 
@@ -48,10 +48,10 @@ class Taps:
         steps = []
         begun = outputs  # from here on outputs had a tap
         for tap in range(kernel):
-            inside, read = overlap(tap * dilation - padding, stride, size, outputs)
+            inside, elements = overlap(tap * dilation - padding, stride, size, outputs)
             new = max(0, min(begun, inside.stop) - inside.start)  # of the tap's outputs, the first so many
             for first, part in ((True, slice(new)), (False, slice(new, None))):
-                here, there = range(outputs)[inside][part], range(size)[read][part]
+                here, there = range(outputs)[inside][part], range(size)[elements][part]
                 if here:
                     steps.append(Step(tap, first, _slice(here), _slice(there)))
             if inside.start < inside.stop:
@@ -168,7 +168,7 @@ def select(xp: Any, x: Any, dim: int, index: Index) -> Any:
     if not isinstance(index, slice):
         return xp.take(x, on_device(xp, index), axis=dim)
     view = x[along(xp, dim, index)]
-    # NumPy copies elements that are apart faster than it computes with them.
+    # NumPy copies strided elements faster than it computes with them.
     return view.copy() if xp is np and dim == x.ndim - 1 and index.step > 1 else view
 
 

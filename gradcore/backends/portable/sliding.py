@@ -65,7 +65,7 @@ class Phase(NamedTuple):
     number: int
     shift: int
     step: int
-    #: How far from the window's own position the last tap reads.
+    #: Distance from the position of the window to the element that its last tap reads.
     reach: int
 
 
@@ -122,7 +122,7 @@ class Windows:
         by_dim = list(map(phases, kernel, stride, dilation))
         self.phases = list(product(*by_dim))
         reach = [max(phase.reach for phase in each) for each in by_dim]
-        #: The part of each phase that windows read.
+        #: Size of the part of each phase that windows read.
         self.extent = tuple(map(add, spatial, reach))
         #: Where each phase has elements of the input, and which.
         self.overlaps = [
@@ -190,12 +190,12 @@ class Windows:
         channels, count = self.x.shape[1], images.stop - images.start
         if self.padded is None:  # the first block has most images
             shape = (len(self.phases), channels, count, *self.extent)
-            # Behind the end: what the last row of the last image reads as values between rows.
+            # Beyond the end are the values between rows that the last row of the last image reads.
             flat = self.xp.zeros(prod(shape) + self.extent[-1], dtype=self.x.dtype)
             self.padded = flat[: prod(shape)].reshape(shape)
         for target, places in zip(self.padded, self.overlaps, strict=True):
-            inside, read = zip(*places, strict=True)
-            target[(slice(None), slice(count), *inside)] = self.x[(images, slice(None), *read)].swapaxes(0, 1)
+            inside, elements = zip(*places, strict=True)
+            target[(slice(None), slice(count), *inside)] = self.x[(images, slice(None), *elements)].swapaxes(0, 1)
 
     def _plan(self, count: int, begin: int, end: int) -> tuple[Any, list[tuple[Any, Any]]]:
         """Return memory for the columns of a block, and for each phase a pair of views to copy from and to."""

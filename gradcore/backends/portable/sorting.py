@@ -28,7 +28,7 @@ class Sorting:
         x = comparable(x)
         if not descending:
             return xp.argsort(x, axis=dim, kind="stable")
-        # From the end backwards, equal elements come in the opposite order, which reading backwards restores.
+        # Sorting the reversed elements reverses the order of equal ones, which reading the result backwards restores.
         return x.shape[dim] - 1 - xp.flip(xp.argsort(xp.flip(x, dim), axis=dim, kind="stable"), dim)
 
     @along(1)
@@ -62,8 +62,8 @@ class Sorting:
         xp = self.xp
         nan = xp.isnan(x) if x.dtype.kind == "f" else None
         if nan is not None and ignore_nan:
-            known = x.shape[dim] - nan.sum(axis=dim, keepdims=True)
-            values = self.take_along(xp.sort(x, axis=dim), xp.maximum(known - 1, 0) // 2, dim)
+            valid_count = x.shape[dim] - nan.sum(axis=dim, keepdims=True)
+            values = self.take_along(xp.sort(x, axis=dim), xp.maximum(valid_count - 1, 0) // 2, dim)
             return self.where_equal(x, values, dim, keepdim)
         values, index = self.kthvalue_along(x, dim, (x.shape[dim] + 1) // 2, True)
         if nan is not None:
@@ -87,15 +87,15 @@ class Sorting:
         position = xp.arange(values.shape[-1])
         run = position - self.running_max(xp.where(starts, position, 0))
         best = run.argmax(axis=-1)[..., None]  # the end of the first of the longest runs of equal elements
-        found = (self.take_along(a, best, x.ndim - 1) for a in (values, order))
-        return tuple(xp.moveaxis(a, -1, dim) if keepdim else a.squeeze(-1) for a in found)
+        results = (self.take_along(a, best, x.ndim - 1) for a in (values, order))
+        return tuple(xp.moveaxis(a, -1, dim) if keepdim else a.squeeze(-1) for a in results)
 
     # -- distinct elements ----------------------------------------------------------------------------------------
 
     def unique_of(self, x: Any, inverse: bool, counts: bool, dim: int | None) -> tuple[Any, Any, Any]:
         """Return the sorted distinct elements (or slices along a dim), the inverse indices, and the counts."""
-        found = self.xp.unique(x, return_inverse=inverse, return_counts=counts, axis=dim, equal_nan=False)
-        values, *rest = found if inverse or counts else (found,)
+        results = self.xp.unique(x, return_inverse=inverse, return_counts=counts, axis=dim, equal_nan=False)
+        values, *rest = results if inverse or counts else (results,)
         nothing = self.xp.zeros(0, "int64")
         where = rest[0].reshape(x.shape if dim is None else (x.shape[dim],)) if inverse else nothing
         return values, where, rest[-1] if counts else nothing
@@ -127,8 +127,8 @@ class Sorting:
         for _ in range(n.bit_length()):
             middle = (low + high) // 2
             probe = xp.minimum(middle, n - 1)
-            found = self.take_along(sequence, probe, sequence.ndim - 1)
-            above = found > values if right else found >= values
+            probed = self.take_along(sequence, probe, sequence.ndim - 1)
+            above = probed > values if right else probed >= values
             done = low >= high
             high = xp.where(done | ~above, high, middle)
             low = xp.where(done | above, low, middle + 1)

@@ -67,15 +67,15 @@ class SparseMatrices:
         dtype = np.result_type(values.dtype, right.dtype, np.float32)
         values, right = values.astype(dtype, copy=False), right.astype(dtype, copy=False)
         if method is None:
-            found, info = _direct(values, right, pattern, transposed), 0
+            solution, info = _direct(values, right, pattern, transposed), 0
         else:
             matrix = scipy_matrix(values, pattern, transposed)
-            found, info = _iterate(matrix, right, method)
+            solution, info = _iterate(matrix, right, method)
             if strict and info < 0:  # a breakdown: no more can be had of this method
-                found, info = _iterate(matrix, right, method._replace(name="gmres"))
+                solution, info = _iterate(matrix, right, method._replace(name="gmres"))
             if strict and info:
                 raise RuntimeError(f"{method.name} did not converge for the gradient (info={info})")
-        return self.from_host(found.reshape(right.shape)), self.from_host(np.array(info))
+        return self.from_host(solution.reshape(right.shape)), self.from_host(np.array(info))
 
     @shaped(lambda values, start, pattern, *_: (Result(start.shape[1:], start.dtype), start))
     def sparse_eigenpairs(self, values: Any, start: Any, pattern: Pattern, settings: dict[str, Any]) -> Any:
@@ -123,12 +123,12 @@ def _on_host(pattern: Pattern, to_host: Any) -> Pattern:
 
 def _direct(values: Any, b: Any, pattern: Pattern, transposed: bool) -> Any:
     """Solve by an LU factorization, which is cached because backward needs it again."""
-    known, factors = pattern.kept.get("factors", (None, None))
+    cached, factors = pattern.kept.get("factors", (None, None))
     mode = "T" if transposed else "N"
-    if known is not None and known.dtype == values.dtype:
-        if np.array_equal(known, values):
+    if cached is not None and cached.dtype == values.dtype:
+        if np.array_equal(cached, values):
             return factors.solve(b, mode)
-        if np.iscomplexobj(values) and np.array_equal(known, values.conj()):
+        if np.iscomplexobj(values) and np.array_equal(cached, values.conj()):
             return factors.solve(b.conj(), mode).conj()
     from scipy.sparse.linalg import splu
 
@@ -145,9 +145,9 @@ def _iterate(matrix: Any, b: Any, method: Iteration) -> tuple[Any, int]:
     solve = getattr(linalg, method.name)
     columns = b.reshape(b.shape[0], -1)
     x0 = None if method.x0 is None else method.x0.reshape(columns.shape)
-    found, infos = np.empty_like(columns), []
+    solutions, infos = np.empty_like(columns), []
     for i, column in enumerate(columns.T):
         start = None if x0 is None else x0[:, i]
-        found[:, i], info = solve(matrix, column, x0=start, M=method.M, **method.settings)
+        solutions[:, i], info = solve(matrix, column, x0=start, M=method.M, **method.settings)
         infos.append(info)
-    return found, max(infos, key=abs, default=0)
+    return solutions, max(infos, key=abs, default=0)

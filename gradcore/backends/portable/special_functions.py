@@ -1,4 +1,4 @@
-"""Special functions that have no kernel of their own, called by SciPy's names."""
+"""Special functions without a kernel of their own, which are called by SciPy's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""B-splines: weights of the taps around a point, and the matrix from samples to coefficients."""
+"""B-splines: the weights of the taps around a point, and the matrix that maps samples to coefficients."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _evaluate_polynomial(coefficients: Sequence[float], x: Any) -> Any:
 
 
 def _outside(xp: Any, i: Any, n: int, mode: str) -> Any:
-    """Return the index of the element that stands at each integer position, which may be outside of the array."""
+    """Return the index of the element to read for each integer position `i`, which may be outside of the array."""
     if mode == "nearest":
         return xp.clip(i, 0, n - 1)
     if mode == "grid-wrap":
