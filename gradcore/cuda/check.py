@@ -36,27 +36,27 @@ from gradcore.tensor.arrays import arrays_of
 
 __all__ = ["main"]
 
-#: How far apart results may be, of the size of the numbers: sums are in another order.
+#: Relative tolerances of results, by dtype. Results differ because sums are added in a different order.
 TOLERANCES = {
     gc.float64: 1e-8, gc.complex128: 1e-8, gc.float32: 5e-4, gc.complex64: 5e-4, gc.float16: 2e-2, gc.bfloat16: 1e-1,
 }  # fmt: skip
 REAL = (gc.float32, gc.float64, gc.float16, gc.bfloat16)
 
-#: Results that are not one only: signs of vectors, the order of eigenvalues.
+#: Operations whose results are not unique, for example in the signs of vectors or the order of eigenvalues.
 UNLIKE = ("eig", "lowrank", "svd")
 
-#: Seconds of a run, and of a quick one, and the parts of them that the sections may take.
+#: Time limits of a run and of a quick run, in seconds, and the share of each section.
 SECONDS, QUICK_SECONDS = 175.0, 9.0
 SHARES = {
     "edges": 0.05, "kernels": 0.25, "products": 0.1, "streams": 0.05, "graphs": 0.1, "devices": 0.05, "operations": 0.4,
 }  # fmt: skip
 
-#: Which kernels of the package an operation uses, by the file that they are in: what can be left out.
+#: Names of families of kernels, which can be disabled, by the file that contains the kernels.
 FAMILIES = {name: name for name in config.CUDA_KERNELS} | {"generated": "elementwise"}
 
 
 class Item(NamedTuple):
-    """A comparison. `run` takes a device and returns the results on it."""
+    """Comparison of results between devices. `run` takes a device and returns the results on it."""
 
     label: str
     run: Callable[[str], Sequence[Any]]
@@ -64,7 +64,7 @@ class Item(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A failed comparison: the error, and the kernels launched before it."""
+    """Failed comparison, with the error and the kernels that were launched before it."""
 
     section: str
     label: str
@@ -73,7 +73,7 @@ class Failure(NamedTuple):
     kernels: tuple[str, ...]
 
 
-# -- what is compared -------------------------------------------------------------------------------------------------
+# -- comparisons ------------------------------------------------------------------------------------------------------
 
 
 def _with_gradients(outs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
@@ -101,7 +101,7 @@ def _operation(case: Drawn, dtype: Any) -> Callable[[str], Sequence[Any]]:
 def operations(quick: bool) -> Iterator[Item]:
     """Yield comparisons of every operation with gradients.
 
-    The first call of each comes first, then the others, then other dtypes.
+    The first example call of every operation comes first, then the other calls, then other dtypes.
     """
     chosen = [op for op in OPS.values() if op.function or op.method or op.samples]
     drawn = [cases(op) for op in chosen if not any(word in op.name for word in UNLIKE)]
@@ -116,7 +116,7 @@ def operations(quick: bool) -> Iterator[Item]:
 
 F: Any = gc.nn.functional
 
-#: Functions with kernels of their own, and the shapes that take each of their ways: short and long rows, columns.
+#: Functions with kernels of their own, and shapes that cover all variants: short rows, long rows and columns.
 KERNELS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "softmax": (lambda x: x.softmax(-1), ((5, 7), (3, 3000), (2, 40_000))),
     "softmax of columns": (lambda x: x.softmax(0), ((7, 5), (900, 33))),
@@ -384,7 +384,7 @@ SECTIONS: dict[str, Callable[[bool], Iterator[Item]]] = {
 }  # fmt: skip
 
 
-# -- comparing --------------------------------------------------------------------------------------------------------
+# -- comparison of results --------------------------------------------------------------------------------------------
 
 
 def _difference(there: Sequence[Any], here: Sequence[Any], tolerance: float | None) -> str | None:
@@ -413,7 +413,7 @@ def _difference(there: Sequence[Any], here: Sequence[Any], tolerance: float | No
 
 
 class _Watched:
-    """Recorder of the package's kernels that are requested, by file and name."""
+    """Recorder of the requests for the package's kernels, by file and name."""
 
     def __init__(self, backend: Any) -> None:
         self.names: list[str] = []

@@ -1,4 +1,4 @@
-"""CUDA devices: which there are, which one is current, and how to wait for them."""
+"""Functions to list CUDA devices, to choose the current one, and to wait for it."""
 
 from __future__ import annotations
 

@@ -33,21 +33,22 @@ def make_graphed_callables(
     Parameters
     ----------
     callables : callable, Module, or tuple of these
-        Modules are changed in place, and go on recording nothing when their mode, training or not, is another one.
-        Several share memory, and must be run in the order of the tuple.
+        Modules are modified in place. While a module's training mode differs from the mode at capture, its original
+        `forward` runs. Several callables share memory, so they must be called in the order of the tuple.
     sample_args : tuple of tensors, or tuple of tuples of tensors
-        Arguments for each, which require gradients where later ones will.
+        Arguments of each callable. They must require gradients if the arguments of later calls will.
     num_warmup_iters : int
-        How often forward and backward run before they are recorded.
+        Number of times that forward and backward run before they are captured.
     allow_unused_input : bool
         Whether inputs that need gradients may be unused.
     pool : object, optional
-        Memory to share with other graphs, see `graph_pool_handle`.
+        Memory pool to share with other graphs; see `graph_pool_handle`.
 
     Returns
     -------
     callable, Module, or tuple of these
-        Their results are overwritten by the next call. They have no second derivatives.
+        Callables that replay the graphs. Each call overwrites the results of the last call. Second derivatives are not
+        supported.
 
     Raises
     ------
@@ -76,7 +77,7 @@ def make_graphed_callables(
         for part in parts:
             part.warm_up(num_warmup_iters, allow_unused_input)
     synchronize()
-    # Memory is shared: so recorded in the order in which it is replayed, and in one stream.
+    # The graphs share memory, so they are recorded in one stream and in the order in which they will be replayed.
     for part in parts:
         part.record_forward(pool, side)
     for part in reversed(parts):
@@ -86,16 +87,16 @@ def make_graphed_callables(
 
 
 class _Part:
-    """A function or module, and its forward and backward graphs.
+    """Function or module with its forward and backward graphs.
 
     Attributes
     ----------
     inputs : list of Tensor
-        The memory that the graphs read: arguments, then a module's parameters.
+        Tensors that the graphs read: arguments, then a module's parameters.
     outputs : list of Tensor
-        What the forward graph writes.
+        Tensors that the forward graph writes.
     upstream, grads : list of (Tensor or None)
-        What the backward graph reads, and what it writes.
+        Gradients that the backward graph reads, and those that it writes.
     """
 
     def __init__(self, function: Any, args: Sequence[Any]) -> None:
@@ -192,7 +193,7 @@ def _node_of(part: _Part) -> Any:
 
 
 def _fill(kept: Any, given: Any) -> None:
-    """Copy `given` to `kept`, the memory that a graph reads, unless both share it."""
+    """Copy the tensor `given` to `kept`, whose memory a graph reads, unless they share memory."""
     if not kept.is_set_to(given):
         kept.copy_(given)
 

@@ -20,10 +20,10 @@ from gradcore.utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["CUDAGraph", "graph", "graph_pool_handle"]
 
-#: How strict CUDA is with what threads do during a capture.
+#: Modes of CUDA for calls of threads during a capture that cannot be captured.
 _ERROR_MODES = ("global", "thread_local", "relaxed")
 
-#: `cudaGraphDebugDotFlagsVerbose`: everything that is known of each node.
+#: Value of `cudaGraphDebugDotFlagsVerbose`, for a description with all properties of each node.
 _VERBOSE = 1
 
 
@@ -33,7 +33,7 @@ def graph_pool_handle() -> Any:
     Returns
     -------
     object
-        What `CUDAGraph.capture_begin` and `graph` take as `pool`.
+        Value for the argument `pool` of `CUDAGraph.capture_begin` and `graph`.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class CUDAGraph:
     Parameters
     ----------
     keep_graph : bool
-        Whether `raw_cuda_graph` will be asked for, and perhaps changed.
+        Whether to keep the captured graph, so that `raw_cuda_graph` can return it, for example to modify it.
 
     Examples
     --------
@@ -70,15 +70,15 @@ class CUDAGraph:
     def __init__(self, keep_graph: bool = False) -> None:
         self.keep_graph = keep_graph
         self._graph: Any = None
-        #: What is launched.
+        #: Executable graph, which `replay` launches.
         self._executable: Any = None
         self._pool: Any = None
-        #: The random numbers of the recorded work, and generators that are known before.
+        #: Random numbers of the recorded work, and generators that were registered before the capture.
         self._random: Any = None
         self._generators: list[Generator] = []
         self._device = 0
         self._debug = False
-        #: While work is recorded: the stream, and what is to be closed in the end.
+        #: During a capture: the stream, and the contexts to close at its end.
         self._stream: Any = None
         self._open = contextlib.ExitStack()
 
@@ -108,16 +108,16 @@ class CUDAGraph:
         Parameters
         ----------
         pool : object, optional
-            What `graph_pool_handle`, or another graph's `pool`, returned.
+            Memory pool that `graph_pool_handle`, or the method `pool` of another graph, returned.
         capture_error_mode : {'relaxed', 'thread_local', 'global'}
-            All are taken as 'relaxed': with the others CUDA would refuse what cannot be recorded in this thread, or in
-            any, but also that CuPy allocates memory for what is recorded.
+            All modes are treated as 'relaxed'. In the other modes, CUDA would refuse calls of this thread, or of any
+            thread, that cannot be captured. It would also refuse CuPy's allocations of memory for the captured work.
 
         Raises
         ------
         RuntimeError
-            If the current stream is the default one, the graph has been recorded already, or one is being recorded;
-            if there is no such `capture_error_mode`.
+            If the current stream is the default stream, if the graph has already been captured, if a capture is in
+            progress, or if `capture_error_mode` is unknown.
         """
         if self._graph is not None:
             raise RuntimeError(
@@ -178,8 +178,9 @@ class CUDAGraph:
         Raises
         ------
         RuntimeError
-            If it does what cannot be recorded: waiting for the device, copies from or to the host, and factorisations
-            of matrices (cuSOLVER as CuPy calls it). What was captured until then is dropped, as with any other error.
+            If `function` does something that cannot be captured: it waits for the device, copies from or to the host,
+            or factorises matrices (by CuPy's calls of cuSOLVER). As after any other error, the work captured so far is
+            discarded.
         """
         with _Capturing(self):
             return function()
@@ -247,7 +248,7 @@ class CUDAGraph:
         Parameters
         ----------
         debug_path : str
-            Where to.
+            Path of the file.
         """
         if not (self._debug or self.keep_graph):
             warnings.warn("CUDA Graphs debug not enabled, set with [graph].enable_debug_mode()", stacklevel=2)

@@ -224,7 +224,7 @@ def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
     }
 
 
-# -- names of before --------------------------------------------------------------------------------------------------
+# -- deprecated names -------------------------------------------------------------------------------------------------
 
 
 def _warn_renamed(old: str, new: str) -> None:
@@ -299,7 +299,7 @@ def memory_summary(device: DeviceLike | None = None) -> str:
     where = Device("cuda", index_of(device))
     counts: Counter[tuple[Any, ...]] = Counter()
     seen = set()
-    # By their types: an object that only stands for another would be asked for its class, and may warn.
+    # Not `isinstance`, which would read ``__class__`` of proxy objects, and some of them warn.
     for t in gc.get_objects():
         if issubclass(type(t), Tensor) and getattr(t, "_device", None) is where:
             array = t._array if t._array.base is None else t._array.base

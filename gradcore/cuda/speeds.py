@@ -10,7 +10,7 @@ import gradcore as gc
 
 __all__ = ["measure_speeds"]
 
-#: Seconds that a measured call takes at least, by growing its operands, and the largest operands.
+#: Least seconds of a measured call, whose operands grow until it takes that long, and the largest operands.
 _ENOUGH, _MOST_ELEMENTS, _LARGEST_MATRIX = 2e-3, 1 << 27, 8192
 
 _LAUNCHES = 300

@@ -63,7 +63,7 @@ class Event:
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         self._options = {"block": blocking, "disable_timing": not enable_timing, "interprocess": interprocess}
-        #: CuPy's event: made where it is first recorded, as it belongs to one device.
+        #: CuPy's event, which is created by the first `record`, because it belongs to one device.
         self.cupy: Any = None
         self.device: Any = None
 

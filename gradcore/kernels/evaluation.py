@@ -14,7 +14,7 @@ from gradcore.ops.declare.table import OPS, Op
 
 __all__ = ["check_functions", "differential", "evaluate"]
 
-#: Functions of C++: the operation of that name.
+#: Names of operations, by name of the C++ function.
 _FUNCTIONS = {
     "abs": "abs", "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan",
     "atan2": "atan2", "atanh": "atanh", "ceil": "ceil", "copysign": "copysign", "cos": "cos", "cosh": "cosh",
@@ -26,9 +26,9 @@ _FUNCTIONS = {
     "trunc": "trunc",
 }  # fmt: skip
 
-#: Operators of C++.
+#: Operators of C++, by symbol.
 _OPERATORS = {each.symbol: each for each in map(OPERATORS.__getitem__, names_of("arithmetic", "comparison"))}
-#: The operation of a function of two operands that has a number for the second one, or the first where it commutes.
+#: Operations whose second operand is a number, by function. These functions commute if the number comes first.
 _OF_NUMBERS = {
     "maximum": "clamp_min_number", "fmax": "clamp_min_number", "minimum": "clamp_max_number",
     "fmin": "clamp_max_number", "pow": "pow_number",
@@ -57,13 +57,13 @@ def evaluate(F: Any, program: Program, values: dict[str, Any]) -> Any:
 
 
 def differential(F: Any, program: Program, values: dict[str, Any], name: str, t: Any) -> Any:
-    """Return the change of a program's last variable if a parameter changes by `t`, or zeros."""
+    """Return the tangent of a program's last variable if the parameter `name` has the tangent `t`; zeros if none."""
     pairs = {each: (value, t if each == name else None) for each, value in values.items()}
     tangent = _run(F, program, pairs)[1]
     return F.zeros_like(t) if tangent is None else tangent
 
 
-#: A value, and its tangent (None: it does not move).
+#: Pair of a value and its tangent, which is None if the value does not change.
 Pair = tuple[Any, Any]
 
 
@@ -114,7 +114,7 @@ def _binary(F: Any, sign: str, x: Pair, y: Pair) -> Pair:
 
 
 def _call(F: Any, name: str, operands: list[Pair]) -> Pair:
-    """Return a function's value and tangent. One of two operands may be a number."""
+    """Return the value and the tangent of the function `name`, one of whose two operands may be a number."""
     values = [value for value, _ in operands]
     if all(map(is_number, values)):
         return _of_numbers(name, values), None
@@ -132,7 +132,7 @@ def _call(F: Any, name: str, operands: list[Pair]) -> Pair:
 
 
 def _apply(F: Any, op: Op, function: Callable[..., Any], operands: list[Pair]) -> Pair:
-    """Return a function's value, and its tangent by the differentials that its operation declares."""
+    """Return the value of `function`, and its tangent by the differentials that the operation `op` declares."""
     values = [value for value, _ in operands]
     result, total = function(*values), None
     named_values = (
@@ -143,7 +143,7 @@ def _apply(F: Any, op: Op, function: Callable[..., Any], operands: list[Pair]) -
             continue
         if op.name == "abs":
             change = t * F.sgn(values[0])
-        elif parameter in op.differentials:  # not of isnan, say
+        elif parameter in op.differentials:  # functions such as isnan have none
             formula = op.differentials[parameter]
             change = formula.function(F, t, *[named_values[name] for name in formula.names])
         else:

@@ -1,4 +1,4 @@
-"""Differentiable operations from CUDA kernels."""
+"""The function `from_kernel`, which creates differentiable operations from CUDA kernels."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def from_kernel(
 ) -> Callable[..., Any]:
     """Return a differentiable operation from a CUDA kernel.
 
-    It runs on every device: on CUDA the kernel, elsewhere its reference in NumPy, which follows from an expression. It
-    records, works in forward mode, under `gradcore.func` and, if its derivative is a formula, in derivatives of any
-    order.
+    The operation runs on every device: CUDA runs the kernel, other devices run its reference in NumPy, which is derived
+    automatically from an expression. It supports backward and forward mode and `gradcore.func`, and derivatives of any
+    order if its derivative is a formula.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def from_kernel(
           outputs, numbers settings; with ``template <typename T>``, T is the dtype of the inputs,
         - a `cupy.RawKernel`, of which the source is taken.
     backward : optional
-        The gradient. For expressions it may be left out: it follows. Else
+        The gradient. It may be left out for expressions, which are differentiated automatically. Otherwise, it is
 
         - an expression in the inputs, the output and `grad`, or a dict with one for each input (None for an input that
           counts as a constant; a gradient that would pass to an input that is left out is an error),
@@ -48,22 +48,23 @@ def from_kernel(
           names. With several outputs, `grad` is a list,
         - what `from_kernel` returned for a kernel with the inputs `grad` and some of these names.
     reference : callable, optional
-        What runs where there is no CUDA: a function of NumPy arrays and settings. Needed where `forward` is not an
-        expression.
+        Function of NumPy arrays and settings that runs on devices without CUDA. It is required for these devices if
+        `forward` is not an expression.
     name : str, optional
-        Of the operation and, in camel case, of its nodes.
+        Name of the operation and, in camel case, of its nodes.
     inputs : sequence of str, optional
-        For expressions: the order of the operands. By default that of their first use.
+        For expressions: the order of the operands. The default is the order of their first use.
     out : callable or dict, optional
-        For source: the shape of the output (a dict has one for each), a function of inputs and settings, which its
-        parameters name. By default that of the first input.
+        For source: function that returns the shape of the output, or a dict with one for each output. Its parameters
+        are named like the inputs and settings that it reads. The default is the shape of the first input.
     settings : dict, optional
         For source: default values.
     sizes : dict, optional
-        For source: integer parameters that follow from the others. `n`, `size` or `count` is by default the number of
-        elements of the first output.
+        For source: functions that compute integer parameters from the others. A parameter `n`, `size` or `count` is by
+        default the number of elements of the first output.
     threads : callable, optional
-        For source: how many threads there have to be; by default the number of elements of the first output.
+        For source: function that returns the number of threads. The default is the number of elements of the first
+        output.
     block : int, optional
         For source: threads of a block, 256 by default.
     options : sequence of str, optional
@@ -72,7 +73,7 @@ def from_kernel(
     Returns
     -------
     callable
-        The operation; its declaration is the attribute ``op``.
+        The operation. Its attribute ``op`` holds the declaration.
 
     Raises
     ------

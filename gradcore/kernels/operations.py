@@ -1,4 +1,4 @@
-"""The operations that `from_kernel` creates: from expressions, CuPy's elementwise kernels, or CUDA source."""
+"""Operations that `from_kernel` creates from expressions, CuPy's elementwise kernels or CUDA source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["operation"]
 
 _numbers = itertools.count()
 
-#: The operations are what `from_kernel` returns, and nothing else.
+#: Settings of declarations: `from_kernel` returns the operation, so that no public function or method is needed.
 _HIDDEN = {"function": False, "method": False}
 
 
@@ -39,7 +39,10 @@ def operation(
     inputs: Sequence[str] | None,
     of_source: dict[str, Any],
 ) -> Callable[..., Any]:
-    """Return the operation of a kernel. `of_source` are arguments for CUDA source only, None if not given."""
+    """Create the operation of a kernel, and return the function that calls it; see `from_kernel` for the arguments.
+
+    `of_source` has the arguments that are only allowed for CUDA source; they are None if not given.
+    """
     kernel = None if isinstance(forward, str) else forward
     source = forward if kernel is None else getattr(kernel, "code", None)
     unique = f"kernel_{next(_numbers)}_{name or 'kernel'}"
@@ -103,7 +106,7 @@ def _names(tree: Any) -> set[str]:
 
 
 def _parse(text: Any, reference: Any) -> Program | None:
-    """Parse an expression to a program, or return None if that fails and there is a reference."""
+    """Parse an expression and return its program, or None if that fails and there is a reference to call instead."""
     try:
         program = parse(text)
         check_functions(program)
@@ -165,7 +168,7 @@ def _elementwise_op(
 
 
 def _elementwise_formula(program: Program | None, backward: Any, wanted: str, names: Sequence[str]) -> Any:
-    """Return the formula of the differential by one input."""
+    """Return the formula of the differential by the input `wanted`, or None if there is none."""
     gradient_source = backward
     if isinstance(backward, Mapping):
         gradient_source = backward.get(wanted)
@@ -204,7 +207,7 @@ def _elementwise_formula(program: Program | None, backward: Any, wanted: str, na
 
 
 def _raw_op(raw: RawKernel, backward: Any, defaults: Mapping[str, Any], unique: str, node: str) -> Op:
-    """Return the operation of a kernel from CUDA source."""
+    """Declare and return the operation of a kernel that is written in CUDA source."""
     kinds = {"f": "float", "b": "bool", "i": "int", "u": "int", "T": "float", "c": "complex"}
     parameters = [Parameter("K"), *(Parameter(p.name) for p in raw.inputs)]
     for p in raw.settings:
@@ -249,7 +252,7 @@ def _raw_op(raw: RawKernel, backward: Any, defaults: Mapping[str, Any], unique: 
 
 
 def _constants(backward: Any) -> dict[str, str]:
-    """Return the inputs that are declared to be constant."""
+    """Return the inputs whose gradient was given as None, with the reason why they have no gradient."""
     keys = backward if isinstance(backward, Mapping) else {}
     return {name: "its gradient was given as None" for name, gradient in keys.items() if gradient is None}
 
@@ -263,7 +266,7 @@ def _check_keys(backward: Any, names: Sequence[str]) -> None:
 
 
 def _missing(node: str, name: str) -> Callable[..., Any]:
-    """Return a formula that raises: a derivative that was not given is needed."""
+    """Return a formula that raises, for the input `name`, whose derivative was not given."""
 
     def raising(F: Any, grad: Any) -> Any:
         raise RuntimeError(
@@ -290,7 +293,10 @@ def _one_for_each(formula: Callable[..., Any], keys: tuple[str, ...]) -> Callabl
 
 
 def _formula_of(given: Any) -> Callable[..., Any]:
-    """Return the gradient formula of a function or of another kernel. It gets `grad`, and what it reads by name."""
+    """Return a gradient formula for a function, or for an operation that another kernel computes.
+
+    The parameters of the formula are ``F``, ``grad`` and the names of the values that it reads.
+    """
     kernel_op = getattr(given, "op", None)
     if not isinstance(kernel_op, Op) or OPS.get(kernel_op.name) is not kernel_op:
         return given  # type: ignore[no-any-return]
@@ -307,7 +313,7 @@ def _formula_of(given: Any) -> Callable[..., Any]:
 
 
 def _name_parameters(names: Sequence[str], function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a wrapper of `function` whose parameters have these names. Formulas receive values by name."""
+    """Return a wrapper of `function` whose parameters are called `names`, because formulas receive values by name."""
     for each in names:
         if not each.isidentifier() or keyword.iskeyword(each) or names.count(each) > 1:
             raise ValueError(f"an operand cannot be named {each!r}")

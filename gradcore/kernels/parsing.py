@@ -26,7 +26,7 @@ _TOKEN = re.compile(
     r"|(?P<sign>&&|\|\||[<>=!]=|[-+*/%<>!?:(),=]))"
 )
 
-#: How strongly signs between two operands bind.
+#: Precedence of binary operators; a larger number binds more strongly.
 _BINDING = {
     "||": 1,
     "&&": 2,
@@ -59,12 +59,12 @@ class Program(NamedTuple):
 
 
 def parse(text: str) -> Program:
-    """Parse statements, or a single expression, which is assigned to ``""``.
+    """Parse statements, or a single expression, which is assigned to the variable ``""``.
 
     Raises
     ------
     Unparsable
-        If there is something else than assignments of expressions, with its position.
+        If `text` contains anything other than assignments of expressions. The message has the position.
 
     Examples
     --------

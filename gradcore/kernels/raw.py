@@ -1,4 +1,4 @@
-"""Kernels from CUDA source: their types, shapes, grid and block, and how they are launched."""
+"""Kernels from CUDA source, with their types, shapes, grid and block, and their launch."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ class RawKernel:
     reference : callable or None
         ``(*inputs, *settings) -> output``, or a tuple of outputs, for the arrays of any library.
     out : callable, dict or None
-        The shape of the output (or a dict with one for each), as a function of inputs and settings by name; by default
-        that of the first input.
+        Function that returns the shape of the output from inputs and settings by name, or a dict with one for each
+        output. None stands for the shape of the first input.
     sizes : dict, optional
-        Integer parameters that follow from inputs and settings. `n`, `size` or `count` is the number of elements of
-        the first output unless it is given.
+        Functions that compute integer parameters from inputs and settings. A parameter `n`, `size` or `count` is by
+        default the number of elements of the first output.
     threads : callable or None
-        How many threads there have to be; by default the number of elements of the first output.
+        Function that returns the number of threads. None stands for the number of elements of the first output.
     block : int
+        Number of threads of a block.
     options : sequence of str
-        For the compiler.
+        Options of the compiler.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class RawKernel:
         return dict(zip(names, values, strict=True))
 
     def _template(self, values: tuple[Any, ...]) -> Any:
-        """Return the dtype of the template's type, as the inputs determine it. Raise if another input's is wrong."""
+        """Return the dtype that the inputs determine for the template's type; raise if an input has a wrong dtype."""
         template = None
         for p, array in zip(self.inputs, values, strict=False):
             expected = p.dtype if p.dtype != "T" else template
@@ -176,7 +177,7 @@ class RawKernel:
         return outputs
 
     def _setting(self, p: Parameter, known: dict[str, Any], elements: int, template: Any) -> Any:
-        """Return a number in the type that the kernel's parameter has."""
+        """Return the value of a number parameter of the kernel, in the C type of that parameter."""
         if p.name in self.sizes:
             rule = self.sizes[p.name]
             value: Any = elements if rule is None else _call_rule(rule, known)

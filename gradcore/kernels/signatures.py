@@ -13,7 +13,7 @@ _KERNEL = re.compile(
 )
 _PARAMETER = re.compile(r"^(?P<type>.*?)\s*(?P<pointer>\*?)\s*(?:__restrict__\s+|__restrict\s+)?(?P<name>\w+)$")
 
-#: Types of C++ by NumPy's names.
+#: Names of NumPy's dtypes, by name of the C++ type.
 _DTYPES = {
     "float": "float32", "double": "float64", "bool": "bool", "char": "int8", "signed char": "int8",
     "unsigned char": "uint8", "short": "int16", "unsigned short": "uint16", "int": "int32", "unsigned": "uint32",
@@ -60,7 +60,7 @@ def read_signature(source: str, name: str | None = None) -> Signature:
     source : str
         CUDA source.
     name : str, optional
-        Which kernel; by default the only one.
+        Name of the kernel, if the source has several.
 
     Raises
     ------
