@@ -1,6 +1,6 @@
 """Array libraries behind one interface: a backend runs every operation of the table on raw arrays.
 
-Here are also the switches of PyTorch's ``backends``, by library, so that programs can go on setting them.
+The package also has the switches of PyTorch's ``backends``, by library, so that programs that set them keep running.
 """
 
 import sys

@@ -1,9 +1,9 @@
 """The base class of backends: an array library, its devices, and a kernel for every operation.
 
 It is the ``K`` of bodies in `gradcore.ops`, and the ``F`` of derivative formulas that run on arrays: ``K.exp(x)``
-is the kernel `exp` on raw arrays. Kernels come from three places, in this order: methods of the backend's class (the
-families below, written against ``xp``, and what a library does differently), and the bodies that operations declare in
-terms of other ones.
+is the kernel `exp` on raw arrays. A kernel is a method of the backend's class if there is one: of the families below,
+which are written against ``xp``, or an override of a library that works differently. Otherwise, it is the body that the
+operation declares in terms of other operations.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Resolver = Callable[[str], Callable[..., Any]]
 
 
 class SmallKernels(dict[str, Callable[..., Any]]):
-    """A table from the name of an operation to a function on raw arrays, filled on first use."""
+    """Table from the name of an operation to its kernel, a function on raw arrays, filled on first use."""
 
     def __init__(self, resolve: Resolver) -> None:
         super().__init__()
@@ -63,10 +63,10 @@ class SmallKernels(dict[str, Callable[..., Any]]):
 
 
 class Kernels(SmallKernels):
-    """The dispatch table of one device: kernels for arrays of every size and, in `small`, for small ones.
+    """Dispatch table of one device: kernels for arrays of every size and, in `small`, for small arrays.
 
-    Asking for the size of an operand in a kernel takes a third of the time that NumPy needs for a few elements. The
-    fast path therefore asks once. Other callers can ignore `small`, whose kernels compute the same.
+    A check of the operand's size inside a kernel takes a third of the time that NumPy needs for a few elements.
+    Therefore the fast path checks it once. Other callers can ignore `small`, whose kernels compute the same.
     """
 
     def __init__(self, resolve: Resolver, small: Resolver | None = None) -> None:
@@ -112,32 +112,32 @@ class Backend(
 
     #: The device type, as in ``device='cuda'``.
     type: ClassVar[str]
-    #: Bodies of operations, ``(K, *arguments)``: what a backend runs where it has no kernel of that name.
+    #: Bodies of operations, ``body(K, *arguments)``, which run if the backend has no kernel of that name.
     bodies: ClassVar[dict[str, Callable[..., Any]]] = {}
     #: Parameters of the elementwise operations, by the name of their kernel.
     elementwise: ClassVar[dict[str, tuple[str, ...]]] = {}
     #: Rules that operations without bodies declare for their kernels, see `gradcore.backends.kernel_rules`.
     declared_batch_rules: ClassVar[dict[str, BatchRule]] = {}
     declared_shape_rules: ClassVar[dict[str, Callable[..., Any]]] = {}
-    #: Kernels of which an element takes half a nanosecond, or many times that.
+    #: Names of kernels that take half a nanosecond or more per element.
     slow: ClassVar[set[str]] = set()
-    #: Elements from which derivative formulas of elementwise operations are evaluated by `evaluate_tiled`.
+    #: Number of elements from which derivative formulas of elementwise operations are evaluated by `evaluate_tiled`.
     LARGE: ClassVar[int] = 1 << 15
-    #: Whether work is queued in streams, in one of which a node runs its backward.
+    #: Whether work is queued in streams, so that the backward of a node must run in the right one.
     has_streams: bool = False
-    #: Whether there is `move_statistics`: running means and variances of batch norm by one kernel.
+    #: Whether the backend has `move_statistics`, one kernel for the running means and variances of batch norm.
     moves_statistics: bool = False
-    #: Whether there is `dropout`: decisions and products of real floating-point arrays by one kernel.
+    #: Whether the backend has `dropout`, one kernel for the random mask and the product with a real array.
     has_dropout: bool = False
-    #: Whether elementwise formulas become kernels: `fused_forward` and `fused_gradients` are there.
+    #: Whether the backend compiles elementwise formulas to kernels, by `fused_forward` and `fused_gradients`.
     supports_fusion: Any = False
-    #: Whether `fused_gradients` is asked first for the gradients of elementwise nodes.
+    #: Whether gradients of elementwise nodes call `fused_gradients` first.
     has_fused_gradients: Any = False
     #: Whether `fused_forward` converts operands of other dtypes in its kernels.
     converts_operands: Any = False
-    #: Kernels that read numbers of their arguments, and so wait for the device: shapes of results depend on them.
+    #: Names of kernels that wait for the device, because the shapes of their results depend on elements of arguments.
     synchronizing: ClassVar[set[str]] = set()
-    #: Packages, or modules, of which all code is the backend's: `gradcore.compile` takes it for constant.
+    #: Packages or modules that belong to the backend, whose code `gradcore.compile` treats as constant.
     packages: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, xp: Any, array_type: builtins.type) -> None:

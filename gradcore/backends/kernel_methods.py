@@ -1,4 +1,4 @@
-"""Decorators for kernels that are methods of backends: apply to some arguments only, take settings as one object."""
+"""Decorators for kernels that are methods of backends: support some arguments only, or take settings as one object."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def kernel_for(supports: Callable[..., Any], settings: type[Any] | None = None) 
 
 
 class _Override:
-    """Descriptor of an override. For a backend it binds override, condition and the next class's kernel once."""
+    """Descriptor of an override. For each backend, it binds the override, its condition and the next kernel once."""
 
     def __init__(self, method: Callable[..., Any], supports: Callable[..., Any], settings: type[Any] | None) -> None:
         self.method, self.supports, self.settings = method, supports, settings

@@ -1,8 +1,8 @@
-"""Rules of kernels: how `vmap` runs them on a batch, what they return on ``meta``, and their C++ implementation.
+"""Rules of kernels: how `vmap` runs them on a batch, the shapes they return on ``meta``, and their C++ implementation.
 
-Kernels that are methods of a backend's families have them as decorators, operations that are kernels in their
-declarations (``batch=leading(2)``). A kernel without a batching rule runs as it is written, on batched arrays; one
-without a shape rule runs on arrays without data. Formulas and bodies need neither.
+Kernels that are methods declare their rules with decorators. Operations that are kernels declare them in their
+declarations (``batch=leading(2)``). A kernel without a batching rule runs unchanged on batched arrays, and a kernel
+without a shape rule runs unchanged on arrays without data. Formulas and bodies need no rules.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = [
     "width_of_rows",
 ]
 
-#: The declared operations by name, each a `gradcore.ops.declare.table.Op`: that module enters them.
+#: Declared operations by name, each a `gradcore.ops.declare.table.Op`. That module adds them.
 OPERATIONS: dict[str, Any] = {}
 
 _Kernel = TypeVar("_Kernel")
 
 
 class BatchRule(NamedTuple):
-    """The way in which a kernel handles one more dim in front, and the decorator that declares it."""
+    """Rule for how a kernel handles an additional leading dim, and the decorator that declares the rule."""
 
     kind: str
     numbers: tuple[int, ...] = ()
@@ -68,7 +68,7 @@ def images(position: int) -> BatchRule:
     return BatchRule("images", (position,))
 
 
-#: A check of the numbers of all samples at once, which gives none or one answer.
+#: Rule of kernels that check the numbers of all samples at once, with no result or a single one.
 all_samples = BatchRule("all_samples")
 
 
@@ -82,8 +82,8 @@ class Result(NamedTuple):
 def shaped(rule: Callable[..., Any]) -> Callable[[_Kernel], _Kernel]:
     """Declare the shape rule of a kernel: a function of its arguments.
 
-    It gives for each result a `Result`, or an array that the result is like (in a tuple where there are several), or
-    what is no array as it is.
+    The rule returns a `Result`, or an array with the shape and dtype of the result, or a value that is not an array
+    unchanged. For several results, it returns a tuple of these.
     """
 
     def declare(kernel: _Kernel) -> _Kernel:
@@ -193,12 +193,12 @@ def native_rows(
         How operations that are nothing but this kernel take their other arguments.
     """
     reads, writes = (tuple(side.split()) for side in arrays.split("->"))
-    own = RowCall.parse(call)
-    calls = {name: RowCall.parse(words, own.value) for name, words in operations.items()}
+    row_call = RowCall.parse(call)
+    calls = {name: RowCall.parse(words, row_call.value) for name, words in operations.items()}
 
     def declare(kernel: _Kernel) -> _Kernel:
         vars(kernel)["native_rows"] = RowKernel(
-            symbol, reads, writes, own, least_width, calls, tuple(cuda.split()) if cuda else None
+            symbol, reads, writes, row_call, least_width, calls, tuple(cuda.split()) if cuda else None
         )
         return kernel
 
@@ -218,7 +218,7 @@ def width_of_rows(kernel: RowKernel, call: RowCall) -> Callable[..., int]:
     call : RowCall
         How the arguments behind the arrays are taken: the kernel's own, or those of one of its operations.
     """
-    # What depends on the declaration alone is looked at once: a call has some microseconds.
+    # Values that depend on the declaration alone are computed once, because a call only takes a few microseconds.
     others = kernel.reads[1:]
     dim, dims, _, dtype = (at if at < 0 else at + len(others) for at in call[:4])
 

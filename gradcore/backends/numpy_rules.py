@@ -1,4 +1,4 @@
-"""Registries of rules for NumPy's functions, for arrays that are not NumPy's: the meta device and ``vmap``."""
+"""Registries of rules for NumPy's functions on arrays that are not NumPy's, for the meta device and ``vmap``."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class RuleTable(dict[Any, Callable[..., Any]]):
 def numpy_functions(names: str) -> Iterator[Any]:
     """Return NumPy's functions of these names that the installed NumPy has."""
     for name in names.split():
-        found: Any = np
+        function: Any = np
         for part in name.split("."):
-            found = getattr(found, part, None)
-        if found is not None:
-            yield found
+            function = getattr(function, part, None)
+        if function is not None:
+            yield function
 
 
 def as_shape(shape: Any) -> tuple[int, ...]:
@@ -46,7 +46,7 @@ def as_shape(shape: Any) -> tuple[int, ...]:
 
 def permuted_axes(function: Any, ndim: int, *args: Any, **named: Any) -> tuple[int, ...]:
     """Return the order in which a function such as `numpy.moveaxis` puts the dims of an array."""
-    # An empty array whose sizes number the dims shows where each of them goes.
+    # The sizes of an array without memory number its dims, so that the shape of the result shows their order.
     return function(np.empty(range(ndim)), *args, **named).shape  # type: ignore[no-any-return]
 
 

@@ -117,8 +117,8 @@ def unavailable(type: str) -> str | None:
         if type in _backends:
             return None
         if type not in _factories:
-            known = ", ".join(f"'{name}'" for name in sorted(_factories))
-            return f"no backend of that type is registered (known: {known})"
+            types = ", ".join(f"'{name}'" for name in sorted(_factories))
+            return f"no backend of that type is registered (known: {types})"
         if type not in _reasons:
             try:
                 _backends[type] = _factories[type]()

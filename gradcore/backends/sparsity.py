@@ -21,8 +21,8 @@ class Pattern:
     rows, cols : array, optional
         Row and column of each element, in any order; an element may be stored in parts.
     ends : array, optional
-        In the place of `rows` (of `cols`, if not `by_rows`): where each row begins among the elements, and the last
-        one ends.
+        Replaces `rows` (or `cols`, if not `by_rows`): the position of the first element of each row, and the number of
+        elements.
     by_rows : bool
         Whether elements with `ends` are sorted by rows.
     """
@@ -38,7 +38,7 @@ class Pattern:
     ) -> None:
         self.xp, self.shape, self.by_rows = xp, shape, by_rows
         self._rows, self._cols, self._ends = rows, cols, ends
-        #: What kernels have made of it, under names of theirs.
+        #: Cache for objects that kernels compute from the pattern, by names that the kernels choose.
         self.kept: dict[str, Any] = {}
 
     @property
@@ -83,9 +83,9 @@ def add_border(pattern: Pattern) -> Pattern:
     """Return the pattern of ``[[A + D, b], [c, 0]]`` with a diagonal `D`: the elements of `A`, `D`, `b`, then `c`."""
     xp, (n, _) = pattern.xp, pattern.shape
     if "bordered" not in pattern.kept:
-        here, last = xp.arange(n), xp.full(n, n)
-        rows = xp.concatenate([pattern.rows, here, here, last])
-        cols = xp.concatenate([pattern.cols, here, last, here])
+        positions, border = xp.arange(n), xp.full(n, n)
+        rows = xp.concatenate([pattern.rows, positions, positions, border])
+        cols = xp.concatenate([pattern.cols, positions, border, positions])
         pattern.kept["bordered"] = Pattern(xp, (n + 1, n + 1), rows, cols)
     result: Pattern = pattern.kept["bordered"]
     return result

@@ -1,8 +1,8 @@
 """The base class of objects that replace arrays in kernels (meta, batched and traced arrays).
 
 Kernels and bodies are written for NumPy and CuPy arrays: they use operators, attributes, methods and NumPy's functions.
-`ArrayStandIn` has these once. A subclass says what an operator does (`make_operator`) and what a function of NumPy
-does that an array has as a method (`call_method`); it keeps the methods that it can do in a better way.
+`ArrayStandIn` defines these once. A subclass implements operators (`make_operator`) and the NumPy functions behind
+methods of arrays (`call_method`). It can override methods for which it has a better implementation.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ METHODS = (
 
 
 class ArrayStandIn:
-    """An object with the attributes, methods and operators of an array.
+    """Object with the attributes, methods and operators of an array.
 
-    Subclasses have ``shape`` and ``dtype``, and those of the methods below that they do not refuse.
+    Subclasses define ``shape`` and ``dtype``, and those of the methods below that they support.
     """
 
     __slots__ = ()

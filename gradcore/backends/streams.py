@@ -1,6 +1,6 @@
-"""The CUDA streams that threads have chosen, by the sequence numbers of graph nodes.
+"""The CUDA streams that threads have chosen over time, where time is counted by the sequence numbers of graph nodes.
 
-So a node need not remember its stream: its number says in which one its forward ran.
+Therefore nodes do not store a stream: the sequence number of a node determines the stream in which its forward ran.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 __all__ = ["STREAMS", "Streams", "in_order"]
 
-#: Choices that are remembered, of each thread and device: many where their streams are at work, few where these are
-#: done, as it makes no difference then. Older nodes run in the present stream.
+#: Largest number of choices that are stored for each thread and device: many while their streams have pending work, and
+#: few once that is done, because the stream of a node makes no difference then. Older nodes run in the present stream.
 _MOST_CHOICES, _FEW_CHOICES = 1 << 16, 1 << 10
 
 
 class _Choices:
-    """The streams that a thread has chosen on a device."""
+    """Streams that a thread has chosen on a device over time."""
 
     def __init__(self) -> None:
         self.times: list[int] = []
@@ -44,7 +44,7 @@ _NEVER = 1 << 62
 
 
 def _are_done(streams: list[Any]) -> bool:
-    """Return whether all work in the streams is done. Streams that are being captured cannot be asked."""
+    """Return whether all work in the streams is done; False for streams that are being captured."""
     distinct = {stream.ptr: stream for stream in streams}.values()
     return all(not stream.is_capturing() and stream.done for stream in distinct)
 
@@ -62,9 +62,9 @@ class Streams:
     Attributes
     ----------
     used : bool
-        Whether any thread has ever chosen a stream: else nothing needs to look.
+        Whether any thread has ever chosen a stream. If not, callers can skip all look-ups.
     clock : callable
-        Draws numbers as nodes are numbered; the layer of nodes puts it here.
+        Function that returns the next sequence number of nodes. The module that numbers nodes sets it.
     """
 
     def __init__(self) -> None:
@@ -76,26 +76,30 @@ class Streams:
 
     def choose(self, stream: Any, device: Any) -> None:
         """Record that this thread queues its work on a device in `stream` from now on."""
-        own = threading.get_ident()
+        thread = threading.get_ident()
         with self._lock:
             self.used = True
             chosen = self._chosen.setdefault(device, {})
-            if own not in chosen:
+            if thread not in chosen:
                 _forget_ended(chosen)
-            chosen.setdefault(own, _Choices()).add(self.clock(), stream)
+            chosen.setdefault(thread, _Choices()).add(self.clock(), stream)
 
     def at(self, time: int, device: int) -> list[Any]:
-        """Return the streams that threads had chosen on a device at a time, with this thread's first. Can be empty."""
+        """Return the streams that threads had chosen on a device at a time, this thread's first, or an empty list."""
         with self._lock:
             choices = self._chosen.get(device, {})
-            own = choices.get(threading.get_ident())
-            found = [each.at(time) for each in ([own] if own else []) + [c for c in choices.values() if c is not own]]
-        return [s for i, s in enumerate(found) if s is not None and not any(s == other for other in found[:i])]
+            own_choices = choices.get(threading.get_ident())
+            streams = [
+                each.at(time)
+                for each in ([own_choices] if own_choices else [])
+                + [c for c in choices.values() if c is not own_choices]
+            ]
+        return [s for i, s in enumerate(streams) if s is not None and not any(s == other for other in streams[:i])]
 
     def stays(self, backend: Any, device: int) -> Callable[[int], bool] | None:
-        """Return a predicate of node numbers: whether the node runs in the present stream.
+        """Return a predicate of node numbers that returns whether the node runs in the present stream.
 
-        During capture None is returned, and each node has to be looked at.
+        During a capture, return None: the stream of each node must then be looked up with `as_at`.
 
         Parameters
         ----------
@@ -123,8 +127,8 @@ class Streams:
     def as_at(self, time: int, backend: Any, device: int) -> Iterator[Any]:
         """Context in which work is queued in the stream of an earlier time, in order with the present stream's work.
 
-        It yields the present stream, or None if that is the one of that time. During graph capture, work of nodes that
-        were made before the capture is queued in the present stream.
+        The context yields the present stream, or None if both streams are the same. During graph capture, work of nodes
+        that were created before the capture is queued in the present stream.
 
         Parameters
         ----------
@@ -136,18 +140,18 @@ class Streams:
         present, streams = backend.xp.cuda.get_current_stream(), self.at(time, device)
         if present.is_capturing():
             streams = [s for s in streams if s.is_capturing()]
-        wanted = streams[0] if streams else present
+        target = streams[0] if streams else present
         for other in streams[1:]:  # of other threads: one of them may have made the node
-            in_order(backend, (device, other), (device, wanted))
-        if wanted == present:
+            in_order(backend, (device, other), (device, target))
+        if target == present:
             yield None
             return
-        in_order(backend, (device, present), (device, wanted))
+        in_order(backend, (device, present), (device, target))
         try:
-            with wanted:
+            with target:
                 yield present
         finally:
-            in_order(backend, (device, wanted), (device, present))
+            in_order(backend, (device, target), (device, present))
 
 
 def in_order(backend: Any, first: tuple[int, Any], second: tuple[int, Any]) -> None:

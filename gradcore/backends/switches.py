@@ -20,14 +20,14 @@ __all__ = ["MODULES", "ProductPrecision", "Switches", "cpu", "cuda", "cudnn", "m
 
 
 class Switch:
-    """An attribute of a fixed type that is stored but has no effect.
+    """Attribute of a fixed type that is stored but has no effect.
 
     Parameters
     ----------
     default : object
-        Its value until it is set.
+        Value of the attribute until it is set.
     *others : type
-        Types that it may have, besides that of `default`.
+        Types that the value may have in addition to the type of `default`.
     """
 
     def __init__(self, default: Any, *others: type) -> None:

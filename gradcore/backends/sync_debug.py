@@ -1,7 +1,7 @@
 """Count synchronizations with a device and copies to and from it, and report them on request.
 
-Work on CUDA is queued, and fast as long as the host never waits. What makes it wait (reading a number, a mask as an
-index, a copy to the host) calls `note`.
+Work on CUDA is queued, and it is fast as long as the host never waits. Functions that make the host wait (that read a
+number, index with a mask, or copy to the host) call `note`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["COUNTS", "Mode", "mode", "note", "set_mode"]
 
 Mode = Literal["default", "warn", "error"]
 
-#: How often each of these has happened: ``"wait"``, ``"to host"``, ``"to device"``.
+#: Number of synchronizations and copies, by ``"wait"``, ``"to host"`` and ``"to device"``.
 COUNTS: Counter[str] = Counter()
 
 _WORDS = {

@@ -77,8 +77,8 @@ def vector_width(kernel: Kernel) -> int:
 
 def with_identifiers(kernel: Kernel) -> Kernel:
     """Return the kernel with its inputs renamed so that they do not clash with names in its source."""
-    taken = [bool(_RESERVED.fullmatch(i.name)) for i in kernel.inputs]
-    renamed = [i._replace(name=i.name + "_" * clash) for i, clash in zip(kernel.inputs, taken, strict=True)]
+    is_reserved = [bool(_RESERVED.fullmatch(i.name)) for i in kernel.inputs]
+    renamed = [i._replace(name=i.name + "_" * clash) for i, clash in zip(kernel.inputs, is_reserved, strict=True)]
     return kernel._replace(inputs=tuple(renamed))
 
 

@@ -96,27 +96,27 @@ def emit(
     if len(outputs) < len(kernel.results) or any(d not in _FLOATS or not e.operands for e, d in kernel.outputs):
         raise NotFusible("there is nothing to compute")
     names: dict[int, str] = {}
-    known: dict[str, Any] = {}
+    scope: dict[str, Any] = {}
     for expr in kernel.nodes:
         if expr.function == "input":
             names[id(expr)] = f"x{expr.value}"
         elif not expr.operands:
-            name = names[id(expr)] = f"c{len(known)}"
-            known[name] = np.asarray(kernel.scalar(expr), expr.dtype)
+            name = names[id(expr)] = f"c{len(scope)}"
+            scope[name] = np.asarray(kernel.scalar(expr), expr.dtype)
     buffers, scratch = assign_buffers(kernel)
     lines = []
     for number, (expr, buffer) in enumerate(zip(kernel.computed, buffers, strict=True)):
         out = names[id(expr)] = outputs[id(expr)] if buffer is None else f"s{buffer}"
         function = f"{expr.function}_{number}"
         called = select if expr.function == "where" else _function(expr.function)
-        known[function] = pooled(called) if pooled is not None and isinstance(called, np.ufunc) else called
+        scope[function] = pooled(called) if pooled is not None and isinstance(called, np.ufunc) else called
         lines.append(f"    {function}({', '.join([names[id(o)] for o in expr.operands])}, out={out})")
     arguments = [*(f"x{i.position}" for i in kernel.inputs), *(f"s{n}" for n in range(len(scratch))), *outputs.values()]
     text = "\n".join([f"def {kernel.name}({', '.join(arguments)}):", *lines])
-    exec(compile(text, generated_file(__name__, text), "exec"), known)
+    exec(compile(text, generated_file(__name__, text), "exec"), scope)
     inputs = tuple(i.position for i in kernel.inputs)
     dtype, is_pooled = kernel.outputs[0][1], pooled is not None
-    return NumpyFunction(known[kernel.name], tuple(scratch), dtype, len(lines), inputs, is_pooled)
+    return NumpyFunction(scope[kernel.name], tuple(scratch), dtype, len(lines), inputs, is_pooled)
 
 
 def _clip(x: Any, low: Any, high: Any, out: Any) -> None:

@@ -125,19 +125,19 @@ class ExprGraph:
     def node(self, function: str, operands: tuple[Expr, ...], dtype: np.dtype[Any]) -> Expr:
         """Return the expression that applies a function to other expressions."""
         key = function, dtype, *map(id, operands)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = Expr(self, function, operands, dtype)
-        return known
+        expr = self._known.get(key)
+        if expr is None:
+            expr = self._known[key] = Expr(self, function, operands, dtype)
+        return expr
 
     # -- leaves
 
     def _leaf(self, function: str, value: Any, dtype: np.dtype[Any]) -> Expr:
         key = function, dtype, type(value), repr(value)  # which tells apart 0.0 and -0.0
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = Expr(self, function, (), dtype, value)
-        return known
+        expr = self._known.get(key)
+        if expr is None:
+            expr = self._known[key] = Expr(self, function, (), dtype, value)
+        return expr
 
     def input(self, position: int, dtype: np.dtype[Any]) -> Expr:
         """Return the element of an input of the kernel, in the dtype it is computed in."""
@@ -153,8 +153,8 @@ class ExprGraph:
             raise NotFusible(str(error)) from None
 
     def _parameter(self, scalar: ScalarParameter, dtype: np.dtype[Any]) -> Expr:
-        for position, (known, its_dtype) in enumerate(self.parameters):
-            if its_dtype == dtype and known.identity == scalar.identity:
+        for position, (value_before, its_dtype) in enumerate(self.parameters):
+            if its_dtype == dtype and value_before.identity == scalar.identity:
                 return self._leaf("parameter", position, dtype)
         self.parameters.append((scalar, dtype))
         return self._leaf("parameter", len(self.parameters) - 1, dtype)

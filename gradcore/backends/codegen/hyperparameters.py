@@ -65,15 +65,15 @@ class HyperparameterKernel:
         counters = dict(zip(self._counter_dtypes, values, strict=False))
         given = dict(zip(self._operands, values[len(counters) :], strict=True))
         options = {name: _substitute_operands(name, value, given) for name, value in self._options.items()}
-        found = self._hyperparameters(F, options, counters)
-        self._arrays = [name for name, value in found.items() if isinstance(value, Expr)]
+        results = self._hyperparameters(F, options, counters)
+        self._arrays = [name for name, value in results.items() if isinstance(value, Expr)]
         self._constants = {
             name: float(value) if isinstance(value, float) else value
-            for name, value in found.items()
+            for name, value in results.items()
             if name not in self._arrays
         }
         incremented = [counters[name].astype(dtype) for name, dtype in self._counter_dtypes.items()]
-        return [as_output(expr) for expr in (*incremented, *(found[n].astype(self._dtype) for n in self._arrays))]
+        return [as_output(expr) for expr in (*incremented, *(results[n].astype(self._dtype) for n in self._arrays))]
 
     def hyperparameters(self, results: Sequence[Any]) -> dict[str, Any]:
         """Return all hyperparameters, given the formula's results after the counters."""

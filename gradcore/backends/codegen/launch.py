@@ -178,8 +178,8 @@ class Fusion:
         kernel, layout = compiled.kernel, layout_of(arrays)
         dims, size = len(layout.extents), prod(layout.shape)
         is_array = [isinstance(v, self.array_type) for v in values]
-        read = [i.position for i in kernel.arrays]
-        strides = [n for i in read for n in (layout.strides[sum(is_array[:i])] if dims else ())]
+        positions = [i.position for i in kernel.arrays]
+        strides = [n for i in positions for n in (layout.strides[sum(is_array[:i])] if dims else ())]
         too_far = max(size, _reach(layout)) > MOST_OF_32_BITS
         width = 0 if too_far else 1 if dims else emit_cuda.vector_width(kernel)
         index, extent = (np.int32, np.uint32) if width else (np.int64, np.int64)
@@ -190,7 +190,7 @@ class Fusion:
             function=self._function(compiled, dims, width) if size else None,
             grid=_grid(size, width),
             size=index(size),
-            arrays=read,
+            arrays=positions,
             scalars=[i.position for i in kernel.inputs if not i.is_array],
             rest=rest,
             alignments=[i.dtype.itemsize * width for i in kernel.arrays] if width > 1 else [],

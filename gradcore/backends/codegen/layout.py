@@ -55,8 +55,8 @@ def layout_of(arrays: Sequence[Array]) -> Layout:
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
     strides = [_broadcast_strides(a, shape) for a in arrays]
     order = _memory_order(shape, strides, [a.shape == shape for a in arrays])
-    kept = [d for d in order if shape[d] != 1]
-    extents, columns = _coalesce([shape[d] for d in kept], [[row[d] for d in kept] for row in strides])
+    kept_dims = [d for d in order if shape[d] != 1]
+    extents, columns = _coalesce([shape[d] for d in kept_dims], [[row[d] for d in kept_dims] for row in strides])
     permuted = None if order == tuple(range(len(shape))) else order
     if len(extents) <= 1 and all(row in ([1], []) for row in columns):
         return Layout(shape, permuted, (), ())
@@ -66,8 +66,8 @@ def layout_of(arrays: Sequence[Array]) -> Layout:
 def _broadcast_strides(array: Array, shape: tuple[int, ...]) -> list[int]:
     """Return strides, in elements, along the dims of the common shape: 0 where the array is repeated."""
     size = array.dtype.itemsize
-    own = [0 if n == 1 else stride // size for n, stride in zip(array.shape, array.strides, strict=True)]
-    return [0] * (len(shape) - len(own)) + own
+    strides = [0 if n == 1 else stride // size for n, stride in zip(array.shape, array.strides, strict=True)]
+    return [0] * (len(shape) - len(strides)) + strides
 
 
 def _memory_order(shape: tuple[int, ...], strides: list[list[int]], whole: list[bool]) -> tuple[int, ...]:

@@ -71,9 +71,9 @@ def trace_optimizer(
     inputs = [(label, Input(dtype)) for label in ("g", *names)]
     name = f"fused_{formula.__name__}_steps"
     kernel = trace(name, functional, [*inputs, *hyperparameters.items()], F, [dtype] * len(names))
-    written = tuple(label for label, result in zip(names, kernel.results, strict=True) if result.is_output)
+    output_names = tuple(label for label, result in zip(names, kernel.results, strict=True) if result.is_output)
     vectors = tuple(i.position - len(inputs) for i in kernel.inputs if i.position >= len(inputs))
-    return OptimizerKernel(kernel, states, written, vectors)
+    return OptimizerKernel(kernel, states, output_names, vectors)
 
 
 class OptimizerKernels(Generic[_T]):
@@ -103,17 +103,17 @@ class OptimizerKernels(Generic[_T]):
         key = formula, dtype, states, *[
             float if is_own and is_number(v) else (type(v), v or repr(v)) for v in hyperparameters.values()
         ]  # fmt: skip
-        known = self._known.get(key)
-        if known is None:
+        candidates = self._known.get(key)
+        if candidates is None:
             if len(self._known) >= _MOST_FORMULAS:  # hyperparameters that change in every step
                 self._known.clear()
-            known = self._known[key] = []
-        for guards, function in known:
+            candidates = self._known[key] = []
+        for guards, function in candidates:
             if all(guard(hyperparameters) for guard in guards):
                 return function
         scalars, guards = symbolic(hyperparameters) if is_own else (hyperparameters, [])
         function = None
         with suppress(NotFusible):
             function = self._build(trace_optimizer(formula, dtype, states, scalars, self._tracer()), dtype)
-        known.append((guards, function))
+        candidates.append((guards, function))
         return function

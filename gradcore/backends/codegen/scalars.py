@@ -99,11 +99,11 @@ def is_number(setting: Any) -> bool:
 def symbolic(hyperparameters: dict[str, Any]) -> tuple[dict[str, Any], list[Guard]]:
     """Return the hyperparameters with numbers replaced by symbolic scalars, and the list that collects their guards."""
     guards: list[Guard] = []
-    found = {
+    symbols = {
         name: _symbolic_scalar(value, operator.itemgetter(name), name, guards) if is_number(value) else value
         for name, value in hyperparameters.items()
     }
-    return found, guards
+    return symbols, guards
 
 
 def _evaluator_of(other: Any) -> Evaluator:

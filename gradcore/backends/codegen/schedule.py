@@ -116,12 +116,12 @@ def schedule(
 ) -> Kernel:
     """Return the kernel that computes these outputs: dead expressions, inputs and parameters are left out."""
     nodes = topological_order([expr for expr, _ in outputs])
-    read = sorted([expr.value for expr in nodes if expr.function == "input"])
-    used = sorted([expr.value for expr in nodes if expr.function == "parameter"])
+    input_positions = sorted([expr.value for expr in nodes if expr.function == "input"])
+    parameter_positions = sorted([expr.value for expr in nodes if expr.function == "parameter"])
     return Kernel(
         name=name,
-        inputs=tuple([inputs[i] for i in read]),
-        parameters=tuple([Parameter(i, graph.parameters[i][1], graph.parameters[i][0]) for i in used]),
+        inputs=tuple([inputs[i] for i in input_positions]),
+        parameters=tuple([Parameter(i, graph.parameters[i][1], graph.parameters[i][0]) for i in parameter_positions]),
         nodes=tuple(nodes),
         computed=tuple([expr for expr in nodes if expr.operands]),
         outputs=tuple(outputs),
@@ -165,8 +165,8 @@ def assign_buffers(kernel: Kernel) -> tuple[list[int | None], list[np.dtype[Any]
     free: list[int] = []
     for expr in kernel.computed:
         dead = sorted({buffers[id(o)] for o in expr.operands if id(o) in buffers and last_use[id(o)] is expr})
-        kept = dead if expr.function == "where" else []  # a selection may not write into what it reads
-        free += [buffer for buffer in dead if buffer not in kept]
+        unavailable = dead if expr.function == "where" else []  # a selection may not write into what it reads
+        free += [buffer for buffer in dead if buffer not in unavailable]
         if id(expr) not in outputs:
             buffer = next((b for b in reversed(free) if dtypes[b] == expr.dtype), len(dtypes))
             if buffer == len(dtypes):
@@ -174,5 +174,5 @@ def assign_buffers(kernel: Kernel) -> tuple[list[int | None], list[np.dtype[Any]
             else:
                 free.remove(buffer)
             buffers[id(expr)] = buffer
-        free += kept
+        free += unavailable
     return [buffers.get(id(expr)) for expr in kernel.computed], dtypes

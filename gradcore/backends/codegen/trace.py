@@ -23,8 +23,8 @@ Formula = Callable[..., Sequence[Any]]
 
 def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype that elements of a dtype are computed in: float32 for the 16-bit floats."""
-    known = dtypes.FROM_NUMPY.get(dtype)
-    return np.dtype("float32") if known is not None and known.is_reduced else dtype
+    entry = dtypes.FROM_NUMPY.get(dtype)
+    return np.dtype("float32") if entry is not None and entry.is_reduced else dtype
 
 
 class _NumpyNamespace:

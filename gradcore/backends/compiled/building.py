@@ -127,10 +127,12 @@ def build_variants(
     BuildError
         If there is no compiler, or if it fails.
     """
-    wanted = {variant_name(variant): variant.flags for variant in (of_machine() if variants is None else variants)}
+    flags_by_name = {
+        variant_name(variant): variant.flags for variant in (of_machine() if variants is None else variants)
+    }
     current = {variant_name(variant) for variant in of_machine()}
     folder.mkdir(exist_ok=True)
-    missing = {name: flags for name, flags in wanted.items() if not (folder / name).exists()}
+    missing = {name: flags for name, flags in flags_by_name.items() if not (folder / name).exists()}
     if missing:
         compiler = find_compiler()
         with tempfile.TemporaryDirectory() as temporary:
@@ -140,7 +142,7 @@ def build_variants(
     for path in folder.iterdir():
         if path.name not in current:
             path.unlink()
-    return [folder / name for name in wanted]
+    return [folder / name for name in flags_by_name]
 
 
 def _compile(

@@ -140,5 +140,5 @@ def _geometry(
         last = last * (n + r) + n - 1
     rows, width = prod(spatial[:-1]), spatial[-1]
     registers = {lanes: min(-(-(last + 1) // lanes), rows * -(-width // lanes)) for lanes in _LANES.values()}
-    used = {char: prod(spatial) / (registers[lanes] * lanes) for char, lanes in _LANES.items()}
-    return Geometry((ctypes.c_int64 * len(numbers))(*numbers), used)
+    usage = {char: prod(spatial) / (registers[lanes] * lanes) for char, lanes in _LANES.items()}
+    return Geometry((ctypes.c_int64 * len(numbers))(*numbers), usage)

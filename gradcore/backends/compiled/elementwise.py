@@ -91,8 +91,8 @@ class Loop:
         first = operands[0]
         if self.run_alike is not None:
             result = np.empty(first.shape, self.dtype)
-            given = operands if self.takes_all else [operands[i] for i in self.used]
-            if self.run_alike(self.call, threads.available(), *given, result):
+            used_operands = operands if self.takes_all else [operands[i] for i in self.used]
+            if self.run_alike(self.call, threads.available(), *used_operands, result):
                 return result
         return self._in_rows(operands)
 
@@ -130,8 +130,8 @@ class Loop:
         if extents[-1] < _NARROW and (len(extents) > 1 or any(row[-1] != 1 for row in rows.values())):
             return None
         steps = [step * operands[i].itemsize for i in self.used for step in rows[i]]
-        given = self.function, ctypes.addressof(self.parameters), self.grain, len(extents), len(self.used)
-        call = [*given, *extents, *self.sizes, *steps]
+        arguments = self.function, ctypes.addressof(self.parameters), self.grain, len(extents), len(self.used)
+        call = [*arguments, *extents, *self.sizes, *steps]
         return Launch(size, layout.shape, layout.order, (ctypes.c_int64 * len(call))(*call))
 
 
@@ -234,8 +234,8 @@ class CompiledElementwise(NumpyBackend):
             if any(x.strides):  # which may be those of a transposed array
                 return super().copy_elements(x, order)
         out = np.empty(x.shape, x.dtype)
-        done = self.library.gradcore_copy(WORTH_A_THREAD, number, x.itemsize, x, out)
-        return out if done else super().copy_elements(x, order)
+        succeeded = self.library.gradcore_copy(WORTH_A_THREAD, number, x.itemsize, x, out)
+        return out if succeeded else super().copy_elements(x, order)
 
     def by_loop(self, formula: Callable[..., Any], operands: tuple[Any, ...], exact: bool = False) -> Any:
         """Compute ``formula(F, *operands)`` by a loop, or return None if there is none.

@@ -19,8 +19,8 @@ class CompiledHalfReductions(CompiledReductions):
     """Kernels of operations on halves that return float32."""
 
     def half_kernel(self, name: str) -> str | None:
-        own = f"{name}_of_halves"
-        return own if hasattr(CompiledHalfReductions, own) else None
+        half_name = f"{name}_of_halves"
+        return half_name if hasattr(CompiledHalfReductions, half_name) else None
 
     def sum_of_halves(self, x: Array, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
         return self._body("sum", x, dim, keepdim, dtype)
@@ -43,8 +43,8 @@ class CompiledHalfReductions(CompiledReductions):
     def _body(self, name: str, x: Array, *settings: Any) -> Any:
         """Compute the body of an operation, without converting halves first if its kernels read them."""
         converts = len(settings) == 3 and settings[2] is not None
-        given = self.astype(x, np.float32) if converts else x
-        return self.bodies[name](self if converts else _OfHalves(self), given, *settings)
+        operand = self.astype(x, np.float32) if converts else x
+        return self.bodies[name](self if converts else _OfHalves(self), operand, *settings)
 
 
 class _OfHalves:

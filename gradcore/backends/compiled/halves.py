@@ -57,8 +57,8 @@ class CompiledHalves(CompiledElementwise):
             The dtype of the result.
         """
         shape = np.shape(max(args, key=np.size))
-        given = list(zip(args, compute, strict=True))
-        if stored is None or prod(shape) < self.LARGE or not all(_is_fit(x, dtype, shape) for x, dtype in given):
+        pairs = list(zip(args, compute, strict=True))
+        if stored is None or prod(shape) < self.LARGE or not all(_is_fit(x, dtype, shape) for x, dtype in pairs):
             return None
         loop = self._loop_of_floats(name, args)
         if loop is None or len(loop.used) >= _MOST_ARRAYS or loop.dtype != np.float32:
@@ -93,5 +93,5 @@ def _is_fit(x: Any, dtype: Any, shape: Sequence[int]) -> bool:
     """
     if not isinstance(x, np.ndarray):
         return x is not None and dtype is None
-    known = dtype == np.float32 and character(x.dtype) in _KINDS
-    return known and (not x.ndim or (x.shape == shape and x.flags.c_contiguous and x.flags.aligned))
+    is_supported = dtype == np.float32 and character(x.dtype) in _KINDS
+    return is_supported and (not x.ndim or (x.shape == shape and x.flags.c_contiguous and x.flags.aligned))

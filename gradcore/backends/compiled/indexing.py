@@ -42,8 +42,10 @@ def _is_copied(x: Any) -> bool:
 
 def _takes_slices(backend: Any, x: Array, dim: int, index: Array, *_: Any) -> bool:
     size = index.size * (x.size // x.shape[dim] if x.ndim and x.shape[dim] else 0)
-    last = dim == x.ndim - 1  # NumPy copies longer slices as fast
-    return bool(last and size >= _least(x) and index.dtype.kind == "i" and x.flags.c_contiguous and _is_copied(x))
+    is_last_dim = dim == x.ndim - 1  # NumPy copies longer slices as fast
+    return bool(
+        is_last_dim and size >= _least(x) and index.dtype.kind == "i" and x.flags.c_contiguous and _is_copied(x)
+    )
 
 
 def _least(x: Array) -> int:
@@ -118,8 +120,8 @@ class CompiledIndexing(CompiledCalls):
         columns = outer == 1
         parts = inner if columns else outer
         work = _Slices(parts, outer, out.shape[dim], inner, index.size, out.shape[dim], columns, 1)
-        given = np.ascontiguousarray(values), _integers(index), out
-        if self._fails("add_slices", _ADDED[out.dtype.char], work, values.size, *given):
+        arrays = np.ascontiguousarray(values), _integers(index), out
+        if self._fails("add_slices", _ADDED[out.dtype.char], work, values.size, *arrays):
             self.check_bounds(index, out.shape[dim], dim, -out.shape[dim])
         return out
 
@@ -182,10 +184,10 @@ class CompiledIndexing(CompiledCalls):
 
 def _added_dim(indices: Indices, values: Array) -> int | None:
     """Return the one dim that is indexed, by integers, if the kernels can add values of this dtype; else None."""
-    given = [dim for dim, index in enumerate(indices) if index is not None]
-    if len(given) != 1 or not values.size or values.dtype.char not in _ADDED or indices[given[0]].dtype.kind != "i":
+    present = [dim for dim, index in enumerate(indices) if index is not None]
+    if len(present) != 1 or not values.size or values.dtype.char not in _ADDED or indices[present[0]].dtype.kind != "i":
         return None
-    return given[0]
+    return present[0]
 
 
 def _integers(index: Array) -> Array:

@@ -70,7 +70,7 @@ def _processor() -> str:
     """Return the CPU's instruction sets, as far as known. Code for this CPU may not run on another."""
     umath: Any = sys.modules.get("numpy._core._multiarray_umath")
     features = getattr(umath, "__cpu_features__", {})
-    results = [platform.machine(), *sorted(name for name, there in features.items() if there)]
+    results = [platform.machine(), *sorted(name for name, is_present in features.items() if is_present)]
     try:
         with open("/proc/cpuinfo") as file:
             lines = file.read(8192).splitlines()[:40]
@@ -178,10 +178,10 @@ def _complete(path: Path) -> ctypes.CDLL:
 
 def distrust(path: Path) -> str | None:
     """Return the reason why another user might have made or changed a library or its folder, or None."""
-    found = path.stat()
-    if found.st_uid not in (os.getuid(), 0):
+    status = path.stat()
+    if status.st_uid not in (os.getuid(), 0):
         return f"{path} belongs to another user"
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return f"others may write to {path} (chmod go-w)"
     return None
 
@@ -213,12 +213,12 @@ def _reads_arrays(library: ctypes.CDLL) -> bool:
     """Return whether the library reads this interpreter's array objects correctly, given their header's size."""
     describe = library.gradcore_describe
     describe.argtypes, describe.restype = [ctypes.c_int64, ctypes.py_object, ctypes.c_void_p], None
-    found = (ctypes.c_int64 * 6)()
+    fields = (ctypes.c_int64 * 6)()
     numbers = np.arange(24.0).reshape(4, 6)
     for array in (numbers, numbers.T, numbers[1:3], np.frombuffer(bytes(81), "f8", 10, 1)):
-        describe(object.__basicsize__, array, found)
+        describe(object.__basicsize__, array, fields)
         flags = array.flags
-        known = array.ctypes.data, array.ndim, flags.c_contiguous, flags.aligned, array.shape[0], array.strides[0]
-        if list(found) != list(known):
+        expected = array.ctypes.data, array.ndim, flags.c_contiguous, flags.aligned, array.shape[0], array.strides[0]
+        if list(fields) != list(expected):
             return False
     return True

@@ -90,9 +90,9 @@ class CompiledRecurrent(NumpyBackend):
         sources: Array,
     ) -> None:
         once = len(steps.sizes) == 1
-        given = upstream, None if once else weight, projection
-        read = (_or_empty(x, of_h) for x in given)
-        arrays = *read, before, gates, cells, of_h, of_c, of_inflow, _or_empty(sources, of_h)
+        optional = upstream, None if once else weight, projection
+        inputs = (_or_empty(x, of_h) for x in optional)
+        arrays = *inputs, before, gates, cells, of_h, of_c, of_inflow, _or_empty(sources, of_h)
         self._over_steps("lstm_back", steps, (of_c.shape[1], of_h.shape[1]), *arrays)
         if once:
             of_h[:] = self.matmul(of_inflow, weight)

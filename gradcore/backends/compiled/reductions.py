@@ -44,8 +44,8 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
     def exp_less(self, x: Array, top: Array) -> Any:
         if not _are_shared(x):
             return super().exp_less(x, top)
-        less = np.asarray(self.sub(x, top))
-        return exponentials(less, less, self.pooled)
+        difference = np.asarray(self.sub(x, top))
+        return exponentials(difference, difference, self.pooled)
 
     def reduced_by_kernel(self, kind: str, x: Array, start: int, stop: int) -> Any:
         """Compute `reduce_run` by a kernel (halves in float32), or return None if there is no faster one."""

@@ -38,8 +38,13 @@ Condition = Callable[..., bool]
 
 
 def _takes_logsumexp(backend: Any, x: Array, dims: Sequence[int] | None, keepdim: bool) -> bool:
-    last = x.ndim - 1  # a single row is shared between threads by its parts, elsewhere
-    return last > 0 and dims == (last,) and x.size > x.shape[last] and _usual("logsumexp", x.shape[last], x)
+    last_dim = x.ndim - 1  # a single row is shared between threads by its parts, elsewhere
+    return (
+        last_dim > 0
+        and dims == (last_dim,)
+        and x.size > x.shape[last_dim]
+        and _usual("logsumexp", x.shape[last_dim], x)
+    )
 
 
 def _takes_images(kernel: str) -> Condition:
@@ -92,12 +97,12 @@ class CompiledRows(CompiledCalls):
     @kernel_for(_takes_layer_gradients, NormGradients)
     def layer_norm_backward(self, given: NormGradients) -> Triple:
         grad, _, _, x, weight, mean, var, eps, needs, ndims = given
-        last = x.shape[x.ndim - ndims :]
-        width = prod(last)
+        normalized = x.shape[x.ndim - ndims :]
+        width = prod(normalized)
         rows, grads = _matrix(x, width), _matrix(grad, width)
         factors, means, variances = _vector(weight, 1, width, x.dtype), *(np.ascontiguousarray(a) for a in (mean, var))
         out, parts = _like(x), min(max(rows.size // _PART, 1), len(rows))
-        to_weight, to_bias = np.empty((2, parts, *last), x.dtype)
+        to_weight, to_bias = np.empty((2, parts, *normalized), x.dtype)
         arrays = grads, rows, factors, means, variances, out, to_weight, to_bias
         self._run("layer_norm_backward", rows.shape, *arrays, number=eps, parts=parts)
         return (
@@ -113,8 +118,8 @@ class CompiledRows(CompiledCalls):
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
         rows = _matrix(x, channels // groups * points)
         out, (mean, var) = _like(x), np.empty((2, batch, groups), x.dtype)
-        given = rows, _vector(weight, 1, channels, x.dtype), _vector(bias, 0, channels, x.dtype), out, mean, var
-        self._run("group_norm", rows.shape, *given, inner=points, cycle=groups, number=eps)
+        arrays = rows, _vector(weight, 1, channels, x.dtype), _vector(bias, 0, channels, x.dtype), out, mean, var
+        self._run("group_norm", rows.shape, *arrays, inner=points, cycle=groups, number=eps)
         return out, mean, var
 
     @kernel_for(_takes_images("batch_norm"))
@@ -229,8 +234,8 @@ def _eager(kernel: RowKernel) -> Any:
             count = 1 if dims < 0 else rest[dims]
             shapes = {"row": rows.shape[:1], "kept": shape[: x.ndim - count] + (1,) * count}
             results = [np.empty(shapes.get(w, shape), np.int64 if w == "index" else kind) for w in kernel.writes]
-        given = number if setting < 0 else rest[setting] if setting < len(rest) else 0
-        backend._run(symbol, rows.shape, *arrays, *results, number=given)
+        number_value = number if setting < 0 else rest[setting] if setting < len(rest) else 0
+        backend._run(symbol, rows.shape, *arrays, *results, number=number_value)
         return results[0] if of_elements else tuple(results)
 
     return kernel_for(supports)(run)

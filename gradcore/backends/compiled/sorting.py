@@ -47,5 +47,5 @@ class CompiledSorting(CompiledCalls):
         self.run_kernel("sort_rows", char, work, rows.size, rows, out, index, failed)
         if failed[0]:
             raise MemoryError(f"to sort {rows.size} elements")
-        found = (np.ascontiguousarray(a.swapaxes(dim, -1)) for a in (out, index))
-        return next(found), next(found)
+        results = (np.ascontiguousarray(a.swapaxes(dim, -1)) for a in (out, index))
+        return next(results), next(results)

@@ -45,9 +45,9 @@ class _Prepared:
     """The arrays of a batch in the form for `gradcore_step`."""
 
     def __init__(self, batch: Batch) -> None:
-        held = *batch.params, *batch.states
+        arrays = *batch.params, *batch.states
         self.offsets = (ctypes.c_int64 * len(batch.offsets))(*batch.offsets)
-        self.objects = (ctypes.c_void_p * len(held))(*map(id, held))
+        self.objects = (ctypes.c_void_p * len(arrays))(*map(id, arrays))
         places = ctypes.addressof(self.offsets), ctypes.addressof(self.objects)
         self.batch = _Batch(len(batch.params), len(batch.states), *places)
         self.grads: Any = ctypes.c_void_p * len(batch.params)

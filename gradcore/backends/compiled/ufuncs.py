@@ -64,9 +64,9 @@ def _inner_loops(function: np.ufunc) -> dict[str, _InnerLoop]:
         return {}
     results: dict[str, _InnerLoop] = {}
     for number, kinds in enumerate(function.types):
-        given, made = kinds.split("->")
-        if set(given) <= set("fdFD") and made in "fdFD?" and head.functions[number]:
-            results.setdefault(given, _InnerLoop(head, number, given + made))
+        inputs, outputs = kinds.split("->")
+        if set(inputs) <= set("fdFD") and outputs in "fdFD?" and head.functions[number]:
+            results.setdefault(inputs, _InnerLoop(head, number, inputs + outputs))
     return results
 
 
@@ -104,18 +104,18 @@ def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..
 
     def unary(x: Any, out: Any = None) -> Any:
         if x.__class__ is array and x.size >= _LARGE:
-            found = compute(out, x)
-            if found is not None:
-                return found
+            result = compute(out, x)
+            if result is not None:
+                return result
         return function(x) if out is None else function(x, out)
 
     def binary(x: Any, y: Any, out: Any = None) -> Any:
         if y.__class__ is float and x.__class__ is array and x.size >= _LARGE and x.dtype.char in "fd":
             y = np.asarray(y, x.dtype)
         if x.__class__ is array is y.__class__ and (x.size >= _LARGE or y.size >= _LARGE):
-            found = compute(out, x, y)
-            if found is not None:
-                return found
+            result = compute(out, x, y)
+            if result is not None:
+                return result
         return function(x, y) if out is None else function(x, y, out=out)
 
     kernel: Any = unary if function.nin == 1 else binary
@@ -195,8 +195,8 @@ class CallList:
         """Return the C structures of the loops, and the steps of all calls as an array."""
         kinds = (_Kind * len(self._kinds))()
         for kind, (function, dtype, count, repeated) in zip(kinds, self._kinds, strict=True):
-            known = _inner_loops(function)[dtype.char * function.nin].call
-            kind.loop, kind.data, kind.count = known.loop, known.parameters, count
+            loop = _inner_loops(function)[dtype.char * function.nin].call
+            kind.loop, kind.data, kind.count = loop.loop, loop.parameters, count
             for i, each in enumerate(repeated):
                 kind.steps[i] = 0 if each else dtype.itemsize
         return kinds, np.array(self._steps, np.int32)

@@ -65,8 +65,8 @@ class CudaAttention(CudaKernels, Normalization):
         if needs[3]:
             body: Any = self.bodies["flash_attention_backward"]
             wide = (x.astype(accumulation_dtype(x), copy=False) for x in (grad, query, key, value, mask))
-            found = body(self, *wide, result, logsumexp, scale, causal, needs)
-            narrow = [None if x is None else x.astype(grad.dtype, copy=False) for x in found]
+            gradients = body(self, *wide, result, logsumexp, scale, causal, needs)
+            narrow = [None if x is None else x.astype(grad.dtype, copy=False) for x in gradients]
             return narrow[0], narrow[1], narrow[2], narrow[3]
         xp = self.xp
         of = Heads.of(xp, query, key, value, mask, grad)
@@ -78,14 +78,14 @@ class CudaAttention(CudaKernels, Normalization):
         of_query, of_key, of_value = results
         for group in blocks(of.scores_shape(), _SCORES, _QUERIES, causal):
             for block in group:
-                part, rows, seen = block
+                part, rows, keys = block
                 weights, of_scores = self._gradients(of, block, grad[part, rows], logs, scale, causal)
                 if of_value is not None:
-                    of_value[part, seen] += self.wide_product(weights.swapaxes(-1, -2), grad[part, rows])
+                    of_value[part, keys] += self.wide_product(weights.swapaxes(-1, -2), grad[part, rows])
                 if of_query is not None:
-                    of_query[part, rows] += self.wide_product(of_scores, of.key[part, seen], scale)
+                    of_query[part, rows] += self.wide_product(of_scores, of.key[part, keys], scale)
                 if of_key is not None:
-                    of_key[part, seen] += self.wide_product(of_scores.swapaxes(-1, -2), of.query[part, rows], scale)
+                    of_key[part, keys] += self.wide_product(of_scores.swapaxes(-1, -2), of.query[part, rows], scale)
         of_query, of_key, of_value = (
             a if a is None else a.reshape(*of.lead, *a.shape[1:]).astype(grad.dtype, copy=False) for a in results
         )
@@ -100,11 +100,11 @@ class CudaAttention(CudaKernels, Normalization):
         """Return the attention weights of a block, and the gradient with respect to its scores."""
         scores = self._scores(of, block, scale)
         of_weights = self.wide_product(grad, of.value[block.heads, block.seen].swapaxes(-1, -2))
-        written = scores, of_weights
+        outputs = scores, of_weights
         if scores.dtype != grad.dtype:
-            written = self.xp.empty(scores.shape, grad.dtype), self.xp.empty(scores.shape, grad.dtype)
-        self._rows("attention_gradients", of, block, causal, (scores, of_weights), (logs, *written))
-        return written
+            outputs = self.xp.empty(scores.shape, grad.dtype), self.xp.empty(scores.shape, grad.dtype)
+        self._rows("attention_gradients", of, block, causal, (scores, of_weights), (logs, *outputs))
+        return outputs
 
     def _rows(
         self, name: str, of: Heads, block: Block, causal: bool, scores: tuple[Any, ...], others: tuple[Any, ...]

@@ -188,10 +188,10 @@ class CupyBackend(
         out = self.xp.empty(array.shape, array.dtype)
         stream = self.xp.cuda.get_current_stream()
         out.set(array, stream)
-        done = self.xp.cuda.Event(disable_timing=True)
-        done.record(stream)
+        event = self.xp.cuda.Event(disable_timing=True)
+        event.record(stream)
         under_way = self._under_way
-        under_way.append((done, array))
+        under_way.append((event, array))
         for _ in range(len(under_way)):  # several threads may do so at the same time
             with contextlib.suppress(IndexError):
                 pair = under_way.popleft()
@@ -215,8 +215,10 @@ class CupyBackend(
         """Return `source`, or a copy of it if it overlaps `target` in another order. CuPy reads while it writes."""
         if not self.is_tensor(source) or source.data.mem is not target.data.mem:
             return source
-        same = source.data.ptr == target.data.ptr and source.shape == target.shape and source.strides == target.strides
-        return source if same else source.copy()
+        same_layout = (
+            source.data.ptr == target.data.ptr and source.shape == target.shape and source.strides == target.strides
+        )
+        return source if same_layout else source.copy()
 
     def address(self, x: Any) -> int:
         return int(x.data.ptr)
@@ -245,10 +247,10 @@ class CupyBackend(
 
         CUDA puts copies in order with the default streams of both devices, but with no others.
         """
-        there, here = array.device.id, self.current_index()
-        into = here, self.xp.cuda.get_current_stream()
-        with self.use_index(there):
-            out_of = there, self.xp.cuda.get_current_stream()
+        source_index, target_index = array.device.id, self.current_index()
+        into = target_index, self.xp.cuda.get_current_stream()
+        with self.use_index(source_index):
+            out_of = source_index, self.xp.cuda.get_current_stream()
             array = self._dense(array)
         if not (into[1].ptr or out_of[1].ptr):
             return self.xp.array(array)
@@ -390,11 +392,11 @@ class CupyBackend(
 
     def dropout(self, x: Any, p: float, scale: float, key: Any, counter: int) -> tuple[Any, Any]:
         """Return ``x * mask * scale``, and the random bool mask, whose elements are True with probability `p`."""
-        out, kept = self.xp.empty(x.shape, x.dtype), self.xp.empty(x.shape, bool)
+        out, mask = self.xp.empty(x.shape, x.dtype), self.xp.empty(x.shape, bool)
         kernel = self.cuda_kernel("dropout", "dropout", type=type_name(x.dtype))
         stream = np.uint64(x.size), *_place(key, counter), _threshold(p, np.float32)
-        kernel(*elements(-(-x.size // 8)), (dense(self.xp, x), out, kept, *stream, np.float64(scale)))
-        return out, kept
+        kernel(*elements(-(-x.size // 8)), (dense(self.xp, x), out, mask, *stream, np.float64(scale)))
+        return out, mask
 
     def _fill(self, name: str, out: Any, words: int, key: Any, counter: int, *parameters: Any) -> None:
         """Launch the random number kernel `name`, which fills `out` and consumes `words` random words."""
@@ -412,8 +414,8 @@ _THREADS, _MOST_BLOCKS = 256, 4096
 
 
 def _uniform(kind: Any, real: Any, low: float = 0.0, high: float = 1.0) -> tuple[Any, ...]:
-    first, end = kind(low), kind(high)
-    return first, real(end) - real(first), np.nextafter(end, first)
+    start, end = kind(low), kind(high)
+    return start, real(end) - real(start), np.nextafter(end, start)
 
 
 #: The arguments of the kernels of random numbers, given a type, the type it is computed in, and the parameters.

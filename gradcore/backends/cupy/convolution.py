@@ -106,16 +106,18 @@ class CudaConvolution(CudaKernels, Convolution):
             )
         total: Any = None
         for images in _blocks(count, x, channels * windows.taps * windows.count):
-            read = self._columns(x[images], windows, joined=True).reshape(
+            columns = self._columns(x[images], windows, joined=True).reshape(
                 groups, -1, x[images].shape[0] * windows.count
             )
             upstream = xp.ascontiguousarray(grad[images].swapaxes(0, 1)).reshape(groups, outputs // groups, -1)
             if total is None:
                 once = images == slice(0, count)
-                total = xp.empty((groups, outputs // groups, read.shape[1]), x.dtype if once else accumulation_dtype(x))
-                self._multiply(upstream, read.swapaxes(1, 2), total)
+                total = xp.empty(
+                    (groups, outputs // groups, columns.shape[1]), x.dtype if once else accumulation_dtype(x)
+                )
+                self._multiply(upstream, columns.swapaxes(1, 2), total)
             else:
-                self._multiply(upstream, read.swapaxes(1, 2), total, (1, 1))
+                self._multiply(upstream, columns.swapaxes(1, 2), total, (1, 1))
         return total.reshape(shape).astype(x.dtype, copy=False)
 
     def _outputs(self, x: Array, weight: Array, bias: Array, settings: ConvSettings) -> Array:
@@ -199,9 +201,9 @@ class CudaConvolution(CudaKernels, Convolution):
     ) -> Array:
         """Launch a depthwise kernel, by default with one thread for each element of `out`."""
         index, sizes = windows.arguments(*arrays[:2], out)
-        read = [a if a is NULL else dense(self.xp, a) for a in arrays]
+        inputs = [a if a is NULL else dense(self.xp, a) for a in arrays]
         kernel = self._kernel(name, out, index)
-        kernel(*(launch or elements(out.size)), (*read, out, *_to_index_type(index, *numbers), *sizes))
+        kernel(*(launch or elements(out.size)), (*inputs, out, *_to_index_type(index, *numbers), *sizes))
         return out
 
     def _kernel(self, name: str, x: Array, index: str) -> Any:

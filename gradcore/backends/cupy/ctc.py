@@ -38,11 +38,11 @@ class CudaCtc(CudaKernels):
         xp, dtype, (steps, batch, classes) = self.xp, log_probs.dtype, log_probs.shape
         positions = labels.shape[1]
         losses, alphas = xp.empty(batch, dtype), xp.empty((steps, *labels.shape), dtype)
-        check, found = self.check_watched(labels, classes, blank, OUT_OF_BOUNDS, 2)
-        read = [dense(xp, a) for a in (log_probs, labels, ends, counts)]
+        check, flag = self.check_watched(labels, classes, blank, OUT_OF_BOUNDS, 2)
+        inputs = [dense(xp, a) for a in (log_probs, labels, ends, counts)]
         sizes = int64s(steps, batch, classes, positions, blank, check)
         scratch = self._ctc_scratch(2 * batch * positions, positions, dtype)
-        self._launch_ctc("ctc_forward", labels, dtype, (*read, losses, alphas, scratch, *sizes, found))
+        self._launch_ctc("ctc_forward", labels, dtype, (*inputs, losses, alphas, scratch, *sizes, flag))
         return losses, alphas
 
     @kernel_for(_takes_gradients)
@@ -60,10 +60,10 @@ class CudaCtc(CudaKernels):
     ) -> Array:
         xp, dtype, positions = self.xp, log_probs.dtype, labels.shape[1]
         out, links = xp.zeros(log_probs.shape, dtype), xp.empty(labels.shape, np.int64)
-        read = [dense(xp, a) for a in (grad, log_probs, labels, ends, counts, result, alphas)]
+        inputs = [dense(xp, a) for a in (grad, log_probs, labels, ends, counts, result, alphas)]
         scratch = self._ctc_scratch(4 * labels.size, positions, dtype)
         sizes = int64s(*log_probs.shape, positions, blank)
-        self._launch_ctc("ctc_backward", labels, dtype, (*read, out, scratch, links, *sizes))
+        self._launch_ctc("ctc_backward", labels, dtype, (*inputs, out, scratch, links, *sizes))
         return out
 
     def _ctc_scratch(self, size: int, positions: int, dtype: np.dtype[np.generic]) -> Array:

@@ -186,9 +186,9 @@ class CublasLibrary:
         types : tuple of int
             `cudaDataType` of matrices, `cublasComputeType_t`, and `cudaDataType` of factors.
         most_workspace : int
-            Bytes that the algorithm may work in.
+            Largest size in bytes of the workspace.
         leading_of_aux : int
-            The leading dimension of what the epilogue leaves behind beside the product.
+            Leading dimension of the auxiliary output of the epilogue.
         """
         plan = LtPlan(self, handle, epilogue, a, b, types, leading_of_aux)
         if plan.choose_algorithm(most_workspace, (a.alignment, b.alignment)):
@@ -205,7 +205,7 @@ class LtPlan:
     Attributes
     ----------
     workspace : int
-        Bytes that a call works in.
+        Size in bytes of the workspace of a call.
     """
 
     def __init__(
@@ -248,7 +248,7 @@ class LtPlan:
 
     def choose_algorithm(self, most_workspace: int, alignments: tuple[int, int]) -> bool:
         """Choose the algorithm that cuBLASLt expects to be the fastest. Return whether there is one."""
-        wanted = self._library.new("cublasLtMatmulPreferenceCreate")
+        preference = self._library.new("cublasLtMatmulPreferenceCreate")
         try:
             values = [
                 (_MOST_WORKSPACE, c_uint64(most_workspace)),
@@ -257,14 +257,14 @@ class LtPlan:
             ]
             for attribute, value in values:
                 size = ctypes.sizeof(value)
-                self._library.call("cublasLtMatmulPreferenceSetAttribute", wanted, attribute, byref(value), size)
+                self._library.call("cublasLtMatmulPreferenceSetAttribute", preference, attribute, byref(value), size)
             count, (a, b, out) = c_int(), self._layouts
             status = self._library.status(
                 "cublasLtMatmulAlgoGetHeuristic",
-                self._handle, self._product, a, b, out, out, wanted, 1, byref(self._found), byref(count),
+                self._handle, self._product, a, b, out, out, preference, 1, byref(self._found), byref(count),
             )  # fmt: skip
         finally:
-            self._library.call("cublasLtMatmulPreferenceDestroy", wanted)
+            self._library.call("cublasLtMatmulPreferenceDestroy", preference)
         if status and status not in _UNSUPPORTED:
             self.free()
             self._library._check(status)
@@ -286,7 +286,7 @@ class LtPlan:
         bias : int
             Address of the bias, or of its gradient, which the epilogue writes.
         aux : int
-            Address of what the epilogue leaves behind, or 0.
+            Address of the auxiliary output of the epilogue, or 0.
         workspace : int
             Address of `workspace` bytes.
         stream : int

@@ -145,24 +145,24 @@ class CudaElementwise(CudaFusion, Elementwise):
         if x.dtype.kind in "biu":
             return self.xp.remainder(x, y)
         xp, rest = self.xp, self.xp.fmod(x, y)
-        other = (rest != 0) & (xp.signbit(rest) != xp.signbit(y))
-        return xp.where(other, rest + y, xp.where(rest == 0, xp.copysign(rest, y), rest))
+        has_other_sign = (rest != 0) & (xp.signbit(rest) != xp.signbit(y))
+        return xp.where(has_other_sign, rest + y, xp.where(rest == 0, xp.copysign(rest, y), rest))
 
     def floor_divide(self, x: Any, y: Any) -> Any:
         if x.dtype.kind in "biu":
             return self.xp.floor_divide(x, y)
         xp, rest, quotient = self.xp, self.xp.fmod(x, y), x / y
         whole = (x - rest) / y - ((rest != 0) & (xp.signbit(rest) != xp.signbit(y)))
-        found = xp.rint(whole)  # by its rounding it may be beside a whole number
-        found = xp.where(found == 0, xp.copysign(xp.zeros_like(quotient), quotient), found)
-        return xp.where(y == 0, quotient, found)
+        rounded = xp.rint(whole)  # by its rounding it may be beside a whole number
+        rounded = xp.where(rounded == 0, xp.copysign(xp.zeros_like(quotient), quotient), rounded)
+        return xp.where(y == 0, quotient, rounded)
 
     # -- special functions -------------------------------------------------------------------------------------------
 
     def xlog1py(self, x: Any, y: Any) -> Any:
         """Return ``x * log1p(y)``, which is NaN where `y` is NaN. CuPy's is 0 there if `x` is 0."""
-        found = self.special_function("xlog1py")(x, y)
-        return self.xp.where(self.xp.isnan(y), found.dtype.type(math.nan), found)
+        result = self.special_function("xlog1py")(x, y)
+        return self.xp.where(self.xp.isnan(y), result.dtype.type(math.nan), result)
 
     igamma, igammac = _of_numbers("gammainc"), _of_numbers("gammaincc")
     i0e, i1e = _scaled_bessel("i0e", 0, True, 1 / (2 * math.pi)), _scaled_bessel("i1e", 1, True, 1 / (2 * math.pi))

@@ -61,9 +61,9 @@ class CudaEpilogues(CudaProducts):
     def linear(self, x: Any, weight: Any, bias: Any = None) -> Any:
         if bias is not None and weight.ndim == 2 and x.ndim > 1:
             rows = _rows(x)
-            found = None if rows is None else self._with_bias("BIAS", rows, weight.T, bias)
-            if found is not None:
-                return found[0].reshape(*x.shape[:-1], weight.shape[0])
+            result = None if rows is None else self._with_bias("BIAS", rows, weight.T, bias)
+            if result is not None:
+                return result[0].reshape(*x.shape[:-1], weight.shape[0])
         return super().linear(x, weight, bias)
 
     def addmm(self, summand: Any, a: Any, b: Any, beta: complex = 1, alpha: complex = 1) -> Any:
@@ -71,9 +71,9 @@ class CudaEpilogues(CudaProducts):
         return super().addmm(summand, a, b, beta, alpha) if result is None else result[0]
 
     def addmm_relu(self, summand: Any, a: Any, b: Any, beta: complex = 1, alpha: complex = 1) -> Any:
-        found = self._with_bias("RELU_BIAS", a, b, summand, beta, alpha)
-        if found is not None:
-            return found[0]
+        result = self._with_bias("RELU_BIAS", a, b, summand, beta, alpha)
+        if result is not None:
+            return result[0]
         inner = super().addmm(summand, a, b, beta, alpha)
         wide = inner.astype("float32") if inner.dtype.name == "bfloat16" else inner  # which CuPy has no functions for
         return self.xp.maximum(wide, 0).astype(inner.dtype, copy=False)
@@ -95,9 +95,9 @@ class CudaEpilogues(CudaProducts):
         tensor_float = a.dtype.char == "f" and config.get_float32_matmul_precision() != "highest"
         if not tensor_float and grad.flags.c_contiguous and self._is_for_epilogue(a.T, grad):
             total = self.xp.empty(grad.shape[1], grad.dtype)
-            found = self._epilogue("BGRADA", a.T, grad, total, 1)
-            if found is not None:
-                return found[0], total
+            result = self._epilogue("BGRADA", a.T, grad, total, 1)
+            if result is not None:
+                return result[0], total
         return self.adjoint_times(a, grad), self.sum_rows(grad)
 
     # -- by cuBLASLt -------------------------------------------------------------------------------------------

@@ -125,8 +125,8 @@ class CudaFlashAttention(CudaAttention):
         result, logs = (dense(xp, xp.broadcast_to(x, (*plan.lead, *x.shape[-2:]))) for x in (result, logsumexp))
         products = xp.empty(logs.shape, logs.dtype)
         of_query = xp.empty((*plan.lead, *query.shape[-2:]), dtype)
-        read = query, key, value, NULL if mask is None else mask, grad
-        arguments = (*read, result, logs, products, of_query, plan.heads)
+        inputs = query, key, value, NULL if mask is None else mask, grad
+        arguments = (*inputs, result, logs, products, of_query, plan.heads)
         self._launch_attention("flash_attention_queries", plan.lead, query.shape[-2], query, value, arguments)
         if not needs[1] and not needs[2]:
             return of_query, None, None, None
@@ -134,8 +134,8 @@ class CudaFlashAttention(CudaAttention):
             xp.empty((*plan.lead_of_keys, *x.shape[-2:]), dtype) if need else None
             for x, need in zip((key, value), needs[1:3], strict=True)
         )
-        written = (NULL if x is None else x for x in (of_key, of_value))
-        arguments = (*read, logs, products, *written, plan.heads)
+        outputs = (NULL if x is None else x for x in (of_key, of_value))
+        arguments = (*inputs, logs, products, *outputs, plan.heads)
         self._launch_attention("flash_attention_keys", plan.lead_of_keys, key.shape[-2], query, value, arguments)
         return of_query if needs[0] else None, of_key, of_value, None
 
@@ -201,8 +201,10 @@ def _plan(layouts: Any, itemsize: int, aligned: bool, scale: float, causal: bool
     shared = 0
     while shared < len(lead) and all(shape[-3 - shared] == 1 for shape in shapes):
         shared += 1
-    own = len(lead) - shared
-    joined = [_merge_dims(lead[part], [s[:-2][part] for s in steps]) for part in (slice(own), slice(own, None))]
+    own_dims = len(lead) - shared
+    joined = [
+        _merge_dims(lead[part], [s[:-2][part] for s in steps]) for part in (slice(own_dims), slice(own_dims, None))
+    ]
     if len(joined[0]) > 3 or len(joined[1]) > 1:
         return None
     none = (1, (0,) * len(steps))
@@ -222,7 +224,7 @@ def _plan(layouts: Any, itemsize: int, aligned: bool, scale: float, causal: bool
     for i, name in enumerate(_OPERANDS):
         heads[name]["batch"], heads[name]["row"] = [step[i] for _, step in dims], steps[i][-2]
     heads["scale"] = scale
-    return _Plan(lead, (*lead[:own], *(1,) * shared), by_value(heads))
+    return _Plan(lead, (*lead[:own_dims], *(1,) * shared), by_value(heads))
 
 
 def _steps(layout: Any, lead: Ints, itemsize: int) -> Ints:

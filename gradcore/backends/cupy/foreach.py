@@ -40,16 +40,16 @@ class CudaLists(CudaKernels, Lists):
 
     @kernel_for(_takes_order)
     def norm_list(self, arrays: Arrays, order: float) -> tuple[list[Any], list[int]]:
-        groups, left = self._group_by_dtype(arrays, complex_numbers=order == 2)
-        return [self._norm(dtype, own, np.int32(_ORDERS[order])) for dtype, own in groups.items()], left
+        groups, remaining = self._group_by_dtype(arrays, complex_numbers=order == 2)
+        return [self._norm(dtype, group, np.int32(_ORDERS[order])) for dtype, group in groups.items()], remaining
 
     def _norm(self, dtype: Any, arrays: list[Any], order: Any) -> Any:
         xp, out = self.xp, self.xp.empty((), dtype)
-        made = list(self._launches(dtype, arrays))
-        counts = [launch.blocks for launch in made]
+        launches = list(self._launches(dtype, arrays))
+        counts = [launch.blocks for launch in launches]
         partial = xp.empty(sum(counts), _compute_dtype(dtype))
         kernel, start = self._list_kernel("partial_norms", dtype), 0
-        for launch in made:
+        for launch in launches:
             kernel((launch.blocks,), _BLOCK, (launch.parts, partial[start : start + launch.blocks], order))
             start += launch.blocks
         self._list_kernel("total_norm", dtype)((1,), (1024,), (partial, out, np.int64(sum(counts)), order))
@@ -67,12 +67,12 @@ class CudaLists(CudaKernels, Lists):
 
     def _launch_by_dtype(self, name: str, arrays: Arrays, rest: Any, complex_numbers: bool = True) -> list[int]:
         """Launch the kernel `name` for the arrays of each dtype. Return the positions of unsupported arrays."""
-        groups, left = self._group_by_dtype(arrays, complex_numbers)
-        for dtype, own in groups.items():
+        groups, remaining = self._group_by_dtype(arrays, complex_numbers)
+        for dtype, group in groups.items():
             kernel, arguments = self._list_kernel(name, dtype), rest(dtype) if callable(rest) else rest
-            for launch in self._launches(dtype, own):
+            for launch in self._launches(dtype, group):
                 kernel((launch.blocks,), _BLOCK, (launch.parts, *arguments))
-        return left
+        return remaining
 
     def _launches(self, dtype: Any, arrays: list[Any]) -> Iterator[Any]:
         return launches([a.nbytes // dtype.itemsize for a in arrays], [self.address(a) for a in arrays])
@@ -86,7 +86,7 @@ class CudaLists(CudaKernels, Lists):
         Complex arrays count as real ones of their parts.
         """
         groups: dict[Any, list[Any]] = {}
-        left = []
+        remaining = []
         for place, array in enumerate(arrays):
             dtype, flags = array.dtype, array.flags
             if complex_numbers and dtype.kind == "c":
@@ -94,8 +94,8 @@ class CudaLists(CudaKernels, Lists):
             if self.uses("lists") and type_name(dtype) and (flags.c_contiguous or flags.f_contiguous):
                 groups.setdefault(dtype, []).append(array)
             else:
-                left.append(place)
-        return groups, left
+                remaining.append(place)
+        return groups, remaining
 
 
 def _compute_dtype(dtype: Any) -> np.dtype[Any]:

@@ -60,9 +60,9 @@ class CudaFusion(CudaKernels):
         """
         if self.generates(operands.values()):
             named = list(operands.items())
-            found = self.fusion.run(name, formula, lambda F, *xs: (formula(F, *xs),), named, None, (stored,))
-            if found is not None:
-                return found[0]
+            results = self.fusion.run(name, formula, lambda F, *xs: (formula(F, *xs),), named, None, (stored,))
+            if results is not None:
+                return results[0]
         result = formula(self, *operands.values())
         return result if stored is None else result.astype(stored, copy=False)
 
@@ -85,9 +85,9 @@ class CudaFusion(CudaKernels):
         compute = tuple(wide if isinstance(x, self.array_type) else None for x in args)
         if self.generates(args):
             operands = [(f"x{i}", x) for i, x in enumerate(args)]
-            found = self.fusion.run(name, name, lambda F, *xs: (body(F, *xs),), operands, compute, (dtype,))
-            if found is not None:
-                return found[0]
+            results = self.fusion.run(name, name, lambda F, *xs: (body(F, *xs),), operands, compute, (dtype,))
+            if results is not None:
+                return results[0]
         args = tuple(x if to is None else x.astype(to, copy=False) for x, to in zip(args, compute, strict=True))
         return body(self, *args).astype(dtype, copy=False)
 
@@ -122,20 +122,20 @@ class CudaFusion(CudaKernels):
 
         Dtypes for which fusing gains nothing are remembered.
         """
-        array_type, left = self.array_type, set[Any]()
+        array_type, unfused = self.array_type, set[Any]()
 
         def kernel(*args: Any) -> Any:
             try:
                 kinds = args[0].dtype.num, args[-1].dtype.num  # which are hashed faster than dtypes
             except AttributeError:  # a number of Python
                 kinds = None
-            if kinds in left:
+            if kinds in unfused:
                 return plain(*args)
             result = self.fused_forward(name, args) if generates(args) else None
             if result is not None:
                 return result
             if kinds is not None and self.supports_fusion and all(isinstance(x, array_type) for x in args):
-                left.add(kinds)
+                unfused.add(kinds)
             return plain(*args)
 
         kernel.plain = plain  # type: ignore[attr-defined]
@@ -193,10 +193,10 @@ class CudaFusion(CudaKernels):
         """
 
         def formula(F: Any, t: Any, *read: Any) -> list[Any]:
-            known = dict(zip(values, read, strict=True))
+            named_values = dict(zip(values, read, strict=True))
             if not conjugated:
-                return [each.function(F, t, *[known[n] for n in each.names]) for each in formulas]
-            return [F.conj(each.function(F, F.conj(t), *[known[n] for n in each.names])) for each in formulas]
+                return [each.function(F, t, *[named_values[n] for n in each.names]) for each in formulas]
+            return [F.conj(each.function(F, F.conj(t), *[named_values[n] for n in each.names])) for each in formulas]
 
         if not self.generates((grad, *values.values())):
             return None

@@ -79,7 +79,7 @@ class Batches(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The part of a batched product that one call computes.
+    """Part of a batched product that one call computes.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Part(NamedTuple):
     leading : tuple of int
         Their leading dimensions.
     is_first : bool
-        Whether the result is not yet that of another part, which this one is added to.
+        Whether the call overwrites the result; if False, it adds to the result of another part.
     """
 
     sizes: Ints
@@ -117,7 +117,7 @@ class Call(NamedTuple):
     matrices : int
         Number of matrices.
     before : int
-        Address of the factor of the result's former content.
+        Address of the factor by which the previous content of the result is multiplied.
     """
 
     head: Ints
@@ -139,7 +139,7 @@ class Plan(NamedTuple):
     kinds : tuple of int
         cuBLAS's names of the dtypes of the operands and of the result.
     compute : tuple of int
-        In what it computes: exactly, and where TensorFloat32 is allowed.
+        cuBLAS's compute types: for exact products, and if TensorFloat32 is allowed.
     alpha : int
         Address of the product's factor.
     adds : bool
@@ -188,11 +188,11 @@ def plan(
         return None
     kind, compute, factor = _TYPES[dtype.name]
     kind_out = _TYPES[dtype_out.name][0]
-    held = np.array((*factors, 1), factor)
-    alpha, beta, one = (held.ctypes.data + i * held.itemsize for i in range(3))
+    factor_memory = np.array((*factors, 1), factor)
+    alpha, beta, one = (factor_memory.ctypes.data + i * factor_memory.itemsize for i in range(3))
     calls, adds = _calls(of_a, of_b, joint, (item, item, dtype_out.itemsize), (beta, one))
     fast = _TENSOR_FLOAT if dtype.char in "fF" else compute
-    return Plan(shape, calls, (kind, kind_out), (compute, fast), alpha, adds, held)
+    return Plan(shape, calls, (kind, kind_out), (compute, fast), alpha, adds, factor_memory)
 
 
 def _calls(a: Operand, b: Operand, joint: Batches, items: Ints, before: Ints) -> tuple[tuple[Call, ...], bool]:
@@ -201,14 +201,14 @@ def _calls(a: Operand, b: Operand, joint: Batches, items: Ints, before: Ints) ->
     m, a, joint = _as_rows(a.matrices.shape[-2], a, joint)
     parts = _parts(m, n, k, a, b, joint)
     all_of_last = m * n * (joint.sizes[-1] if joint.sizes else 1)
-    last = (joint.steps_a[-1], joint.steps_b[-1], m * n) if joint.sizes else (0, 0, 0)
+    last_steps = (joint.steps_a[-1], joint.steps_b[-1], m * n) if joint.sizes else (0, 0, 0)
     calls = []
     for place, where in enumerate(np.ndindex(*joint.sizes[:-1])):
         at = *(sum(map(mul, where, each)) for each in (joint.steps_a, joint.steps_b)), place * all_of_last
         for (rows, columns, inner, count), starts, leading, is_first in parts:
             head = (b.operation, a.operation, columns, rows, inner)
             offsets = tuple(item * (s + o) for item, s, o in zip(items, at, starts, strict=True))
-            calls.append(Call(head, offsets, leading, last, count, before[0] if is_first else before[1]))
+            calls.append(Call(head, offsets, leading, last_steps, count, before[0] if is_first else before[1]))
     return tuple(calls), not all(part.is_first for part in parts)
 
 
@@ -255,8 +255,8 @@ def joint_batches(batch: Ints, a: Matrices, b: Matrices) -> Batches:
 
 def _steps(x: Matrices, count: int) -> list[int]:
     """Return the strides in elements of `count` batch dims; zero where an operand is broadcast."""
-    own = [0 if n == 1 else s for n, s in zip(x.shape[:-2], x.strides[:-2], strict=True)]
-    return [0] * (count - len(own)) + own
+    strides = [0 if n == 1 else s for n, s in zip(x.shape[:-2], x.strides[:-2], strict=True)]
+    return [0] * (count - len(strides)) + strides
 
 
 def _as_rows(m: int, a: Operand, joint: Batches) -> tuple[int, Operand, Batches]:

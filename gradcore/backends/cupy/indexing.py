@@ -110,9 +110,9 @@ class CudaIndexing(CudaKernels, Indexing):
         """Return the checks of the current device."""
         device = self.current_index()
         if device not in self._watches:
-            first = self.xp.zeros(2, "int64")
+            state = self.xp.zeros(2, "int64")
             self.xp.cuda.get_current_stream().synchronize()  # once: every stream uses it
-            self._watches[device] = _Watch(first)
+            self._watches[device] = _Watch(state)
         return self._watches[device]
 
     @cached_property
@@ -218,13 +218,13 @@ class CudaIndexing(CudaKernels, Indexing):
         places, values = places[order], values[order]
         slots = xp.arange(out.size)
         start, end = (xp.searchsorted(places, slots, side=side) for side in ("left", "right"))
-        last = values[xp.maximum(end - 1, 0)]
+        last_values = values[xp.maximum(end - 1, 0)]
         if reduce == "amax":
-            found = xp.maximum(out, last)
+            extrema = xp.maximum(out, last_values)
         else:
             least = values[xp.minimum(start, values.size - 1)]
-            found = xp.minimum(out, xp.where(last != last, last, least))
-        return xp.where(end > start, found, out)
+            extrema = xp.minimum(out, xp.where(last_values != last_values, last_values, least))
+        return xp.where(end > start, extrema, out)
 
     def write_at(self, out: Any, places: Any, values: Any) -> None:
         """Write `values` to `out` at `places`.
@@ -272,8 +272,8 @@ class CudaIndexing(CudaKernels, Indexing):
     def masked_write(self, out: Any, mask: Any, source: Any) -> None:
         if not mask.size:
             return
-        last = mask.reshape(-1).cumsum()[-1:] - 1
-        self.check_bounds(last, source.size, 0, -1, "Number of elements of source < number of ones in mask")
+        last_index = mask.reshape(-1).cumsum()[-1:] - 1
+        self.check_bounds(last_index, source.size, 0, -1, "Number of elements of source < number of ones in mask")
         if source.size:
             self.xp.copyto(out, source.take(self._mask_positions(mask, source.size)), where=mask)
 
@@ -292,8 +292,8 @@ class CudaIndexing(CudaKernels, Indexing):
         where = arrays[0].shape
         sizes = [n for n, index in zip(shape, indices, strict=False) if index is not None]
         values = self.xp.broadcast_to(values, full).transpose(order)
-        last = self._last_occurrences(linear(arrays, sizes).reshape(-1), math.prod(sizes))
-        rows = values.reshape(-1, *values.shape[len(where) :])[last].reshape(values.shape)
+        last_positions = self._last_occurrences(linear(arrays, sizes).reshape(-1), math.prod(sizes))
+        rows = values.reshape(-1, *values.shape[len(where) :])[last_positions].reshape(values.shape)
         return rows.transpose(sorted(range(len(order)), key=order.__getitem__))
 
     def _last_occurrences(self, places: Any, size: int) -> Any:

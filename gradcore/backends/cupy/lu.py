@@ -50,8 +50,8 @@ class CudaLU(LinearAlgebra):
 
     def solve_lu(self, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
         xp, (n, rows) = self.xp, b.shape[-2:]
-        own = np.broadcast_shapes(lu.shape[:-2], pivots.shape[:-1])
-        batch = np.broadcast_shapes(own, b.shape[:-2])
+        own_batch = np.broadcast_shapes(lu.shape[:-2], pivots.shape[:-1])
+        batch = np.broadcast_shapes(own_batch, b.shape[:-2])
         if not prod(batch) * n * rows:
             return xp.zeros((*batch, n, rows), b.dtype)
         columns = xp.ascontiguousarray(lu.swapaxes(-1, -2))
@@ -104,10 +104,10 @@ class CudaLU(LinearAlgebra):
         system : int
         """
         (*batch, rows, n), letter = b.shape, _letter(columns)
-        own, count = columns.shape[:-2], prod(batch)
+        own_batch, count = columns.shape[:-2], prod(batch)
         if n <= _LARGEST:
             solve, info = getattr(self.cublas, f"{letter}getrsBatched"), np.zeros(1, np.int32)
-            matrices = self._pointers(columns.reshape(-1, n, n)).reshape(own)
+            matrices = self._pointers(columns.reshape(-1, n, n)).reshape(own_batch)
             matrices, sides = self.xp.ascontiguousarray(self.xp.broadcast_to(matrices, batch)), self._pointers(b)
             at, at_pivots, at_sides = self._addresses(matrices, pivots, sides)
             handle = self.cublas_handle()
@@ -117,7 +117,7 @@ class CudaLU(LinearAlgebra):
             return
         routines, handle = self._cusolver
         solve, info = getattr(routines, f"{letter}getrs"), self.xp.empty(1, "int32")
-        which = np.broadcast_to(np.arange(prod(own)).reshape(own), batch).ravel().tolist()
+        which = np.broadcast_to(np.arange(prod(own_batch)).reshape(own_batch), batch).ravel().tolist()
         columns, pivots, b = columns.reshape(-1, n, n), pivots.reshape(-1, n), b.reshape(-1, rows, n)
         for i, matrix in enumerate(which):
             at, at_pivots, at_side, at_info = self._addresses(columns[matrix], pivots[i], b[i], info)

@@ -71,8 +71,8 @@ def allocator(backend: Any, malloc: Any) -> Any:
         if not is_default:
             return f"Memory comes from an allocator that was set by cupy.cuda.set_allocator ({malloc!r}). "
         used, limit = pools.used_bytes(), pools.limit()
-        kept, allowed = pools.total_bytes() - used, "" if limit is None else f"{_readable(limit)} allowed; "
-        return f"{allowed}{_readable(used)} is in use by arrays and {_readable(kept)} is reserved but unallocated. "
+        cached, allowed = pools.total_bytes() - used, "" if limit is None else f"{_readable(limit)} allowed; "
+        return f"{allowed}{_readable(used)} is in use by arrays and {_readable(cached)} is reserved but unallocated. "
 
     return allocate
 

@@ -25,8 +25,8 @@ class PrivatePool:
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
-        self._memory, kept = pools.create_pool()
-        weakref.finalize(self, pools.retire_pool, self._memory, kept).atexit = False
+        self._memory, allocator = pools.create_pool()
+        weakref.finalize(self, pools.retire_pool, self._memory, allocator).atexit = False
 
     def malloc(self, size: int) -> Any:
         """Allocate `size` bytes on the current device, within the limit of all pools."""
@@ -73,17 +73,17 @@ class Pools:
         CuPy's pools free unused blocks when memory runs out, even blocks that a captured graph uses.
         """
         self.release()
-        cuda, kept = self._backend.xp.cuda, []
+        cuda, references = self._backend.xp.cuda, []
 
         def allocate_block(size: int) -> Any:
             pointer = cuda.memory._malloc(size)
-            kept.append(pointer.mem)
+            references.append(pointer.mem)
             return pointer
 
         pool = cuda.MemoryPool(allocate_block)
         with self._lock:
             self._private = *self._private, pool
-        return pool, kept
+        return pool, references
 
     def retire_pool(self, pool: Any, kept: list[Any]) -> None:
         """Mark a pool as one that gets no new arrays. Python's garbage collector calls this, in any thread."""
@@ -106,15 +106,15 @@ class Pools:
             )
 
     def _is_used(self, pool: Any) -> bool:
-        used = False
+        is_used = False
         for index in range(self._backend.device_count()):
             with self._backend.use_index(index):
                 if pool.total_bytes():
                     self._peaks[index] = self.most_bytes()
                     pool.free_all_blocks()
-                    used |= bool(pool.total_bytes())
+                    is_used |= bool(pool.total_bytes())
                     self._divide()
-        return used
+        return is_used
 
     def empty(self) -> None:
         """Return free memory to the driver: that of all devices, and page-locked host memory."""
@@ -166,9 +166,9 @@ class Pools:
         if limit is None:
             return
         pools = self._all()
-        taken = [int(pool.total_bytes()) for pool in pools]
-        for pool, own in zip(pools, taken, strict=True):
-            pool.set_limit(size=max(limit - sum(taken) + own, 1))  # 0 would be no limit
+        sizes = [int(pool.total_bytes()) for pool in pools]
+        for pool, size in zip(pools, sizes, strict=True):
+            pool.set_limit(size=max(limit - sum(sizes) + size, 1))  # 0 would be no limit
 
     def _capacity(self) -> int:
         return int(self._backend.xp.cuda.runtime.memGetInfo()[1])

@@ -60,29 +60,29 @@ class CudaOptimizers(CudaFusion, Optimizers):
 
     def optimizer_step(self, formula: Formula, batch: Batch, settings: dict[str, Any], found_inf: Any = None) -> None:
         """Update a batch of parameters by one launch for up to 128 parameters, whose addresses are an argument."""
-        found = self._kernel_of_step(self._optimizer_kernels, formula, batch, settings)
-        if found is None:
+        kernel = self._kernel_of_step(self._optimizer_kernels, formula, batch, settings)
+        if kernel is None:
             super().optimizer_step(formula, batch, settings, found_inf)
         else:
-            self._launch_step(found, batch, settings, found_inf, _numbers(found[0], settings))
+            self._launch_step(kernel, batch, settings, found_inf, _numbers(kernel[0], settings))
 
     def captured_step(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> tuple[Any, Array]:
         """Return the compiled kernel of a step inside a graph, and the numbers that it reads from memory.
 
         The kernel is None if the step has none. Each number takes eight bytes, whatever its dtype.
         """
-        found = self._kernel_of_step(self._captured_kernels, formula, batch, settings)
-        if found is None or any(map(self.is_tensor, settings.values())):
+        kernel = self._kernel_of_step(self._captured_kernels, formula, batch, settings)
+        if kernel is None or any(map(self.is_tensor, settings.values())):
             return None, np.empty(0)
-        parts = [number.tobytes().ljust(8, b"\0") for number in _numbers(found[0], settings)]
-        return found[1], np.frombuffer(b"".join(parts))
+        parts = [number.tobytes().ljust(8, b"\0") for number in _numbers(kernel[0], settings)]
+        return kernel[1], np.frombuffer(b"".join(parts))
 
     def take_captured_step(self, formula: Formula, batch: Batch, settings: dict[str, Any], numbers: Array) -> None:
         """Run `optimizer_step` inside a graph, with the hyperparameters in the array `numbers`."""
-        found = self._kernel_of_step(self._captured_kernels, formula, batch, settings)
-        if found is None:
+        kernel = self._kernel_of_step(self._captured_kernels, formula, batch, settings)
+        if kernel is None:
             raise NotImplementedError("a step without a kernel")
-        self._launch_step(found, batch, settings, None, [numbers])
+        self._launch_step(kernel, batch, settings, None, [numbers])
 
     def _kernel_of_step(
         self, kernels: OptimizerKernels[_Compiled], formula: Formula, batch: Batch, settings: dict[str, Any]
@@ -125,10 +125,10 @@ class CudaOptimizers(CudaFusion, Optimizers):
             kernel = self._hyperparameter_kernels.setdefault(kernel.key, kernel)
             operands = kernel.operands(options, numbers)
             compute = tuple(np.dtype("float64") if name in numbers else None for name, _ in operands)
-            found = self.fusion.run("step_settings", kernel, kernel.formula, operands, compute)
-            if found is not None:
-                self._move(numbers, found, found_inf)
-                return kernel.hyperparameters(found[len(numbers) :])
+            results = self.fusion.run("step_settings", kernel, kernel.formula, operands, compute)
+            if results is not None:
+                self._move(numbers, results, found_inf)
+                return kernel.hyperparameters(results[len(numbers) :])
         return super().step_settings(settings, options, numbers, dtype, found_inf)
 
 

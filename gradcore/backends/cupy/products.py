@@ -75,13 +75,13 @@ class CudaProducts(CudaKernels, Products):
         """Function that returns CuPy's cuBLAS handle of the current device and thread."""
         from cupy.cuda import device
 
-        known: set[int] = set()
+        handles: set[int] = set()
 
         def handle() -> int:
             result: int = device.get_cublas_handle()
-            if result not in known:
+            if result not in handles:
                 self.cublas.setMathMode(result, gemm.SUMS_IN_FLOAT)
-                known.add(result)
+                handles.add(result)
             return result
 
         return handle
@@ -348,9 +348,9 @@ def _contraction(a: Ints, b: Ints, of_a: Labels, of_b: Labels, out: Labels) -> _
     if not plan.inner:
         return None
     size_a, size_b = dict(zip(of_a, a, strict=True)), dict(zip(of_b, b, strict=True))
-    batch, left = (tuple(size_a[label] for label in labels) for labels in (plan.batch, plan.left))
+    batch, left_sizes = (tuple(size_a[label] for label in labels) for labels in (plan.batch, plan.left))
     right, inner = tuple(size_b[label] for label in plan.right), prod(size_a[label] for label in plan.inner)
-    rows, columns = prod(left), prod(right)
+    rows, columns = prod(left_sizes), prod(right)
     return _Contraction(
         (
             _order_unless_identity(plan.order_a),
@@ -362,7 +362,7 @@ def _contraction(a: Ints, b: Ints, of_a: Labels, of_b: Labels, out: Labels) -> _
             (*batch, *((columns, inner) if plan.swap_b else (inner, columns))),
             plan.swap_b,
         ),
-        (*batch, *left, *right),
+        (*batch, *left_sizes, *right),
         _order_unless_identity(plan.order_out),
     )
 

@@ -38,13 +38,13 @@ class Lifetimes:
         root = array if array.base is None else array.base
         self.release()
         with self._lock:
-            known = self._streams.get(id(root))
-            if known is None:
-                known = self._streams[id(root)] = []
-                gone = weakref.finalize(root, self._gone, id(root), root.data)
-                gone.atexit = False
-            if (stream, device) not in known:
-                known.append((stream, device))
+            streams = self._streams.get(id(root))
+            if streams is None:
+                streams = self._streams[id(root)] = []
+                finalizer = weakref.finalize(root, self._gone, id(root), root.data)
+                finalizer.atexit = False
+            if (stream, device) not in streams:
+                streams.append((stream, device))
 
     def _gone(self, key: int, memory: Any) -> None:
         with self._lock:

@@ -82,8 +82,8 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     def native_layer_norm(self, x: Array, weight: Array, bias: Array, ndims: int, eps: float) -> Triple:
         lead = x.shape[: x.ndim - ndims]
         out, mean, var = self._normalize_rows(x, weight, bias, prod(lead), 1, 1, eps)
-        kept = lead + (1,) * ndims
-        return out, mean.reshape(kept), var.reshape(kept)
+        stats_shape = lead + (1,) * ndims
+        return out, mean.reshape(stats_shape), var.reshape(stats_shape)
 
     @kernel_for(_takes_norm)
     def native_group_norm(self, x: Array, weight: Array, bias: Array, groups: int, eps: float) -> Triple:
@@ -109,13 +109,19 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     @kernel_for(_takes_gradients, NormGradients)
     def layer_norm_backward(self, given: NormGradients) -> Triple:
         grad, _, _, x, _, mean, var, eps, needs, ndims = given
-        lead, last = x.shape[: x.ndim - ndims], x.shape[x.ndim - ndims :]
+        lead, normalized = x.shape[: x.ndim - ndims], x.shape[x.ndim - ndims :]
         to_x = self._normalize_rows_backward(given.arrays, prod(lead), 1, 1, eps) if needs[0] else None
         if not needs[1] and not needs[2]:
             return to_x, None, None
         arrays = grad, x, *self._statistics(x, mean, var)
-        of_weight, of_bias = self._sum_columns("layer_parameters", arrays, 2, prod(lead), prod(last), np.float64(eps))
-        return to_x, of_weight.reshape(last) if needs[1] else None, of_bias.reshape(last) if needs[2] else None
+        of_weight, of_bias = self._sum_columns(
+            "layer_parameters", arrays, 2, prod(lead), prod(normalized), np.float64(eps)
+        )
+        return (
+            to_x,
+            of_weight.reshape(normalized) if needs[1] else None,
+            of_bias.reshape(normalized) if needs[2] else None,
+        )
 
     @kernel_for(_takes_gradients, NormGradients)
     def group_norm_backward(self, given: NormGradients) -> Triple:
@@ -135,8 +141,8 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         out = self.xp.empty(x.shape, x.dtype)
         sizes = int64s(rows, x.size // rows, groups, points)
         kernel = self._rows_kernel("normalization", "normalize_rows_backward", x)
-        read = [*(dense(self.xp, a) for a in arrays[:5]), *self._statistics(x, *arrays[5:])]
-        kernel(*rows_of(x, rows, x.size // rows), (*read, out, *sizes, np.float64(eps)))
+        inputs = [*(dense(self.xp, a) for a in arrays[:5]), *self._statistics(x, *arrays[5:])]
+        kernel(*rows_of(x, rows, x.size // rows), (*inputs, out, *sizes, np.float64(eps)))
         return out
 
     def _statistics(self, x: Any, *arrays: Any) -> list[Any]:
@@ -159,9 +165,9 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         blocks = -(-rows // step)
         partial = xp.empty((count, blocks, width), np.float64 if dtype.itemsize == 8 else np.float32)
         kernel = self._rows_kernel("normalization", name, arrays[0])
-        read = [dense(xp, a) for a in arrays]
+        inputs = [dense(xp, a) for a in arrays]
         sizes = int64s(rows, width, step)
-        kernel((-(-width // 64), blocks), (64,), (*read, *partial, *sizes, *rest))
+        kernel((-(-width // 64), blocks), (64,), (*inputs, *partial, *sizes, *rest))
         totals = partial.sum(axis=1) if blocks > 1 else partial[:, 0]
         return list(totals.astype(dtype, copy=False))
 
@@ -190,8 +196,8 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         if needs[0]:
             to_x = self.xp.empty(x.shape, x.dtype)
             kernel = self._rows_kernel("normalization", "scale_rows_backward", x)
-            read = [dense(self.xp, a) for a in arrays]
-            kernel(*rows_of(x, rows, width), (*read, to_x, np.int64(rows), np.int64(width)))
+            inputs = [dense(self.xp, a) for a in arrays]
+            kernel(*rows_of(x, rows, width), (*inputs, to_x, np.int64(rows), np.int64(width)))
         if needs[1]:
             (to_weight,) = self._sum_columns("scale_parameters", (grad, x, scale), 1, rows, width)
             to_weight = to_weight.reshape(x.shape[x.ndim - ndims :])
@@ -211,9 +217,9 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
 
     def move_statistics(self, target: Sequence[Any], new: Sequence[Any], keep: float, shares: Sequence[float]) -> None:
         """Update running means and variances, dense arrays, in place to ``keep * target + share * new``."""
-        channels, read = target[0].size, [dense(self.xp, a) for a in new]
+        channels, inputs = target[0].size, [dense(self.xp, a) for a in new]
         kernel = self._rows_kernel("normalization", "move_statistics", target[0])
-        kernel(*elements(channels), (*target, *read, np.int64(channels), *map(np.float64, (keep, *shares))))
+        kernel(*elements(channels), (*target, *inputs, np.int64(channels), *map(np.float64, (keep, *shares))))
 
     @kernel_for(_takes_gradients, NormGradients)
     def batch_norm_backward(self, given: NormGradients) -> Triple:
@@ -223,9 +229,9 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         of_weight, of_bias = self.xp.empty((2, x.shape[1]), x.dtype)
         scale, slope, shift = self.xp.empty((3, x.shape[1]), accumulation_dtype(x))
         results = of_weight, of_bias, scale, slope, shift
-        read = [*(dense(self.xp, a) for a in (grad_mean, grad_var, weight)), var]
+        inputs = [*(dense(self.xp, a) for a in (grad_mean, grad_var, weight)), var]
         kernel = self._rows_kernel("normalization", "channel_gradients", x)
-        kernel(*sums.launch, (*sums.sums, *read, *results, *int64s(*sums.sizes), np.float64(eps)))
+        kernel(*sums.launch, (*sums.sums, *inputs, *results, *int64s(*sums.sizes), np.float64(eps)))
         result = None
         if needs[0]:
             scale, slope, shift, mean = (_column(a, x) for a in (scale, slope, shift, mean))
@@ -236,9 +242,9 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     @kernel_for(lambda self, x, mean, var, weight, bias, eps: self.takes("normalization", x, weight, bias))
     def batch_norm_given(self, x: Array, mean: Array, var: Array, weight: Array, bias: Array, eps: float) -> Array:
         scale, shift = self.xp.empty((2, x.shape[1]), accumulation_dtype(x))
-        read = [*self._statistics(x, mean, var), dense(self.xp, weight), dense(self.xp, bias)]
+        inputs = [*self._statistics(x, mean, var), dense(self.xp, weight), dense(self.xp, bias)]
         kernel = self._rows_kernel("normalization", "channel_scales", x)
-        kernel(*elements(x.shape[1]), (*read, scale, shift, np.int64(x.shape[1]), np.float64(eps)))
+        kernel(*elements(x.shape[1]), (*inputs, scale, shift, np.int64(x.shape[1]), np.float64(eps)))
         return self._scale_channels(x, scale, shift)
 
     def _scale_channels(self, x: Any, scale: Any, shift: Any) -> Any:
@@ -264,8 +270,8 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         sums = xp.empty((2, channels, parts), np.float64 if x.dtype.itemsize == 8 else np.float32)
         kernel = self._rows_kernel("normalization", name, x)
         sizes = int64s(batch, channels, points, chunk)
-        read = [dense(xp, a) for a in arrays]
-        kernel((channels, parts), _threads(chunk), (*read, *sums, *sizes, *settings))
+        inputs = [dense(xp, a) for a in arrays]
+        kernel((channels, parts), _threads(chunk), (*inputs, *sums, *sizes, *settings))
         return _Parts(sums, chunk, (channels, parts, count), ((-(-channels // 8),), (32, 8)))
 
     # -- variances -----------------------------------------------------------------------------------------------
@@ -295,14 +301,14 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         losses, weights = xp.empty(target.shape, x.dtype), xp.empty(target.shape, x.dtype)
         powers = xp.empty(x.shape, x.dtype)
         total = xp.empty((*x.shape[:dim], 1, *x.shape[dim + 1 :]), x.dtype)
-        number, found = self.check_watched(target, classes, ignore_index, "Target {index} is out of bounds.")
-        read = [dense(xp, a) for a in (x, target, weight)]
+        number, flag = self.check_watched(target, classes, ignore_index, "Target {index} is out of bounds.")
+        inputs = [dense(xp, a) for a in (x, target, weight)]
         sizes = int64s(rows, classes, points, ignore_index, number)
         name, launch = "cross_entropy" if points > 1 else "cross_entropy_rows", rows_of(x, rows, classes)
         if points >= _POINTS:
             name, launch = "cross_entropy_points", elements(rows)
         kernel = self._loss_kernel(name, x, target)
-        kernel(*launch, (*read, losses, weights, powers, total, *sizes, found))
+        kernel(*launch, (*inputs, losses, weights, powers, total, *sizes, flag))
         weight_sum = weights.sum()
         if reduction == "none":
             return losses, weight_sum, powers, total
@@ -315,12 +321,12 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         xp, dim = self.xp, min(powers.ndim, 2) - 1
         divisor = total_weight if reduction == "mean" else None
         out = xp.empty(powers.shape, powers.dtype)
-        read = [dense(xp, a) for a in (grad, target, weight, divisor, powers, total)]
+        inputs = [dense(xp, a) for a in (grad, target, weight, divisor, powers, total)]
         classes, points, grad_step = powers.shape[dim], prod(powers.shape[2:]), int(grad.size > 1)
         count = powers.size // classes if points == 1 else powers.size
         kernel = self._loss_kernel(f"cross_entropy_backward{'_rows' if points == 1 else ''}", powers, target)
         grid, block = rows_of(powers, count, classes) if points == 1 else elements(count)
-        kernel(grid, block, (*read, out, *int64s(count, classes, points, ignore_index, grad_step)))
+        kernel(grid, block, (*inputs, out, *int64s(count, classes, points, ignore_index, grad_step)))
         return out
 
     def _loss_kernel(self, name: str, x: Any, target: Any) -> Any:
@@ -334,10 +340,10 @@ def _channel_layout(shape: Sequence[int], dims: Dims) -> tuple[int, int, int] | 
     It is None if the kept dims are not adjacent, or come last.
     """
     reduced = [dims is None or i in dims for i in range(len(shape))]
-    stay = [i for i, gone in enumerate(reduced) if not gone and shape[i] > 1]
+    stay = [i for i, is_reduced in enumerate(reduced) if not is_reduced and shape[i] > 1]
     first, last = (stay[0], stay[-1] + 1) if stay else (0, 0)
     points = prod(shape[last:])
-    if any(n > 1 and gone for n, gone in zip(shape[first:last], reduced[first:last], strict=True)):
+    if any(n > 1 and is_reduced for n, is_reduced in zip(shape[first:last], reduced[first:last], strict=True)):
         return None
     return (prod(shape[:first]), prod(shape[first:last]), points) if points >= _POINTS or first == 0 else None
 

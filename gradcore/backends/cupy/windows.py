@@ -154,10 +154,10 @@ class CudaWindows(CudaKernels, Pooling, Folding):
         x, grid = arrays[-2:]
         sizes = (total, x.shape[1], prod(grid.shape[1:-1]), *x.shape[2:], *(1,) * (5 - x.ndim))
         kernel = self.cuda_kernel("grids", name, type=type_name(x.dtype), dims=str(x.ndim - 2))
-        read = [dense(self.xp, a) for a in arrays]
+        inputs = [dense(self.xp, a) for a in arrays]
         mode, padding, corners = settings
         numbers = np.int32(_MODES[mode]), np.int32(_PADDINGS[padding]), np.bool_(corners)
-        kernel(*elements(total), (*read, *results, *int64s(*sizes), *numbers))
+        kernel(*elements(total), (*inputs, *results, *int64s(*sizes), *numbers))
 
     def _run(
         self, name: str, x: Any, results: tuple[Any, ...], total: int, settings: tuple[Any, ...], dims: list[Any]

@@ -144,8 +144,8 @@ Length = Callable[[int, int | None], int]
 
 
 def _dtype(a: MetaArray, real: bool) -> Any:
-    found = probe(np.fft.fft, MetaArray((1,), a.dtype))
-    return (found.real if real else found).dtype
+    result = probe(np.fft.fft, MetaArray((1,), a.dtype))
+    return (result.real if real else result).dtype
 
 
 def _transform(length: Length, real: bool) -> Callable[..., Any]:
@@ -161,10 +161,10 @@ def _transform_of_several(length: Length, real: bool, default: Any) -> Callable[
     def run(a: MetaArray, s: Any = None, axes: Any = default, norm: Any = None, out: Any = None) -> Any:
         shape = list(a.shape)
         axes = range(-len(shape if s is None else s), 0) if axes is None else axes
-        wanted = [None if n == -1 else n for n in s] if s is not None else [None] * len(axes)
-        for axis, n in zip(axes[:-1], wanted[:-1], strict=True):
+        sizes = [None if n == -1 else n for n in s] if s is not None else [None] * len(axes)
+        for axis, n in zip(axes[:-1], sizes[:-1], strict=True):
             shape[axis] = n or shape[axis]
-        shape[axes[-1]] = length(shape[axes[-1]], wanted[-1])
+        shape[axes[-1]] = length(shape[axes[-1]], sizes[-1])
         return MetaArray(shape, _dtype(a, real)) if out is None else out
 
     return run

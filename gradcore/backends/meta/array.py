@@ -1,8 +1,8 @@
 """Arrays without data: a shape, a dtype and strides.
 
-A `MetaArray` takes NumPy's protocols, so that kernels and bodies written for NumPy and CuPy arrays run on
-it as they are. The universal functions are here; `rules` and its neighbours say what other functions give.
-Views know their strides and their base: what is a view and what is a copy decides how a graph is recorded.
+A `MetaArray` implements NumPy's protocols, so that kernels and bodies written for NumPy and CuPy arrays run on it
+unchanged. Universal functions are implemented here, other functions in `rules` and its neighbours. Views have strides
+and a base, because the recorded graph depends on whether a result is a view or a copy.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RULES = RuleTable()
 
 
 class MetaArray(ArrayStandIn):
-    """An array of which only shape, dtype and memory layout are known.
+    """Array of which only the shape, the dtype and the memory layout are known.
 
     Parameters
     ----------
@@ -121,15 +121,15 @@ class MetaArray(ArrayStandIn):
             shape, strides, start = layouts.index_strides(self.shape, self.strides, entries)
             return self.make_view(shape, strides, None, start)
         chosen = [i for i, e in enumerate(entries) if isinstance(e, (MetaArray, np.ndarray)) or hasattr(e, "__index__")]
-        taken = np.broadcast_shapes(*(getattr(entries[i], "shape", ()) for i in chosen))
+        indexed_shape = np.broadcast_shapes(*(getattr(entries[i], "shape", ()) for i in chosen))
         together = chosen == list(range(chosen[0], chosen[-1] + 1))
         # With the indices as slices of length 0, what is left in the order of the dims.
         rest = [slice(0, 0) if i in chosen else entry for i, entry in enumerate(entries)]
-        kept = list(layouts.index_strides(self.shape, self.strides, rest)[0])
+        sliced_shape = list(layouts.index_strides(self.shape, self.strides, rest)[0])
         for i in reversed(chosen):
-            del kept[i]
+            del sliced_shape[i]
         place = chosen[0] if together else 0
-        return MetaArray((*kept[:place], *taken, *kept[place:]), self.dtype)
+        return MetaArray((*sliced_shape[:place], *indexed_shape, *sliced_shape[place:]), self.dtype)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         parts = index if isinstance(index, tuple) else (index,)

@@ -53,8 +53,8 @@ def _by_shape(rule: Callable[..., Any]) -> Callable[..., Any]:
         return MetaArray(*found) if found.__class__ is Result else getattr(found, "copy", lambda: found)()
 
     def kernel(*args: Any) -> Any:
-        found = rule(*args)
-        return tuple(map(make_result, found)) if type(found) is tuple else make_result(found)
+        results = rule(*args)
+        return tuple(map(make_result, results)) if type(results) is tuple else make_result(results)
 
     return kernel
 

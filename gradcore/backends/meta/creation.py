@@ -29,8 +29,8 @@ def _asarray(value: Any, dtype: Any = None, order: Any = None, *, copy: bool | N
         return value.astype(value.dtype if dtype is None else dtype) if copy or changed else value
     if isinstance(value, (list, tuple)) and any(isinstance(v, MetaArray) for v in value):
         return np.stack([_asarray(v, dtype) for v in value])
-    known = np.asarray(value, dtype)
-    return MetaArray(known.shape, known.dtype)
+    array = np.asarray(value, dtype)
+    return MetaArray(array.shape, array.dtype)
 
 
 def _array(value: Any, dtype: Any = None, *, copy: bool = True, **named: Any) -> Any:

@@ -69,10 +69,10 @@ def infer_shape(size: int, shape: Sequence[int]) -> Ints:
     ValueError
         If no array of that shape has so many elements.
     """
-    known = prod(n for n in shape if n >= 0)
-    if sum(n < 0 for n in shape) == 1 and known and size % known == 0:
-        return tuple(size // known if n < 0 else n for n in shape)
-    if min(shape, default=0) < 0 or known != size:
+    product = prod(n for n in shape if n >= 0)
+    if sum(n < 0 for n in shape) == 1 and product and size % product == 0:
+        return tuple(size // product if n < 0 else n for n in shape)
+    if min(shape, default=0) < 0 or product != size:
         raise ValueError(f"cannot reshape array of size {size} into shape {tuple(shape)}")
     return tuple(shape)
 
@@ -90,14 +90,14 @@ def reshape_strides(shape: Ints, strides: Ints, itemsize: int, new: Ints) -> Int
         else:
             runs.append([n, step])
     result: list[int] = []
-    left, step = runs.pop() if runs else (1, itemsize)
+    remaining, step = runs.pop() if runs else (1, itemsize)
     for n in reversed(new):
-        if n > 1 and left == 1:
-            left, step = runs.pop()
-        if left % n:
+        if n > 1 and remaining == 1:
+            remaining, step = runs.pop()
+        if remaining % n:
             return None
         result.append(step)
-        left //= n
+        remaining //= n
         step *= n
     return tuple(reversed(result))
 

@@ -1,8 +1,8 @@
 """Shape rules of NumPy's functions: how rules are declared, and those of elementwise functions and reductions.
 
-A rule of shape is called as the function itself and returns a shape, or a list of them for several results.
-The dtypes, and the kind of tuple that holds several results, are found by running the function on arrays of a
-single element.
+A shape rule is called with the arguments of the function, and returns a shape, or a list of shapes for several results.
+The dtypes, and the type of a tuple of several results, are determined by calling the function on arrays of a single
+element.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def shapes(names: str) -> Callable[[R], R]:
 
 def _by_shape(function: Any, shape: Rule) -> Rule:
     def run(*args: Any, out: Any = None, **named: Any) -> Any:
-        found = shape(*args, **named)
+        result_shapes = shape(*args, **named)
         result = probe(function, *args, **named)
         if not isinstance(result, (tuple, list)):
-            return MetaArray(found, np.asarray(result).dtype) if out is None else out
-        arrays = [MetaArray(s, np.asarray(r).dtype) for s, r in zip(found, result, strict=True)]
+            return MetaArray(result_shapes, np.asarray(result).dtype) if out is None else out
+        arrays = [MetaArray(s, np.asarray(r).dtype) for s, r in zip(result_shapes, result, strict=True)]
         return type(result)(*arrays) if hasattr(result, "_fields") else type(result)(arrays)
 
     return run
@@ -151,9 +151,9 @@ def _reduction(function: Any) -> Rule:
     signature = inspect.signature(function)
 
     def shape(*args: Any, **named: Any) -> Shape:
-        given = signature.bind(*args, **named).arguments
-        lead = shape_of(given["q"]) if "q" in given else ()
-        return lead + reduce_shape(shape_of(given["a"]), given.get("axis"), given.get("keepdims") is True)
+        arguments = signature.bind(*args, **named).arguments
+        lead = shape_of(arguments["q"]) if "q" in arguments else ()
+        return lead + reduce_shape(shape_of(arguments["a"]), arguments.get("axis"), arguments.get("keepdims") is True)
 
     return _by_shape(function, shape)
 
@@ -179,8 +179,8 @@ RULES.register_each(
 
 @rule("may_share_memory shares_memory")
 def _shares_memory(a: Any, b: Any, *args: Any, **named: Any) -> bool:
-    own, other = (x if getattr(x, "base", None) is None else x.base for x in (a, b))
-    return own is other
+    base_a, base_b = (x if getattr(x, "base", None) is None else x.base for x in (a, b))
+    return base_a is base_b
 
 
 RULES.register_each(

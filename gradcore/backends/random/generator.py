@@ -1,8 +1,7 @@
 """The state of a random number generator: a key and a counter.
 
-Philox is a function of (key, counter); see `philox`. To draw numbers is therefore to reserve a stretch of the
-counter, which is all that happens here. The numbers of a stretch can be computed later, on any device and in
-any order.
+Philox is a function of (key, counter); see `philox`. Therefore drawing numbers only reserves a range of the counter,
+which is all that this module does. The numbers of a range can be computed later, on any device and in any order.
 """
 
 import operator
@@ -97,7 +96,7 @@ class PhiloxState:
             return self._key, self._counter
 
     def assign(self, other: "PhiloxState") -> None:
-        """Take over the key and counter of another state, for everybody who draws from this one."""
+        """Set the key and the counter to those of another state, for all threads that draw from this one."""
         key, counter = other.place()
         with _lock:
             self._key, self._counter = key, counter
@@ -110,7 +109,7 @@ class PhiloxState:
 
     @classmethod
     def from_bytes(cls, data: Any) -> "PhiloxState":
-        """Return the state that `to_bytes` wrote down.
+        """Return the state that `to_bytes` converted to bytes.
 
         Parameters
         ----------

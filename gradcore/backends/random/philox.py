@@ -208,10 +208,10 @@ def uniform(xp: Any, words: Array, dtype: Any, low: float = 0.0, high: float = 1
     values = (h >> (form.bits - digits)).view(form.signed).astype(form.real)
     values *= 2.0**-digits
     if (low, high) != (0, 1):
-        first, end = dtype.type(low), dtype.type(high)
-        below = form.real(np.nextafter(end, first))
-        values *= form.real(end) - form.real(first)
-        values += form.real(first)
+        start, end = dtype.type(low), dtype.type(high)
+        below = form.real(np.nextafter(end, start))
+        values *= form.real(end) - form.real(start)
+        values += form.real(start)
         values = xp.minimum(values, below)
     return values.astype(dtype, copy=False)
 

@@ -1,4 +1,4 @@
-"""Arrays with a hidden batch dim, on which kernels run as if on one sample (``vmap``)."""
+"""Arrays with a hidden batch dim for ``vmap``, on which kernels run as if they were a single sample."""
 
 from gradcore.backends.vmap import indices  # noqa: F401  # which defines indexing
 from gradcore.backends.vmap.array import BatchedArray, all_samples, split_batch, unwrap_batch, wrap_batch

@@ -1,11 +1,12 @@
 """Arrays with a hidden batch dim.
 
-A `BatchedArray` looks like one sample and holds all of them, the batch dim in front. Kernels and bodies written for
-NumPy and CuPy arrays run on it as they are, each of their array operations once for the whole batch. The universal
-functions are here, called by `apply`: arrays of other libraries leave operators to arrays that take no part in NumPy's
-protocol for them, and only to these. `functions` says what other functions do, by NumPy's protocol.
+A `BatchedArray` has the shape of one sample and holds all samples, with the batch dim in front. Kernels and bodies
+written for NumPy and CuPy arrays run on it unchanged, and each of their array operations runs once for the whole batch.
+Universal functions are called by `apply`. The class does not take part in NumPy's protocol for them, because arrays of
+other libraries only leave operators to arrays that do not. Other functions have rules in `functions`, which NumPy's
+protocol calls.
 
-Batches nest: the array inside may be batched itself, at an earlier level. The array of the latest level is outermost.
+Batches nest: the inner array may be batched itself, at an earlier level. The array of the latest level is outermost.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ LIBRARIES: dict[type, Any] = {}
 
 
 def library_function(function: Any, *arrays: Any) -> Any:
-    """Return the function of this name in the library of the first array that is not NumPy's.
+    """Return the counterpart of NumPy's `function` in the library of the first array that is not NumPy's.
 
-    Without one it is NumPy's, which batched arrays understand.
+    Without such an array, return `function` itself, which supports batched arrays.
     """
     for a in arrays:
         library = LIBRARIES.get(a.__class__)
@@ -77,14 +78,14 @@ _NUMBERS = frozenset((int, float, complex, bool))
 
 
 class BatchedArray(ArrayStandIn):
-    """A batch of arrays of one shape that behaves like one of them.
+    """Batch of arrays of one shape that behaves like one of them.
 
     Parameters
     ----------
     array : array
         All samples, along the first dim.
     level : VmapLevel
-        Which batch this is.
+        Level of the batch, one for each call of a function by ``vmap``.
     """
 
     __slots__ = ("__weakref__", "array", "level")
@@ -133,10 +134,10 @@ class BatchedArray(ArrayStandIn):
         try:
             return BatchedArray(self.array.reshape((samples, *shape), order=order), self.level)
         except ValueError as error:
-            known, size = prod(n for n in shape if n != -1), self.size
-            if samples or shape.count(-1) != 1 or not known or size % known:
+            product, size = prod(n for n in shape if n != -1), self.size
+            if samples or shape.count(-1) != 1 or not product or size % product:
                 raise ValueError(f"cannot reshape array of size {size} into shape {shape}") from error
-        rest = tuple(size // known if n == -1 else n for n in shape)  # of no samples at all
+        rest = tuple(size // product if n == -1 else n for n in shape)  # of no samples at all
         return BatchedArray(self.array.reshape((samples, *rest), order=order), self.level)
 
     def view(self, dtype: Any = None) -> BatchedArray:

@@ -1,4 +1,4 @@
-"""The backend of batched arrays: every kernel runs once for all samples."""
+"""The backend of batched arrays, whose kernels run once for all samples."""
 
 from __future__ import annotations
 
@@ -90,10 +90,13 @@ class _Table:
 
 
 class BatchedBackend(BatchedKernels, Backend):
-    """The backend of one level's samples, on top of the backend of the arrays inside.
+    """Backend of the samples of one level, on top of the backend of the inner arrays.
 
-    A kernel is, in this order: the rule of `kernels`; of operations of each element, the kernel of the backend inside,
-    with ranks made to match; else the generic kernel or body, whose array operations each know the batch.
+    A kernel is the first of these that exists:
+
+    - the rule in `kernels`,
+    - for elementwise operations, the kernel of the inner backend, called with aligned ranks,
+    - the generic kernel or body, whose array operations handle batched arrays.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Calls of kernels with batched arrays: ranks are aligned, or every array gets the batch dim."""
+"""Functions that call kernels with batched arrays, after aligning ranks or adding the batch dim to every array."""
 
 from __future__ import annotations
 

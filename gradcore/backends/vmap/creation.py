@@ -1,4 +1,4 @@
-"""Creation functions inside kernels. Arrays to be filled are batches, so that samples can be written into them."""
+"""Creation functions inside kernels, which return batches, so that the samples can be written into them."""
 
 from __future__ import annotations
 

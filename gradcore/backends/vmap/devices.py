@@ -24,7 +24,7 @@ class VmapLevel:
     size : int
         Number of samples.
     randomness : {"error", "different", "same"}
-        What random numbers are to the samples.
+        Whether random numbers raise an error, differ between samples, or are the same for all samples.
     """
 
     __slots__ = ("devices", "order", "randomness", "size")
@@ -56,16 +56,16 @@ class BatchedDevice(device):
 
 def batched_device(levels: tuple[VmapLevel, ...], device: Any) -> Any:
     """Return the device of arrays of `device` that are batched at `levels` in addition to its own levels."""
-    known = device.levels
+    own_levels = device.levels
     for level in levels:
-        if level not in known:
+        if level not in own_levels:
             break
     else:
         return device
-    if not known and len(levels) == 1:
+    if not own_levels and len(levels) == 1:
         return _batch_once(device, level)
     result = device.real
-    for level in sorted({*levels, *known}, key=_order):
+    for level in sorted({*levels, *own_levels}, key=_order):
         result = _batch_once(result, level)
     return result
 

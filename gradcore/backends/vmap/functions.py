@@ -123,8 +123,10 @@ def _search(function: Any) -> Callable[..., Any]:
         a = physical(a, level)
         search = library_function(function, a)
         if axis is None:
-            found = search(_flat(a), axis=1)
-            return BatchedArray(found.reshape(found.shape + (1,) * (a.ndim - 1)) if keepdims else found, level)
+            positions = search(_flat(a), axis=1)
+            return BatchedArray(
+                positions.reshape(positions.shape + (1,) * (a.ndim - 1)) if keepdims else positions, level
+            )
         return BatchedArray(search(a, axis=shift_axes(axis, a.ndim - 1), keepdims=keepdims), level)
 
     return run

@@ -23,7 +23,7 @@ __all__ = ["accumulate", "read", "write"]
 
 
 def read(x: Any, key: Any) -> Any:
-    """``x[key]`` for every sample; `x` is batched, and arrays in `key` may be."""
+    """Return ``x[key]`` for every sample of the batched array `x`; arrays in `key` may be batched, too."""
     level = _level(x, key)
     entries = _entries(x, key)
     chosen = [i for i, entry in enumerate(entries) if _is_array(entry)]
@@ -38,7 +38,7 @@ def read(x: Any, key: Any) -> Any:
 
 
 def write(x: Any, key: Any, value: Any) -> None:
-    """``x[key] = value`` for every sample."""
+    """Compute ``x[key] = value`` for every sample."""
     level = _level(x, (key, value))
     if level is not x.level:
         raise RuntimeError(INPLACE)
@@ -52,7 +52,7 @@ def write(x: Any, key: Any, value: Any) -> None:
 
 
 def accumulate(level: Any, ufunc: Any, x: Any, key: Any, value: Any = None, out: Any = None) -> None:
-    """``ufunc.at(x, key, value)`` for every sample."""
+    """Call ``ufunc.at(x, key, value)`` for every sample."""
     if x.__class__ is not BatchedArray or x.level is not level:
         raise RuntimeError(INPLACE)
     arranged, back = _with_rows(x.array, _entries(x, key), level)

@@ -116,11 +116,11 @@ KERNEL_RULES.update(
 
 @rule
 def _linear(level: Any, kernel: Any, generic: Any, x: Any, weight: Any, bias: Any = None) -> Any:
-    x, many = split_batch(x, level)
-    if calls.is_batched(level, (weight, bias)) or (many and not weight.ndim):
-        return generic(BatchedArray(x, level) if many else x, weight, bias)
+    x, is_many = split_batch(x, level)
+    if calls.is_batched(level, (weight, bias)) or (is_many and not weight.ndim):
+        return generic(BatchedArray(x, level) if is_many else x, weight, bias)
     result = kernel(x, weight, bias)
-    return BatchedArray(result, level) if many else result
+    return BatchedArray(result, level) if is_many else result
 
 
 @rule
@@ -129,8 +129,8 @@ def _col2im(level: Any, kernel: Any, generic: Any, x: Any, size: Ints, *settings
         return kernel(x, size, *settings)
     a = x.array
     rows = a.reshape(-1, *a.shape[-2:])
-    found = kernel(rows, size, *settings)
-    return BatchedArray(found.reshape(*a.shape[:-2], *found.shape[1:]), level)
+    images = kernel(rows, size, *settings)
+    return BatchedArray(images.reshape(*a.shape[:-2], *images.shape[1:]), level)
 
 
 @rule
@@ -164,10 +164,10 @@ def _from_channels(a: Any, level: Any) -> Any:
 
 
 def _convolve(level: Any, kernel: Any, generic: Any, x: Any, weight: Any, *settings: Any) -> Any:
-    (a, many), (w, filters) = split_batch(x, level), split_batch(weight, level)
+    (a, many_images), (w, filters) = split_batch(x, level), split_batch(weight, level)
     if not calls.is_batched(level, (x, weight)):
         return kernel(a, w, *settings)
-    if not (many or filters):
+    if not (many_images or filters):
         return BatchedArray(physical(kernel(a, w, *settings), level).copy(), level)
     if not filters:
         result = kernel(a.reshape(-1, *a.shape[2:]), w, *settings)
@@ -201,8 +201,8 @@ def _conv_weight(level: Any, kernel: Any, generic: Any, x: Any, other: Any, *set
     if not calls.is_batched(level, (x, other)):
         return kernel(x, other, *settings)
     groups = settings[-1] * level.size
-    found = kernel(_as_channels(x, level), _as_channels(other, level), *settings[:-1], groups)
-    return BatchedArray(found.reshape(level.size, found.shape[0] // level.size, *found.shape[1:]), level)
+    gradients = kernel(_as_channels(x, level), _as_channels(other, level), *settings[:-1], groups)
+    return BatchedArray(gradients.reshape(level.size, gradients.shape[0] // level.size, *gradients.shape[1:]), level)
 
 
 # -- kernels of their own -------------------------------------------------------------------------------------------
@@ -306,8 +306,8 @@ class BatchedKernels:
         arrays = [physical(a, self.level) for a in (out, places, values)]
         n = arrays[0].shape[1]
         flat = self._in_long_row(n, places)
-        found = self.inner.reduce_at(arrays[0].reshape(-1), flat, arrays[2].reshape(-1), reduce)
-        return BatchedArray(found.reshape(self.level.size, n), self.level)
+        reduced = self.inner.reduce_at(arrays[0].reshape(-1), flat, arrays[2].reshape(-1), reduce)
+        return BatchedArray(reduced.reshape(self.level.size, n), self.level)
 
     def masked_write(self, out: Any, mask: Any, source: Any) -> None:
         """Write the first elements of a vector to the elements where the mask is True."""
@@ -350,9 +350,9 @@ class BatchedKernels:
     def index_into(self, out: Any, values: Any, indices: Sequence[Any], accumulate: bool = False) -> None:
         """Write or add `values` at `indices`. With a mask per sample, `values` has to be one value."""
         indices = self._shared_masks(indices)
-        given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
-        dim, mask = given[0] if given else (0, np.zeros(0))
-        if len(given) == 1 and mask.dtype.kind == "b" and mask.__class__ is BatchedArray and values.size == 1:
+        present = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+        dim, mask = present[0] if present else (0, np.zeros(0))
+        if len(present) == 1 and mask.dtype.kind == "b" and mask.__class__ is BatchedArray and values.size == 1:
             mask = mask.reshape((1,) * dim + mask.shape + (1,) * (out.ndim - dim - mask.ndim))
             value = values.reshape(())
             out[...] = np.where(mask, out + value if accumulate else value, out)
