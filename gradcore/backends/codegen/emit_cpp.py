@@ -23,13 +23,13 @@ __all__ = ["CppTracer", "emit", "is_exact", "is_single_function", "loop_name", "
 #: Dtypes of inputs and outputs.
 DTYPES = frozenset(map(np.dtype, ("f4", "f8", "?")))
 
-#: The functions of `elements.h` that may differ from NumPy's in the last places.
+#: Functions of `elements.h` whose results may differ from NumPy's in the last places.
 _APPROXIMATE = {
     "erf": "erf", "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "tanh": "tanh",
     "xlog1py": "times_log1p", "xlogy": "times_log",
 }  # fmt: skip
 
-#: Those that of zeros of both signs give either, as NumPy's do: alone, they are left to it.
+#: Functions that may return either of two zeros of different signs, like NumPy's. A formula of one of them uses NumPy.
 _EXTREMA = {"fmax": "larger", "fmin": "smaller", "maximum": "maximum", "minimum": "minimum"}
 
 _EXACT = {
@@ -37,7 +37,7 @@ _EXACT = {
     "isinf": "is_infinite", "isnan": "is_nan", "rint": "rint", "sqrt": "sqrt", "trunc": "trunc",
 }  # fmt: skip
 
-#: GCC does not vectorise loops that read bools as such.
+#: Bools are read as bytes, because GCC does not vectorise loops that read bools.
 _READ_AS = {"bool": "u8"}
 
 CPU = Dialect(_APPROXIMATE | _EXTREMA | _EXACT, None, "chosen({0}, {1}, {2})")

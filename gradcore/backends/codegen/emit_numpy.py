@@ -52,13 +52,13 @@ class NumpyFunction(NamedTuple):
     Attributes
     ----------
     call : callable
-        ``(*inputs, *scratch, *outputs)``: computes into the outputs.
+        ``call(*inputs, *scratch, *outputs)``, which writes the outputs.
     scratch : tuple of dtype
         The dtypes of scratch arrays, as long as the outputs.
     dtype : dtype
-        That of the first output.
+        The dtype of the first output.
     calls : int
-        How many NumPy functions it calls.
+        Number of NumPy functions that it calls.
     inputs : tuple of int
         Positions of its inputs among the arrays that were traced.
     pooled : bool

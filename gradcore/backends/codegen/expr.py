@@ -33,12 +33,12 @@ def _refuse(reason: str) -> Callable[..., NoReturn]:
 
 
 class Expr(ArrayStandIn):
-    """An expression: a leaf, or a function of other expressions.
+    """Expression of one element: a leaf, or a function of other expressions.
 
     Attributes
     ----------
     graph : ExprGraph
-        The graph it belongs to.
+        Graph that the expression belongs to.
     function : str
         The name of a NumPy or SciPy function, ``"where"``, ``"cast"``, ``"complex"`` or ``"round_to_float16"``; of a
         leaf ``"input"``, ``"constant"`` or ``"parameter"``.
@@ -52,7 +52,7 @@ class Expr(ArrayStandIn):
 
     __slots__ = ("dtype", "function", "graph", "operands", "value")
     __hash__ = object.__hash__
-    #: Formulas ask for it to recognise arrays; an element's expression does not depend on it.
+    #: Formulas read it to recognise arrays. The expression of an element does not depend on it.
     ndim = 1
     dtype: np.dtype[Any]
 
@@ -119,7 +119,7 @@ class ExprGraph:
 
     def __init__(self) -> None:
         self._known: dict[Any, Expr] = {}
-        #: The scalars that are parameters of the kernel, with the dtypes they are passed in.
+        #: Scalars that are parameters of the kernel, with their dtypes as arguments.
         self.parameters: list[tuple[ScalarParameter, np.dtype[Any]]] = []
 
     def node(self, function: str, operands: tuple[Expr, ...], dtype: np.dtype[Any]) -> Expr:

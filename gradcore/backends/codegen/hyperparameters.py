@@ -12,7 +12,7 @@ from gradcore.backends.codegen.trace import Tracer
 
 __all__ = ["HyperparameterKernel"]
 
-#: The path of an option: its name, and of an element of a tuple the index.
+#: Path of an option: its name, and the index if it is an element of a tuple.
 _Path = tuple[Any, ...]
 
 
@@ -23,7 +23,7 @@ class HyperparameterKernel:
     ----------
     hyperparameters : callable
     options : dict
-        Floats and arrays among them are operands of the formula: other values of theirs need no other kernel.
+        Floats and arrays among the options are operands of the formula, so that other values use the same kernel.
     counters : dict
         Arrays with an element for each parameter.
     dtype : dtype

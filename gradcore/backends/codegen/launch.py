@@ -19,17 +19,17 @@ from gradcore.core.typing import Array
 
 __all__ = ["Fusion"]
 
-#: Threads of a block, and blocks at most: a grid-stride loop goes on with the rest.
+#: Threads of a block, and largest number of blocks. A grid-stride loop handles the remaining elements.
 THREADS, MOST_BLOCKS = 256, 1 << 16
 #: The largest index, and number of elements, for kernels with 32-bit indices: a grid's last threads may exceed it.
 MOST_OF_32_BITS = 2**31 - 1 - 8 * THREADS
 
 _BLOCK = (THREADS,)
 
-#: Entries of the caches: formulas over all dtypes and settings, and layouts of each.
+#: Largest numbers of entries of the caches: of formulas with dtypes and settings, and of layouts for each of them.
 _MOST_FORMULAS, _MOST_LAYOUTS = 10_000, 1_000
 
-#: Functions that CuPy computes otherwise than NumPy, or leaves to undefined behaviour of C++: kernels even alone.
+#: Functions that CuPy computes differently from NumPy, or with undefined behaviour. They become kernels even alone.
 _NOT_LEFT_TO_CUPY = {"floor_divide", "lcm", "left_shift", "remainder", "right_shift", "xlog1py"}
 
 _Dtypes = tuple[np.dtype[Any] | None, ...]
@@ -62,9 +62,9 @@ class Fusion:
     ) -> None:
         self.xp, self.array_type, self.bodies, self.compile, self.address = xp, array_type, bodies, compile, address
         self._formulas: dict[Any, _Compiled | None] = {}
-        #: Compiled kernels by their source, so that formulas that come to the same share them.
+        #: Compiled kernels by their source, so that formulas with the same source share a kernel.
         self._kernels: dict[str, Callable[..., Any]] = {}
-        #: How many kernels were compiled and launched, and formulas traced.
+        #: Numbers of compiled kernels, of launches, and of traced formulas.
         self.counts: Counter[str] = Counter()
 
     def run(

@@ -17,7 +17,7 @@ __all__ = ["OptimizerKernel", "OptimizerKernels", "trace_optimizer"]
 
 _T = TypeVar("_T")
 _Formula = Callable[..., None]
-#: Entries of a cache: formulas over all flags of theirs.
+#: Largest number of entries of a cache, which has one for each formula and its flags.
 _MOST_FORMULAS = 1000
 
 

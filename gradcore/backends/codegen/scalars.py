@@ -12,10 +12,10 @@ from gradcore.core.operators import Form, Method, Operator, define_operators, na
 
 __all__ = ["Guard", "ScalarParameter", "SymbolicScalar", "is_number", "symbolic"]
 
-#: Computes a scalar from the hyperparameters of a call.
+#: Function that computes a scalar from the hyperparameters of a call.
 Evaluator = Callable[[dict[str, Any]], Any]
 
-#: ``guard(hyperparameters) -> bool``: whether a comparison that a formula made comes out as it did when traced.
+#: Function ``guard(hyperparameters) -> bool`` that returns whether a comparison has the same outcome as during tracing.
 Guard = Callable[[dict[str, Any]], bool]
 
 
@@ -38,7 +38,7 @@ class ScalarParameter(float):
         return float(self)
 
 
-#: The operators that give scalar parameters again.
+#: Operators whose results are scalar parameters again.
 _ARITHMETIC = "add", "sub", "mul", "truediv", "pow", "neg", "abs"
 
 

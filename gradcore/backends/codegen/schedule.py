@@ -64,9 +64,9 @@ class Kernel(NamedTuple):
     nodes : tuple of Expr
         The expressions, leaves included, each after its operands.
     computed : tuple of Expr
-        Those that are no leaves: array operations of the plain formula.
+        Expressions that are not leaves, which are the array operations of the formula.
     outputs : tuple of (Expr, dtype)
-        What is written, and the dtypes in memory.
+        Expressions that are written, and their dtypes in memory.
     results : tuple of Result
         The results of the formula.
     """

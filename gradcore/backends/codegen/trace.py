@@ -86,11 +86,11 @@ class Tracer(Elementwise):
         The operations' bodies by name.
     """
 
-    #: The target's name in messages.
+    #: Name of the target in error messages.
     target = "any target"
     host_scalars = False
     upcasts = False
-    #: Whether inputs are computed in another dtype than their own.
+    #: Whether inputs are converted to a different dtype for the computation.
     widens = False
 
     def __init__(self, bodies: dict[str, Callable[..., Any]]) -> None:

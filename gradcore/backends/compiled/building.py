@@ -26,7 +26,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "matrices.cpp": (), "convolution.cpp": ("-ffp-contract=fast",), "conversions.cpp": (), "ctc.cpp": (),
     "halves.cpp": (), "elementwise.cpp": (), "pool.cpp": (), "sorting.cpp": (), "products.cpp": (), "steps.cpp": (),
 }  # fmt: skip
-#: Called with one line of text about each file that was compiled.
+#: Function that is called with one line of text when a file has been compiled.
 Report = Callable[[str], object]
 
 

@@ -7,7 +7,7 @@ import sys
 
 __all__ = ["COMMAND", "cache_folder"]
 
-#: Builds them for this machine's CPU.
+#: Command that builds the kernels for the CPU of this machine.
 COMMAND = "python -m gradcore.compiled"
 
 

@@ -48,5 +48,5 @@ class CompiledCalls(NumpyBackend):
         self._function(name, char, len(arrays))(ctypes.byref(work), grain, threads.available(), *arrays)
 
 
-#: Elements of a single pass that are worth a thread.
+#: Elements of a single pass from which a thread pays off.
 WORTH_A_THREAD = 1 << 15

@@ -18,7 +18,7 @@ __all__ = ["CompiledIndexing"]
 
 #: Elements from which the kernels are faster; of vectors that are read, which NumPy does as fast in one thread.
 _LARGE, _LARGE_VECTORS = 1 << 11, 1 << 15
-#: Elements of rows that are worth a loop.
+#: Elements of a row from which a loop pays off.
 _WIDTH = 16
 #: Bytes of elements that are copied, and dtypes that are added, by NumPy's characters.
 _SIZES, _ADDED = (1, 2, 4, 8, 16), {c: c for c in "fdFDhil"} | {"b": "b", "B": "b", "H": "h", "I": "i", "L": "l"}

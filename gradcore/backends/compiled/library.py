@@ -47,12 +47,12 @@ __all__ = [
 
 HERE = Path(__file__).parent
 
-#: Results are those of IEEE arithmetic in the order that is written; only sums say that theirs may change.
+#: Options that keep IEEE arithmetic in the order of the source. Only sums declare that their order may change.
 FLAGS = (
     "-std=c++17", "-O3", "-fPIC", "-pthread", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
     "-fopenmp-simd",
 )  # fmt: skip
-#: For the CPU of this machine.
+#: Compiler options for the CPU of this machine.
 NATIVE = ("-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native",)
 
 #: One function of each source.

@@ -13,7 +13,7 @@ from gradcore.core.typing import Array
 
 __all__ = ["CompiledMatrices"]
 
-#: The most rows of a matrix, and the fewest matrices of a batch.
+#: Largest number of rows of a matrix, and least number of matrices of a batch, for the kernels.
 _ROWS, _FEW = 32, 4
 
 

@@ -20,12 +20,12 @@ from gradcore.backends.numpy.openblas import NUMPY
 
 __all__ = ["CompiledProducts"]
 
-#: Multiplications that are worth a thread.
+#: Number of multiplications from which a thread pays off.
 _WORTH_A_THREAD = 1 << 18
 #: The functions of CBLAS by dtype: for matrices, and for a matrix and a vector.
 _FUNCTIONS = {"f": "sgemm", "d": "dgemm"}
 _OF_VECTORS = {"f": "sgemv", "d": "dgemv"}
-#: Elements of a matrix from which threads share its product with a vector, and rows that are added by one call.
+#: Elements of a matrix from which threads share its product with a vector, and number of rows that one call sums.
 _LARGE, _BLOCK = 2 * WORTH_A_THREAD, 256
 
 

@@ -16,7 +16,7 @@ from gradcore.core.typing import Array
 
 __all__ = ["CompiledRecurrent"]
 
-#: Samples of a thread at least, and numbers that a sample's steps compute with, times their weights.
+#: Least number of samples of each thread, and number of multiplications from which a thread pays off.
 _SAMPLES, _WORTH_A_THREAD = 4, 1 << 18
 
 

@@ -115,7 +115,7 @@ _ROWS = {"sums": "row_sums", "squares": "row_squares", "products": "row_products
          "minima": "row_minima"}  # fmt: skip
 #: Kinds for which there are kernels of halves.
 _OF_HALVES = "sums", "maxima", "minima"
-#: Reductions of the parts of a single row.
+#: Reductions that combine the results of the parts of a single row.
 _WHOLE: dict[str, Any] = {
     "sums": np.add.reduce, "squares": np.add.reduce, "products": np.multiply.reduce, "maxima": np.maximum.reduce,
     "minima": np.minimum.reduce,

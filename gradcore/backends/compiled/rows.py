@@ -20,9 +20,9 @@ from gradcore.core.typing import Array
 
 __all__ = ["ROW_KERNELS", "CompiledRows"]
 
-#: Elements from which a kernel is faster than NumPy's functions, and that are worth a thread.
+#: Elements from which a kernel is faster than NumPy's functions, and elements from which a thread pays off.
 _LARGE, _WORTH_A_THREAD = 1 << 12, 1 << 14
-#: Elements of the rows whose gradients of weights are added one after the other.
+#: Elements of a group of rows whose gradients of weights are added in sequence.
 _PART = 1 << 15
 #: The declared kernels by the names of their methods.
 ROW_KERNELS = row_kernels(NumpyBackend)

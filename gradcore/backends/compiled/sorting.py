@@ -15,7 +15,7 @@ __all__ = ["CompiledSorting"]
 
 #: Elements, and the length of rows, from which the kernel is faster.
 _LARGE, _LENGTH = 1 << 12, 256
-#: What elements of a dtype are sorted as, by NumPy's kinds and sizes.
+#: Types as which elements are sorted, by kind and size of NumPy's dtype.
 _SORTED_AS = {
     "f2": "f", "f4": "f", "f8": "d", "b1": "i", "i1": "i", "u1": "i", "i2": "i", "u2": "i", "i4": "i", "u4": "l",
     "i8": "l",

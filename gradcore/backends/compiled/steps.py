@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledSteps"]
 
-#: Elements that are worth a thread.
+#: Elements from which a thread pays off.
 _WORTH_A_THREAD = 1 << 15
-#: The most arrays that a loop takes.
+#: Largest number of arrays of a loop.
 _MOST_ARRAYS = 16
 
 
@@ -51,7 +51,7 @@ class _Prepared:
         places = ctypes.addressof(self.offsets), ctypes.addressof(self.objects)
         self.batch = _Batch(len(batch.params), len(batch.states), *places)
         self.grads: Any = ctypes.c_void_p * len(batch.params)
-        #: A parameter that is there twice takes its steps one after the other.
+        #: If a parameter occurs twice, its steps must run one after another.
         self.in_order = len({id(p) for p in batch.params}) < len(batch.params)
 
 

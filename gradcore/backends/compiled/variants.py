@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 __all__ = ["FOLDER", "REASON", "VARIANTS", "Variant", "choose_variant", "of_machine"]
 
-#: The libraries of the package, named by variant and by the digest of what they are made of.
+#: Folder of the package's libraries, which are named by variant and by the digest of their sources.
 FOLDER = Path(__file__).parent / "variants"
-#: Says why there are none, if the installation could not build them.
+#: File with the reason why there are no libraries, if the installation could not build them.
 REASON = FOLDER / "reason.txt"
 
 
@@ -43,7 +43,7 @@ _X86, _ARM = ("x86_64", "amd64", "AMD64"), ("aarch64", "arm64")
 _AVX2 = ("-mavx2", "-mfma", "-mf16c")
 _AVX512 = ("-mavx512f", "-mavx512cd", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mprefer-vector-width=512")
 
-#: The best first.
+#: Variants of instruction sets, the best first.
 VARIANTS = (
     Variant("avx512", _X86, (*_AVX2, *_AVX512), ("AVX512_SKX", "AVX2", "FMA3", "F16C"), ("X86_V3", "X86_V4")),
     Variant("avx2", _X86, _AVX2, ("AVX2", "FMA3", "F16C"), ("X86_V3",)),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 __all__ = ["remove_abandoned", "workplace"]
 
-#: What the names of these folders begin with.
+#: Prefix of the names of these folders.
 PREFIX = "building-"
 
 

@@ -19,7 +19,7 @@ from gradcore.backends.switches import cuda
 
 __all__ = ["CudaAttention"]
 
-#: Scores of a block: enough to keep a device busy, 64 MB of float32. Its queries.
+#: Number of scores of a block, which suffices to occupy a device (64 MB of float32), and number of its queries.
 _SCORES, _QUERIES = 1 << 24, 512
 
 

@@ -73,7 +73,7 @@ def connect() -> Backend:
     return backend
 
 
-#: Kernels that read numbers to decide something, in the libraries that CuPy calls too.
+#: Names of kernels that read numbers from the device to make a decision, also inside of the libraries that CuPy calls.
 _SYNCHRONIZING = (
     "check_info", "has_full_rank", "assert_small", "_is_accurate", "factor_eig", "eigenvalues", "matrix_exponential",
     "number",
@@ -409,7 +409,7 @@ class CupyBackend(
 for _name in _SYNCHRONIZING:
     setattr(CupyBackend, _name, _note_waiting(getattr(CupyBackend, _name)))
 
-#: Threads of a block, and blocks at most (each thread goes on with what is left), of the kernels of random numbers.
+#: Threads of a block, and largest number of blocks, of the kernels of random numbers. Threads loop over the rest.
 _THREADS, _MOST_BLOCKS = 256, 4096
 
 

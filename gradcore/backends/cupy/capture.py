@@ -9,7 +9,7 @@ from gradcore.backends.cupy.gemm import SUMS_IN_FLOAT
 
 __all__ = ["Capture", "CapturedCublas", "captured_cublas", "workspace_size"]
 
-#: Bytes that cuBLAS may work in, as NVIDIA recommends from compute capability 9 on and before.
+#: Sizes of cuBLAS's workspace in bytes that NVIDIA recommends, from compute capability 9 on and for older devices.
 _HOPPER, _OTHERS = 32 << 20, 4 << 20
 
 

@@ -23,11 +23,11 @@ __all__ = ["CudaConvolution"]
 
 Ints = Sequence[int]
 
-#: Bytes of columns, unless those of one image are more.
+#: Largest size in bytes of the columns, unless the columns of one image are larger.
 _COLUMNS = 1 << 27
-#: Fewer windows of an image than this are multiplied together with those of other images.
+#: Number of windows of an image below which they are multiplied together with those of other images.
 _FEW_WINDOWS = 32
-#: Indices of 64 bits from here on: a loop may go beyond the last element by as many as there are threads.
+#: Elements from which indices have 64 bits, as a loop may count beyond the last element by the number of threads.
 _BEYOND = (1 << 31) - (1 << 25)
 #: Threads of a block that sums an element of a weight's gradient.
 _SUMMING = 256

@@ -24,7 +24,7 @@ _STRIDED = (
     c_int,
 )  # fmt: skip
 _POINTER = ctypes.POINTER(c_void_p)
-#: The arguments of each function; all return a `cublasStatus_t`.
+#: Argument types of each function; all functions return a `cublasStatus_t`.
 _SIGNATURES: dict[str, tuple[type, ...]] = {
     "cublasCreate_v2": (_POINTER,),
     "cublasSetMathMode": (c_void_p, c_int),
@@ -53,9 +53,9 @@ _UNSUPPORTED = frozenset((7, 8, 15))
 _TRANSPOSE_A, _TRANSPOSE_B, _EPILOGUE, _BIAS_POINTER, _AUX_POINTER, _AUX_LEADING = 3, 4, 7, 8, 11, 12
 #: `cublasLtMatmulPreferenceAttributes_t`.
 _MOST_WORKSPACE, _REDUCTION_SCHEMES, _ALIGNMENT_A = 1, 3, 5
-#: Parts of a sum are added up in what is computed in (`CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE`).
+#: Partial sums are added in the compute type (`CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE`).
 _SUMS_ARE_WIDE = 2
-#: Bytes that divide the addresses of all biases.
+#: Alignment of biases, in bytes.
 _LEAST_ALIGNMENT = 16
 
 

@@ -19,7 +19,7 @@ from gradcore.core import config
 
 __all__ = ["CudaContractions", "in_memory_order", "merges"]
 
-#: Elements of an operand from which it pays not to copy it.
+#: Elements of an operand from which avoiding its copy pays off.
 _MANY = 1 << 12
 
 

@@ -21,7 +21,7 @@ __all__ = ["CudaElementwise"]
 _FAR, _TERMS = 30, 20
 
 
-#: Functions that CuPy computes otherwise of complex numbers.
+#: Functions for which CuPy's results for complex numbers differ from NumPy's.
 _OTHERWISE = {name for name, of_numpy in RENAMED.items() if of_numpy in OF_COMPLEX}
 
 

@@ -27,11 +27,11 @@ EPILOGUES = {"BIAS": 4, "RELU_BIAS": 6, "GELU_AUX_BIAS": 164, "BGRADA": 256}
 #: By dtype: `cudaDataType`, `cublasComputeType_t` (of float32 without TensorFloat32), and `cudaDataType` of factors.
 _TYPES = {"float16": (2, 68, 0), "bfloat16": (14, 68, 0), "float32": (0, 68, 0), "float64": (1, 70, 1)}
 _TENSOR_FLOAT = 77
-#: The leading dimension of what `gelu` leaves behind is a multiple of this.
+#: Divisor of the leading dimension of the auxiliary output of `gelu`.
 _AUX_MULTIPLE = 8
 #: Bytes by which operands are aligned.
 _ALIGNED = 16
-#: Plans that a thread keeps.
+#: Largest number of plans in the cache of a thread.
 _KEPT = 256
 
 

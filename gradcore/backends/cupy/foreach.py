@@ -15,7 +15,7 @@ from gradcore.backends.portable.foreach import Arrays, Lists
 __all__ = ["CudaLists"]
 
 _BLOCK = (256,)
-#: The number by which kernels know an order.
+#: Numbers that stand for the orders of norms in the kernels.
 _ORDERS = {float("inf"): 0, 1.0: 1, 2.0: 2}
 
 

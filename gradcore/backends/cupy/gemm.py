@@ -40,16 +40,16 @@ _TYPES = {
 }
 #: The dtypes that cuBLAS multiplies, by NumPy's character (`E` is bfloat16).
 SUPPORTED = frozenset("eEfdFD")
-#: Sums in float32 of products of TensorFloat32 numbers.
+#: Compute type for sums in float32 of products of TensorFloat32 numbers.
 _TENSOR_FLOAT = 77
-#: `CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION`: parts of a sum, too, are added up in float32.
+#: `CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION`: partial sums are added in float32, too.
 SUMS_IN_FLOAT = 16
 #: `cublasOperation_t`.
 _AS_IT_IS, _TRANSPOSED, _ADJOINT = 0, 1, 2
 
-#: The largest size, or step from row to row, that cuBLAS takes: its interface has integers of 32 bits.
+#: Largest size or leading dimension that cuBLAS accepts, as its interface has 32-bit integers.
 LARGEST = 2**31 - 1
-#: Calls of cuBLAS that are cheaper than to copy an operand whose batches lie in irregular steps.
+#: Number of cuBLAS calls up to which they are cheaper than a copy of an operand with irregular batch strides.
 _CALLS = 4
 
 Ints = tuple[int, ...]

@@ -21,9 +21,9 @@ from gradcore.core.typing import Array
 __all__ = ["CudaIndexing"]
 
 
-#: Rows that a thread goes over at most, if there are not very many.
+#: Largest number of rows for each thread, unless there are very many rows.
 _CHUNK = 64
-#: Rows that are added up by index without sorting the indices: each of them looks at the index of every other one.
+#: Number of rows up to which they are summed by index without sorting, by comparing all pairs of indices.
 _FEW = 2048
 
 
@@ -31,19 +31,19 @@ class _Watch:
     """Bounds checks on one device that the host has not yet read."""
 
     def __init__(self, first: Any) -> None:
-        #: On the device: the number of the first check that failed, or 0, and the index.
+        #: Device array with the number of the first check that failed, or 0, and the index that is out of bounds.
         self.first = first
         #: The latest checks by their numbers: message, dim and size.
         self.latest: deque[tuple[int, tuple[str, Any, Any]]] = deque(maxlen=1000)
-        #: Those before the host last waited, which other streams may not have made yet.
+        #: Checks from before the host last waited, which other streams may not have computed yet.
         self.earlier: deque[tuple[int, tuple[str, Any, Any]]] = deque(maxlen=1000)
-        #: Those in recorded graphs, which any replay makes again.
+        #: Checks in captured graphs, which every replay computes again.
         self.recorded: deque[tuple[int, tuple[str, Any, Any]]] = deque(maxlen=1000)
-        #: The number of the last check.
+        #: Number of the last check.
         self.total = 0
 
 
-#: For each index: note the first one that is out of bounds.
+#: Kernel that writes the first index that is out of bounds to the device array of `_Watch`.
 _NOTE = """
 const long long place = static_cast<long long>(index);
 if (place < low || place >= high) {

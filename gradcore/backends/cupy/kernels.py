@@ -32,19 +32,19 @@ __all__ = [
 #: The folder of CUDA sources.
 INCLUDE = Path(__file__).with_name("sources")
 
-#: A pointer to nothing, as a kernel's argument.
+#: Null pointer as an argument of a kernel.
 NULL = np.uint64(0)
 
-#: The numbers that kernels of rows, windows and segments are compiled for, by the name of their dtype.
+#: C++ types for which kernels of rows, windows and segments are compiled, by the name of the dtype.
 C_NAMES = {"float16": "float16", "bfloat16": "bfloat16", "float32": "float", "float64": "double"}
 
 #: The complex ones, of CuPy's class.
 COMPLEX_NAMES = {"complex64": "complex<float>", "complex128": "complex<double>"}
 
-#: Threads of a block where each has elements of its own; blocks at most, each thread going on with what is left.
+#: Threads of a block in elementwise kernels, and largest number of blocks. Threads loop over the remaining elements.
 _THREADS, _MOST_BLOCKS = 256, 1 << 16
 
-#: Rows of up to this length belong to a warp each; longer ones to a block.
+#: Length up to which each row is handled by a warp. Longer rows are handled by a block each.
 _SHORT = 256
 
 
@@ -66,7 +66,7 @@ class CudaKernels:
     """Compilation and launching of CUDA kernels."""
 
     xp: Any
-    #: Whether the kernels of the package take the place of those that all backends share.
+    #: Whether the kernels of this package replace those that all backends share.
     own_kernels = True
 
     def computes_half_in_float(self, name: str, arrays: list[Any], backward: bool = False) -> bool:

@@ -17,10 +17,10 @@ from gradcore.core.errors import LinAlgError
 
 __all__ = ["CudaLU"]
 
-#: The largest matrix of a batch that cuBLAS solves; its routines for batches are slow on larger ones.
+#: Largest size of matrices for cuBLAS's routines for batches, which are slow on larger ones.
 _LARGEST = 256
 
-#: Which system is solved, of a column-major matrix: with the matrix, its transpose, its conjugate transpose.
+#: Systems to solve with a column-major matrix: with the matrix itself, its transpose, or its conjugate transpose.
 _PLAIN, _TRANSPOSED, _ADJOINT = range(3)
 
 

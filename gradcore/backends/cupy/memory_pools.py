@@ -38,7 +38,7 @@ class Pools:
 
     def __init__(self, backend: Any) -> None:
         self._backend, self._lock = backend, threading.RLock()
-        #: Pools apart from the default one; and those of them that get no new arrays. Tuples, which readers can keep.
+        #: Pools other than the default one, and those of them that get no new arrays. Readers can keep the tuples.
         self._private: tuple[Any, ...] = ()
         self._left: tuple[Any, ...] = ()
         #: By the device's index: the share of its memory that all pools may take, and the most that they had taken

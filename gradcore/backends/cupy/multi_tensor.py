@@ -11,7 +11,7 @@ from gradcore.backends.cupy.kernels import by_value
 
 __all__ = ["CHUNK", "MOST_ARRAYS", "Launch", "launches"]
 
-#: Elements that a block goes over, and arrays of one launch.
+#: Elements that a block handles, and largest number of arrays in one launch.
 CHUNK, MOST_ARRAYS = 1 << 13, 128
 
 _PARTS = np.dtype(

@@ -22,7 +22,7 @@ from gradcore.core.typing import Array
 
 __all__ = ["CudaOptimizers"]
 
-#: Entries of a cache: formulas over all options.
+#: Largest number of entries of a cache, which has one for each formula and its options.
 _MOST_FORMULAS = 1000
 
 _Compiled = tuple[OptimizerKernel, Callable[..., None]]

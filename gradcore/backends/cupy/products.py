@@ -37,10 +37,10 @@ __all__ = ["REAL_NAMES", "CudaProducts"]
 
 #: The names of the types of the package's kernel, without the complex ones.
 REAL_NAMES = {**C_NAMES, **{f"{kind}nt{bits}": f"{kind[0]}{bits}" for kind in ("i", "ui") for bits in (8, 16, 32, 64)}}
-#: cuBLAS's own choice of an algorithm.
+#: Constant that lets cuBLAS choose the algorithm.
 _ANY_ALGORITHM = -1
 
-#: Rows of which a block adds up all, 32 of each thread.
+#: Number of rows that a block sums, 32 by each thread.
 _FEW_ROWS = 1024
 
 #: Rows and columns of the result that a block of the package's kernel computes.

@@ -18,9 +18,9 @@ class Lifetimes:
 
     def __init__(self, backend: Any) -> None:
         self._backend, self._lock = backend, threading.RLock()
-        #: The streams, with their devices, in which arrays are used, by the identity of the array.
+        #: Streams in which arrays are used, with their devices, by the ``id`` of the array.
         self._streams: dict[int, list[tuple[Any, int]]] = {}
-        #: Memory of arrays that are gone, the event it waits for (None while a graph is recorded), and whose that is.
+        #: Memory of arrays that no longer exist, the event to wait for (None during a capture), and its stream.
         self.waiting: list[tuple[Any, Any, tuple[Any, int]]] = []
 
     def record_use(self, array: Any, stream: Any, device: int) -> None:

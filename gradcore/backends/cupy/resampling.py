@@ -17,7 +17,7 @@ from gradcore.core.typing import Array
 
 __all__ = ["CudaResizing"]
 
-#: Inputs of an output from which on it is cheaper to map one dim after the other.
+#: Number of inputs per output from which mapping one dim after another is cheaper.
 _MOST_TAPS = 1024
 
 

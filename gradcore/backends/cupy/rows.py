@@ -19,10 +19,10 @@ from gradcore.core.typing import Array
 
 __all__ = ["CudaRows"]
 
-#: Blocks that keep all of a card at work; elements of a channel from which it pays to have another block for it.
+#: Number of blocks that occupy a whole GPU; elements of a channel from which an additional block pays off.
 _BLOCKS, _CHUNK = 1024, 2048
 
-#: Points of an image from which a thread has a point.
+#: Number of points of an image from which each thread handles one point.
 _POINTS = 32
 
 _TARGETS = {"int64": "i64", "uint8": "u8", "int32": "i32"}

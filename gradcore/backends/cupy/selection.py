@@ -14,23 +14,23 @@ from gradcore.core.typing import Array
 
 __all__ = ["CudaSelection"]
 
-#: What dtypes are to the kernels, and the bits of infinity: unsigned integers are 0, signed ones 1, floats 2.
+#: Kind of each dtype in the kernels (0: unsigned integers, 1: signed integers, 2: floats), and the bits of infinity.
 _KINDS = {
     "bool": (0, "0"), "uint8": (0, "0"), "uint16": (0, "0"), "uint32": (0, "0"), "uint64": (0, "0"), "int8": (1, "0"),
     "int16": (1, "0"), "int32": (1, "0"), "int64": (1, "0"), "float16": (2, "0x7C00"), "bfloat16": (2, "0x7F80"),
     "float32": (2, "0x7F800000"), "float64": (2, "0x7FF0000000000000ull"),
 }  # fmt: skip
 
-#: Elements that a block sorts in shared memory: of short rows, whose blocks share a processor, and at most.
+#: Elements that a block sorts in shared memory: for short rows, whose blocks share a multiprocessor, and at most.
 _FEW, _MOST = 128, 2048
 
-#: Rows of more elements are divided among blocks if there are fewer than `_BLOCKS` rows; and the least part of a row.
+#: Length from which rows are divided among blocks if there are fewer than `_BLOCKS` rows; least length of their parts.
 _LONG, _BLOCKS, _LEAST_PART = 1 << 15, 128, 1 << 13
 
-#: Rows of more elements have the element of a rank found by several blocks, one launch for each digit.
+#: Length from which several blocks search a row for the element of a rank, with one launch for each digit.
 _LONG_OF_RANK = 1 << 18
 
-#: Which element is meant: that of a rank, the median, the median of those that are not NaN.
+#: Modes of the search: the element of a rank, the median, and the median of the elements that are not NaN.
 _RANK, _MEDIAN, _NAN_MEDIAN = 0, 1, 2
 
 

@@ -15,11 +15,11 @@ from gradcore.core.typing import Array
 
 __all__ = ["CudaSparse"]
 
-#: Elements that a warp adds up at most: longer rows are in pieces.
+#: Largest number of elements that a warp sums. Longer rows are split into pieces.
 _PIECE = 256
-#: Warps of a block; blocks at most, each warp going on with what is left.
+#: Warps of a block, and largest number of blocks. Each warp loops over the remaining rows.
 _WARPS, _MOST_BLOCKS = 8, 1 << 16
-#: Indices of 64 bits from here on: a loop may go beyond the last element.
+#: Number of elements from which indices have 64 bits, because a loop may count beyond the last element.
 _BEYOND = (1 << 31) - (1 << 10)
 
 _NAMES = {**C_NAMES, **COMPLEX_NAMES}

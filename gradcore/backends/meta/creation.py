@@ -58,7 +58,7 @@ def _linspace(
     return MetaArray((num, *broadcast(start, stop)), probe(np.linspace, start, stop, 1, dtype=dtype).dtype)
 
 
-#: Functions by name, in the place of NumPy's.
+#: Functions that replace NumPy's, by name.
 CREATION: dict[str, Callable[..., Any]] = {
     "arange": _arange,
     "array": _array,

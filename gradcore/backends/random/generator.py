@@ -17,7 +17,7 @@ WORDS_PER_BLOCK = 4
 KEY_BITS, COUNTER_BITS = 128, 256
 _STATE_BYTES = (KEY_BITS + COUNTER_BITS) // 8
 
-#: Held while a state is read or changed.
+#: Lock that protects reading and changing a state.
 _lock = process_lock()
 
 

@@ -76,9 +76,9 @@ class Recording:
     def __init__(self, backend: Any, device: int) -> None:
         self.device = device
         self._backend = backend
-        #: By the identity of the generator's state.
+        #: Records of the generators, by the ``id`` of their state.
         self._states: dict[int, RecordedState] = {}
-        #: Memory that the graph reads and that is not its own, by its identity.
+        #: Memory that the graph reads but does not own, by ``id``.
         self._others: dict[int, Any] = {}
 
     def keep(self, array: Any) -> None:

@@ -197,7 +197,7 @@ def _of_elements(name: str) -> Callable[..., Any]:
     return kernel
 
 
-#: Methods of the family that are no functions of each element.
+#: Methods of the elementwise family that do not act on each element.
 _OTHERS = {
     "zeros_like", "ones_like", "new_zeros", "copy_into", "special_function", "is_complex", "degrees_up_to",
     "view_as_real", "view_as_complex", "number",

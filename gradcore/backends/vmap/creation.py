@@ -62,7 +62,7 @@ def _ascontiguousarray(xp: Any, level: Any, value: Any, dtype: Any = None) -> An
     return BatchedArray(value.array.copy("C"), value.level)
 
 
-#: Functions by name, in the place of NumPy's: called with the namespace of the arrays inside and the level.
+#: Functions that replace NumPy's, by name. They are called with the namespace of the inner arrays and the level.
 CREATION: dict[str, Callable[..., Any]] = {
     **{name: _maker(name) for name in ("zeros", "ones", "empty")},
     **{name: _like(name) for name in ("zeros_like", "ones_like", "empty_like", "full_like")},

@@ -32,7 +32,7 @@ class VmapLevel:
     def __init__(self, size: int, randomness: str = "error") -> None:
         #: Later levels are nested in earlier ones.
         self.order = _numbers()
-        #: The devices whose latest level this is, by name and levels of the device inside; tensors keep them alive.
+        #: Devices whose latest level is this one, by name and levels of the inner device. Tensors keep them alive.
         self.devices: WeakValueDictionary[tuple[Any, ...], BatchedDevice] = WeakValueDictionary()
         self.size = size
         self.randomness = randomness
