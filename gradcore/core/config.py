@@ -91,7 +91,7 @@ KEEP_MEMORY: bool = _from_environment(Literal["1", "0"], "GRADCORE_KEEP_MEMORY")
 #: Whether worker threads avoid the core of the thread that calls them: see `gradcore.backends.numpy.affinity`.
 PLACE_THREADS: bool = _from_environment(Literal["1", "0"], "GRADCORE_PLACE_THREADS") == "1"
 
-#: Which compiled kernels are used: those built on this machine, or else those of the package (``1``: and warn if there
+#: The compiled kernels to use: those built on this machine, or else those of the package (``1``: and warn if there
 #: are none); none; only those built on this machine; or only those of the package.
 COMPILED: str = _from_environment(Literal["auto", "0", "1", "machine", "package"], "GRADCORE_COMPILED")
 #: Whether compiled programs are translated to C++: in a background thread, during the capture, or not at all.

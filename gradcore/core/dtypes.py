@@ -248,7 +248,7 @@ def from_numpy(numpy_dtype: np.dtype[Any]) -> dtype:
     result = FROM_NUMPY.get(numpy_dtype)
     if result is not None:
         return result
-    # Whoever has a bfloat16 array has imported ml_dtypes.
+    # A program with a bfloat16 array has imported ml_dtypes already.
     if numpy_dtype.name == "bfloat16" and "ml_dtypes" in sys.modules and numpy_dtype == bfloat16.numpy:
         return bfloat16
     if numpy_dtype.newbyteorder("=") in FROM_NUMPY:
@@ -313,7 +313,7 @@ def as_dtype(x: DTypeLike) -> dtype:
 
 # Defaults
 
-# What a Python number becomes: the defaults stand here alone.
+# The dtypes of Python numbers. The defaults are defined only here.
 _SCALAR_DTYPES: dict[type, dtype] = {bool: bool_, int: int64, float: float32, complex: complex64}
 _NUMPY_KINDS = ((np.bool_, bool), (np.integer, int), (np.floating, float), (np.complexfloating, complex))
 

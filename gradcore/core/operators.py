@@ -10,7 +10,7 @@ import numpy as np
 
 __all__ = ["BY_UFUNC", "OPERATORS", "Form", "Method", "Operator", "define_operators", "names_of", "symbols_of"]
 
-#: How an operator is called: ``-x``; ``x + y`` of the left operand, and of the right one; ``x += y``.
+#: The forms of an operator: ``-x``; ``x + y`` called on the left operand, or on the right one; ``x += y``.
 Form: TypeAlias = Literal["unary", "left", "right", "in place"]
 #: A method of some class.
 Method: TypeAlias = Callable[..., Any]

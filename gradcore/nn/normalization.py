@@ -213,7 +213,7 @@ class _Running(_Affine):
         Whether there are offsets as well.
     """
 
-    #: How many dims an input may have, with the batch.
+    #: The numbers of dims that an input may have, including the batch.
     ndims: tuple[int, ...]
     #: 2: the state has the number of batches.
     _version = 2

@@ -17,9 +17,9 @@ from gradcore.core.size import Size
 
 __all__ = ["Interpreter", "check_names"]
 
-#: How many bytes calls may copy, for each byte of the file and for all files.
+#: The number of bytes that calls may copy: per byte of the file, and in addition for every file.
 ROOM_PER_BYTE, ROOM = 16, 1 << 16
-#: How many values a key of a dict may consist of, and how many keys of one container may have one hash.
+#: Limits for keys of dicts and sets: the number of values in a key, and of keys in a container with the same hash.
 KEY_VALUES, EQUAL_HASHES = 1000, 100
 #: Containers that are made by a call.
 CONTAINERS: tuple[Any, ...] = (set, frozenset, OrderedDict, Counter)

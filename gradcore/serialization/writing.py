@@ -67,7 +67,7 @@ _Base: Any = pickle._Pickler
 
 
 class _Pickler(_Base):  # type: ignore[misc]
-    #: How objects are written, by their type.
+    #: The functions that write objects, by the type of the object.
     dispatch: ClassVar[dict[Any, Any]] = dict(_Base.dispatch)
 
     def __init__(self, file: Any, protocol: int) -> None:

@@ -75,7 +75,7 @@ NEEDED = {
     "qscheme",
 }
 
-#: What PyTorch removed, and its replacement.
+#: Functions that PyTorch removed, and their replacements.
 REMOVED = {
     "eig": "gradcore.linalg.eig",
     "lstsq": "gradcore.linalg.lstsq",

@@ -28,9 +28,9 @@ from gradcore.tensor.interop import device_of, from_dlpack_on_host
 __all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "new_tensor", "tensor"]
 
 
-#: What NumPy is asked for: numbers of one category, in full.
+#: The NumPy dtype for reading numbers of each category, without loss of precision.
 _WIDE = (np.bool_, np.int64, np.float64, np.complex128)
-#: How deep sequences may be nested, as in NumPy.
+#: The maximum nesting depth of sequences, as in NumPy.
 _MOST_DIMS = 64
 
 

@@ -65,7 +65,7 @@ class Generator:
         self.device = resolve(device)
         if self.device.type == "cuda":
             _refuse_capture("construct a new CUDAGeneratorImpl")
-        #: Whoever shares it, see `graphsafe_get_state`, draws from the same stream; so it is changed, not replaced.
+        #: Several generators may share this state (see `graphsafe_get_state`), so it is modified, never replaced.
         self._state = PhiloxState(67280421310721)
 
     def _present(self) -> PhiloxState:

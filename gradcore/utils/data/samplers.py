@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 Key = TypeVar("Key", covariant=True)
-#: How many numbers a sampler draws at a time where they do not depend on each other.
+#: The number of independent random indices that a sampler draws at a time.
 _AT_A_TIME = 1024
 
 

@@ -15,7 +15,7 @@ from gradcore.tensor.random.generator import begin_stream
 
 __all__ = ["END", "WorkerInfo", "Workers", "get_worker_info"]
 
-#: What a worker returns when its part of an iterable dataset has ended.
+#: The result of a worker whose part of an iterable dataset has ended.
 END = object()
 #: Seconds to wait for the running tasks of workers when a loop ends before its last batch.
 PATIENCE = 1.0
