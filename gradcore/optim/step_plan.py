@@ -135,7 +135,7 @@ class StepPlan:
         positions = [self.positions[p] for p in params]
         self.batches = [ParameterBatch(*run) for run in _runs(positions)]
         self.tensors = [flat.tensors[name][i] for flat, i in positions for name in self.names]
-        #: The tensors that a step modifies: the parameters, and for each flat state one tensor with its version counter.
+        #: The tensors that a step modifies: the parameters, and one tensor with the version counter of each flat state.
         states = {id(flat): flat for flat, _ in positions}.values()
         self.written = [*params, *(next(iter(flat.tensors.values()))[0] for flat in states if flat.tensors)]
 

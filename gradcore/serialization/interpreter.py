@@ -106,7 +106,7 @@ class Interpreter:
             raise error("the structure in the file ends too soon, or takes more values than it has made") from None
         except KeyError as problem:
             if problem.args == (instruction,):
-                raise error(f"the structure in the file has the instruction {instruction}, which is none") from None
+                raise error(f"the structure in the file has the unknown instruction {instruction}") from None
             raise error(f"the structure in the file cannot be read: {problem!r}") from None
         except (ArithmeticError, AttributeError, EOFError, RuntimeError, TypeError, ValueError) as problem:
             raise error(f"the structure in the file cannot be read: {problem}") from None
@@ -214,7 +214,7 @@ class Interpreter:
             return self.container(function, *args)
         checked = self.calls(function)
         if checked is None or named:
-            raise error(f"the file calls {function!r}, which is not among what can be called")
+            raise error(f"the file calls {function!r}, which files must not call")
         return checked(*args)
 
     def container(self, cls: Any, content: Any = ()) -> Any:
@@ -235,7 +235,7 @@ class Interpreter:
             return cls.__new__(cls, *args, **named or {})
         if cls is OrderedDict and args == () and not named:
             return OrderedDict()
-        raise error(f"the file makes an object of {cls!r}, which is not among what can be made")
+        raise error(f"the file makes an object of {cls!r}, which files must not create")
 
     def build(self, target: Any, state: Any) -> None:
         """Set the state of an object that this file created."""

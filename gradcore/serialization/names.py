@@ -178,7 +178,7 @@ def _rebuild_sparse(layout: Any, parts: Any) -> Any:
     parts = require_type(parts, tuple)
     dims = 1 if layout is layouts.sparse_coo else 2
     if not dims + 2 <= len(parts) <= dims + 2 + (dims == 1):
-        raise make_error("the file has a sparse tensor with another number of parts")
+        raise make_error("the file has a sparse tensor with a wrong number of parts")
     *index, values = (_a_tensor(part) for part in parts[: dims + 1])
     size = tuple(require_type(n, int) for n in require_type(parts[dims + 1], Size, tuple, list))
     try:

@@ -121,7 +121,7 @@ def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
     for name, (dtype, shape, begin, end) in entries.items():
         numbers = (*shape, begin, end)
         if not all(type(n) is int and n >= 0 for n in numbers) or len(shape) > 64:
-            raise ValueError(f"no file of safetensors: {name!r:.100} has a shape or a place that is none")
+            raise ValueError(f"no file of safetensors: {name!r:.100} has an invalid shape or position")
         places.append((begin, end))
         if begin > end or end > len(content) or prod(shape) * dtype.itemsize != end - begin:
             raise ValueError(f"no file of safetensors: the elements of {name!r:.100} are not there")

@@ -150,7 +150,7 @@ def _check_strides(capsule: Any) -> None:
     for stride, length in zip((ctypes.c_int64 * ndim).from_address(strides), lengths, strict=True):
         extent += abs(stride) * max(length - 1, 1) * size
         if extent >= 2**63:
-            raise BufferError(f"a DLPack capsule has a stride of {stride} elements, which is no number of bytes")
+            raise BufferError(f"a DLPack capsule has a stride of {stride} elements, which is too large in bytes")
 
 
 def _element(capsule: Any) -> Any:

@@ -132,7 +132,7 @@ def to_sparse(
            size=(2, 2), nnz=2, layout=torch.sparse_coo)
     """
     if dense_dim is not None:
-        raise NotImplementedError("to_sparse: dense_dim is not taken; give sparse_dim")
+        raise NotImplementedError("to_sparse: dense_dim is not supported; pass sparse_dim")
     return functional.dense_to_sparse(self, layout, blocksize=blocksize, sparse_dim=sparse_dim)
 
 

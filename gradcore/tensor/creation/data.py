@@ -430,7 +430,7 @@ def from_dlpack(ext_tensor: Any, *, device: DeviceLike | None = None, copy: bool
         out = wrap(where.backend.xp.from_dlpack(ext_tensor), where)
     target = out._device if device is None else resolve(device)
     if copy is False and target is not out._device:
-        raise ValueError(f"a copy is needed to bring what lies on {out._device} to {target}, but copy=False")
+        raise ValueError(f"a copy is needed to move the tensor from {out._device} to {target}, but copy=False")
     return out.to(target, copy=bool(copy))  # type: ignore[no-any-return]
 
 
