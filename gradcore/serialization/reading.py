@@ -57,7 +57,9 @@ class _Memories:
     def _read(self, key: str, kind: Kind, location: str, numel: Any) -> Memory:
         dtype, size = kind.dtype, self.archive.nbytes(f"data/{key}")
         if type(numel) is not int or size != numel * dtype.itemsize:
-            raise pickle.UnpicklingError(f"the memory {key} in the file has {size} bytes, not those of its elements")
+            raise pickle.UnpicklingError(
+                f"the memory {key} in the file has {size} bytes, which is not the size of its elements"
+            )
         # Bools are checked, and foreign numbers converted, so they are read in any case.
         mapped = self.mapped and not self.swap and dtype is not dtypes.bool_
         raw = self.archive.map(f"data/{key}") if mapped else self.archive.read(f"data/{key}")
