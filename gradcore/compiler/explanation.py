@@ -108,7 +108,7 @@ def explain_program(name: str, program: Program) -> Iterator[str]:
 
 def _changes(stage: str, before: Program, after: Program) -> Iterator[str]:
     """Yield the lines that a pass removes and adds."""
-    lines = [*difflib.unified_diff(_lines(before), _lines(after), n=0, lineterm="")][2:]  # below the heading
+    lines = [*difflib.unified_diff(_lines(before), _lines(after), n=0, lineterm="")][2:]  # without the header
     changed = [f"{line[0]} {line[1:]}" for line in lines if line[0] in "+-"]
     if changed:
         yield f"{stage} ({len(after.calls)} calls):"

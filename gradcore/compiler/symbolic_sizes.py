@@ -1,9 +1,9 @@
-"""Programs for many sizes: a function is captured once more, with symbols in the place of changing sizes.
+"""Programs with symbolic sizes: a function is captured again, with symbols in place of changing sizes.
 
-This capture computes with copies, at several sizes at once, and changes nothing. It derives the shape of each result
-as an expression, and calls get expressions in the place of numbers. The program is valid for other sizes if the
-conditions on them hold and results have the expected shapes. Both are checked before the program runs with sizes for
-the first time; if a check fails, the call is captured as usual.
+This capture computes with copies, at several sizes at once, and has no side effects. It derives the shape of each
+result as an expression, and calls get expressions in place of numbers. The program is valid for other sizes if the
+conditions on them hold and results have the expected shapes. Both are checked before the program first runs with new
+sizes; if a check fails, the call is captured as usual.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from gradcore.tensor.random.generator import default_generator
 
 __all__ = ["SizeEscapes", "Sizes", "SymbolicRecorder", "SymbolicRun", "SymbolicSpecializationWriter", "symbols_between"]
 
-#: After so many calls with the same sizes, these have a program of their own: it is the faster one.
+#: The number of calls after which sizes get a program of their own, which is faster.
 FREQUENT = 16
-#: Symbols of one program at most.
+#: The largest number of symbols of one program.
 _MOST_SYMBOLS = 4
-#: Host calls that leave shapes as they are.
+#: Host calls that do not change shapes.
 _HOST_CALLS = frozenset(["step", "unscale_", "update", "zero_grad"])
-#: Functions of arrays that give what a layout has.
+#: Functions of arrays whose results are attributes of a `Layout`.
 _OF_LAYOUTS = {"xp.shape": "shape", "xp.size": "size"}
 
 
@@ -66,15 +66,15 @@ class Layout:
     Parameters
     ----------
     arrays : tuple of array
-        What the value is at each of the sizes that are recorded.
+        The value at each of the captured sizes.
     shape : tuple of int or SymbolicNumber
     """
 
     def __init__(self, arrays: tuple[Any, ...], shape: tuple[Any, ...]) -> None:
         self.arrays, self.shape = arrays, shape
-        #: The strides, if they have been read.
+        #: The strides as expressions, if they have been read.
         self.known_strides: tuple[Any, ...] = ()
-        #: See `_kind`; empty for what is not the result of a call that is made at all sizes.
+        #: See `_kind`; empty if the value is not the result of a call at all sizes.
         self.kind: tuple[object, ...] = ()
 
     @property
@@ -97,7 +97,7 @@ class Layout:
         return result
 
     def expect(self) -> Expected:
-        """Return what an array with this layout must be like at other sizes."""
+        """Return the properties that an array with this layout must have at other sizes."""
         return Expected(_text(self.shape), _text(self.known_strides), self.kind or _kind(self.arrays[0], ()))
 
 
@@ -107,7 +107,7 @@ class Expected(NamedTuple):
     Attributes
     ----------
     shape, strides : str
-        Expressions; of strides that nothing depends on, of an empty tuple.
+        Expressions of these tuples. If nothing depends on the strides, the expression of an empty tuple.
     kind : tuple
         See `_kind`.
     """
@@ -145,14 +145,14 @@ class SymbolicRecorder(Recorder):
         self.symbols = symbols
         self._state = default_generator._state.copy()
         self.layouts: dict[int, Layout] = {}
-        #: Questions about arrays, with the answers.
+        #: Calls that inspect arrays, with their results.
         self.asked: list[Call] = []
         for name in symbols.values:
             number = symbols.numbers[name] = self.new_value()
             self.program.symbols[number] = name
 
     def stop(self, why: str) -> None:
-        """End the capture at once: its results are discarded."""
+        """Abort the capture by raising `SizeEscapes`."""
         if self.stopped is None:
             self.stopped = f"{why} ({user_line()})"
             raise SizeEscapes(why)
@@ -236,7 +236,7 @@ class SymbolicRecorder(Recorder):
         return outcome
 
     def _query(self, name: str, function: Any, args: Any, named: Any, results: list[Any], arrays: list[Any]) -> Any:
-        """Return the answer of a function about arrays, which must be the same at all sizes."""
+        """Return the result of a function that inspects arrays, which must be the same at all sizes."""
         if any(each != results[0] for each in results):
             self.stop(f"{name} gives something else for other sizes")
         if name == "backend.shares_memory":
@@ -246,7 +246,7 @@ class SymbolicRecorder(Recorder):
         return results[0]
 
     def _check(self, leaf: Any, name: str) -> None:
-        """Stop for arguments that hide arrays or sizes, before a call writes to them."""
+        """Abort the capture if an argument hides arrays or sizes, before a call can write to them."""
         if isinstance(leaf, np.ndarray) and not self._is_constant(leaf):
             self.stop(f"a tensor is used that is found in a way that cannot be checked, by {name}")
         if isinstance(leaf, functools.partial):
@@ -361,7 +361,7 @@ class SymbolicRun(RecordedRun):
                 t._autograd.grad = grad
 
     def _call_host(self, tensors: list[Any], every: bool, host: Any, name: str, call: Callable[[], Any]) -> Any:
-        """Skip host calls that change values alone: parameters and states stay as they are."""
+        """Skip host calls that change only elements, so that parameters and states keep their values."""
         if runs_user_code(host) or name not in _HOST_CALLS:
             self.recorder.stop(f"{name} of {type(host).__name__} is called")
         return super()._call_host(tensors, every, host, name, call) if name == "zero_grad" else None
@@ -371,7 +371,7 @@ class SymbolicRun(RecordedRun):
 
 
 class SymbolicSpecializationWriter(SpecializationWriter):
-    """Emitter of a specialization for many sizes."""
+    """Emitter of a specialization with symbolic sizes."""
 
     run: SymbolicRun
 
@@ -400,7 +400,7 @@ class SymbolicSpecializationWriter(SpecializationWriter):
         ]  # fmt: skip
 
     def _finder(self) -> Callable[..., Any]:
-        """Return the function that gives the sizes and arrays of a call, or the number of the failed guard."""
+        """Return a function that returns the sizes and arrays of a call, or the number of the failed guard."""
         arrays = ", ".join(f"{n}: a{i}" for n, i in self.sizes.inputs.items())
         text = "\n ".join(["def find(args, named):", *self.guards.checks(), f"return {self.key}, {{{arrays}}}"])
         scope = {**self.guards.scope}
@@ -419,17 +419,17 @@ class Sizes:
     Parameters
     ----------
     names : list of str
-        The symbols.
+        The names of the symbols.
     run : SymbolicRun
     calls : list of Call
-        All that were recorded, with those of backward.
+        All captured calls, those of backward included.
 
     Attributes
     ----------
     remaining : dict
-        By sizes, how many calls there are until these have a program of their own.
+        The number of calls until sizes get a program of their own, by sizes.
     refused : set
-        The sizes that it is no program for.
+        The sizes for which the program is not valid.
     """
 
     def __init__(self, names: list[str], run: SymbolicRun, calls: list[Call]) -> None:
@@ -450,7 +450,7 @@ class Sizes:
         self.writes_to_given = Effects(recorder.program).writes_to_given
 
     def frequent(self, args: Any, named: Any) -> bool:
-        """Return whether these sizes have come so often that they get a program of their own; True once for each."""
+        """Return whether the sizes of a call are now so frequent that they get their own program; True only once."""
         match = self.find(args, named)
         if type(match) is int or self.remaining.get(match[0], 1):
             return False
@@ -458,7 +458,7 @@ class Sizes:
         return True
 
     def admits(self, args: Any, named: Any) -> bool:
-        """Check a program for sizes that are new to it; admit them and return True if it is valid."""
+        """Return whether the program is valid for the new sizes of a call, and store the outcome."""
         match = self.find(args, named)
         if type(match) is int or match[0] in self.refused:
             return False
@@ -467,7 +467,7 @@ class Sizes:
             is_right = self._is_right(
                 dict(zip(self.names, key if len(self.names) > 1 else (key,), strict=True)), arrays
             )
-        except Exception:  # the function itself raises it
+        except Exception:  # The function raises the error when it is called eagerly.
             is_right = False
         if is_right:
             self.remaining[key] = FREQUENT
@@ -476,7 +476,7 @@ class Sizes:
         return is_right
 
     def _is_right(self, sizes: dict[str, int], arrays: dict[int, Any]) -> bool:
-        """Return whether the conditions hold at some sizes, and all calls, made on copies, give what is expected."""
+        """Return whether the conditions hold at some sizes, and all calls on copies return arrays as expected."""
         if any(bool(eval(each, {}, sizes)) is not outcome for each, outcome in self.conditions.items()):
             return False
         values = {n: _copy_at_sizes(array) if self.writes_to_given else array for n, array in arrays.items()}
@@ -543,8 +543,8 @@ def symbols_between(
 ) -> tuple[dict[str, dict[int, str]], list[dict[str, tuple[int, ...]]]]:
     """Return symbols for the dims whose sizes have changed, and the sizes to capture with.
 
-    Dims with the same sizes in all calls are one symbol. Besides the sizes of the call, there are others near them
-    that no other dim has.
+    Dims with the same sizes in all calls share a symbol. The capture also uses nearby sizes that no other dim has, so
+    that dims cannot be confused.
     """
     names: dict[tuple[int, ...], str] = {}
     symbols: dict[str, dict[int, str]] = {}

@@ -1,8 +1,8 @@
-"""Verification: every n-th call of a program is first made eagerly, on the same state, and the results are compared.
+"""Verification: before every n-th call of a program, call the function eagerly on the same state, and compare.
 
-The eager call works on the caller's own tensors and objects, so that aliases stay aliases. The state that it may
-change is saved before and restored after it: tensors, the default generator, optimizers, schedulers and gradient
-scalers. The program runs afterwards, and its effects stay.
+The eager call uses the caller's own tensors and objects, so that aliases stay aliases. The state that it may change is
+saved before and restored afterwards: tensors, the default generator, optimizers, schedulers and gradient scalers. Then
+the program runs, and only its effects remain.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ __all__ = ["Uncopyable", "VerificationError", "Verifier"]
 _Args: TypeAlias = tuple[object, ...]
 _Named: TypeAlias = dict[str, object]
 
-#: The largest difference from eager execution that programs may have, by dtype, in the largest element: programs in
-#: C++ add in another order and have other exponential functions. Numbers of Python count as float32.
+#: The largest allowed difference from eager execution by dtype, relative to the largest element. Programs in C++ add
+#: in a different order and use different exponential functions. Python numbers count as float32.
 ALLOWED = {"bfloat16": 4e-2, "float16": 4e-3, "float32": 2e-5, "complex64": 2e-5, "float64": 1e-11, "complex128": 1e-11}
 RESULT = "the result"
 _NUMBERS = (bool, int, float, complex)
-#: Objects that nothing changes in place, or that are not the function's own state.
+#: Types of objects that are not saved: they are immutable, or no state of the function.
 _CONSTANT = (
     type(None), *_NUMBERS, str, bytes, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType,
     types.ModuleType, np.generic, np.dtype, dtypes.dtype, device, enum.Enum, weakref.ref,
 )  # fmt: skip
-#: How containers are emptied and filled again.
+#: The functions that empty and refill each type of container.
 _CONTAINERS: dict[type, tuple[Callable[..., Any], Callable[..., Any]]] = {
     dict: (dict.clear, dict.update), list: (list.clear, list.extend), set: (set.clear, set.update),
     collections.deque: (collections.deque.clear, collections.deque.extend),
 }  # fmt: skip
 _MOST_NAMED = 8
-#: While a function is called eagerly, no other one is compiled: the choice is the process's.
+#: Lock for eager calls, because the stance that they set applies to the whole process.
 _eager_lock = process_lock()
 
 
@@ -71,7 +71,7 @@ class Leaf(NamedTuple):
     Attributes
     ----------
     text : str
-        All that is compared exactly: type, dtype, shape, whether there is a history, which argument it is.
+        A description of everything that is compared exactly: type, dtype, shape, history, identity with an argument.
     allowed : float
         The allowed difference, relative to the largest element.
     array : ndarray or None
@@ -83,12 +83,12 @@ class Leaf(NamedTuple):
 
 
 class Snapshot:
-    """The saved state that a call may change.
+    """A saved copy of the state that a call may change.
 
     Parameters
     ----------
     roots : iterable of object
-        Tensors, optimizers, schedulers, gradient scalers; with them all that they refer to is saved.
+        Tensors, optimizers, schedulers and gradient scalers. All objects that they refer to are saved as well.
 
     Raises
     ------
@@ -191,12 +191,12 @@ def gradients_in(result: object, names: dict[str, AnyTensor]) -> Iterator[tuple[
     with without_history([*inputs.values()]):
         gradients = _sum_gradients(outs, [*inputs.values()])
     for name, t in zip(inputs, gradients, strict=True):
-        if t is not None and bool((t != 0).any()):  # a gradient that is missing counts as zeros
+        if t is not None and bool((t != 0).any()):  # A missing gradient counts as zeros.
             yield f"the gradient of {name}", leaf_of_tensor(t.detach())
 
 
 def _sum_gradients(outs: list[AnyTensor], inputs: list[AnyTensor]) -> Sequence[AnyTensor]:
-    """Return the gradients of results, except those whose graph the function has freed itself."""
+    """Return the gradients of `inputs`, summed over the results whose graph has not been freed."""
     try:
         return gradients_of(outs, inputs, [*map(_arriving, outs)], retain_graph=True, allow_unused=True)
     except RuntimeError as error:
@@ -242,7 +242,7 @@ def find_differences(eager: dict[str, Leaf], compiled: dict[str, Leaf]) -> Itera
 
 
 def _kind(path: str) -> str:
-    """Return the group of a leaf: leaves of one group are compared relative to the largest of them."""
+    """Return the group of a leaf. Leaves of a group are compared relative to the largest element in it."""
     if path.startswith("the gradient of ") or path.endswith(".grad"):
         return "gradients"
     return re.sub(r"\['state'\]\[\d+\]", "", path)
@@ -290,9 +290,9 @@ class Verifier:
     ----------
     compiled : CompiledFunction
     every : int
-        One of so many calls of programs is verified.
+        Verify every `every`-th call of a program.
     eagerly : callable
-        Context in which nothing is compiled.
+        Function that returns a context in which compiled functions run eagerly.
     """
 
     def __init__(self, compiled: Any, every: int, eagerly: Callable[[], Any]) -> None:
@@ -306,7 +306,7 @@ class Verifier:
         ----------
         entry : Specialization
         state : list of str
-            What the function could see when it was captured, see `CompiledFunction.visible_state`.
+            The state that the function could see during the capture, see `CompiledFunction.visible_state`.
         """
         plain = entry.run
 
@@ -348,7 +348,7 @@ class Verifier:
             before.restore()
         outcome = entry.run(args, named)
         if type(outcome) is int and (entry.decides or entry.sizes is not None):
-            return outcome  # it is the program for another case, or for other sizes
+            return outcome  # A guard has failed: the program is for other arguments.
         if type(outcome) is int:
             differences = [f"the function changes what it depends on: {entry.guards.texts[outcome]}"]
         elif error is not None:
@@ -374,7 +374,7 @@ class Verifier:
                 out[f"{name}.grad"] = leaf_of_tensor(grad)
         for i, host in enumerate(hosts):
             out |= leaves_of(host.state_dict(), f"the state of {type(host).__name__} {i}", {})
-        if threading.active_count() == 1:  # others may draw meanwhile
+        if threading.active_count() == 1:  # Other threads could draw in between.
             state = default_generator._state
             out["the state of the default generator"] = Leaf(f"{state.key}, {state.counter}", 0.0, None)
         return out
@@ -399,7 +399,7 @@ def _containers_in(value: object, name: str) -> dict[int, str]:
     """Return the names of lists and dicts among the arguments, by id."""
     if not isinstance(value, (dict, list, tuple)):
         return {}
-    result = {} if isinstance(value, tuple) else {id(value): name}  # the caller holds them
+    result = {} if isinstance(value, tuple) else {id(value): name}  # ids stay valid: the caller holds the objects
     for key, each in value.items() if isinstance(value, dict) else enumerate(value):
         result |= _containers_in(each, f"{name}[{key!r}]")
     return result

@@ -1,1 +1,1 @@
-"""The history of a program's results: its backward, and steps of optimizers."""
+"""Autograd for compiled functions: backward programs, the node of results, and optimizer steps."""

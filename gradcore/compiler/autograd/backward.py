@@ -26,25 +26,25 @@ class RecordedBackward:
     script : Script
     guards : Guards
     tensors : list of Tensor
-        Those that take part.
+        The tensors that the program depends on.
 
     Attributes
     ----------
     outs, freed : list of Tensor
-        The results that have a history, and those whose history the function has freed.
+        The results that have a history, and the results whose history the function has freed.
     inputs : list of int
-        The numbers of the tensors with gradients.
+        The positions in `tensors` of the tensors that receive gradients.
     given, gradients : list of int
-        In the program the numbers of the results' gradients, and of these tensors' gradients.
+        The value numbers of the upstream gradients of `outs`, and of the gradients of `inputs`.
     reached : list of frozenset
-        For each result with a history, which of `inputs` it depends on.
+        For each result in `outs`, the positions in `inputs` of the tensors that it depends on.
     mark : int
-        The calls before those of backward.
+        The number of calls before those of backward.
     alone : list of tuple
-        For each of a few results, the calls that compute its gradients alone, the number of its own gradient, and
-        those of the tensors' gradients.
+        If there are only a few results, for each one a program of its own: the calls, the value number of the upstream
+        gradient, and the value numbers of the gradients.
     histories : dict
-        Of arguments with a history: how they were before, see `_state_of_history`.
+        The earlier state of each argument with a history, see `_state_of_history`.
     """
 
     def __init__(self, script: Script, guards: Guards, tensors: list[Any]) -> None:
@@ -82,7 +82,7 @@ class RecordedBackward:
                 self.guards.require(f"t{i}._edge[0]._hooks is None", f"{self.guards.tensors[i].name} has no hooks")
 
     def _found_inputs(self) -> list[int]:
-        """Return the numbers of the tensors that receive gradients: leaves, and arguments with a history."""
+        """Return the positions of the tensors that receive gradients: leaves, and arguments with a history."""
         return [i for i, t in enumerate(self.tensors) if i in self.histories or _accumulates(t)]
 
     def record(self, result: Any) -> None:
@@ -131,7 +131,7 @@ class RecordedBackward:
             gradients = gradients_of(outs, inputs, grads, retain_graph=True, allow_unused=True)
         except Unrecordable:
             raise
-        except Exception as error:  # which comes when the gradients are asked for
+        except Exception as error:  # Eager execution raises the error in backward, not here.
             if str(error) != FREED:
                 self.script.refuse(f"the gradients of a result cannot be computed: {error}")
             return str(error) != FREED
@@ -150,7 +150,7 @@ class RecordedBackward:
         return True
 
 
-#: Of so many results, each has a backward of its own.
+#: The largest number of results for which each has a backward program of its own.
 _MOST_ALONE = 4
 
 

@@ -1,4 +1,4 @@
-"""The autograd node of a compiled function, whose backward is a program as well."""
+"""The autograd node of a compiled function: its backward runs the backward program."""
 
 from __future__ import annotations
 
@@ -30,36 +30,36 @@ __all__ = ["Backward", "CompiledFunctionBackward", "ReplayedCall", "all_tensors_
 
 
 class Backward(NamedTuple):
-    """The backward of a specialization: the backward program, and what it needs from the forward.
+    """The backward of a specialization: the backward program, and facts about the forward that it needs.
 
     Attributes
     ----------
     function : callable
-        The compiled function as it was written, for derivatives of derivatives.
+        The original function, called eagerly for higher derivatives.
     chosen : callable
-        Those of its results, in order, that have a history.
+        Function that returns the tensors with a history in a result, in order.
     run : callable
-        The backward program: of saved arrays and the gradients of results, the gradients of `inputs` that exist.
+        The backward program: ``(*saved arrays, *upstream gradients) -> gradients``, of the `inputs` that have one.
     inputs : tuple of int
-        Which tensors have gradients.
+        The numbers of the tensors that receive gradients.
     found : tuple of bool
-        For each of them, whether there is a gradient.
+        For each of `inputs`, whether there is a gradient.
     reached : tuple of frozenset
-        For each result, the positions in `inputs` of those that it depends on.
+        For each result, the positions in `inputs` of the tensors that it depends on.
     watched : tuple of int
         The tensors whose memory is saved.
     watched_results : tuple of int
         The results whose memory is saved.
     repeatable : bool
-        Whether the function can be called again: it writes to nothing.
+        Whether the function can be called again, because it has no side effects.
     changed : callable
-        Of a call, what it depends on that has changed since, in words; see `Guards.changed_since`.
+        Function that describes the state that has changed since a call; see `Guards.changed_since`.
     fresh : bool
         Whether the gradients are new arrays.
     versions : tuple of tuple of int
-        The results that were written in place, and how often.
+        The positions of results that were written in place, and their version counts.
     alone : tuple
-        For each of a few results, the backward program of it alone, as `run` and `found`.
+        If there are only a few results, for each one a backward program of its own, with `run` and `found`.
     """
 
     function: Callable[..., Any]
@@ -77,8 +77,8 @@ class Backward(NamedTuple):
     alone: tuple[Any, ...]
 
 
-#: A call that a program has made: the tensors that took part, their arrays, its arguments, the generator's state if it
-#: drew.
+#: A call of a program: the tensors that it depends on, their arrays, positional and keyword arguments, and the state of
+#: the generator if random numbers were drawn.
 ReplayedCall = tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], dict[str, Any], Any]
 
 
@@ -86,11 +86,11 @@ class CompiledFunctionBackward(Node):
     """Backward node of a compiled function."""
 
     half: Backward
-    #: None once it has been freed, as arguments and results are.
+    #: The call that can be repeated, or None after it has been freed.
     call: ReplayedCall | None
-    #: The arrays that the backward program needs of the first; None once they have been freed.
+    #: The arrays saved for the backward program, or None after they have been freed.
     saved: Any
-    #: The results whose memory is among these.
+    #: The results whose memory is among the saved arrays.
     results: Sequence[SavedTensor] = ()
     _metas: list[TensorMeta]
 
@@ -145,8 +145,8 @@ class CompiledFunctionBackward(Node):
             affected = {i for each, g in zip(half.reached, arriving, strict=True) if g is not None for i in each}
             results = [g if i in affected else None for i, g in enumerate(results)]
             if half.repeatable and any(_has_nan(g) for g in results if g is not None):
-                # Perhaps zero times infinity, on a way that is not gone: the function as it is does not go it.
-                with contextlib.suppress(Exception):  # something has changed since
+                # NaN may be zero times infinity from a result without a gradient, whose branch eager backward skips.
+                with contextlib.suppress(Exception):  # The call cannot be repeated if state has changed.
                     return _again(self, [None if g is None else arithmetic.as_tensor(g) for g in arriving], arithmetic)
         return results
 
@@ -167,7 +167,7 @@ class _PlannedBackward(_FreshBackward):
     """
 
     metas = None
-    #: The gradients of all edges, and the backward call that they were computed in.
+    #: The task of the backward call that has computed the gradients, and the gradients of all edges.
     found: Any = None
     _output_metas = Node._output_metas
 
@@ -212,7 +212,7 @@ def _gradient_of(i: int) -> Callable[[Any, Any, Any], Any]:
     return gradient
 
 
-#: Nodes with more edges are run as any others.
+#: The largest number of edges of a node in the engine's fast loop.
 _MOST_EDGES = 256
 _CALLS = tuple(map(_gradient_of, range(_MOST_EDGES)))
 for _values in ("arrays", "fused"):
@@ -220,7 +220,7 @@ for _values in ("arrays", "fused"):
 
 
 def is_planned(half: Backward) -> bool:
-    """Return whether `connect_one` can be used for a function that has a single result and this backward."""
+    """Return whether `connect_one` supports this backward of a function with a single result."""
     return half.fresh and len(half.inputs) <= _MOST_EDGES and not (half.watched_results or half.versions)
 
 
@@ -256,7 +256,7 @@ def connect(half: Backward, device: Any, results: Any, saved: Any, call: Replaye
 def without_history(tensors: Sequence[Any]) -> Iterator[None]:
     """Make backward end at the nodes of `tensors` within the context, without calling their hooks.
 
-    Gradients of leaves that these have been computed from are then those of a function alone.
+    Without this, a leaf would also receive gradients through the history of arguments.
     """
     nodes = {t._edge[0] for t in tensors if t._edge is not None}
     before = [(node, node._edges, node._hooks) for node in nodes]
@@ -270,7 +270,7 @@ def without_history(tensors: Sequence[Any]) -> Iterator[None]:
 
 
 def _to_array(grad: Any, meta: TensorMeta) -> Any:
-    """Return a gradient as a C-contiguous array: it may be a Python number, or None for zeros."""
+    """Return a gradient as a C-contiguous array. `grad` may be a Python number, or None for zeros."""
     backend = meta.device.backend
     if grad is None:
         with backend.use_index(meta.device.index):
@@ -283,7 +283,7 @@ def _to_array(grad: Any, meta: TensorMeta) -> Any:
 
 
 def as_freed(t: Any) -> Any:
-    """Return the result with a node that says that the function has freed its graph, by calling backward itself."""
+    """Return the result `t` with a node that raises the error for a graph that has been freed by backward."""
     node: Any = CompiledFunctionBackward.make(t._device, ())
     node._n_outputs, node._metas, node.saved = 1, [TensorMeta.of(t)], None
     t._edge = (node, 0)
@@ -293,14 +293,14 @@ def as_freed(t: Any) -> Any:
 def _has_nan(array: Any) -> bool:
     if array.dtype.kind not in "fc":
         return False
-    if type(array) is np.ndarray:  # the sum of squares is NaN where an element is, and takes no memory
+    if type(array) is np.ndarray:  # The sum of squares is NaN if an element is, and needs no temporary array.
         square = np.vdot(array, array)
         return bool(square != square)
     return bool((array != array).any())
 
 
 def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
-    """Return gradients that have a history themselves, by calling the function once more eagerly."""
+    """Return gradients that have a history, by calling the function again eagerly and differentiating it."""
     assert node.call is not None
     half, (tensors, arrays, args, named, place) = node.half, node.call
     inputs = [tensors[i] for i in half.inputs]

@@ -32,7 +32,7 @@ from gradcore.tools.profiler.recording import is_profiling
 __all__ = ["PlannedStep", "plan_step"]
 
 
-#: Hyperparameters, and what follows from them, of one formula at most.
+#: The largest number of scalars of one formula: hyperparameters and numbers computed from them.
 _MOST_NUMBERS = 64
 
 
@@ -66,13 +66,13 @@ class TracedBatch:
         before, current.recorder = current.recorder, recorder
         recorder.start_at(program)
         try:
-            self._numbers = np.zeros(_MOST_NUMBERS, self.dtype)  # kept, so that no other batch has that memory
+            self._numbers = np.zeros(_MOST_NUMBERS, self.dtype)  # stored so that its memory stays unique
             numbers = recorder.add_input(self._numbers)
             inputs = [[recorder.add_input(np.zeros_like(p)) for p in params] for _ in range(2)]
             flat = [recorder.add_input(np.ones_like(s)) for s in states]
             for p, g, a, b in zip(*inputs, batch.batch.offsets, batch.batch.offsets[1:], strict=False):
                 scalars, guards = symbolic(settings)
-                self.guards = self.guards or guards  # which are the same for all parameters
+                self.guards = self.guards or guards  # equal for all parameters
                 type(optimizer).formula(backend, p, g, *[s[a:b].reshape(p.shape) for s in flat], **scalars)
         finally:
             current.recorder = before
@@ -114,7 +114,7 @@ class TracedBatch:
         program.types[numbers.number] = whole._replace(shape=(len(elements),))
 
     def settings(self, optimizer: Any, batch: Any, options: dict[str, Any]) -> tuple[Any, Any] | None:
-        """Return the scalar state and hyperparameters of the next step, or None if its formula is another one."""
+        """Return the scalar state and hyperparameters of the next step, or None if its formula has changed."""
         scalars, settings = batch.advance(optimizer.hyperparameters, options)
         if [*map(type, settings.values())] != self.types:
             return None
@@ -129,7 +129,7 @@ class PlannedStep:
     Parameters
     ----------
     optimizer : ElementwiseOptimizer
-        One that has just taken a step like this.
+        An optimizer that has just taken such a step.
     cpp : str, optional
         See `gradcore.compiler.targets.native.runnable`.
 
@@ -139,12 +139,12 @@ class PlannedStep:
         The parameters with gradients, of each group.
     program : Program
     run : callable
-        Of the arrays of numbers, parameters, gradients and states of each batch.
+        Function of the arrays of each batch: hyperparameters, parameters, gradients and states.
 
     Raises
     ------
     NotImplementedError
-        If the step has to be the optimiser's.
+        If only the optimizer itself can take the step.
     """
 
     def __init__(self, optimizer: Any, cpp: str | None) -> None:
@@ -188,7 +188,7 @@ class PlannedStep:
         for group, captured, batches in zip(groups, self.params, self.batches, strict=True):
             try:
                 params, grads = with_grad(group["params"])
-            except NotImplementedError:  # sparse gradients are no arrays
+            except NotImplementedError:  # Sparse gradients are no arrays.
                 return None
             if len(params) != len(captured) or not all(map(operator.is_, params, captured)) or group["differentiable"]:
                 return None
@@ -217,7 +217,7 @@ class PlannedStep:
             CPU.kernels["optimizer_step"](formula, batch.batch, settings, None)
 
     def finish(self) -> None:
-        """Note that the step was taken: count the writes, and mark the optimizer as called."""
+        """Update the state after a step: count the writes, and mark the optimizer as called."""
         note_writes(self._written)
         self.optimizer._opt_called = True
         for batch, *_ in self._pending:
@@ -243,10 +243,10 @@ def _are_alike(batch: Any, other: Any) -> bool:
 
 
 def plan_step(optimizer: Any, cpp: str | None, backend: Any = None, index: int | None = None) -> Any:
-    """Return the optimizer's step as a `PlannedStep` (CPU) or `DeviceStep` (CUDA), or None if it is called as it is.
+    """Return the optimizer's step as a `PlannedStep` (CPU) or `DeviceStep` (CUDA), or None.
 
-    It is None for steps that are no formulas of the library, and where no C++ is built: for the Python target, the
-    optimizer's own step is as fast.
+    None means that the program calls the optimizer's `step`: for optimizers without an elementwise formula, and if no
+    C++ is built, because the optimizer's own step is as fast as the Python target.
     """
     cls = type(optimizer)
     if not isinstance(optimizer, ElementwiseOptimizer) or not is_library(namespace_of(cls)):

@@ -1,9 +1,9 @@
-"""CUDA graphs of programs: captured once for given memory, then launched.
+"""CUDA graphs of programs: captured once for fixed memory addresses, then launched.
 
-Arguments are copied into memory of the graph. Parameters, buffers and everything that the program writes to are used
-in place; if they move, another graph is captured. Inputs that move often and are only read are copied from then on.
-Results lie in memory of the graph, so it is not launched again while they are in use: another instance is. Results
-that are held for long are copied instead.
+Arguments are copied into memory of the graph. Parameters, buffers and all inputs that the program writes to are used in
+place; if their addresses change, another graph is captured. Inputs that are only read and whose addresses change often
+are copied from then on. Results are in memory of the graph. While they are in use, the graph is not launched again;
+another instance of it is. Results that stay in use for long are copied.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from gradcore.cuda.graphs import CUDAGraph, graph
 
 __all__ = ["GraphedProgram", "describe", "runnable"]
 
-#: Calls before the capture: kernels are compiled, and chosen, by then.
+#: The number of calls before the capture, in which kernels are compiled and selected.
 _FIRST_CALLS = 2
-#: Instances of a graph for the same memory, places that there are graphs for, and captures before a program gives up.
+#: The largest numbers of instances per graph, of graphs per program, and of captures before graphs are abandoned.
 _MOST_INSTANCES, _MOST_PLACES, _MOST_CAPTURES = 2, 4, 24
-#: Addresses that an input has had before it is copied, and bytes between its ends at most, for each byte of its own.
+#: The number of addresses after which an input is copied, and the largest ratio of its span in bytes to its size.
 _MOST_ADDRESSES, _MOST_GAPS = 4, 4
-#: Products can be captured, by other kernels than otherwise.
+#: The reason why programs with matrix products have no graph by default.
 _OTHER_BITS = (
     "products are those of another kernel inside of a graph, as cuBLAS, which CuPy does not call there, is not found: "
     "compile with mode='reduce-overhead'"
@@ -47,11 +47,11 @@ def runnable(
     ----------
     program : Program
     graphs : {'equal', 'always', 'never'}
-        Whether the program becomes a CUDA graph: if it then gives the same bits (by default), also otherwise, or not.
+        When the program becomes a CUDA graph: only if results stay bitwise equal (default), always, or never.
     copied : set of int
-        The inputs that are other memory in each call.
+        The inputs whose address differs in each call.
     steps : set of int
-        Those that are a `StepInput`.
+        The inputs that are a `StepInput`.
     """
     return GraphedProgram(program, graphs or "equal", copied, steps)
 
@@ -67,9 +67,9 @@ class GraphedProgram:
     Attributes
     ----------
     state : str
-        What became of the graph.
+        A description of the graph, or the reason why there is none.
     calls, groups : int
-        How many calls the program makes, and generated kernels among them.
+        The number of calls of the program, and of generated kernels among them.
     """
 
     def __init__(self, program: Program, graphs: str, copied: frozenset[int], steps: frozenset[int]) -> None:
@@ -79,15 +79,15 @@ class GraphedProgram:
         self._run = emitter.function_of(whole)
         input_types = [program.types.get(n) for n in program.inputs]
         written = Effects(program).written_inputs()
-        #: Positions of the inputs that are written to, that are (in part) results, that are copied into memory of the
-        #: graph, and that are steps.
+        #: Positions of the inputs that are written to, that share memory with results, that are copied into memory of
+        #: the graph, and that are optimizer steps.
         self._written = [i for i, n in enumerate(program.inputs) if n in written]
         returned = {program.types[n].memory for n in program.outputs if n in program.types}
         self._returned = [
             i for i, n in enumerate(program.inputs) if n in program.types and program.types[n].memory in returned
         ]
         self._copied = [i for i, n in enumerate(program.inputs) if n in copied and n not in written]
-        #: The addresses, when there was a capture, of the inputs that are neither.
+        #: For each input that is used in place, its addresses at the times of captures.
         self._addresses: dict[int, set[int]] = {}
         self._steps = [i for i, n in enumerate(program.inputs) if n in steps]
         self._kept: set[int] = set()
@@ -121,7 +121,7 @@ class GraphedProgram:
         if self._seen < _FIRST_CALLS or stream.is_capturing() or self._reads_what_it_writes(arrays):
             self._seen += 1
             return self._run(*arrays)
-        if any(arrays[i] is None for i in self._steps):  # the optimiser takes it
+        if any(arrays[i] is None for i in self._steps):  # The optimizer takes the step itself.
             return self._run(*arrays)
         with self._lock:
             instance = self._instance_for(arrays)
@@ -205,13 +205,13 @@ class GraphedProgram:
 
 
 def _is_dense(array: Any) -> bool:
-    """Return whether an array has few enough bytes between its elements to be copied whole."""
+    """Return whether the span of an array contains so few unused bytes that the whole span can be copied."""
     start, stop = bounds(array)
     return stop - start <= _MOST_GAPS * array.nbytes or not array.size
 
 
 def _allocate_like(backend: Any, array: Any) -> tuple[Any, Any, int]:
-    """Return a new array with the strides of another, its whole memory, and the bytes before its first element."""
+    """Return an empty array with the strides of `array`, its memory, and the offset of its first element in bytes."""
     start, stop = bounds(array)
     memory, before = backend.xp.empty(stop - start, "u1"), array.data.ptr - start
     return backend.xp.ndarray(array.shape, array.dtype, memory.data + before, array.strides), memory, before
@@ -229,16 +229,16 @@ class _Result:
 class _Instance:
     """A captured graph, with memory for copied inputs and for results.
 
-    Its pool is its own: what another instance computes on the way must not lie where this one's results are.
+    Each instance has a memory pool of its own, so that intermediate values of others cannot overwrite its results.
     """
 
     def __init__(self, run: Any, backend: Any, arrays: tuple[Any, ...], copied: list[int], steps: list[int]) -> None:
         self.backend, inputs = backend, list(arrays)
-        #: Position of steps, and memory of their numbers.
+        #: Position of each step, and memory for its hyperparameters.
         self.steps = [(i, backend.xp.asarray(arrays[i].values)) for i in steps]
         for i, numbers in self.steps:
             inputs[i] = arrays[i].within(numbers)
-        #: Position of what is copied before each launch, memory for it, and its bytes before the first element.
+        #: For each copied input: position, memory, and the offset of the first element in bytes.
         self.copies: list[tuple[int, Any, int]] = []
         for i in copied:
             if not _is_dense(arrays[i]):
@@ -249,7 +249,7 @@ class _Instance:
         self.graph = CUDAGraph()
         with graph(self.graph):
             self.outputs = run(*inputs)
-        #: What the graph reads and writes where it is.
+        #: The inputs that the graph reads or writes in place; references keep their memory alive.
         self.inputs = inputs
         self.results: list[Any] = [None] * len(self.outputs)
 
@@ -267,7 +267,7 @@ class _Instance:
             memory.data.copy_from_device_async(arrays[i].data - before, memory.nbytes, stream)
         for i, numbers in self.steps:
             values = arrays[i].values
-            if values.size:  # memory that is not pinned is read before this returns
+            if values.size:  # Unpinned memory is read before the copy returns, so it may change afterwards.
                 numbers.data.copy_from_host_async(values.ctypes.data, values.nbytes, stream)
         self.graph.replay()
         return [self._result(i, out, i in kept) for i, out in enumerate(self.outputs)]

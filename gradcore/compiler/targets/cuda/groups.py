@@ -1,6 +1,6 @@
 """Fusion on CUDA: elementwise calls of one shape, forward and backward, become one generated kernel.
 
-Calls are reordered for this within the limits of their dependencies.
+Calls are reordered as far as their dependencies allow.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ __all__ = ["FusedLaunch", "fuse_on_cuda"]
 
 _HALVES = tuple(known.numpy for known in (dtypes.float16, dtypes.bfloat16))
 _DTYPES = np.dtype("f4"), np.dtype("f8"), np.dtype(bool), *_HALVES
-#: Methods of the backend that run a formula as one kernel, and those that are formulas of elements.
+#: Methods of the backend that run a formula as one kernel, and elementwise methods.
 _FUSED = frozenset(["evaluate_formula", "evaluate_step", "fused_forward", "fused_gradients", "rounded_once"])
-#: Those of them that are given the dtype of what they store.
+#: The methods among these with a parameter for the dtype of the result.
 _STORED = frozenset(["fused_forward", "fused_gradients", "rounded_once"])
 _FORMULAS = frozenset(["evaluate_tiled", "tanh_backward"])
-#: Operators that CuPy and generated kernels compute alike.
+#: Operators for which CuPy and generated kernels return equal bits.
 _OPERATORS = frozenset(OPERATORS) - {"floordiv", "lshift", "matmul", "mod", "pos", "rshift"}
-#: Functions that CuPy computes otherwise than generated kernels do, where they are alone.
+#: Functions for which a single call of CuPy returns different bits than a generated kernel.
 _LEFT_TO_CUPY = frozenset([*SPECIAL, "exp2"])
-#: Arrays that a kernel is given at most, and calls of a group; bytes of a copy that comes later than it could.
+#: The largest number of arrays of a kernel, of calls of a group, and of bytes of a copy that is delayed.
 _MOST_ARRAYS, _MOST_CALLS, _MOST_COPIED = 48, 200, 1 << 16
 
 
 class _Collector:
-    """Substitute for `gradcore.backends.codegen.launch.Fusion` whose formulas give expressions of a fused kernel."""
+    """Substitute for `gradcore.backends.codegen.launch.Fusion` whose formulas return expressions of a fused kernel."""
 
     def __init__(self, F: CudaTracer) -> None:
         self.F = F
@@ -84,16 +84,16 @@ class FusedLaunch:
     ----------
     calls : list of Call
     inputs : list of Value or Literal
-        The arrays that it reads.
+        The arrays that the kernel reads.
     outputs : list of int
-        The values that it gives.
+        The numbers of the values that the kernel returns.
     program : Program
-        The program that they are of.
+        The program that contains the calls.
 
     Raises
     ------
     NotFusible
-        If the calls are no expressions of single elements.
+        If the calls are not elementwise.
     """
 
     def __init__(self, calls: list[Call], inputs: list[Any], outputs: list[int], program: Program) -> None:
@@ -188,17 +188,17 @@ def fuse_on_cuda(program: Program, refused: list[str] | None = None) -> Program:
 
 
 class _Grouping:
-    """Fusion pass: the order of a program's calls in which elementwise calls of one shape are adjacent.
+    """Fusion pass that reorders a program's calls so that elementwise calls of one shape are adjacent.
 
-    Of the calls that may come next, those that are not elementwise come first. Then a group takes all of one shape, and
-    those that they make possible, and so on; what reads the group comes after it.
+    Of the calls that are ready, those that are not elementwise come first. Then a group takes all ready calls of one
+    shape, and the calls of this shape that become ready by them, and so on.
     """
 
     def __init__(self, program: Program, refused: list[str]) -> None:
         self.program, self.refused = program, refused
         self.found = program.copy()
         self.copied = Counter(n for call in program.calls if call.name == "method.copy" for n in call.read)
-        #: The values that calls of no group make.
+        #: The results of calls that are in no group.
         self.alone = set[int]()
         self.shapes: list[Any] = []
         for call in program.calls:
@@ -215,7 +215,7 @@ class _Grouping:
         waiting, emitted = [*range(len(self.program.calls))], set[int]()
         while waiting:
             delayed = []
-            for i in waiting:  # in their order, so that one pass finds what earlier ones make possible
+            for i in waiting:  # in program order, so that one pass also finds calls that become ready in it
                 if self.shapes[i] is None and self.before[i] <= emitted:
                     emitted.add(i)
                     self.found.calls.append(self.program.calls[i])
@@ -232,7 +232,10 @@ class _Grouping:
         """Return the first elementwise call that is ready, and all calls of its shape that can join it."""
         shape, group, leaves = None, list[int](), set[Any]()
         copies = [i for i in waiting if self.program.calls[i].name == "method.copy"]
-        for i in [*(i for i in waiting if i not in copies), *copies]:  # so that many copies come together
+        for i in [
+            *(i for i in waiting if i not in copies),
+            *copies,
+        ]:  # Copies last, so that a group contains many of them.
             if self.shapes[i] is None or shape not in (None, self.shapes[i]) or not self.before[i] <= done.union(group):
                 continue
             all_leaves = leaves | {*leaves_of(self.program.calls[i])}
@@ -300,7 +303,9 @@ class _Grouping:
             for n in arguments_of(call):
                 inside[n] = inside.get(n, 0) + 1
             keys |= dict.fromkeys(key for key in leaves_of(call) if key[0] is Literal or key[1] not in new)
-            new |= dict.fromkeys(n for n in values_in(call.results) if (Value, n) not in keys)  # some give an argument
+            new |= dict.fromkeys(
+                n for n in values_in(call.results) if (Value, n) not in keys
+            )  # Some return an argument.
         inputs = [_leaf(key) for key in keys]
         outputs = [n for n in new if self.uses.get(n, 0) > inside.get(n, 0)]
         try:
@@ -308,7 +313,7 @@ class _Grouping:
                 raise NotFusible("it is alone")
             inputs = self._in_order(inputs, self.program.types[outputs[0]])
             function = FusedLaunch(calls, inputs, outputs, self.program)
-        except Exception as error:  # NotFusible, or what a formula raises for expressions in the place of arrays
+        except Exception as error:  # NotFusible, or an error of a formula that does not accept expressions
             self.refused += [f"{call!r}: {error}" for call in calls]
             self.found.calls += calls
             return
@@ -341,7 +346,7 @@ def _order(program: Program) -> list[set[int]]:
         before |= {producers[n] for n in values_in(call.results) if n in producers}
         if barrier is not None:
             before.add(barrier)
-        if written_values(call) is None or call.name.startswith("random"):  # numbers are drawn in their order
+        if written_values(call) is None or call.name.startswith("random"):  # Draws keep their order.
             before.update(range(i))
             barrier = i
         for m in reads:

@@ -17,7 +17,7 @@ from gradcore.tensor.arrays import note_writes, with_grad
 
 __all__ = ["DeviceStep", "StepInput"]
 
-#: Sets of options that graphs are captured for where the device counts the steps.
+#: The largest number of sets of options with a graph, for optimizers that count steps on the device.
 _MOST_OPTIONS = 4
 
 
@@ -31,11 +31,11 @@ class StepInput:
     Attributes
     ----------
     key : tuple
-        All that a captured step depends on beside numbers and memory.
+        Everything that a captured step depends on, except hyperparameters and memory.
     values : NumPy array
-        The numbers that captured kernels read.
+        The hyperparameters that captured kernels read.
     memory : array or None
-        Those on the device, within a graph.
+        Their copy on the device, within a graph.
     """
 
     def __init__(self, batches: list[Any]) -> None:
@@ -73,7 +73,7 @@ class _BatchStep:
             return
         self.scalars, self.settings = batch.advance(optimizer.hyperparameters, options)
         formula, backend = type(optimizer).formula, batch.state.device.backend
-        #: The key is None where there is no kernel that reads numbers from memory.
+        #: `key` is None if no kernel reads hyperparameters from memory.
         self.key, self.values = backend.captured_step(formula, batch.batch, self.settings)
 
     def take(self, optimizer: Any, grads: list[Any], numbers: Any) -> None:
@@ -91,7 +91,7 @@ class _BatchStep:
         inner.grads = []
 
 
-#: Optimisers whose options change so often that their steps are not part of a graph.
+#: Optimizers whose options change so often that their steps are not part of a graph.
 _LEFT_OUT: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -101,7 +101,7 @@ class DeviceStep:
     Parameters
     ----------
     optimizer : ElementwiseOptimizer
-        One that has just taken a step like this.
+        An optimizer that has just taken such a step.
     backend : Backend
     index : int
         The device of the program.
@@ -111,14 +111,14 @@ class DeviceStep:
     params : list of Tensor
         The parameters with gradients.
     values : list
-        What was prepared for a first step like this.
+        The step and state arrays that were prepared for the capture.
     begun : bool
-        Whether the coming step has changed something.
+        Whether the next step has already changed state.
 
     Raises
     ------
     NotImplementedError
-        If the step has to be the optimiser's.
+        If only the optimizer itself can take the step.
     """
 
     def __init__(self, optimizer: Any, backend: Any, index: int) -> None:
@@ -142,7 +142,7 @@ class DeviceStep:
         self._states = len(self.values) - 1
 
     def fits(self) -> bool:
-        """Return whether the next step of the optimizer can be this call."""
+        """Return whether the program can take the next step of the optimizer."""
         optimizer, attributes = self.optimizer, vars(self.optimizer)
         if len(self._options) > _MOST_OPTIONS:
             _LEFT_OUT.add(optimizer)

@@ -1,8 +1,8 @@
-"""The native target: runs of calls become C++ functions, built while the Python target serves.
+"""The native target: runs of calls become C++ functions, built while the Python target is in use.
 
-`lowering` (`products`, `rows`, `images`) makes steps of calls, `groups` loops of steps, `source` C++ of loops,
-`segments` splits programs, `rolling` finds what repeats, `segment_source` writes a segment, `building` compiles and
-loads them, and `hot_swap` lets a program's function call them.
+`lowering` (with `products`, `rows`, `images`) translates calls into steps, `groups` fuses steps into loops, `source`
+emits C++ for loops, `segments` splits programs, `rolling` finds repeated calls, `segment_source` emits a segment,
+`building` compiles and loads libraries, and `hot_swap` replaces the code of a program's function.
 """
 
 from gradcore.compiler.targets.native.hot_swap import describe, runnable, swap

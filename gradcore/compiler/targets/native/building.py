@@ -28,11 +28,11 @@ from gradcore.compiler.targets.native.files import find_library, is_whole_librar
 
 __all__ = ["describe_build", "has_blas", "has_libraries", "has_vector_functions", "library_of", "load_functions"]
 
-#: Compilation takes less time with them than with those of the library, whose loops it does not gain.
+#: Options for faster compilation than with those of the library, whose optimizations do not pay off here.
 _OPTIONS = ("-O2", "-ftree-vectorize", "-fwrapv", "-fvisibility=hidden", "-shared")
 _FOLDER, _PHILOX = Path(__file__).parent, HERE.parent / "cupy" / "sources"
 _HEADERS = _FOLDER / "program.h", _FOLDER / "draws.h", _PHILOX / "philox.cuh"
-#: Libraries that are kept; those used longest ago go first.
+#: The largest number of libraries in the cache; the least recently used are deleted.
 _MOST_LIBRARIES = 500
 
 
@@ -149,7 +149,7 @@ def _compile(source: str, folder: Path) -> bytes:
         "-o",
         str(library),
     ]
-    nice = shutil.which("nice")  # the program's threads come first
+    nice = shutil.which("nice")  # Compile at low priority.
     process = subprocess.run(
         [nice, *command] if nice else command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, text=True, timeout=300, check=False, process_group=0,
@@ -190,13 +190,13 @@ def load_functions(path: Path, first: int, parts: Sequence[tuple[bool, bool]]) -
     path : Path
     first : int
     parts : sequence of (bool, bool)
-        Of each, `PartPlan.in_threads` and `PartPlan.multiplies`.
+        `PartPlan.in_threads` and `PartPlan.multiplies` of each segment.
 
     Raises
     ------
     OSError
-        If the library is damaged, another user could have changed it, or it does not find in arrays what these say of
-        themselves.
+        If the library is damaged, if another user could have changed it, or if it cannot read the arrays of this
+        interpreter.
     """
     problem = distrust(path.parent) or distrust(path)
     if problem is not None:
@@ -228,7 +228,7 @@ def _check(library: ctypes.CDLL) -> None:
 
 def _function(library: ctypes.CDLL, number: int, in_threads: bool, multiplies: bool) -> Callable[..., Any]:
     address = ctypes.cast(getattr(library, f"part{number}"), ctypes.c_void_p).value or 0
-    if not in_threads:  # it is short: other threads of Python may wait
+    if not in_threads:  # The call is short, so it keeps the GIL.
         short: Any = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.py_object)(address)
         short.library = library
         return short  # type: ignore[no-any-return]
@@ -242,7 +242,7 @@ def _function(library: ctypes.CDLL, number: int, in_threads: bool, multiplies: b
         number = available()
         if number < 2:
             return shared(given, number)
-        with NUMPY.alone():  # threads that BLAS has started would be in the way of these
+        with NUMPY.alone():  # Threads of BLAS would compete with those of the segment.
             return shared(given, number)
 
     run = run_alone if multiplies and _tools().share else run_in_threads

@@ -15,9 +15,9 @@ from gradcore.compiler.targets.native.steps import Kernel, Step, Unsupported, Vi
 
 __all__ = ["RESERVING", "Draws", "use_positions"]
 
-#: The name of calls that reserve words, and give the key and the counter as an array.
+#: The name of calls that reserve random words, and return the key and the counter as an array.
 RESERVING = "random.position"
-#: Numbers that are worth a thread.
+#: The smallest number of random numbers for which several threads are used.
 _LARGE = 1 << 14
 _U64 = np.dtype(np.uint64)
 

@@ -1,7 +1,7 @@
 """Cache files with digests, so that damaged files are noticed.
 
-A crash or a full disk can truncate a file, and `dlopen` and `marshal` can crash the process on such files. So neither
-is given a file whose content does not match its digest.
+A crash or a full disk can truncate a file, and `dlopen` and `marshal` can crash the process on truncated files.
+Therefore files are only read if their content matches their digest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 __all__ = ["find_library", "is_library_name", "is_whole_library", "read_whole", "write_library", "write_whole"]
 
-#: The name of a library: the digest of what it is made of, and that of its content.
+#: The pattern of library names: the digest of the source, and that of the content.
 _LIBRARY = re.compile(r"program-[0-9a-f]{32}-[0-9a-f]{64}\.so")
 
 

@@ -18,16 +18,16 @@ from gradcore.compiler.targets.native.steps import Loop, Reduction, Step, View, 
 
 __all__ = ["DIALECT", "Group", "TracedGroup", "group_steps", "store_as", "trace_group", "tracer"]
 
-#: Functions of the C library: where they are for one element at a time, NumPy's are as fast above so many elements.
+#: Functions of the C library, and the number of elements above which NumPy is as fast if they are not vectorized.
 _LIBRARY = {
     "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "sinh": "sinh",
     "cosh": "cosh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "exp2": "exp2", "log2": "log2",
     "log10": "log10", "cbrt": "cbrt", "power": "power", "arctan2": "atan2",
 }  # fmt: skip
 _SLOW_ABOVE = 1 << 12
-#: The functions of generated loops, and those.
+#: All functions that generated loops may call.
 DIALECT = Dialect(emit_cpp.CPU.real | _LIBRARY, None, emit_cpp.CPU.where)
-#: Expressions that one group has at most, functions counted as so many.
+#: The largest number of expressions of one group, and the number of expressions that a function counts as.
 _MOST, _FUNCTION = 240, 8
 
 
@@ -38,7 +38,7 @@ class _Tracer(emit_cpp.CppTracer):
 
     def supports(self, expr: Expr) -> bool:
         if expr.function == "cast" and expr.operands[0].dtype.kind == "f" and expr.dtype.kind in "iu":
-            return False  # out of range, C++ has no result for it
+            return False  # The result of a conversion out of range is undefined in C++.
         if expr.function == "power" and expr.dtype.kind != "f":
             return False
         return DIALECT.supports(expr)
@@ -70,7 +70,7 @@ class Group:
     Parameters
     ----------
     step : Loop or Reduction
-        The first one.
+        The first step of the group.
     relation : int
         See `_relate_steps`.
     """
@@ -122,7 +122,7 @@ def _relate_steps(steps: list[Step]) -> list[int]:
     for i, step in enumerate(steps):
         if isinstance(step, (Loop, Reduction)):
             for v in (*step.reads, *step.writes):
-                if any(v.strides):  # one number may be a part of what has nothing to do with each other
+                if any(v.strides):  # A single number may be shared by unrelated loops.
                     above[top(i)] = top(users.setdefault((step.shape, v.memory, v.offset), i))
     return [*map(top, above)]
 
@@ -163,7 +163,7 @@ class TracedGroup(NamedTuple):
     Attributes
     ----------
     kernel : Kernel
-        Its outputs are those of `stores`, and then those of `reductions`.
+        The expressions of the group; its outputs are those of `stores`, followed by those of `reductions`.
     loads : list of View
         The views of the kernel's inputs.
     stores : list of View

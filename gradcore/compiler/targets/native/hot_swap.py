@@ -19,7 +19,7 @@ from gradcore.core import config
 
 __all__ = ["describe", "runnable", "swap"]
 
-#: Calls after which a program is worth a compiler's time.
+#: The number of calls after which a program is compiled.
 _HOT = 32
 
 
@@ -48,7 +48,7 @@ def runnable(program: Program, cpp: str | None = None) -> Any:
 
 
 def describe(run: Any) -> list[str]:
-    """Return lines about a program's native segments, its loops, and the calls that remain Python's and why."""
+    """Return lines about a program's native segments, its loops, and the calls that Python makes, with reasons."""
     native = getattr(run, "native", None)
     loops, refused = getattr(native, "rolled", []), getattr(native, "refused", [])
     return [run.state, *(f"in a loop: {each}" for each in loops), *(f"by Python: {each}" for each in refused)]
@@ -88,7 +88,7 @@ _background = _Background()
 
 
 def _in_background(program: Program) -> Any:
-    """Return a function that counts its calls until the program is built; load a library that exists at once."""
+    """Return a function that starts the build after some calls. A library from an earlier process is loaded at once."""
     calls = itertools.count(1)
 
     def count() -> None:
@@ -114,7 +114,7 @@ def _load_earlier(program: Program) -> Any:
     plan, path = stored
     try:
         run = plan.function(path)
-    except (OSError, AttributeError):  # another file under its name
+    except (OSError, AttributeError):  # The file is not the expected library.
         return None
     run.native, run.state = plan, plan.state
     return run
@@ -149,7 +149,7 @@ def swap(pairs: list[tuple[Any, Program]], build: bool = True) -> None:
             plans.store_plan(plan, prepared, name_of_plan(prepared), path)
     except (BuildError, OSError) as error:
         _give_up(pairs, str(error))
-    except Exception as error:  # nobody who calls the function should see it
+    except Exception as error:  # Callers of the program must not see internal errors: Python makes the calls.
         _give_up(pairs, f"an error of gradcore's: {type(error).__name__}: {error}")
 
 

@@ -16,7 +16,7 @@ from gradcore.compiler.targets.native.steps import Kernel, Loop, Step, Unsupport
 
 __all__ = ["Images"]
 
-#: The last arguments of a convolution: the bias, and settings.
+#: The default values of the last arguments of a convolution: the bias and the settings.
 _DEFAULTS: tuple[Any, ...] = (None, (1,), (0,), (1,), False, (0,), 1)
 
 

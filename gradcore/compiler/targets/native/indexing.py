@@ -15,7 +15,7 @@ from gradcore.compiler.targets.native.steps import Kernel, Step, Unsupported, Vi
 
 __all__ = ["Places"]
 
-#: Elements that are worth a thread.
+#: The smallest number of elements for which several threads are used.
 _LARGE = 1 << 15
 
 
@@ -26,15 +26,15 @@ class _Indexed(NamedTuple):
     ----------
     x : View
     shape : tuple of int
-        Of the elements.
+        The shape of the selected elements.
     strides : tuple of int
-        Of the array along these dims, zero along those of the indices.
+        The strides of `x` along the dims of `shape`, zero along dims of the indices.
     indices : list of View
-        In that shape.
+        The indices, broadcast to `shape`.
     dims : list of int
-        The dims of the array that they are along.
+        The dim of `x` that each tensor of indices applies to.
     negative : bool
-        Whether they may count from the end.
+        Whether indices may be negative, counted from the end.
     """
 
     x: View

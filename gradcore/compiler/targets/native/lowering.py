@@ -27,26 +27,26 @@ from gradcore.core.operators import OPERATORS
 
 __all__ = ["DTYPES", "Lowering"]
 
-#: Dtypes of what native parts compute with.
+#: Dtypes that native segments compute with.
 DTYPES = frozenset(map(np.dtype, ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")))
 _HALVES = frozenset([dtypes.float16.numpy, dtypes.bfloat16.numpy])
-#: What moves elements only: also those of 16-bit floats, which are computed with in float32.
+#: Operations that only move elements, and therefore also support 16-bit floats.
 _MOVING = frozenset([
     "cat", "copy_into", "embedding_rows", "empty", "empty_like", "gather", "getitem_backward", "index", "index_into",
     "index_select", "index_write", "masked_fill_number", "place", "repeat", "scatter_src", "setitem", "stack",
 ])  # fmt: skip
-#: Functions whose results are arguments, or views of them, where they share their memory; else copies of them.
+#: Functions whose result is an argument, a view of an argument, or a copy if it does not share memory.
 _VIEWS = {
     "T", "alias", "astype", "broadcast_to", "broadcast_view", "chunk", "clone", "conj", "contiguous", "copy",
     "copy_elements", "detach", "diagonal", "expand", "getitem", "hermitian", "mT", "narrow", "permute", "real",
     "reshape", "select", "slice_of", "split", "squeeze", "swapaxes", "t", "to", "transpose", "unbind",
     "unsafe_view", "unsqueeze", "view", "view_shape",
 }  # fmt: skip
-#: Those of them that copy elements in the order of the result's dims, and those that copy them one after the other.
+#: The functions among these that copy elements dim by dim, also with broadcasting, and those that copy in C order.
 _COPIES = frozenset(["astype", "clone", "conj", "contiguous", "copy_elements", "copy", "to"])
 _EXPANDING = frozenset(["broadcast_to", "expand", "broadcast_view"])
 _RESHAPES = frozenset(["reshape", "view", "unsafe_view", "view_shape"])
-#: Elementwise functions beside those of operations and of NumPy.
+#: Elementwise functions in addition to operations and functions of NumPy.
 _ELEMENTWISE = {
     "add", "sub", "mul", "truediv", "neg", "pos", "abs", "invert", "lt", "le", "gt", "ge", "eq", "ne", "and", "or",
     "xor", "iadd", "isub", "imul", "itruediv", "where", "relu", "clamp", "sigmoid", "pow", "div",
@@ -54,7 +54,7 @@ _ELEMENTWISE = {
     "activation_backward",
 }  # fmt: skip
 _FILLS = {"zeros": 0, "ones": 1, "zeros_like": 0, "ones_like": 1, "new_zeros": 0}
-#: Reductions: kind, and the names of their parameters after the array.
+#: Reductions by name: the kind, and the names of the parameters after the array.
 _REDUCTIONS = {
     "sum": "sum", "sum_over": "sum", "mean": "mean", "mean_over": "mean", "sum_rows": "sum", "sum_to_size": "sum",
     "amax": "max", "amin": "min", "max_over": "max", "min_over": "min", "max": "max", "min": "min",
@@ -68,16 +68,16 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
     ----------
     program : Program
     blas : bool
-        Whether there is a BLAS to call.
+        Whether NumPy's BLAS can be called.
 
     Attributes
     ----------
     views : dict
         The `View` of each value.
     constants : dict
-        The number that all elements of a memory are.
+        The number that all elements of a memory are equal to, by memory number.
     temporary : set of int
-        Memories that are no values: steps of one call use them.
+        Memories for intermediate results of a single call, which belong to no value.
     """
 
     def __init__(self, program: Program, blas: bool) -> None:
@@ -135,12 +135,12 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         Raises
         ------
         Unsupported
-            If Python has to make it.
+            If the call has no native form, so that Python has to make it.
         """
         before = dict(self.views)
         try:
             return self._steps(call)
-        except Exception as error:  # of a formula that is given expressions, whatever it is
+        except Exception as error:  # Formulas may raise any error for expressions.
             self.views = before
             raise Unsupported(str(error)) from None
 
@@ -278,7 +278,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
 
     def _convert(self, out: View, x: View) -> Loop:
         """Return the loop that copies `x` to `out`, converted to the dtype of `out`."""
-        dtype = compute_dtype(out.dtype)  # what is stored is rounded
+        dtype = compute_dtype(out.dtype)  # The stored value is rounded once.
         if dtype != out.dtype and x.dtype != np.bool_ and compute_dtype(x.dtype) != dtype:
             raise Unsupported("it would be rounded twice")
         return self._check_loop(Loop([out], [x], lambda F, e: [F.graph.cast(e, dtype)]))
@@ -455,7 +455,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
 
 
 def _operand(F: Any, value: Any) -> Any:
-    """Return a setting, or a number in the place of an array argument."""
+    """Return an argument that is no array as an operand of a formula: settings unchanged, numbers as constants."""
     return F.graph.constant(value.item(), compute_dtype(value.dtype)) if isinstance(value, np.generic) else value
 
 
@@ -495,6 +495,6 @@ def _function_of(kind: str, name: str) -> Callable[..., Any]:
     return lambda F, *given, **named: getattr(F, name)(*given, **named)
 
 
-#: Operators in place, and the functions that write to their first argument.
+#: In-place operators and functions that write to their first argument.
 _IN_PLACE = frozenset(["iadd", "isub", "imul", "itruediv"])
 _WRITERS = _IN_PLACE | {"setitem", "copy_into", "index_into"}

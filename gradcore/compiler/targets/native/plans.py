@@ -1,6 +1,6 @@
-"""Plans: how Python calls the native segments of a program. They are cached beside libraries, by program.
+"""Plans that describe how Python calls the native segments of a program, cached with the libraries.
 
-A later process then neither lowers the program nor emits C++: it finds the plan and loads the library.
+A later process neither lowers the program nor emits C++: it reads the plan and loads the library.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from gradcore.ops.declare.table import Formula
 
 __all__ = ["PartPlan", "Plan", "find_plan", "name_of", "store_plan"]
 
-#: Folders of the package whose files decide what a program's C++ is.
+#: Folders of the package whose files determine the C++ of a program.
 _SOURCES = (
     "compiler", "backends/codegen", "backends/compiled", "backends/cupy/sources", "backends/portable", "backends/numpy",
     "backends/random", "ops",
 )  # fmt: skip
-#: Elements of literals that are a part of a program's name.
+#: The largest number of elements of literals that become part of the cache key.
 _TOLD = 1 << 12
 
 
@@ -50,17 +50,17 @@ class PartPlan(NamedTuple):
     Attributes
     ----------
     calls : tuple of int
-        The positions of the calls that it makes.
+        The positions of the calls in the segment.
     computing : int
-        How many of them compute.
+        The number of calls that compute, rather than make views.
     arguments : tuple of int
-        The values whose memory it is given, literals as negative numbers.
+        The values whose memory is passed to the segment; literals have negative numbers.
     scratch : int
-        The bytes that it is given beside.
+        The size in bytes of the scratch memory that is passed.
     in_threads : bool
-        Whether it is told how many threads there are, and other threads of Python run.
+        Whether the segment uses several threads and releases the GIL.
     multiplies : bool
-        Whether its products are those of BLAS, which is to use one thread meanwhile.
+        Whether the segment calls BLAS, which has to use a single thread then.
     """
 
     calls: tuple[int, ...]
@@ -77,13 +77,13 @@ class Plan:
     Parameters
     ----------
     program : Program
-        With the literals that are parts' own.
+        The lowered program, including literals that segments have added.
     pieces : list
-        In order positions of calls that Python makes, and a `PartPlan` for each part.
+        The positions of calls that Python makes, and a `PartPlan` for each segment, in order.
     views : dict
         The `View` of each value.
     begun : set of int
-        The values that begin in parts.
+        The values that are first written in segments.
     refused : list of str
         The calls that Python makes, and why.
     rolled : list of str

@@ -14,12 +14,12 @@ from gradcore.compiler.targets.native.steps import Kernel, Loop, Step, Unsupport
 
 __all__ = ["LARGE_PRODUCT", "Products"]
 
-#: The function of products by BLAS.
+#: The C++ function of products by BLAS.
 LARGE_PRODUCT = "large_product"
 
-#: Multiplications in a product for which one written here is at least as fast as BLAS.
+#: The largest number of multiplications for which a generated product is at least as fast as BLAS.
 _SMALL_PRODUCT = 1 << 15
-#: Products of a batch, which become a loop.
+#: The largest number of products of a batch, which become a loop.
 _MOST_PRODUCTS = 1 << 10
 
 
@@ -72,7 +72,7 @@ class Products:
             return list(self._fill(out, 0))
         (a0, a1), (b0, b1), o0 = _steps(a), _steps(b), out.strides[0] // size
         kind = C_TYPES[out.dtype.name]
-        if width == 1:  # then columns are rows
+        if width == 1:  # A single column can be read as a row.
             b1 = 1 if inner == 1 or b0 == 1 else b1
         small = height * inner * width <= _SMALL_PRODUCT and inner * width * size <= 1 << 15
         if small:

@@ -1,6 +1,6 @@
 """Loop rolling: repeated calls that differ only in their arrays become one call in a loop.
 
-The steps of a recurrent net and equal layers are such calls: the functions are the same, and the addresses advance.
+Examples are the time steps of a recurrent net, and equal layers: the functions are the same, and the addresses advance.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from gradcore.compiler.targets.native.steps import View
 
 __all__ = ["Invocation", "Repeat", "roll_repeats", "slots"]
 
-#: Calls that one repetition has at most, repetitions that there are at least, and calls that a loop saves at least.
+#: The largest number of calls per turn, and the smallest numbers of turns and of calls saved by a loop.
 _LONGEST, _FEWEST, _SAVED = 512, 3, 4
-#: Bytes in which memories have a place each, even if few of them are alive together.
+#: The size in bytes up to which each memory gets a slot of its own, even if few of them are in use at a time.
 _LOOSE = 1 << 15
 
 
@@ -26,13 +26,13 @@ class Invocation(NamedTuple):
     Attributes
     ----------
     text : str
-        With ``{0}``, ``{1}`` ... for the first elements of the views.
+        The C++ call, with ``{0}``, ``{1}`` ... for the first elements of the views.
     views : tuple of View
-        What it writes, and then what it reads, or the other way round: the text says which.
+        The arguments, in the order in which `text` refers to them.
     fallible : bool
-        Whether it returns false where it cannot do its work.
+        Whether the function returns false if it fails, for example for an index out of range.
     shared : tuple of (int, int)
-        Memories that it reads and writes element by element, so that one may be where the other is.
+        Pairs of memories that are read and written elementwise, so that they may share a slot.
     """
 
     text: str
@@ -50,7 +50,7 @@ class Repeat(NamedTuple):
     Attributes
     ----------
     turns : list of list of Invocation
-        Of each repetition.
+        The invocations of each turn.
     """
 
     turns: list[list[Invocation]]
@@ -66,7 +66,7 @@ def roll_repeats(invocations: list[Invocation], is_private: Callable[[int], bool
     ----------
     invocations : list of Invocation
     is_private : callable
-        Whether a memory is one of those that have places in one arena; an argument is such a one in all turns, or none.
+        Function that returns whether a memory is in the arena. An argument is in the arena in all turns or in none.
     """
     keys: dict[Hashable, int] = {}
     numbers = [
@@ -111,14 +111,14 @@ def slots(
     ----------
     repeats : list of Repeat
     uses : dict
-        By memory that has a place in the arena the positions of the calls that use it, in order.
+        The positions of the calls that use each memory of the arena, in order.
     span : callable
-        The bytes of a memory.
+        Function that returns the size of a memory in bytes.
 
     Returns
     -------
     list of tuple
-        Memories of one size, and whether one place is enough for all of them.
+        Memories of one size, and whether a single slot is enough for all of them.
     """
     rows: list[list[int]] = []
     of: dict[int, list[int]] = {}

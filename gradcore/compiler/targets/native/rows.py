@@ -15,11 +15,11 @@ from gradcore.compiler.targets.native.steps import Kernel, Step, Unsupported, Vi
 
 __all__ = ["ROW_OPERATIONS", "Rows", "rows_kernel"]
 
-#: Elements of rows that are worth a thread.
+#: The smallest number of elements for which several threads are used.
 _SMALL_ROWS = 1 << 15
 
 
-#: Declared kernels, and how they take their other arguments, by the names of operations.
+#: The declared row kernel of each operation, and the positions of its settings.
 ROW_OPERATIONS = {name: (kernel, call) for kernel in ROW_KERNELS.values() for name, call in kernel.operations.items()}
 
 

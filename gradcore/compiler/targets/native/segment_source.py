@@ -15,14 +15,15 @@ from gradcore.compiler.targets.native.steps import View
 
 __all__ = ["PartSource"]
 
-#: Bytes of memory that a part has on its stack.
+#: The largest size in bytes of an arena on the stack.
 _STACK = 1 << 15
-#: Bytes of memories that may be where results will be; memories among which places are looked for by size.
+#: Smallest size in bytes of temporaries that may use the memory of results, and the largest number of memories that are
+#: placed in other orders than that of first uses.
 _HOST, _MANY = 1 << 14, 1000
 
 
 class _Item(NamedTuple):
-    """Memories in equally spaced slots, and the bytes of each."""
+    """Memories in equally spaced slots, and the size of a slot in bytes."""
 
     row: list[int]
     size: int
@@ -30,12 +31,12 @@ class _Item(NamedTuple):
 
     @property
     def whole(self) -> int:
-        """The bytes of all places."""
+        """The size of all slots in bytes."""
         return self.size + self.step * (len(self.row) - 1)
 
 
 class _Region:
-    """A block of memory with slots for others, free until a call needs the block itself."""
+    """A block of memory with slots for temporaries, which are usable until a call needs the block itself."""
 
     def __init__(self, name: str, size: int, until: int) -> None:
         self.name, self.size, self.until, self.used = name, size, until, 0
@@ -44,7 +45,7 @@ class _Region:
     def place(self, first: int, last: int, size: int, in_time: bool) -> int | None:
         """Return the first offset that is free from the first to the last use, or None.
 
-        What is over then is forgotten, where places are asked for in the order of first uses.
+        If slots are requested in the order of first uses (`in_time`), slots that are no longer used are dropped.
         """
         if last >= self.until:
             return None
@@ -64,7 +65,7 @@ class _Region:
 
 
 _Life = tuple[int, int, _Item]
-#: The orders in which memories get places: by first uses, which is fast, or the largest, or those used longest first.
+#: The orders in which memories get arena offsets: first used first (fast), largest first, longest used first.
 _ORDERS: list[Callable[[_Life], Any]] = [
     lambda life: life,
     lambda life: (-life[2].whole, *life),
@@ -80,21 +81,21 @@ class PartSource:
     ----------
     invocations : list of Invocation
     is_private : callable
-        Whether only this part sees a memory: it is in the arena.
+        Function that returns whether only this segment uses a memory, so that it is in the arena.
     owner : callable
-        The view of all of a memory.
+        Function that returns the view of a whole memory.
     is_result : callable
-        Whether a memory that is given has nothing in it before the part writes to it.
+        Function that returns whether an argument is uninitialized before the segment writes to it.
 
     Attributes
     ----------
     arguments : list of int
-        The memories that it is given.
+        The memories that are passed to the segment.
     apart : dict
-        Those that have to be apart from the written ones among them, and whether they are written to.
+        The arguments that must not overlap written ones, and whether they are written to.
     repeats : list of Repeat
     scratch : int
-        The bytes of the arena that it is given beside; zero if it is on the stack.
+        The size in bytes of the arena that the caller passes; zero if the arena is on the stack.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class PartSource:
     def _arrange(self, uses: dict[int, list[int]], given: dict[int, list[int]]) -> int:
         """Assign arena offsets to memories by their lifetimes; return the size of the arena.
 
-        Large ones may be where results of the part will be, until these are written.
+        Large memories may use the memory of a result until the segment writes the result.
         """
         rows = slots(self.repeats, uses, self._span)
         chains = self._chains({m: found for m, found in uses.items() if all(m not in row for row, _ in rows)})
@@ -182,7 +183,7 @@ class PartSource:
         return arena.used, places
 
     def _chains(self, uses: dict[int, list[int]]) -> list[list[int]]:
-        """Return chains of memories: each can start where the last ends, as a call reads that and writes this."""
+        """Return chains of memories that can share a slot: a call reads one elementwise and writes the next."""
         after: dict[int, int] = {}
         for call, pairs in enumerate(self._shared):
             for old, new in sorted(pairs):
@@ -224,7 +225,7 @@ class PartSource:
         return [*tables, f"for (i64 turn = 0; turn < {len(repeat.turns)}; ++turn) {{", *calls, "}"]
 
     def _moving(self, views: Sequence[View], tables: list[str]) -> str:
-        """Return the address of an argument that differs by turn: computed, or looked up in a table."""
+        """Return the C++ address of an argument that differs between turns: computed, or from a table."""
         places = [self._place(view) for view in views]
         name, first = places[0]
         offsets = [offset for _, offset in places]

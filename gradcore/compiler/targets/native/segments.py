@@ -21,7 +21,7 @@ from gradcore.compiler.targets.native.steps import Kernel, Loop, Reduction, Step
 
 __all__ = ["NativeProgram", "Part", "name_of_plan", "source_of"]
 
-#: Calls that are worth a native part.
+#: The smallest number of calls of a native segment.
 _LEAST = 2
 
 
@@ -33,15 +33,15 @@ class Part:
     calls : list of Call
     steps : list of Step
     arguments : list of int
-        The values whose memory it is given, literals as negative numbers.
+        The values whose memory is passed to the function; literals have negative numbers.
     scratch : int
-        The bytes that it is given beside.
+        The size in bytes of the scratch memory that is passed.
     in_threads : bool
-        Whether its function takes some time: it is told how many threads there are, and other threads of Python run.
+        Whether the function takes so long that it uses several threads and releases the GIL.
     multiplies : bool
-        Whether its products are those of BLAS, which is to use one thread meanwhile.
+        Whether the function calls BLAS, which has to use a single thread then.
     text : str
-        The C++ function, but for its name.
+        The source of the C++ function, without its name.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class NativeProgram:
     ----------
     program : Program
     blas : bool
-        Whether there is a BLAS to call.
+        Whether NumPy's BLAS can be called.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class NativeProgram:
     """
 
     def __init__(self, program: Program, blas: bool) -> None:
-        self.program = program = program.copy(program.calls)  # which gets memories and literals that are steps' own
+        self.program = program = program.copy(program.calls)  # The copy gets memories and literals for steps.
         self.lowering = Lowering(program, blas)
         self.are_apart = _are_apart(program)
         self.pieces: list[Any] = []
@@ -99,7 +99,7 @@ class NativeProgram:
         for call in self.program.calls:
             if call.name == RESERVING and not any(s.fallible for s in part.steps):
                 self.lowering.follow(call)
-                self.pieces.append(call)  # before the part, which goes on
+                self.pieces.append(call)  # The call moves in front of the open segment.
                 continue
             steps = self._native(call)
             if steps is not None and any(s.fallible for s in steps) and self._writes_outside(part):
@@ -127,7 +127,7 @@ class NativeProgram:
                     if groups.is_slow(traced):
                         return None
             return steps
-        except (Unsupported, NotFusible, AttributeError, TypeError, ValueError) as error:  # of a formula
+        except (Unsupported, NotFusible, AttributeError, TypeError, ValueError) as error:  # raised by formulas
             self.refused.append(f"{call.name}: {error}")
             return None
 
@@ -160,7 +160,7 @@ class NativeProgram:
         """Decide which memories Python allocates, and which are private to one segment."""
         program, lowering = self.program, self.lowering
         inputs = set(program.inputs)
-        self.made_by: dict[int, Any] = {}  # the piece in which a value begins
+        self.made_by: dict[int, Any] = {}  # The piece that first writes each value.
         for piece in self.pieces:
             for call in piece.calls if isinstance(piece, Part) else [piece]:
                 for n in call.outputs:

@@ -15,9 +15,9 @@ __all__ = ["loop_call", "loop_source"]
 
 #: Elements times expressions that are worth a thread; elements that one thread sums.
 _WORTH_A_THREAD, _CHUNK = 1 << 17, 1 << 15
-#: Sums that a loop keeps at a time, where rows are summed.
+#: The number of accumulators of a loop that sums rows.
 _MOST_SUMS = 4096
-#: The bytes of types that do not have eight; those that are computed with in float.
+#: The sizes in bytes of types that do not have 8 bytes, and the types that are computed with as float.
 _SIZES = {
     "bool": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "float16": 2, "bfloat16": 2, "i32": 4, "u32": 4, "float": 4,
 }  # fmt: skip
@@ -195,7 +195,7 @@ class _Writer:
             d = inner[-1]
             low, high = bounds[d]
             names.append((d, f"i{d}"))
-            if simple:  # sums of parts keep rounding errors small
+            if simple:  # Partial sums keep rounding errors small.
                 self.emit(depth, f"for (i64 j = {low}; j < {high}; j += 1024) {{")
                 self.emit(depth + 1, f"const i64 end = j + 1024 < {high} ? j + 1024 : {high};")
                 parts = ", ".join(f"t{k}" for k in range(len(reductions)))
@@ -323,7 +323,7 @@ def loop_source(traced: TracedGroup) -> tuple[str, str]:
         rows = writer.dims[0].size
         grain = max(1, _WORTH_A_THREAD * rows // work)
         step = 64 if len(writer.dims) == 1 else 1
-        # A function of pointers: those that it would capture are read again for each element.
+        # The pointers are parameters of the function, because captured ones would be read again for each element.
         head = f"    const auto part = []({', '.join(['i64 start', 'i64 stop', *writer.parameters()])}) {{"
         call = f"part({', '.join(['start', 'stop', *writer.names])});"
         shared_part = f"    spread({rows}, {grain}, {step}, threads, [&](i64 start, i64 stop) {{ {call} }});"

@@ -23,9 +23,9 @@ class View(NamedTuple):
     Attributes
     ----------
     memory : int
-        The number of the value that owns it.
+        The number of the value that owns the memory.
     offset : int
-        In bytes from the first element of that value.
+        The distance in bytes from the first element of that value.
     shape : tuple of int
     strides : tuple of int
         In bytes.
@@ -45,7 +45,7 @@ class View(NamedTuple):
 
     @property
     def extent(self) -> tuple[int, int]:
-        """The bytes from the first to behind the last one that is read."""
+        """The range of byte offsets of the elements, from the first byte to the one after the last."""
         if not self.size:
             return self.offset, self.offset
         steps = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
@@ -60,7 +60,7 @@ class View(NamedTuple):
 
     @property
     def is_injective(self) -> bool:
-        """Whether each element has a memory of its own, as far as strides tell."""
+        """Whether no two elements share memory, as far as the strides show."""
         if not self.size:
             return True
         steps = sorted((abs(s), n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1)
@@ -108,7 +108,7 @@ class Step:
     ----------
     reads, writes : list of View
     fallible : bool
-        Whether elements may be such that an error is due; nothing is written then.
+        Whether the values of elements may cause an error, in which case the step writes nothing.
     """
 
     reads: list[View]
@@ -122,9 +122,9 @@ class Loop(Step):
     Parameters
     ----------
     writes : list of View
-        Of one shape.
+        The outputs, all of the same shape.
     reads : list of View
-        In that shape, or broadcast to it.
+        The inputs, of that shape or broadcast to it.
     formula : callable
         ``(F, *expressions) -> expressions``.
     """
@@ -143,11 +143,11 @@ class Reduction(Step):
     kind : str
         ``"sum"``, ``"max"``, ``"min"`` or ``"prod"``.
     out : View
-        Without the dims that are reduced.
+        The output, without the reduced dims.
     x : View
     dims : tuple of int
     divisor : int
-        What the outcome is divided by.
+        The number that the result is divided by.
     """
 
     def __init__(self, kind: str, out: View, x: View, dims: tuple[int, ...], divisor: int = 1) -> None:
@@ -161,13 +161,13 @@ class Kernel(Step):
     Parameters
     ----------
     text : str
-        The call, with ``{0}``, ``{1}`` ... for the first elements of what it writes and then of what it reads.
+        The C++ call, with ``{0}``, ``{1}`` ... for the first elements of `writes` and then of `reads`.
     writes, reads : list of View
     fallible : bool
     lasting : bool
-        Whether it takes some time: it is told how many threads there are, and other threads of Python run.
+        Whether the call takes so long that it uses several threads and releases the GIL.
     narrow : bool
-        Whether its indices, which are below 2**31, may be of 32 bits as well.
+        Whether the call also accepts 32-bit indices.
     """
 
     def __init__(

@@ -19,18 +19,18 @@ from gradcore.compiler.program.program import Call, Literal, Program, Value
 __all__ = ["ListedCalls", "list_calls"]
 
 _FLOATS = np.dtype("f4"), np.dtype("f8")
-#: Functions whose results are rounded once, by any of their loops.
+#: Functions of NumPy whose inner loops all return the exact result, rounded once.
 _EXACT = frozenset([np.absolute, np.add, np.divide, np.multiply, np.negative, np.sqrt, np.square, np.subtract])
-#: The most elements of an array, and bytes of all.
+#: The largest number of elements of one array, and of bytes of all arrays.
 _MOST, _MOST_BYTES = 1 << 12, 1 << 20
-#: Nanoseconds of a call on numbers, of one on arrays, of all together, of each array that goes in or comes out, and
-#: of a few of its bytes.
+#: Cost model in nanoseconds: a call on numbers, a call on arrays, the call of the list, each array that is copied in or
+#: out, and a few of its bytes.
 _NUMBER, _ARRAY, _WHOLE, _MOVED, _BYTES = 25, 350, 1_200, 150, 8
-#: Integers up to this one are floats of any dtype.
+#: The largest integer up to which floats of any dtype are exact.
 _INTEGER = 1 << 24
-#: Bytes between the beginnings of arrays, and of numbers.
+#: Alignment in bytes of arrays, and of numbers.
 _LINE, _WORD = 64, 8
-#: Memories that are kept between runs.
+#: The largest number of memory blocks kept between runs.
 _MOST_SETS = 2
 
 
@@ -101,16 +101,16 @@ class ListedCalls:
         The compiled library.
     calls : list of Call
     outputs : list of int
-        The values that are needed after them.
+        The numbers of the results that later calls read.
     program : Program
-        The program that they are of.
+        The program that contains the calls.
 
     Attributes
     ----------
     inputs : list of int
-        The values that they read, of those before them.
+        The numbers of the values from earlier calls that the calls read.
     pays : bool
-        Whether that is faster than the calls by themselves.
+        Whether the list is faster than separate calls.
     """
 
     def __init__(self, library: Any, calls: list[Call], outputs: list[int], program: Program) -> None:
@@ -158,7 +158,7 @@ class ListedCalls:
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         try:
-            block = self._free.pop()  # which no other thread has
+            block = self._free.pop()  # No other thread has this block.
         except IndexError:
             block = self._memory.allocate(self.inputs, self.outputs)
         address, inputs, outputs, _ = block

@@ -19,11 +19,11 @@ from gradcore.core.tracebacks import generated_file
 
 __all__ = ["function_of", "source_of"]
 
-#: Operators, as they are written.
+#: The source symbol of each operator.
 _INFIX = symbols_of("arithmetic", "product", "bits", "comparison")
-#: Functions of NumPy that operators are faster than.
+#: Functions of NumPy that are emitted as operators, which are faster.
 _UFUNCS = {OPERATORS[name].ufunc: _INFIX[name] for name in ("add", "sub", "mul", "truediv")}
-#: Values of at least so many bytes are let go after their last use.
+#: Smallest size in bytes of values that are deleted after their last use.
 _LARGE = 1 << 12
 
 
@@ -74,7 +74,7 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
         return constant(value)
 
     def number(value: Any) -> str:
-        """Return an argument as a NumPy scalar: arithmetic with scalars is several times as fast as with arrays."""
+        """Return the source of an argument, literals as NumPy scalars: these are several times as fast as arrays."""
         array = program.literals[value.number] if type(value) is Literal else None
         if array is None or array.dtype.char not in "fd":
             return emit(value)
@@ -96,7 +96,7 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
     if not plan.chosen:
         return "\n    ".join([head, *lines, result]), scope
     buffers = Buffers(plan)
-    take, give = constant(buffers.take), constant(buffers.give)  # under names of their own: the code may be replaced
+    take, give = constant(buffers.take), constant(buffers.give)  # Names of their own, as the code may be replaced.
     inside = [f"{''.join(f'b{n}, ' for n in plan.chosen)}= buffers", *lines, result]
     inside = [*(f"    {line}" for line in inside), "finally:", f"    {give}(buffers)"]
     whole = [head, f"buffers = {take}()", "try:", *inside]
@@ -104,7 +104,7 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
 
 
 def _computes_scalars(call: Call, program: Program) -> bool:
-    """Return whether a call computes one number, in the same way with scalars as with arrays."""
+    """Return whether a call computes one number, with equal results for scalar and array arguments."""
     result_type = program.types.get(call.results.number) if type(call.results) is Value else None
     if result_type is None or result_type.shape or not takes_scalars(call):
         return False
@@ -113,7 +113,7 @@ def _computes_scalars(call: Call, program: Program) -> bool:
 
 
 def _scalar_inputs(program: Program) -> list[int]:
-    """Return the inputs without dims that are only computed with, and never written to."""
+    """Return the 0-dim inputs that are only operands of arithmetic, and never written to."""
     types = program.types
     if program.backend is not None or not any(n in types and types[n].shape == () for n in program.inputs):
         return []
@@ -129,7 +129,7 @@ def _scalar_inputs(program: Program) -> list[int]:
 
 
 def _emit_call_into(call: Any, plan: Any, written: Any, constant: Any) -> str | None:
-    """Return the source of a call that writes to planned buffers, or None if it has none."""
+    """Return the source of a call that writes to planned buffers, or None if its result has no buffer."""
     results = call.outputs
     if plan.chosen.keys().isdisjoint(results):
         return None
@@ -144,7 +144,7 @@ def _emit_call_into(call: Any, plan: Any, written: Any, constant: Any) -> str | 
 def _emit_call(call: Any, written: Any, constant: Any) -> str:
     kind, _, name = call.name.partition(".")
     args = [written(each) for each in call.args]
-    if call.name == "native.run":  # again by Python's calls, where it says that it cannot
+    if call.name == "native.run":  # If the native function fails, the calls are made by Python.
         return f"{constant(call.function)}({args[0]}) and {constant(call.function.again)}({args[0]})"
     symbol = _INFIX.get(name) if kind == "operator" else _UFUNCS.get(call.function)
     if symbol is not None and not call.named and len(args) == 2:

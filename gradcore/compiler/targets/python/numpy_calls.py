@@ -31,7 +31,7 @@ def use_numpy(program: Program) -> Program:
     return _Specializing(program).run()
 
 
-#: The most columns, and elements of a result that is computed column by column.
+#: The largest number of columns, and of elements, of a result that is computed column by column.
 _MOST_COLUMNS, _LEAST, _MOST = 8, 1 << 11, 1 << 17
 _BY_COLUMNS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
 
@@ -42,7 +42,7 @@ class _Specializing:
     def __init__(self, program: Program) -> None:
         self.program, self.found = program, program.copy()
         self.transposes: dict[Any, Any] = {}
-        #: Values with memory of their own; of inputs that may lie in each other's only in the recorded run, none.
+        #: Values whose views have known offsets, see `_owners`.
         self.owners = _owners(program)
 
     def run(self) -> Program:
@@ -79,7 +79,7 @@ class _Specializing:
             else:
                 turned = _transpose_type(known)
                 value = self.transposes[leaf] = self.add("method.transpose", np.ndarray.transpose, (leaf,), turned)
-                self.found.types[value.number] = turned  # a view
+                self.found.types[value.number] = turned  # The result is a view.
         return self.transposes[leaf]
 
     # -- rules: whether they have added calls in the place of one -----------------------------------------------------
@@ -126,7 +126,7 @@ class _Specializing:
         return True
 
     def by_columns(self, call: Call, function: np.ufunc) -> Call:
-        """Return the call, made column by column if it is arithmetic with a short row that is repeated."""
+        """Return the call, computed column by column if it is arithmetic with a short row that broadcasting repeats."""
         kinds = [self.program.type_of(each) for each in call.args]
         result = self.program.types.get(call.results.number) if type(call.results) is Value else None
         kernels: Any = CPU.kernels
@@ -200,7 +200,7 @@ def _is_dot(a: ArrayType, b: ArrayType) -> bool:
     return inner == b.shape[0] and inner != 1 and rows * b.size <= MANY and not copied
 
 
-#: By the name of a kernel the class whose method it is, if it may be replaced, and what replaces it.
+#: Rules by kernel name: the class that defines the kernel, unless a user has replaced it, and the replacement.
 _RULES: dict[str, tuple[Any, Any]] = {
     "mm": (Products, _Specializing.product), "matmul": (NumpyProducts, _Specializing.product),
     "times_adjoint": (Products, _Specializing.times_adjoint), "adjoint_times": (Products, _Specializing.adjoint_times),

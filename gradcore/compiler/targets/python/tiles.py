@@ -30,11 +30,11 @@ __all__ = ["FusedKernel", "fuse_calls"]
 
 _DTYPES = np.dtype("f4"), np.dtype("f8"), np.dtype(bool)
 _FLOATS = _DTYPES[:2]
-#: Kernels that are formulas of elements, beside operations and functions of NumPy.
+#: Elementwise kernels in addition to operations and functions of NumPy.
 _FORMULAS = frozenset(["evaluate_tiled", "tanh_backward"])
-#: Inputs, and calls, of one group at most.
+#: The largest number of inputs, and of calls, of one group.
 _MOST_INPUTS, _MOST_CALLS = 24, 200
-#: Elements of a tile for compiled kernels, which all choose as for larger arrays from there on; of one for threads.
+#: Elements of a tile for compiled kernels, which treat all larger arrays alike; and of a tile for one thread.
 _TILE, _SHARED_TILE = 1 << 16, 1 << 18
 
 
@@ -45,14 +45,14 @@ class FusedKernel:
     ----------
     calls : list of Call
     inputs, outputs : list of int
-        The values that it reads, and those that it gives.
+        The numbers of the values that the kernel reads and returns.
     program : Program
-        The program that they are of.
+        The program that contains the calls.
 
     Raises
     ------
     NotFusible
-        If the calls are no expressions of single elements, or take longer that way.
+        If the calls are not elementwise, or a fused kernel would be slower.
     """
 
     def __init__(self, calls: list[Call], inputs: list[int], outputs: list[int], program: Program) -> None:
@@ -111,8 +111,8 @@ class FusedKernel:
 class TiledCalls(FusedKernel):
     """A group whose calls are made one after the other on each tile of the arrays.
 
-    Compiled kernels choose how they compute by the size of their first operand; no tile is so small that they would
-    choose otherwise for it than for the whole array.
+    Compiled kernels choose an algorithm by the size of their first operand. Tiles are large enough that the choice is
+    the same as for the whole array, so that results are bitwise equal.
     """
 
     def __init__(self, calls: list[Call], inputs: list[int], outputs: list[int], program: Program) -> None:
@@ -179,7 +179,7 @@ class TiledCalls(FusedKernel):
 
 
 def _flat(array: Any, size: int) -> Any:
-    """Return a flat view of an array; one without dims as it is."""
+    """Return a flat view of an array; 0-dim arrays are returned unchanged."""
     if not array.ndim or any(array.strides):
         return array.reshape(-1) if array.ndim else array
     return np.broadcast_to(_element(array), (size,))
@@ -207,7 +207,7 @@ def fuse_calls(program: Program, refused: list[str] | None = None) -> Program:
         Receives why calls on large arrays are not part of a group.
     """
     is_plain = CPU.backend.__class__ is NumpyBackend
-    if program.symbols or not (is_plain or getattr(CPU.backend, "library", None)):  # kernels may compute other bits
+    if program.symbols or not (is_plain or getattr(CPU.backend, "library", None)):  # Kernels may differ in bits.
         return program
     if all(array_type.size < Backend.LARGE for array_type in program.types.values()):
         return program
@@ -225,19 +225,19 @@ def fuse_calls(program: Program, refused: list[str] | None = None) -> Program:
 
 
 class _Grouping:
-    """Fusion pass over a program, with one group that is open to further calls.
+    """Fusion pass over a program, with one open group to which calls can be added.
 
-    A call that is not of the group goes in front of it, unless it reads what the group computes, or writes to what the
-    group reads. If it reads that and writes nothing, it may wait until the group is complete: results that only the
-    group reads further on are not stored then.
+    A call that cannot join the group is moved in front of it, unless it reads results of the group or writes to inputs
+    of the group. A call that reads results of the group and writes nothing may be delayed until the group is complete,
+    so that the group can store fewer results.
 
     Parameters
     ----------
     program : Program
     kind : type
-        Of the groups.
+        The class of the groups.
     waits : bool
-        Whether such calls wait.
+        Whether calls are delayed.
     """
 
     def __init__(self, program: Program, kind: type[FusedKernel], waits: bool) -> None:
@@ -285,7 +285,7 @@ class _Grouping:
         return call.read
 
     def _refusal(self, call: Call) -> str | None:
-        """Return why a call is in no group: empty for calls on small arrays, None if it can be in one."""
+        """Return the reason why a call cannot be fused, empty for calls on small arrays; None if it can be fused."""
         types = self.program.types
         result = types.get(call.results.number) if type(call.results) is Value else None
         if result is None or result.size < Backend.LARGE or not is_pure(call):
@@ -340,7 +340,7 @@ class _Grouping:
             if len(calls) < 2 or not outputs:
                 raise NotFusible("it is alone")
             kernel = self.kind(calls, inputs, outputs, self.program)
-        except Exception as error:  # NotFusible, or what a formula raises for expressions in the place of arrays
+        except Exception as error:  # NotFusible, or an error of a formula that does not accept expressions
             self.refused += [f"{call!r}: {error}" for call in calls]
             self.found.calls += calls
             return
