@@ -70,7 +70,7 @@ class RecordedRun:
         self.numbers = numbers
 
     def record_backward(self, result: Any) -> None:
-        """Capture the gradients of those results that have a history, after the function has run."""
+        """Capture the gradients of the results that have a history, after the function has run."""
         self.numbers.caller = None
         self.backward.record(result)
 

@@ -561,7 +561,7 @@ class CompiledFunction:
             return self._capture(args, named)
 
     def _note_floats(self, args: _Args, named: _Named) -> None:
-        """Mark float arguments as varying whose value differs from that of earlier calls."""
+        """Mark float arguments as varying if their value differs from earlier calls."""
         function, code = self._source(), self._code()
         hooks = isinstance(self._function, Module) and self._function._has_hooks()
         has_source = isinstance(self._function, (Module, types.MethodType, types.FunctionType))

@@ -221,9 +221,9 @@ class SpecializationWriter:
             return
         text = "\n".join(lines)
         numbers = [self.script.number(array) for array in self.run.arrays]
-        used = {n for program in programs for n in program.inputs} | {n for n in numbers if numbers.count(n) > 1}
+        read = {n for program in programs for n in program.inputs} | {n for n in numbers if numbers.count(n) > 1}
         for i, guard in enumerate(self.guards.tensors):
-            if guard.lines.stop and numbers[i] not in used and not re.search(rf"\b[ta]{i}\b", text):
+            if guard.lines.stop and numbers[i] not in read and not re.search(rf"\b[ta]{i}\b", text):
                 self.guards.leave_out(i)
 
     def _find_duplicates(self) -> list[tuple[int, int]]:
@@ -238,13 +238,13 @@ class SpecializationWriter:
         del whole.calls[self.backward.mark :]
         backward.outputs = [n for n in self.backward.gradients if n is not None]
         available = {*self.script.arguments, *whole.symbols, *_find_new_values(whole)}
-        used = {*_find_read_values(backward), *backward.outputs}
+        needed = {*_find_read_values(backward), *backward.outputs}
         for calls, grad_number, gradients in self.backward.alone:
             program = _copy_with_calls(whole, calls)
             program.inputs, program.outputs = [grad_number], [n for n in gradients if n is not None]
             self.alone.append(program)
-            used |= {*_find_read_values(program), *program.outputs}
-        saved = sorted(available.intersection(used))
+            needed |= {*_find_read_values(program), *program.outputs}
+        saved = sorted(available.intersection(needed))
         backward.inputs = [*saved, *self.backward.given]
         for program in self.alone:
             program.inputs = [*saved, *program.inputs]

@@ -249,7 +249,7 @@ def _kind(path: str) -> str:
 
 
 def _as_wide(leaf: Leaf) -> Array:
-    """Return the elements of a leaf as float64 or complex128, integers and bools as they are."""
+    """Return the elements of a leaf as float64 or complex128; integers and bools are not converted."""
     if leaf.allowed == 0:
         return leaf.array
     with np.errstate(invalid="ignore"):  # of NaN

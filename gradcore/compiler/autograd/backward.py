@@ -86,7 +86,7 @@ class RecordedBackward:
         return [i for i, t in enumerate(self.tensors) if i in self.histories or _accumulates(t)]
 
     def record(self, result: Any) -> None:
-        """Capture the gradients of those results that have a history, after the function has run."""
+        """Capture the gradients of the results that have a history, after the function has run."""
         self.is_over = True
         input_ids = {id(t) for t in self.tensors}
         outs = [t for t in with_history(result, self.script.refuse) if id(t) not in input_ids]
@@ -166,7 +166,7 @@ def _state_of_history(t: Any) -> tuple[Any, ...]:
 
 
 def _find_reachable(roots: list[Any], ends: Collection[Any]) -> list[Any]:
-    """Return those nodes of `ends` that can be reached from `roots` in the autograd graph."""
+    """Return the nodes in `ends` that can be reached from `roots` in the autograd graph."""
     waiting, seen = [*roots], {*roots}
     while waiting:
         node = waiting.pop()

@@ -106,7 +106,7 @@ class CompiledFunctionBackward(Node):
         return self.saved is None
 
     def check(self) -> None:
-        """Raise an error if what was saved has been freed or written to."""
+        """Raise an error if saved arrays have been freed or written to."""
         if self.saved is None:
             raise RuntimeError(FREED)
         if variables.last_write > self._seq:

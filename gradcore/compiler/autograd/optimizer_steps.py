@@ -181,7 +181,7 @@ class PlannedStep:
 
     def prepare(self) -> list[Any] | None:
         """Advance the step count; return hyperparameters and states by batch, or None to use the optimizer's `step`."""
-        optimizer, pending, written = self.optimizer, list[Any](), list[Any]()
+        optimizer, pending, writes = self.optimizer, list[Any](), list[Any]()
         attributes, groups = vars(optimizer), optimizer.param_groups
         if is_profiling() or len(groups) != len(self.params) or "grad_scale" in attributes or "found_inf" in attributes:
             return None
@@ -200,14 +200,14 @@ class PlannedStep:
                 if settings is None:
                     return None
                 pending.append((batch, traced, grads, *settings))
-            written += plan.written
+            writes += plan.written
         values = []
         for batch, traced, grads, scalars, settings in pending:
             batch.keep(scalars)
             batch.batch.grads = [grads[i] for i in batch.indices]
             numbers = np.array([evaluate(settings) for evaluate in traced.evaluators], traced.dtype)
             values += [numbers, *batch.batch.states]
-        self._pending, self._written = pending, written
+        self._pending, self._written = pending, writes
         return values
 
     def _take(self) -> None:

@@ -213,7 +213,7 @@ class RecordedInt(int):
     ----------
     value : int
     number : int
-        Of its value in the program.
+        The number of its value in the program.
     """
 
     number: int

@@ -219,19 +219,19 @@ class Guards:
     Parameters
     ----------
     executed : collection of code objects
-        The code that runs. What other code refers to is not read, nor are attributes of names that do not occur in it.
+        The code that runs. Only objects and attributes whose names occur in this code are guarded.
     names : frozenset of str
-        Those in this code, see `names_in`.
+        The names in this code, see `names_in`.
     every : bool
-        Whether attributes may be read by names that are computed.
+        Whether the code may read attributes by computed names, so that all attributes are guarded.
     facts : collection of code objects
-        That of `gradcore.compiler.capture.watch.FACTS` which the function calls.
+        The code in `gradcore.compiler.capture.watch.FACTS` that the function calls.
     misses : bool
-        Whether the function may go on where there is no such attribute: it asks for one, or catches errors.
+        Whether the function may continue if an attribute is missing, because it asks for one or catches errors.
     users : collection of code objects
-        That of the executed code which is not trusted.
+        The executed code that is user code.
     queries : collection of functions
-        Functions without arguments by which this code asks for settings of the library.
+        Functions without arguments that user code calls to read settings of the library.
     """
 
     def __init__(
@@ -419,7 +419,7 @@ class Guards:
         o = self._container(value, expression, text, given)
         if o is None:
             return
-        elements = self.bind(items)  # in their order, which may differ
+        elements = self.bind(items)  # The order of iteration may differ between equal sets.
         elements = f"all(map(same, {base.__name__}.__iter__({o}), {elements}))"
         alike = f"{base.__name__}.__len__({o}) == {len(items)} and {elements}"
         self.require(f"type({o}) is {self.bind(kind)} and {alike}", f"elements of {text}")
@@ -777,7 +777,7 @@ class Guards:
         return None
 
     def _host(self, value: Any, name: str, text: str) -> None:
-        """Guard what captured methods of an optimizer, scheduler or scaler read, such as its parameters."""
+        """Guard the attributes that captured methods of an optimizer, scheduler or scaler read, such as parameters."""
         if not can_be_observed(type(value)):
             raise Unguardable(f"{text} is of a class that looks up or sets attributes in its own way")
         methods = recorded_methods(type(value))
@@ -877,7 +877,7 @@ class Guards:
         return None
 
     def _facts(self, t: Any, o: str, text: str) -> None:
-        """Guard what the function reads of a tensor besides its elements and type."""
+        """Guard the other properties of a tensor that user code reads, see `gradcore.compiler.capture.watch.FACTS`."""
         meta = t._autograd
         if None in self.facts and (t._edge is not None or (meta is not None and (meta.base is not None or meta.hooks))):
             raise Unguardable(f"{text} is a view, or has a history or hooks, which the function looks at")

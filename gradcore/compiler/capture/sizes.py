@@ -174,7 +174,7 @@ def _expression_of(operand: Any) -> str:
 
 
 def number_at(leaf: Any, position: int) -> Any:
-    """Return the value of a number at the captured sizes numbered `position`; other objects as they are."""
+    """Return the value of a symbolic number at the captured sizes `position`; other objects unchanged."""
     return leaf.values[position] if type(leaf) is SymbolicNumber else leaf
 
 

@@ -30,7 +30,7 @@ class ArrayType(NamedTuple):
     shape : tuple of int
     dtype : dtype
     strides : tuple of int
-        In bytes.
+        The strides in bytes.
     memory : int
         The number of the first value with this memory: its own number, unless the value is a view of another one.
     address : int

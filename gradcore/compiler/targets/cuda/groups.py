@@ -232,10 +232,8 @@ class _Grouping:
         """Return the first elementwise call that is ready, and all calls of its shape that can join it."""
         shape, group, leaves = None, list[int](), set[Any]()
         copies = [i for i in waiting if self.program.calls[i].name == "method.copy"]
-        for i in [
-            *(i for i in waiting if i not in copies),
-            *copies,
-        ]:  # Copies last, so that a group contains many of them.
+        # Copies come last, so that a group contains many of them.
+        for i in [*(i for i in waiting if i not in copies), *copies]:
             if self.shapes[i] is None or shape not in (None, self.shapes[i]) or not self.before[i] <= done.union(group):
                 continue
             all_leaves = leaves | {*leaves_of(self.program.calls[i])}
@@ -303,9 +301,8 @@ class _Grouping:
             for n in arguments_of(call):
                 inside[n] = inside.get(n, 0) + 1
             keys |= dict.fromkeys(key for key in leaves_of(call) if key[0] is Literal or key[1] not in new)
-            new |= dict.fromkeys(
-                n for n in values_in(call.results) if (Value, n) not in keys
-            )  # Some return an argument.
+            # Results that are arguments are not new.
+            new |= dict.fromkeys(n for n in values_in(call.results) if (Value, n) not in keys)
         inputs = [_leaf(key) for key in keys]
         outputs = [n for n in new if self.uses.get(n, 0) > inside.get(n, 0)]
         try:

@@ -88,7 +88,7 @@ def _name(source: str) -> str:
 
 
 def describe_build() -> str:
-    """Return what libraries depend on besides their source, without the slow call of the compiler."""
+    """Return a text of everything except the source that libraries depend on, without the slow compiler call."""
     path = find_compiler()
     status, vectors = os.stat(path), os.confstr("CS_GNU_LIBC_VERSION") if hasattr(os, "confstr") else ""
     return repr((path, status.st_size, status.st_mtime_ns, vectors, compute_digest(), _OPTIONS, NATIVE, sys.prefix))

@@ -107,7 +107,7 @@ class Images:
 
 
 def _pack_settings(kind: Any, settings: Sequence[Any]) -> Any:
-    """Return settings as one object, whether they are given as such or one by one."""
+    """Return settings as one object; `settings` is a sequence with this object, or with its fields."""
     return settings[0] if len(settings) == 1 else kind(*settings)
 
 

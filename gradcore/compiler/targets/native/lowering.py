@@ -409,7 +409,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         kept_sizes = [n for d, n in enumerate(x.shape) if d not in dims]
         if math.prod(kept_sizes) != out.size:
             raise Unsupported("the shape of the result")
-        if len(kept_sizes) != len(out.shape):  # with dims of one element in the places of those reduced
+        if len(kept_sizes) != len(out.shape):  # `out` keeps reduced dims with size 1
             lead = len(x.shape) - len(out.shape)
             where = [d - lead for d in range(len(x.shape)) if d not in dims]
             strides = tuple(out.strides[d] for d in where) if min(where, default=0) >= 0 else ()

@@ -125,7 +125,7 @@ class Plan:
         free = 1 + max([*old.types, *by_result], default=0)
 
         def make(number: int) -> None:
-            """Add the call that gives Python a value: the call that makes the view, or an allocation."""
+            """Add the call that creates the array of a value for Python: the original view call, or an allocation."""
             if number in old_inputs:
                 return
             view = self.views.get(number)
@@ -165,21 +165,21 @@ class Plan:
         return out
 
     def slow(self, part: PartPlan) -> Callable[..., None]:
-        """Return a function that makes a segment's calls in Python, so that errors are the usual ones."""
-        old, own = self.program, Program()
-        own.calls, own.literals = [old.calls[i] for i in part.calls], old.literals
-        own.scalars, own.types = old.scalars, old.types
+        """Return a function that makes a segment's calls in Python, so that errors are those of eager execution."""
+        old, subset = self.program, Program()
+        subset.calls, subset.literals = [old.calls[i] for i in part.calls], old.literals
+        subset.scalars, subset.types = old.scalars, old.types
         first_made: set[int] = set()
         needed: list[int] = []
-        for call in own.calls:
+        for call in subset.calls:
             needed += [n for n in call.read if n not in first_made]
             first_made |= set(call.outputs)
-        own.inputs = sorted(set(needed))
-        own.outputs = sorted(n for n in part.arguments if n >= 0 and n in first_made and n not in own.inputs)
-        views = [self.views[n] for n in own.inputs]
-        run = emitter.function_of(own)
+        subset.inputs = sorted(set(needed))
+        subset.outputs = sorted(n for n in part.arguments if n >= 0 and n in first_made and n not in subset.inputs)
+        views = [self.views[n] for n in subset.inputs]
+        run = emitter.function_of(subset)
         place = {memory: i for i, memory in enumerate(part.arguments)}
-        targets = [place[n] for n in own.outputs]
+        targets = [place[n] for n in subset.outputs]
 
         def again(given: tuple[Any, ...]) -> None:
             results = run(*[_view_of(given[place[v.memory]], v) for v in views])

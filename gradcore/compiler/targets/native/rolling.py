@@ -88,7 +88,7 @@ def _repeats(numbers: Any, offset: int) -> list[tuple[int, int, int]]:
     for period in range(1, min(_LONGEST, n // _FEWEST) + 1):
         differs = np.flatnonzero(numbers[period:] != numbers[:-period])
         bounds = np.concatenate([[-1], differs, [n - period]])
-        lengths = np.diff(bounds) - 1  # of runs in which each number is that of the period before
+        lengths = np.diff(bounds) - 1  # lengths of runs of numbers that equal the number one period earlier
         longest = int(lengths.argmax())
         count = int(lengths[longest]) // period + 1
         saved = (count - 1) * period

@@ -122,9 +122,9 @@ class PartSource:
         lines = [f"(const void* given{', i64 threads' if in_threads else ''}) {{"]
         lines.append("(void)given;" if in_threads else "const i64 threads = 1; (void)given; (void)threads;")
         for i, memory in enumerate(self.arguments):
-            known = self.owner(memory)
-            shape, strides = (f"{{{', '.join(map(str, each)) or '0'}}}" for each in (known.shape, known.strides))
-            dims = len(known.shape)
+            owner = self.owner(memory)
+            shape, strides = (f"{{{', '.join(map(str, each)) or '0'}}}" for each in (owner.shape, owner.strides))
+            dims = len(owner.shape)
             lines.append(f"const Array& g{i} = item(given, {i});")
             lines.append(f"if (!fits<{max(dims, 1)}>(g{i}, {shape}, {strides}, {dims})) return 1;")
             lines.append(f"char* const {_name(memory)} = g{i}.data;")

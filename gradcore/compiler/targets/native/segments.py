@@ -132,7 +132,7 @@ class NativeProgram:
             return None
 
     def _may_meet(self, step: Step) -> bool:
-        """Return whether a step may read elements at other positions than those it writes."""
+        """Return whether a step may read elements at positions other than the ones that it writes."""
         inputs = frozenset() if self.are_apart else frozenset(self.program.inputs)
         pairs = [(w, r) for w in step.writes for r in step.reads if w != r]
         return any(overlap(w, r) or (w.memory != r.memory and {w.memory, r.memory} <= inputs) for w, r in pairs)

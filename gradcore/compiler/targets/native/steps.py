@@ -28,7 +28,7 @@ class View(NamedTuple):
         The distance in bytes from the first element of that value.
     shape : tuple of int
     strides : tuple of int
-        In bytes.
+        The strides in bytes.
     dtype : dtype
     """
 
@@ -187,7 +187,7 @@ def overlap(a: View, b: View) -> bool:
 
 
 def clashes(first: Step, second: Step, given: frozenset[int]) -> bool:
-    """Return whether two steps must keep their order; memories in `given` may overlap each other."""
+    """Return whether two steps must keep their order; the memories in `given`, inputs, may overlap each other."""
 
     def meet(a: View, b: View) -> bool:
         return overlap(a, b) or (a.memory != b.memory and a.memory in given and b.memory in given)
