@@ -1,6 +1,6 @@
 """NumPy's namespace, on tensors: ``import gradcore.numpy as np``.
 
-Names, arguments, defaults and dtypes are NumPy's; results are tensors with their history, and what is made lies on
+Names, arguments, defaults and dtypes are NumPy's. Results are tensors with their history. New arrays are created on
 `gradcore.get_default_device()`.
 
 Examples
@@ -30,7 +30,7 @@ from gradcore.numpy.namespace import can_cast, finfo, iinfo, isdtype, issubdtype
 from gradcore.numpy.table import FUNCTIONS as _FUNCTIONS
 from gradcore.tensor import Tensor as ndarray
 
-#: What is NumPy's own: constants, abstract dtypes, settings and functions of NumPy itself.
+#: Names that are NumPy's own objects: constants, abstract dtypes, settings and functions that concern NumPy itself.
 _OWN = (
     "array_repr", "array_str", "array2string", "character", "complexfloating", "e", "errstate", "euler_gamma",
     "flexible", "floating", "generic", "get_printoptions", "index_exp", "inexact", "inf", "integer", "iscomplexobj",

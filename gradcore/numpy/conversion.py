@@ -1,4 +1,4 @@
-"""Arguments of NumPy's functions as tensors, with NumPy's dtypes and axes."""
+"""Conversion of the arguments of NumPy's functions to tensors, with NumPy's dtypes and axes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-#: What tensors do not hold, by the kind of NumPy's dtype, and what to do.
+#: Kinds of NumPy dtypes that tensors do not have, with what to do instead.
 _NO_NUMBERS = {
     "O": "objects; convert the array with array.astype(float)",
     "S": "bytes; convert them to numbers, or keep them in a NumPy array",
@@ -34,24 +34,24 @@ _NO_NUMBERS = {
 
 
 def numpy_dtype(value: Any) -> np.dtype[Any]:
-    """Return NumPy's dtype of anything that names one, of gradcore's dtypes too."""
+    """Convert anything that names a dtype, including gradcore's dtypes, to NumPy's dtype."""
     return value.numpy if isinstance(value, dtypes.dtype) else np.dtype(value)
 
 
 def dtype_of(value: Any) -> Any:
-    """Return the dtype that `value` names; None stays None. Names without a size are NumPy's: ``float`` is float64."""
+    """Return the dtype that `value` names, or None for None. Names without a size are NumPy's: ``float`` is float64."""
     if value is None or isinstance(value, dtypes.dtype):
         return value
-    found = np.dtype(value)
-    if found.kind in _NO_NUMBERS:
-        raise TypeError(f"tensors hold numbers, not {_NO_NUMBERS[found.kind]}")
-    return dtypes.from_numpy(found)
+    numpy_dtype = np.dtype(value)
+    if numpy_dtype.kind in _NO_NUMBERS:
+        raise TypeError(f"tensors hold numbers, not {_NO_NUMBERS[numpy_dtype.kind]}")
+    return dtypes.from_numpy(numpy_dtype)
 
 
 def tensor_of(x: Any, dtype: Any = None) -> AnyTensor:
-    """Return a tensor of numbers, arrays or nested sequences of them and of tensors, in NumPy's dtype by default.
+    """Convert numbers, arrays, tensors, or nested sequences of these to a tensor, by default of NumPy's dtype.
 
-    Sequences with tensors are stacked, so that they keep their history.
+    Tensors in sequences are stacked, so that they keep their history.
     """
     if not isinstance(x, Tensor):
         if isinstance(x, (list, tuple)) and holds_tensors(x):
@@ -64,12 +64,12 @@ def tensor_of(x: Any, dtype: Any = None) -> AnyTensor:
 
 
 def holds_tensors(x: Any) -> bool:
-    """Return whether there is a tensor in nested sequences."""
+    """Return whether `x` is a tensor or a nested sequence that contains one."""
     return any(isinstance(each, Tensor) or (isinstance(each, (list, tuple)) and holds_tensors(each)) for each in x)
 
 
 def _from_host(x: Any) -> AnyTensor:
-    """Return a tensor of `x`: it shares the memory of an array; other values are copied to the default device."""
+    """Convert `x` to a tensor: an array shares its memory, and other values are copied to the default device."""
     array = np.asarray(x)
     if array.dtype.kind in _NO_NUMBERS:
         raise TypeError(f"tensors hold numbers, not {_NO_NUMBERS[array.dtype.kind]}")
@@ -79,26 +79,26 @@ def _from_host(x: Any) -> AnyTensor:
 
 
 def cast(x: Tensor, dtype: Any) -> AnyTensor:
-    """Return `x` in another dtype."""
+    """Convert `x` to the dtype `dtype`."""
     return x if dtype is None or x._dtype is dtype else F.to(x, dtype)
 
 
 def inexact(x: Tensor) -> AnyTensor:
-    """Return `x` in floating point: float64 of integers and bools."""
+    """Convert `x` to floating point: integers and bools become float64."""
     return x if x._dtype.is_differentiable else F.to(x, dtypes.float64)
 
 
 def same_dtype(*values: Any) -> dtypes.dtype:
-    """Return the dtype that NumPy promotes tensors and arrays to; Python's numbers take part by their kind."""
-    found = {x._dtype for x in values if isinstance(x, Tensor)}
+    """Return the dtype that NumPy promotes the values to; Python numbers are weakly typed."""
+    dtypes_present = {x._dtype for x in values if isinstance(x, Tensor)}
     numbers = [x for x in values if not isinstance(x, Tensor)]
-    if len(found) == 1 and not numbers:
-        return found.pop()
-    return dtypes.from_numpy(np.result_type(*(t.numpy for t in found), *numbers))
+    if len(dtypes_present) == 1 and not numbers:
+        return dtypes_present.pop()
+    return dtypes.from_numpy(np.result_type(*(t.numpy for t in dtypes_present), *numbers))
 
 
 def promote(*values: Any, broadcast: bool = False) -> list[Tensor]:
-    """Return `values` as tensors of their common dtype; Python numbers are weakly typed beside tensors."""
+    """Convert `values` to tensors of their common dtype; Python numbers are weakly typed if there are tensors."""
     first = values[0] if values else None
     if isinstance(first, Tensor) and all(x.__class__ is Tensor and x._dtype is first._dtype for x in values):
         return list(F.broadcast_tensors(*values)) if broadcast else list(values)
@@ -118,12 +118,12 @@ def promote(*values: Any, broadcast: bool = False) -> list[Tensor]:
 
 
 def common(*values: Any) -> list[Tensor]:
-    """Return the values of `promote` in floating point."""
+    """Convert `values` to tensors of their common floating-point or complex dtype."""
     return [inexact(x) for x in promote(*values)]
 
 
 def axis_of(axis: Any, ndim: int) -> int:
-    """Return an axis counted from the front; NumPy's error if there is none."""
+    """Return an axis counted from the front, or raise NumPy's AxisError if it is out of range."""
     try:
         return normalize_axis_index(axis, ndim)
     except OverflowError:  # NumPy reads it as an int of C
@@ -131,7 +131,7 @@ def axis_of(axis: Any, ndim: int) -> int:
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
-    """Return the axes counted from the front; all for None."""
+    """Return the axes counted from the front; None means all axes."""
     try:
         return tuple(range(ndim)) if axis is None else normalize_axis_tuple(axis, ndim)
     except OverflowError:
@@ -143,7 +143,7 @@ def expand(x: Tensor, axis: int) -> AnyTensor:
 
 
 def write_out(result: Any, out: Any, casting: Any = "same_kind", where: Any = True) -> Any:
-    """Return the result, or write it into `out` and return that."""
+    """Write `result` into `out` where the mask `where` holds, and return `out`; return `result` if `out` is None."""
     if isinstance(out, tuple):
         if isinstance(result, tuple):
             return tuple(write_out(r, o, casting, where) for r, o in zip(result, out, strict=True))
@@ -170,7 +170,7 @@ def write_out(result: Any, out: Any, casting: Any = "same_kind", where: Any = Tr
 
 
 def refuse_history(values: Any, what: str) -> None:
-    """Raise if a tensor among nested values is differentiated."""
+    """Raise a RuntimeError that names `what` if nested values contain a tensor that requires grad."""
     if isinstance(values, Tensor):
         if is_differentiated(values):
             home = "gradcore.scipy.special" if what.startswith("scipy.special.") else "gradcore"
@@ -191,11 +191,11 @@ def fill_masked(x: Tensor, where: Any, value: Any) -> AnyTensor:
 
 
 def sizes(shape: Any) -> tuple[int, ...]:
-    """Return a shape given as a number or a sequence of numbers."""
+    """Convert a shape, given as a number or a sequence of numbers, to a tuple of ints."""
     return (int(shape),) if not isinstance(shape, Sequence) and np.ndim(shape) == 0 else tuple(map(int, shape))
 
 
 def rename(function: _Function, name: str) -> _Function:
-    """Return a function that was created inside another one, with the name by which it is public."""
+    """Set the name of a function that is defined inside another one to its public name, and return it."""
     function.__name__ = function.__qualname__ = name
     return function

@@ -1,4 +1,4 @@
-"""Docstrings of functions with NumPy's or SciPy's signature: summary, differentiable arguments, example."""
+"""Docstrings of functions that mirror NumPy or SciPy: summary, differentiable arguments and an example."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["compose", "describe", "read_entries", "summarize"]
 
-#: Arrays of the examples, which define those that they use.
+#: Arrays that examples may use, with their definitions. An example defines those that it uses.
 ARRAYS = {
     "x": "np.array([1.0, 2.0, 3.0])",
     "m": "np.array([[1.0, 2.0], [3.0, 4.0]])",
@@ -31,7 +31,7 @@ def read_entries(text: str) -> dict[str, tuple[str, str]]:
 
 
 def summarize(original: Any) -> str:
-    """Return the first paragraph of a function's docstring, without the signature that C functions begin with."""
+    """Return the first paragraph of the docstring of `original`, without the signature in those of C functions."""
     for paragraph in (inspect.getdoc(original) or "").split("\n\n"):
         text = " ".join(paragraph.split())
         if text and not re.match(rf"{original.__name__}\(", text):
@@ -42,7 +42,7 @@ def summarize(original: Any) -> str:
 def compose(
     summary: str, path: str, arguments: str, example: str, imports: str, arrays: Mapping[str, str] = ARRAYS
 ) -> str:
-    """Return a docstring in NumPy's style.
+    """Compose a docstring in NumPy's style.
 
     Parameters
     ----------
@@ -51,8 +51,8 @@ def compose(
     path : str
         The path of the function of NumPy or SciPy with the same signature, such as ``numpy.linalg.inv``.
     arguments : str
-        The arguments by which the result is differentiated, separated by commas; ``a step function`` if the gradient is
-        zero, and ``no derivative`` if there is none.
+        The names of the differentiable arguments, separated by commas; ``a step function`` if the gradient is zero, and
+        ``no derivative`` if there is none.
     example : str
         Lines of a session, with prompts.
     imports : str
@@ -80,7 +80,7 @@ def compose(
 
 
 def _describe_derivative(arguments: str) -> str:
-    """Return the sentence that says by which arguments a result is differentiated."""
+    """Return the sentence that names the arguments with respect to which a result is differentiable."""
     if arguments == "no derivative":
         return "The result has no derivative."
     if arguments == "a step function":
@@ -91,7 +91,7 @@ def _describe_derivative(arguments: str) -> str:
 
 
 def describe(functions: Mapping[str, Callable[..., Any]], numpy: Any, text: str) -> None:
-    """Set the docstrings of NumPy's functions, by their paths in `numpy`, from a text of entries."""
+    """Set the docstrings of `functions`, keyed by their paths in the module `numpy`, from a text of entries."""
     for path, (arguments, example) in read_entries(text).items():
         original = numpy
         for name in path.split("."):

@@ -1,6 +1,6 @@
 """An example of each function of ``gradcore.numpy``, for its docstring (see `documentation`).
 
-The first line of an entry names the function and the arguments by which its result is differentiated. ``x`` is
+The first line of an entry names the function and its differentiable arguments. ``x`` is
 ``np.array([1.0, 2.0, 3.0])``, ``m`` is ``np.array([[1.0, 2.0], [3.0, 4.0]])``, and ``y`` is
 ``np.array([3.0, 2.0, 1.0])``.
 """

@@ -188,7 +188,7 @@ def solve(a: ArrayLike, b: ArrayLike) -> Tensor:
 
 
 def _with_equal_batches(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
-    """Return stacks of matrices of one shape: a right side of two dims or more is one of matrices, as in NumPy 2."""
+    """Broadcast the batch dims of both; as in NumPy 2, a `B` of two or more dims is a stack of matrices."""
     batch = np.broadcast_shapes(tuple(A.shape[:-2]), tuple(B.shape[:-2]))
     return F.broadcast_to(A, (*batch, *A.shape[-2:])), F.broadcast_to(B, (*batch, *B.shape[-2:]))
 

@@ -1,4 +1,4 @@
-"""NumPy's functions that make arrays: tensors on the default device, in NumPy's dtypes."""
+"""NumPy's array creation functions, which return tensors on the default device, in NumPy's dtypes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def array(
     like: Any = None,
     device: DeviceLike = None,
 ) -> Tensor:
-    """Return a tensor of numbers, arrays and nested sequences of them and of tensors, which keep their history."""
+    """Create a tensor from numbers, arrays, tensors or nested sequences of these; tensors keep their history."""
     result = asarray(object, dtype, device=device)
     if result.ndim < ndmin:
         result = F.reshape(result, (1,) * (ndmin - result.ndim) + tuple(result.shape))
@@ -51,7 +51,7 @@ def asarray(
     copy: bool | None = None,
     like: Any = None,
 ) -> Tensor:
-    """Return a tensor; one that is a tensor already is itself."""
+    """Convert `a` to a tensor; a tensor of the right dtype and device is returned unchanged."""
     result = tensor_of(a, dtype)
     if device is not None or not isinstance(a, Tensor):
         result = F.to(result, resolve(device))
@@ -192,7 +192,7 @@ def identity(n: int, dtype: DTypeLike = None, *, like: Any = None) -> Tensor:
 
 
 def _number(x: Any) -> Any:
-    """Return a Python number of what may be a tensor of whole numbers; those with a history are refused."""
+    """Convert a NumPy scalar or a one-element tensor to a Python number; raise for a tensor that requires grad."""
     return x.item() if isinstance(x, np.generic) else np.asarray(x).item() if isinstance(x, Tensor) else x
 
 
@@ -209,8 +209,8 @@ def arange(
 ) -> Tensor:
     first = start_or_stop if start is None else start
     values = [_number(x) for x in (first, stop, step) if x is not None]
-    found = np.arange(*values) if step is None or stop is not None else np.arange(0, _number(first), _number(step))
-    return F.to(tensor_of(found, dtype), resolve(device))
+    array = np.arange(*values) if step is None or stop is not None else np.arange(0, _number(first), _number(step))
+    return F.to(tensor_of(array, dtype), resolve(device))
 
 
 def linspace(
@@ -228,8 +228,8 @@ def linspace(
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
     if not any(isinstance(x, Tensor) for x in (start, stop)):
-        made, width = np.linspace(start, stop, num, endpoint, True, None, axis)  # type: ignore[call-overload]
-        values = F.to(tensor_of(np.floor(made) if _is_whole(dtype) else made, dtype), resolve(device))
+        samples, width = np.linspace(start, stop, num, endpoint, True, None, axis)  # type: ignore[call-overload]
+        values = F.to(tensor_of(np.floor(samples) if _is_whole(dtype) else samples, dtype), resolve(device))
         return (values, width) if retstep else values
     first, last = F.broadcast_tensors(*common(start, stop))
     parts = num - 1 if endpoint else num
@@ -322,7 +322,7 @@ def fromfunction(
 
 
 class Grid:
-    """``mgrid`` (dense) and ``ogrid`` (open): coordinates by slices."""
+    """Class of ``mgrid`` (dense) and ``ogrid`` (open), which are indexed by slices and return coordinates."""
 
     def __init__(self, make: Any) -> None:
         self._make = make
@@ -333,7 +333,7 @@ class Grid:
 
 
 class Joined:
-    """``r_`` and ``c_``: slices, numbers, arrays and tensors put together along an axis."""
+    """Class of ``r_`` and ``c_``, which are indexed by slices, numbers, arrays and tensors, and concatenate them."""
 
     def __init__(self, axis: int, ndmin: int) -> None:
         self._axis, self._ndmin = axis, ndmin

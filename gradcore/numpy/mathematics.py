@@ -1,4 +1,4 @@
-"""NumPy's products, polynomials, calculus and further functions of numbers, on tensors."""
+"""NumPy's products, convolutions, polynomials, numerical calculus and further elementwise functions, on tensors."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Tensor:
 
 
 def _slid(x: Tensor, w: Tensor, mode: str, shift: int = 0) -> AnyTensor:
-    """Return the products of `w` with the parts of `x`, which is longer."""
+    """Return the inner products of `w` with all windows of the longer vector `x`, for a convolution mode."""
     n, m = x.shape[0], w.shape[0]
     if not n or not m:
         raise ValueError("an array cannot be empty")
@@ -405,7 +405,7 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: i
 
 
 def _slopes(x: Tensor, spacing: Any, axis: int, edge_order: int) -> AnyTensor:
-    """Return second-order differences inside, one-sided ones at the ends."""
+    """Estimate derivatives along an axis by second-order central differences, and one-sided ones at the ends."""
     size = x.shape[axis]
     if size < edge_order + 1:
         raise ValueError(
@@ -487,7 +487,7 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> Tensor:
 
 
 def _pad_coefficients(a: Any, b: Any) -> list[Any]:
-    """Return the coefficients of two polynomials, the shorter ones with leading zeros."""
+    """Return the coefficients of two polynomials, padded with leading zeros to one length."""
     parts = [F.atleast_1d(t) for t in promote(a, b)]
     size = builtins.max(t.shape[0] for t in parts)
     return [F.cat([F.new_zeros(t, (size - t.shape[0],)), t]) for t in parts]
@@ -500,8 +500,8 @@ def polymul(a1: ArrayLike, a2: ArrayLike) -> Tensor:
 def _leading(p: Any) -> AnyTensor:
     """Return the coefficients without leading zeros."""
     p = F.atleast_1d(tensor_of(p))
-    found = np.flatnonzero(np.asarray(p.detach().cpu()))
-    return p[int(found[0]) if len(found) else p.shape[0] - 1 :]
+    nonzero = np.flatnonzero(np.asarray(p.detach().cpu()))
+    return p[int(nonzero[0]) if len(nonzero) else p.shape[0] - 1 :]
 
 
 def polydiv(u: ArrayLike, v: ArrayLike) -> tuple[Tensor, ...]:
@@ -563,11 +563,11 @@ def roots(p: ArrayLike) -> Tensor:
     p = inexact(tensor_of(p))
     if p.ndim != 1:
         raise ValueError("Input must be a rank-1 array.")
-    found = np.flatnonzero(np.asarray(p.detach().cpu()))
-    if not len(found):
+    nonzero = np.flatnonzero(np.asarray(p.detach().cpu()))
+    if not len(nonzero):
         return F.new_zeros(p, (0,))
-    trailing = p.shape[0] - int(found[-1]) - 1
-    p = p[int(found[0]) : int(found[-1]) + 1]
+    trailing = p.shape[0] - int(nonzero[-1]) - 1
+    p = p[int(nonzero[0]) : int(nonzero[-1]) + 1]
     size = p.shape[0] - 1
     if not size:
         return F.new_zeros(p, (trailing,))
@@ -590,20 +590,20 @@ def polyfit(
     x, y = common(x, y)
     if full:
         raise TypeError("polyfit(full=True) of tensors: use linalg.lstsq and linalg.svd of vander(x, deg + 1)")
-    left, right = vander(x, deg + 1), y
+    vandermonde, right = vander(x, deg + 1), y
     if w is not None:
         weights = inexact(tensor_of(w))
-        left, right = left * weights[:, None], right * (weights[:, None] if y.ndim > 1 else weights)
-    scale = F.sqrt(F.sum(left * left, 0))
-    found = F.matmul(F.linalg_pinv(left / scale), right if y.ndim > 1 else right[:, None])
-    found = found / scale[:, None]
-    result = found if y.ndim > 1 else found[:, 0]
+        vandermonde, right = vandermonde * weights[:, None], right * (weights[:, None] if y.ndim > 1 else weights)
+    scale = F.sqrt(F.sum(vandermonde * vandermonde, 0))
+    coefficients = F.matmul(F.linalg_pinv(vandermonde / scale), right if y.ndim > 1 else right[:, None])
+    coefficients = coefficients / scale[:, None]
+    result = coefficients if y.ndim > 1 else coefficients[:, 0]
     if not cov:
         return result
-    base = F.linalg_inv(F.matmul((left / scale).mT, left / scale)) / F.outer(scale, scale)
+    base = F.linalg_inv(F.matmul((vandermonde / scale).mT, vandermonde / scale)) / F.outer(scale, scale)
     if cov == "unscaled":
         return result, base
-    residuals = F.sum(F.square(right - F.matmul(left, result)), 0) / (x.shape[0] - deg - 1)
+    residuals = F.sum(F.square(right - F.matmul(vandermonde, result)), 0) / (x.shape[0] - deg - 1)
     return result, base * residuals if y.ndim == 1 else base[:, :, None] * residuals
 
 

@@ -1,4 +1,4 @@
-"""NumPy's questions about dtypes, which take gradcore's dtypes and tensors too."""
+"""NumPy's functions about dtypes, which accept gradcore's dtypes and tensors too."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["can_cast", "finfo", "iinfo", "isdtype", "issubdtype", "promote_types
 
 
 def _plain(value: Any) -> Any:
-    """Return NumPy's dtype of a dtype or tensor; anything else as it is."""
+    """Convert a gradcore dtype or tensor to NumPy's dtype; return any other value unchanged."""
     if isinstance(value, Tensor):
         return value._dtype.numpy
     return value.numpy if isinstance(value, dtypes.dtype) else value
 
 
 def result_type(*arrays_and_dtypes: Any) -> dtypes.dtype:
-    """Return the dtype that NumPy promotes to; Python's numbers are weak."""
+    """Return the dtype that NumPy promotes the arguments to; Python numbers are weakly typed."""
     return dtypes.from_numpy(np.result_type(*map(_plain, arrays_and_dtypes)))
 
 

@@ -1,4 +1,4 @@
-"""NumPy's and CuPy's protocols: their functions called on tensors."""
+"""Implementations of the protocols by which NumPy and CuPy functions are called on tensors."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _OPERATORS = {
     np.equal: operator.eq, np.not_equal: operator.ne,
 }  # fmt: skip
 
-#: NumPy makes arrays of its scalars before it compares them, so those arrays are scalars, too.
+#: Comparisons: NumPy converts its scalars to 0-dim arrays before it compares them, so these arrays are scalars here.
 _COMPARISONS = {np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal}
 
-#: Types of operands that are no scalars of NumPy's: most calls have no others.
+#: Types of operands that are certainly no NumPy scalars; most calls have only these.
 _NEVER_SCALARS = frozenset((Tensor, Parameter, bool, int, float, complex))
 
 
 def ufunc(function: Any, method: str, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """Call a universal function, or a method of one, on tensors.
+    """Call a NumPy universal function, or one of its methods, on tensors (``__array_ufunc__``).
 
     ``np.float64(2) * tensor`` arrives here as ``np.multiply(np.float64(2), tensor)``. The result is that of the
     tensor's own operator, so that its dtype does not depend on the side on which the scalar stands.
@@ -48,46 +48,46 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], named: dict[str, 
     ):
         weak = _number_of if function in _COMPARISONS else _weak_operand
         return _OPERATORS[function](*(weak(x) if _is_scalar(x) else x for x in inputs))
-    own = UFUNCS.get(function) or known(function)
-    if own is None:
+    implementation = UFUNCS.get(function) or known(function)
+    if implementation is None:
         path = f"{'scipy.special' if is_scipys(function) else 'numpy'}.{function.__name__}"
         return _on_arrays(path, getattr(function, method), inputs, named, as_tensors=True)
     if named and isinstance(named.get("out"), tuple) and len(named["out"]) == 1:
         named["out"] = named["out"][0]
-    return (own if method == "__call__" else getattr(own, method))(*inputs, **named)
+    return (implementation if method == "__call__" else getattr(implementation, method))(*inputs, **named)
 
 
 def _is_scalar(value: Any) -> bool:
-    """Return whether `value` is a number of NumPy's, or an array of numbers without dims."""
+    """Return whether `value` is a NumPy scalar or a 0-dim array."""
     return isinstance(value, (np.number, np.bool_)) or (
         isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "biufc"
     )
 
 
 def _weak_operand(value: Any) -> Any:
-    """Return a scalar of NumPy's as a Python number and an array as a tensor, which do not decide the dtype."""
+    """Convert a NumPy scalar to a Python number, and an array to a tensor, so that a scalar does not set the dtype."""
     return tensor_of(value) if isinstance(value, np.ndarray) else _number_of(value)
 
 
 def _number_of(value: Any) -> Any:
-    """Return a scalar of NumPy's as a Python number."""
+    """Convert a NumPy scalar to a Python number."""
     number = value.item()
     return float(number) if isinstance(number, np.floating) else number  # a longdouble is its own item
 
 
 def array_function(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """Return a function of NumPy on tensors: gradcore's own of that name.
+    """Call gradcore's version of a NumPy function on tensors (``__array_function__``).
 
     Raises
     ------
     TypeError
-        If tensors cannot be what the function is about.
+        If the function cannot take tensors.
     RuntimeError
-        If a tensor requires grad and the function is none that gradcore knows: the result would move with it.
+        If a tensor requires grad and gradcore has no version of the function: the gradient would be lost.
     """
-    own = BY_FUNCTION.get(function)
-    if own is not None:
-        return own(*args, **named)
+    implementation = BY_FUNCTION.get(function)
+    if implementation is not None:
+        return implementation(*args, **named)
     name = function.__name__
     path = f"{function.__module__}.{name}"
     if name in REFUSED:
@@ -98,7 +98,7 @@ def array_function(function: Any, args: tuple[Any, ...], named: dict[str, Any]) 
 
 
 def _on_arrays(path: str, function: Any, args: Any, named: Any, as_tensors: bool = False) -> Any:
-    """Return the result of NumPy's function on arrays, where no tensor is differentiated."""
+    """Call NumPy's function on the tensors' arrays; raise if a tensor requires grad."""
     refuse_history((args, named), f"{path}()")
     result = function(*_arrays(args), **_arrays(named))
     if not as_tensors or named.get("out") is not None or result is None:
@@ -107,7 +107,7 @@ def _on_arrays(path: str, function: Any, args: Any, named: Any, as_tensors: bool
 
 
 def _arrays(value: Any, anyway: bool = False) -> Any:
-    """Return nested containers with tensors replaced by arrays; `anyway` also those that have a history."""
+    """Replace tensors in nested containers by NumPy arrays; with `anyway`, also tensors that are not on the CPU."""
     if isinstance(value, Tensor):
         return value.detach().numpy() if not anyway else value.numpy(force=True)
     if isinstance(value, (list, tuple)):
@@ -124,15 +124,15 @@ def cupy_kernel(kernel: Any, args: tuple[Any, ...], named: dict[str, Any]) -> An
     """Call a CuPy ufunc on tensors, or a user's kernel on their arrays if no tensor requires grad."""
     name = getattr(kernel, "name", type(kernel).__name__)
     short = name.removeprefix("cupy_")
-    own = by_name(_CUPY_NAMES.get(short, short) or "")
-    if own is not None and type(kernel).__name__ == "ufunc":
-        return own(*args, **named)
+    implementation = by_name(_CUPY_NAMES.get(short, short) or "")
+    if implementation is not None and type(kernel).__name__ == "ufunc":
+        return implementation(*args, **named)
     refuse_history((args, named), f"{name}()")
     return kernel(*(_cupy(x) for x in args), **{key: _cupy(x) for key, x in named.items()})
 
 
 def _cupy(value: Any) -> Any:
-    """Return the array of a tensor on CUDA."""
+    """Return the CuPy array of a tensor on CUDA."""
     if not isinstance(value, Tensor):
         return value
     if value._device.type != "cuda":

@@ -1,7 +1,7 @@
 """NumPy's random numbers as tensors: ``import gradcore.numpy.random as npr``.
 
-The numbers are those that NumPy draws for the same seed, as tensors on `gradcore.get_default_device()`. They have no
-derivative by the parameters of a distribution: `gradcore.distributions` has samples that do.
+The numbers are those that NumPy draws for the same seed, as tensors on `gradcore.get_default_device()`. They are not
+differentiable with respect to the parameters of a distribution; use `gradcore.distributions` for such samples.
 
 Examples
 --------
@@ -27,7 +27,7 @@ __all__ = ["Generator", "RandomState", "default_rng"]
 
 
 def _call(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """Return what a function of NumPy's draws, arrays as tensors."""
+    """Call a NumPy random function, and convert the arrays it returns to tensors."""
     refuse_history((args, tuple(named.values())), f"numpy.random.{function.__name__}()")
     if function.__name__ == "shuffle" and isinstance(args[0], Tensor):
         order = np.arange(len(args[0]))
@@ -43,7 +43,7 @@ def _on_host(value: Any) -> Any:
 
 
 class _Source:
-    """A generator of NumPy's, whose methods return tensors."""
+    """Wrapper of a NumPy random generator, whose methods return tensors."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -71,7 +71,7 @@ class Generator(_Source):
 
 
 def default_rng(seed: Any = None) -> Generator:
-    """Return a generator with the bits that `numpy.random.default_rng` has."""
+    """Return a generator with the bit generator of `numpy.random.default_rng`."""
     return Generator(np.random.default_rng(seed).bit_generator)
 
 

@@ -33,14 +33,14 @@ __all__ = [
 
 
 def _over(operation: Function, x: Tensor, axis: Any, keepdims: bool) -> AnyTensor:
-    """Return a reduction of gradcore's over NumPy's axes, of which there may be none."""
+    """Apply a reduction of gradcore over `axis` in NumPy's sense, where an empty tuple reduces nothing."""
     if axis == () and axis.__class__ is tuple:
         return x
     return operation(x, axis if axis is None or axis.__class__ is int else axes_of(axis, x.ndim), keepdims)
 
 
 def _accumulator(x: Tensor, dtype: Any) -> AnyTensor:
-    """Return `x` in the dtype of its sums: small whole numbers in 64 bits."""
+    """Convert `x` to the dtype in which it is summed: by default, small integers are summed in 64 bits."""
     if dtype is not None:
         return cast(x, dtype_of(dtype))
     if x._dtype.is_differentiable:
@@ -138,7 +138,7 @@ all, any = _quantifier("all", True), _quantifier("any", False)
 
 
 def _of_ufunc(reduction: Function, takes_dtype: bool) -> Function:
-    """Return a reduction with the arguments of ``ufunc.reduce``."""
+    """Convert a reduction to a function with the arguments of ``ufunc.reduce``."""
 
     def reduce(
         array: ArrayLike,
@@ -186,7 +186,7 @@ REDUCTIONS: dict[str, Function] = {
 
 
 def _count(x: Tensor, axis: Any, keepdims: bool, where: Any) -> Any:
-    """Return the number of elements that are averaged."""
+    """Return the number of elements over the axes, or of those where the mask `where` holds."""
     if where is True:
         return int(np.prod([x.shape[i] for i in axes_of(axis, x.ndim)], dtype=np.int64))
     return cast(sum(F.broadcast_to(tensor_of(where), x.shape), axis, keepdims=keepdims), x._dtype)
@@ -214,7 +214,7 @@ def mean(
 
 
 def _spread(name: str, root: bool = False) -> Function:
-    """Return the variance or, with `root`, the standard deviation."""
+    """Create the function for the variance or, with `root`, for the standard deviation."""
 
     def reduce(
         a: ArrayLike,
@@ -308,16 +308,25 @@ def cov(
     x = inexact(tensor_of(m, dtype))
     x = x[None] if x.ndim < 2 else x if rowvar else x.mT
     if y is not None:
-        other = inexact(tensor_of(y, dtype))
-        x = F.cat(promote(x, other[None] if other.ndim < 2 else other if rowvar else other.mT))
+        second_variables = inexact(tensor_of(y, dtype))
+        x = F.cat(
+            promote(
+                x,
+                second_variables[None]
+                if second_variables.ndim < 2
+                else second_variables
+                if rowvar
+                else second_variables.mT,
+            )
+        )
     correction = ddof if ddof is not None else int(not bias)
     weights: Any = None
     scaled: Any
     if fweights is not None:
         weights = inexact(tensor_of(fweights))
     if aweights is not None:
-        given = inexact(tensor_of(aweights))
-        weights = given if weights is None else weights * given
+        analytic_weights = inexact(tensor_of(aweights))
+        weights = analytic_weights if weights is None else weights * analytic_weights
     if weights is None:
         total, center, scaled = x.shape[1], F.mean(x, 1, True), 1.0
         factor: Any = total - correction
@@ -381,7 +390,7 @@ cumulative_prod = _with_initial(cumprod, 1, "cumulative_prod")
 
 
 def _present(a: Any, where: Any) -> tuple[Tensor, Tensor]:
-    """Return a tensor, and where it is a number and `where` holds."""
+    """Return `a` as a tensor, and the mask of the elements that are not NaN and where `where` holds."""
     x = tensor_of(a)
     mask = F.logical_not(F.isnan(x))
     return x, mask if where is True else F.logical_and(mask, tensor_of(where))
@@ -500,7 +509,7 @@ nancumprod = _nan_cumulative(cumprod, 1, "nancumprod")
 
 # -- order statistics ----------------------------------------------------------------------------------------------
 
-#: Methods that interpolate between neighbours: the two numbers that say where.
+#: Quantile methods that interpolate between neighbours, with NumPy's parameters alpha and beta.
 _CONTINUOUS = {
     "interpolated_inverted_cdf": (0, 1), "hazen": (0.5, 0.5), "weibull": (0, 0), "linear": (1, 1),
     "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (3 / 8, 3 / 8),
@@ -508,7 +517,7 @@ _CONTINUOUS = {
 
 
 def _places(q: Tensor, count: Any, method: str) -> AnyTensor:
-    """Return the positions of the quantiles among the sorted elements, as numbers with a fraction."""
+    """Return the fractional positions of the quantiles `q` among `count` sorted elements."""
     if method in _CONTINUOUS:
         alpha, beta = _CONTINUOUS[method]
         return count * q + (alpha + q * (1 - alpha - beta)) - 1
@@ -552,7 +561,7 @@ def _quantile(
         raise ValueError("Quantiles must be in the range [0, 1]")
     ordered = F.sort(flat, -1)[0]
     size = flat.shape[-1]
-    found = []
+    results = []
     for point in F.unbind(points.reshape(-1), 0):
         count = F.sum(F.logical_not(F.isnan(flat)), -1).to(dtypes.float64) if skip_nan else float(size)
         last = count - 1
@@ -562,8 +571,8 @@ def _quantile(
         low = F.floor(at)
         left = F.gather(ordered, -1, F.to(low, dtypes.int64)[..., None])[..., 0]
         right = F.gather(ordered, -1, F.to(F.ceil(at), dtypes.int64)[..., None])[..., 0]
-        found.append(cast(F.where(at == low, left, left + (right - left) * cast(at - low, x._dtype)), dtype))
-    result = F.stack(found, 0)
+        results.append(cast(F.where(at == low, left, left + (right - left) * cast(at - low, x._dtype)), dtype))
+    result = F.stack(results, 0)
     if not skip_nan:
         result = fill_masked(result, F.logical_not(F.isnan(flat).any(-1)), np.nan)
     shape = [1 if i in axes else x.shape[i] for i in range(x.ndim)] if keepdims else [x.shape[i] for i in rest]

@@ -29,7 +29,7 @@ __all__ = [
 
 
 def _index(x: Any, like: Tensor) -> AnyTensor:
-    """Return the indices `x` as an int64 tensor on the device of `like`."""
+    """Convert the indices `x` to an int64 tensor on the device of `like`."""
     return cast(tensor_of(x).to(like._device.real), dtypes.int64)
 
 
@@ -89,7 +89,7 @@ def piecewise(x: ArrayLike, condlist: ArrayLike, funclist: Any, *args: Any, **kw
 
 
 def _in_range(place: Tensor, size: int, mode: str) -> AnyTensor:
-    """Return the indices `place` from 0 to ``size - 1``: clipped, wrapped, or checked and made non-negative."""
+    """Map indices to 0 to ``size - 1``: clip or wrap them, or raise if they are out of range, depending on `mode`."""
     if mode == "clip":
         return F.clamp(place, 0, size - 1)
     if mode == "wrap":
@@ -131,7 +131,7 @@ def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: 
 
 
 def _target(value: Any, name: str) -> AnyTensor:
-    """Check and return the target of an in-place function."""
+    """Return the target of the in-place function `name`; raise a TypeError if it is not a tensor."""
     if not isinstance(value, Tensor):
         raise TypeError(
             f"{name}() writes in place into a tensor, not into {type(value).__name__}: use gradcore.numpy.array"
@@ -149,8 +149,8 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None
 
 def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike) -> None:
     x = _target(arr, "place")
-    found = F.nonzero(cast(tensor_of(mask), dtypes.bool_).reshape(-1)).reshape(-1)
-    put(x, found, vals)
+    positions = F.nonzero(cast(tensor_of(mask), dtypes.bool_).reshape(-1)).reshape(-1)
+    put(x, positions, vals)
 
 
 def putmask(a: ArrayLike, /, mask: ArrayLike, values: ArrayLike) -> None:
@@ -276,7 +276,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Tensor:
 
 
 def _firsts(x: Tensor, equal_nan: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the order that sorts a vector, the sorted elements, and which of these differ from the one before."""
+    """Return the permutation that sorts a vector, the sorted elements, and the mask of those unlike the previous."""
     order = argsort(x)
     ordered = F.index_select(x, 0, order)
     new = ordered[1:] != ordered[:-1]
@@ -314,7 +314,7 @@ def unique(
 
 
 def _unique_slices(x: Tensor, index: bool, inverse: bool, counts: bool, axis: int) -> Any:
-    """Return the results of `unique` along an axis; the slices are compared on the host."""
+    """Compute the results of `unique` for slices along an axis; the slices are compared on the host."""
     host = np.asarray(x.detach().cpu())
     _, first, *others = np.unique(host, True, inverse, counts, axis)  # type: ignore[call-overload]
     results = [F.index_select(x, axis, _index(first, x))]
@@ -378,12 +378,12 @@ def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> Ten
 def intersect1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False) -> Any:
     a, b = (ravel_of(x) for x in promote(ar1, ar2))
     a, first, *_ = unique(a, True, True)
-    found = flatnonzero(F.isin(a, b))
-    common = F.index_select(a, 0, found)
+    positions = flatnonzero(F.isin(a, b))
+    common = F.index_select(a, 0, positions)
     if not return_indices:
         return common
     values, second = unique(b, True)
-    return common, F.index_select(first, 0, found), F.index_select(second, 0, F.searchsorted(values, common))
+    return common, F.index_select(first, 0, positions), F.index_select(second, 0, F.searchsorted(values, common))
 
 
 # -- counting -------------------------------------------------------------------------------------------------------
@@ -399,7 +399,7 @@ def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int =
 
 
 def _edges(x: Tensor, bins: Any, bounds: Any) -> tuple[Any, Tensor]:
-    """Return the edges of bins on the host, and as a tensor with the history of given edges or the data's extremes."""
+    """Return the bin edges on the host, and as a tensor with the history of given edges or of the data's extremes."""
     if isinstance(bins, (int, str)):
         between = None if bounds is None else (_host(bounds[0]).item(), _host(bounds[1]).item())
         host = np.histogram_bin_edges(_host(x), bins, between)
@@ -453,14 +453,14 @@ def histogramdd(
     places = np.zeros(len(host), np.intp)
     inside = np.ones(len(host), np.bool_)
     for i, edge in enumerate(edges):
-        found = np.searchsorted(edge, host[:, i], "right") - 1
-        found[host[:, i] == edge[-1]] = len(edge) - 2
-        inside &= (found >= 0) & (found < len(edge) - 1)
-        places = places * (len(edge) - 1) + found
+        bins_of_x = np.searchsorted(edge, host[:, i], "right") - 1
+        bins_of_x[host[:, i] == edge[-1]] = len(edge) - 2
+        inside &= (bins_of_x >= 0) & (bins_of_x < len(edge) - 1)
+        places = places * (len(edge) - 1) + bins_of_x
     shape = tuple(len(edge) - 1 for edge in edges)
-    kept = _index(np.flatnonzero(inside), x)
+    inside_positions = _index(np.flatnonzero(inside), x)
     w = F.ones(len(host), dtype=dtypes.float64, device=x._device.real) if weights is None else tensor_of(weights)
-    w = F.index_select(inexact(w), 0, kept)
+    w = F.index_select(inexact(w), 0, inside_positions)
     result = F.index_add(F.new_zeros(w, (int(np.prod(shape)),)), 0, _index(places[inside], x), w).reshape(shape)
     if density:
         total = F.sum(result)
@@ -488,7 +488,7 @@ def histogram2d(
 
 
 def _of_numpy(name: str) -> Callable[..., Any]:
-    """Return a function that makes indices, whose arguments are numbers or tensors of whole numbers."""
+    """Wrap NumPy's function `name`, which returns indices, to accept and return tensors of integers."""
     function = getattr(np, name)
 
     @functools.wraps(function, assigned=("__name__", "__qualname__"))
@@ -544,9 +544,9 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
     axis = axis_of(axis, x.ndim)
     rows = F.movedim(x, axis, -1)
     outer = tuple(rows.shape[:-1])
-    found = promote(*(func1d(row, *args, **kwargs) for row in F.unbind(rows.reshape(-1, rows.shape[-1]), 0)))
-    inner = tuple(found[0].shape)
-    result = F.stack(found).reshape(*outer, *inner)
+    results = promote(*(func1d(row, *args, **kwargs) for row in F.unbind(rows.reshape(-1, rows.shape[-1]), 0)))
+    inner = tuple(results[0].shape)
+    result = F.stack(results).reshape(*outer, *inner)
     return (
         F.movedim(result, tuple(range(len(outer), result.ndim)), tuple(range(axis, axis + len(inner))))
         if inner
@@ -563,9 +563,9 @@ def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: ArrayLike) -> 
 
 
 class vectorize:
-    """A function of numbers, called for each element of its broadcast arguments; results are stacked.
+    """Elementwise version of a function of numbers: it is called for each element, and the results are stacked.
 
-    ``gradcore.func.vmap`` calls the function once instead.
+    ``gradcore.func.vmap`` is faster, because it calls the function once.
     """
 
     def __init__(

@@ -40,13 +40,13 @@ __all__ = [
 def reshape(a: ArrayLike, /, shape: ShapeLike, order: str = "C", *, copy: bool | None = None) -> Tensor:
     if order == "C" and not copy and shape.__class__ is tuple:
         return F.reshape(tensor_of(a), shape)
-    x, wanted = tensor_of(a), sizes(shape)
+    x, new_shape = tensor_of(a), sizes(shape)
     if order in "CK" or (order == "A" and x.is_contiguous()):
-        result = F.reshape(x, wanted)
+        result = F.reshape(x, new_shape)
     else:
-        if -1 in wanted:
-            wanted = tuple(np.empty(x.shape, np.bool_).reshape(wanted).shape)
-        result = transpose(F.reshape(transpose(x), wanted[::-1]))
+        if -1 in new_shape:
+            new_shape = tuple(np.empty(x.shape, np.bool_).reshape(new_shape).shape)
+        result = transpose(F.reshape(transpose(x), new_shape[::-1]))
     return F.clone(result) if copy else result
 
 
@@ -187,18 +187,18 @@ def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
 def _join(operation: Any, arrays: Any, out: Any, dtype: Any, casting: Any, *args: Any) -> Any:
     tensors = promote(*arrays)
     if dtype is not None:
-        wanted = dtype_of(dtype)
-        if not np.can_cast(tensors[0]._dtype.numpy, wanted.numpy, casting):
+        result_dtype = dtype_of(dtype)
+        if not np.can_cast(tensors[0]._dtype.numpy, result_dtype.numpy, casting):
             raise TypeError(
-                f"Cannot cast array data from {tensors[0]._dtype.numpy!r} to {wanted.numpy!r} according to the rule "
+                f"Cannot cast array data from {tensors[0]._dtype.numpy!r} to {result_dtype.numpy!r} according to the "
                 f"'{casting}'"
             )
-        tensors = [cast(x, wanted) for x in tensors]
+        tensors = [cast(x, result_dtype) for x in tensors]
     return write_out(operation(tensors, *args), out)
 
 
 def _are_alike(arrays: Any) -> bool:
-    """Return whether there are tensors of one dtype and one number of dims alone."""
+    """Return whether all arrays are tensors with one dtype and one number of dims."""
     if arrays.__class__ not in (tuple, list) or not arrays or arrays[0].__class__ is not Tensor:
         return False
     dtype, ndim = arrays[0]._dtype, arrays[0]._array.ndim
@@ -289,7 +289,7 @@ def append(arr: ArrayLike, values: ArrayLike, axis: Axis = None) -> Tensor:
 
 
 def _resolve_indices(obj: Any, size: int) -> np.ndarray[Any, Any]:
-    """Return the indices that a slice, a number, a sequence or a mask selects from `size` elements."""
+    """Convert a slice, number, sequence or mask that selects from `size` elements to an array of indices."""
     if isinstance(obj, Tensor):
         obj = np.asarray(obj.detach().cpu())
     if not isinstance(obj, slice):
@@ -443,15 +443,15 @@ def _matrix(m: Any) -> AnyTensor:
 
 def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axis = None) -> Tensor:
     x = tensor_of(filt)
-    found = np.argwhere(np.asarray(x.detach().cpu()))
+    nonzero = np.argwhere(np.asarray(x.detach().cpu()))
     key = [slice(None)] * x.ndim
     for i in axes_of(axis, x.ndim):
-        first, last = (found[:, i].min(), found[:, i].max() + 1) if len(found) else (x.shape[i], x.shape[i])
+        first, last = (nonzero[:, i].min(), nonzero[:, i].max() + 1) if len(nonzero) else (x.shape[i], x.shape[i])
         key[i] = slice(int(first) if "f" in trim.lower() else 0, int(last) if "b" in trim.lower() else None)
     return x[tuple(key)]
 
 
-#: Modes of `pad` whose elements are those of the array itself: the index that NumPy's own function finds.
+#: Modes of `pad` that repeat elements of the array. NumPy pads the array's indices, and these are looked up.
 _COPYING = ("edge", "reflect", "symmetric", "wrap")
 
 
@@ -472,14 +472,14 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
 
 
 def _for_each_side(given: Any, x: Tensor) -> Any:
-    """Return the values of `numpy.pad` with the shape ``(x.ndim, 2)``: a tensor if there are tensors among them."""
+    """Broadcast a setting of `numpy.pad` to the shape ``(x.ndim, 2)``; it is a tensor if it contains tensors."""
     if isinstance(given, Tensor) or (isinstance(given, (list, tuple)) and holds_tensors(given)):
         return F.broadcast_to(tensor_of(given), (x.ndim, 2))
     return np.broadcast_to(np.asarray(given, dtype=object), (x.ndim, 2))
 
 
 def _number_like(value: Any, like: Tensor) -> AnyTensor:
-    """Return a number, or a tensor of one number, as a tensor with the dtype and the device of another tensor."""
+    """Convert a number or one-element tensor to the dtype and device of `like`."""
     if isinstance(value, Tensor):
         return cast(value.to(like._device.real), like._dtype)
     if like._dtype.is_differentiable and not isinstance(value, complex):
@@ -503,8 +503,8 @@ def _padded_with_values(x: Tensor, widths: Any, mode: str, settings: dict[str, A
             raise TypeError("numpy.pad(reflect_type='odd') of tensors: concatenate 2 * edge - reflected parts")
         raise ValueError(f"mode '{mode}' is not supported")
     name = {"constant": "constant_values", "linear_ramp": "end_values"}.get(mode, "stat_length")
-    given = settings.get(name, 0 if mode in ("constant", "linear_ramp") else None)
-    values = _for_each_side(given, x)
+    setting = settings.get(name, 0 if mode in ("constant", "linear_ramp") else None)
+    values = _for_each_side(setting, x)
     for i, width in enumerate(widths):
         parts = [x]
         for side, count in enumerate(map(int, width)):
@@ -525,8 +525,10 @@ def _padded_with_values(x: Tensor, widths: Any, mode: str, settings: dict[str, A
             else:
                 length = size if value is None else builtins.min(int(value), size)
                 part = F.narrow(x, i, 0 if side == 0 else size - length, length)
-                found = statistics[mode](part, i, keepdims=True)
-                new = F.broadcast_to(cast(F.round(found) if not x._dtype.is_differentiable else found, x._dtype), shape)
+                statistic = statistics[mode](part, i, keepdims=True)
+                new = F.broadcast_to(
+                    cast(F.round(statistic) if not x._dtype.is_differentiable else statistic, x._dtype), shape
+                )
             parts.insert(0 if side == 0 else len(parts), new)
         x = F.cat(parts, i)
     return x

@@ -1,4 +1,4 @@
-"""Every function of NumPy: the one of tensors in its place, or why there is none."""
+"""The table of NumPy's functions: the function for tensors, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 """By NumPy's path, with ``linalg.`` and ``fft.`` before their functions."""
 
-#: Functions whose results carry no derivative: whole numbers, bools, steps, what depends on shapes alone.
+#: Functions whose results have no derivative: integers, bools, step functions, and results that depend on shapes only.
 CONSTANT = {name for name, f in FUNCTIONS.items() if not getattr(f, "differentiable", True)} | {
     "all", "allclose", "any", "arange", "argmax", "argmin", "argpartition", "argsort", "argwhere", "array_equal",
     "array_equiv", "around", "bartlett", "blackman", "broadcast_shapes", "count_nonzero", "diag_indices",
@@ -43,7 +43,7 @@ CONSTANT = {name for name, f in FUNCTIONS.items() if not getattr(f, "differentia
     "triu_indices_from", "unique_counts", "unpackbits", "unravel_index", "zeros", "zeros_like",
 }  # fmt: skip
 
-#: Functions that NumPy itself computes of the tensors' arrays: texts, files, questions about shapes, dtypes, memory.
+#: Functions that run in NumPy on the tensors' arrays: text, files, and queries about shapes, dtypes and memory.
 ON_ARRAYS = {
     "array2string", "array_repr", "array_str", "can_cast", "common_type", "iscomplexobj", "isfortran", "isrealobj",
     "isscalar", "iterable", "may_share_memory", "min_scalar_type", "ndim", "ndenumerate", "promote_types",
@@ -90,7 +90,7 @@ REFUSED: dict[str, str] = {
 
 
 def functions_of(module: types.ModuleType) -> Iterator[str]:
-    """Yield the names of what can be called in a module of NumPy's, but for classes and modules."""
+    """Yield the names of the public functions in a NumPy module, without classes and modules."""
     for name in sorted({*getattr(module, "__all__", ())} - {"row_stack"}):
         value = getattr(module, name, None)
         if callable(value) and not isinstance(value, (type, types.ModuleType)):

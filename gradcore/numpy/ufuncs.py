@@ -1,4 +1,4 @@
-"""NumPy's universal functions on tensors: its dtypes, broadcasting and methods, by gradcore's operations."""
+"""NumPy's universal functions on tensors: gradcore's operations with NumPy's dtypes, broadcasting and methods."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _divmod(x: Tensor, y: Any) -> tuple[Tensor, Tensor]:
 
 
 def _bits(x: Tensor) -> AnyTensor:
-    """Return the number of bits set in the absolute value."""
+    """Return the number of bits that are set in the absolute value of each element."""
     x = F.abs(x) if x._dtype.is_signed else x
     wide = F.to(x, dtypes.int64)
     return fold(F.add, (F.bitwise_and(F.bitwise_right_shift(wide, i), 1) for i in range(8 * x._dtype.itemsize)))
@@ -86,7 +86,7 @@ _SMOOTH: dict[str, Any] = {
     "vecdot": _vecdot, "vecmat": _vecmat,
 }  # fmt: skip
 
-#: Universal functions whose results carry no derivative: whole numbers, bools, and steps.
+#: Universal functions whose results have no derivative: integers, bools and step functions.
 _CONSTANT: dict[str, Any] = {
     "bitwise_and": "bitwise_and", "bitwise_count": _bits, "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor",
     "ceil": "ceil", "equal": "eq", "floor": "floor", "floor_divide": "floor_divide", "gcd": "gcd", "greater": "gt",
@@ -114,11 +114,11 @@ class Ufunc:
     Parameters
     ----------
     function : numpy.ufunc
-        Says which dtypes it computes in.
+        NumPy's function, which determines the dtypes to compute in.
     operation : str or callable
-        An operation of gradcore by name, or a function of tensors that have these dtypes.
+        The name of an operation of gradcore, or a function of tensors with these dtypes.
     differentiable : bool
-        Whether results have derivatives.
+        Whether results are differentiable.
     """
 
     def __init__(self, function: Any, operation: Any, differentiable: bool) -> None:
@@ -144,7 +144,7 @@ class Ufunc:
     # -- dtypes ---------------------------------------------------------------------------------------------------
 
     def _prepare_call(self, inputs: tuple[Any, ...], dtype: Any = None) -> Any:
-        """Call the function on arguments of any kind; those that are neither tensors nor numbers become tensors."""
+        """Call the function; arguments that are neither tensors nor numbers are converted to tensors."""
         if len(inputs) != self.nin:
             if self.nin < len(inputs) <= self.nin + self.nout:
                 return self._general(inputs[: self.nin], out=inputs[self.nin :], dtype=dtype)
@@ -164,21 +164,21 @@ class Ufunc:
         return (plan or self._plan(key, dtype))(*inputs)
 
     def _plan(self, key: tuple[Any, ...], dtype: Any) -> Callable[..., Any]:
-        """Return a function of such arguments; kept if `dtype` is the default."""
+        """Return a function for arguments of the dtypes `key`, which is cached unless `dtype` is given."""
         compute = getattr(F, self.operation) if isinstance(self.operation, str) else self.operation
         scalars = OPS[self.operation].accepts_scalars if isinstance(self.operation, str) else ()
         if dtypes.bfloat16 in key:
             return lambda *values: compute(*self._tensors(values))
         types = [_numpy_type(k) for k in key]
-        wanted = {} if dtype is None else {"signature": (*[None] * self.nin, *[numpy_dtype(dtype)] * self.nout)}
-        loop = self.ufunc.resolve_dtypes((*types, *[None] * self.nout), **wanted)
+        signature = {} if dtype is None else {"signature": (*[None] * self.nin, *[numpy_dtype(dtype)] * self.nout)}
+        loop = self.ufunc.resolve_dtypes((*types, *[None] * self.nout), **signature)
         ins, outs = (tuple(map(dtypes.from_numpy, part)) for part in (loop[: self.nin], loop[self.nin :]))
 
         def convert_and_call(*values: Any) -> Any:
             like = next(x for x in values if isinstance(x, Tensor))
             operands = [
-                cast(x, wanted) if isinstance(x, Tensor) else _number(x, wanted, like, i in scalars, outs[0])
-                for i, (x, wanted) in enumerate(zip(values, ins, strict=True))
+                cast(x, input_dtype) if isinstance(x, Tensor) else _number(x, input_dtype, like, i in scalars, outs[0])
+                for i, (x, input_dtype) in enumerate(zip(values, ins, strict=True))
             ]
             result = compute(*operands)
             if self.nout == 1:
@@ -250,13 +250,13 @@ class Ufunc:
         self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
         initial: Any = None, where: Any = True,
     ) -> Any:  # fmt: skip
-        """Return the function folded over an axis."""
+        """Reduce `array` over an axis by applying the function to pairs of elements."""
         from gradcore.numpy import reductions
 
         self._check_binary("reduce")
-        known = reductions.REDUCTIONS.get(self.__name__)
-        if known is not None:
-            return known(array, axis, dtype, out, keepdims, initial, where)
+        reduction = reductions.REDUCTIONS.get(self.__name__)
+        if reduction is not None:
+            return reduction(array, axis, dtype, out, keepdims, initial, where)
         x = tensor_of(array, dtype)
         if where is not True:
             if self.identity is None:
@@ -294,21 +294,21 @@ class Ufunc:
         return F.unsqueeze(result, axis) if keepdims else result
 
     def accumulate(self, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-        """Return all intermediate results of `reduce` along an axis."""
+        """Return all partial results of `reduce` along an axis."""
         from gradcore.numpy import reductions
 
         self._check_binary("accumulate")
-        known = {"add": reductions.cumsum, "multiply": reductions.cumprod}.get(self.__name__)
-        if known is not None:
-            return known(array, axis, dtype, out)
+        cumulative = {"add": reductions.cumsum, "multiply": reductions.cumprod}.get(self.__name__)
+        if cumulative is not None:
+            return cumulative(array, axis, dtype, out)
         x = tensor_of(array, dtype)
-        found: list[Any] = []
+        partial_results: list[Any] = []
         for part in F.unbind(x, axis):
-            found.append(self(found[-1], part) if found else part)
-        return write_out(F.stack(list(promote(*found)), axis_of(axis, x.ndim)) if found else x, out)
+            partial_results.append(self(partial_results[-1], part) if partial_results else part)
+        return write_out(F.stack(list(promote(*partial_results)), axis_of(axis, x.ndim)) if partial_results else x, out)
 
     def reduceat(self, array: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-        """Apply `reduce` to the parts between the indices."""
+        """Apply `reduce` to the slices between consecutive indices."""
         self._check_binary("reduceat")
         x = tensor_of(array, dtype)
         starts = [int(i) for i in np.asarray(indices if not isinstance(indices, Tensor) else indices.tolist())]
@@ -321,7 +321,7 @@ class Ufunc:
         return write_out(F.stack(parts, axis), out)
 
     def at(self, a: Any, indices: Any, b: Any = None, /) -> None:
-        """Apply in place to the elements at the indices, again for each time that an index occurs."""
+        """Apply the function in place at the indices, repeatedly for an index that occurs several times."""
         if not isinstance(a, Tensor):
             raise TypeError(
                 f"{self.__name__}.at() writes in place into a tensor, not into {type(a).__name__}: use "
@@ -357,7 +357,7 @@ _SCATTERED = {"multiply": "prod", "maximum": "amax", "minimum": "amin"}
 
 
 def _places(a: Tensor, key: tuple[Any, ...]) -> AnyTensor:
-    """Return the positions in memory order of the elements at a key."""
+    """Return the flat positions of the elements of `a` that ``a[key]`` selects."""
     return tensor_of(np.arange(a.numel())).to(a._device.real).reshape(a.shape)[key]
 
 
@@ -366,7 +366,7 @@ def _without(shape: Any, axis: int) -> tuple[int, ...]:
 
 
 def _numpy_type(key: Any) -> Any:
-    """Return the dtype or scalar class in the form that `numpy.ufunc.resolve_dtypes` takes."""
+    """Convert a dtype or scalar class to the form that `numpy.ufunc.resolve_dtypes` accepts."""
     return key.numpy if isinstance(key, dtypes.dtype) else key if key in _WEAK else np.dtype(key)
 
 
@@ -375,7 +375,7 @@ def _item(x: Any) -> Any:
 
 
 def _number(x: Any, dtype: Any, like: Tensor, taken: bool, result: Any) -> Any:
-    """Return a number as an operand: itself where the operation takes numbers, else a tensor without dims."""
+    """Convert a number to an operand: itself if the operation takes numbers, else a 0-dim tensor."""
     x = _item(x)
     if x.__class__ is int and not dtype.is_differentiable and result is not dtypes.bool_:
         np.asarray(x, dtype.numpy)  # OverflowError for those that do not fit
@@ -403,8 +403,12 @@ def _core_last(signature: str, inputs: Any, axis: Any, axes: Any, keepdims: bool
     def back(result: Tensor) -> AnyTensor:
         if keepdims:
             return F.unsqueeze(result, groups[0][0])
-        own = groups[len(core_in)] if len(groups) > len(core_in) else ()
-        return F.movedim(result, tuple(range(-len(own), 0)), own) if own and core_out[0] else result
+        result_dims = groups[len(core_in)] if len(groups) > len(core_in) else ()
+        return (
+            F.movedim(result, tuple(range(-len(result_dims), 0)), result_dims)
+            if result_dims and core_out[0]
+            else result
+        )
 
     return moved, back
 
@@ -419,23 +423,25 @@ UFUNCS: dict[Any, Ufunc] = {
 
 
 def known(function: Any) -> Ufunc | None:
-    """Return the universal function of tensors for one of NumPy's, or of `scipy.special`."""
+    """Return the tensor version of a universal function of NumPy or `scipy.special`, or None."""
     result = UFUNCS.get(function)
     if result is None and isinstance(function, np.ufunc):
         name = function.__name__
-        same = by_name(name)  # SciPy has functions of NumPy's again
-        operation = SPECIAL.get(name) or (same.operation if same else None)
+        numpy_function = by_name(name)  # SciPy has functions of NumPy's again
+        operation = SPECIAL.get(name) or (numpy_function.operation if numpy_function else None)
         if operation is not None and is_scipys(function):
-            result = UFUNCS[function] = Ufunc(function, operation, same.differentiable if same else True)
+            result = UFUNCS[function] = Ufunc(
+                function, operation, numpy_function.differentiable if numpy_function else True
+            )
     return result
 
 
 def is_scipys(function: Any) -> bool:
-    """Return whether a universal function is one of `scipy.special`: a name alone says nothing."""
+    """Return whether `function` is a universal function of `scipy.special`; its name alone would not tell."""
     homes = (sys.modules.get(path) for path in ("scipy.special", "scipy.special._ufuncs"))
     return any(getattr(home, function.__name__, None) is function for home in homes)
 
 
 def by_name(name: str) -> Ufunc | None:
-    """Return the universal function of tensors that has NumPy's name `name`."""
+    """Return the tensor version of NumPy's universal function `name`, or None."""
     return UFUNCS.get(getattr(np, name, None))

@@ -1,4 +1,4 @@
-"""The standard's functions: those of `gradcore.numpy`, and the few whose arguments are others."""
+"""The standard's functions: those of `gradcore.numpy`, and the few whose arguments differ."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def expand_dims(x: Any, /, axis: Any = 0) -> Any:
 
 
 def finfo(type: Any, /) -> Any:
-    """Return the limits of the floating-point dtype of a tensor or dtype; of a complex one, those of its parts."""
+    """Return the limits of the floating-point dtype of a tensor or dtype, or of the real part of a complex one."""
     dtype = _dtype(type).to_real()
     return _limits(dtypes.finfo(dtype), dtype, ("bits", "eps", "max", "min", "smallest_normal"))
 
@@ -70,7 +70,7 @@ def iinfo(type: Any, /) -> Any:
 
 
 def _limits(found: Any, dtype: dtypes.dtype, names: tuple[str, ...]) -> SimpleNamespace:
-    """Return the standard's attributes of limits, with the dtype itself where PyTorch has its name."""
+    """Return the attributes `names` of `found`, PyTorch's finfo or iinfo, with `dtype` instead of the dtype's name."""
     return SimpleNamespace(**{name: getattr(found, name) for name in names}, dtype=dtype)
 
 

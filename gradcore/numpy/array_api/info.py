@@ -27,15 +27,15 @@ class __array_namespace_info__:
     """Dtypes, devices and capabilities of the namespace."""
 
     def capabilities(self) -> dict[str, Any]:
-        """Return the capabilities: shapes may depend on data; arrays have at most 64 dims."""
+        """Return the capabilities: boolean indexing, data-dependent shapes, and the maximum number of dims."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> device:
-        """Return the device of tensors that are made without one."""
+        """Return the device on which tensors are created by default."""
         return get_default_device()
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, dtypes.dtype]:
-        """Return the dtypes of Python's numbers, and of indices."""
+        """Return the default dtypes of real and complex floats, integers and indices."""
         return {
             "real floating": dtypes.float64,
             "complex floating": dtypes.complex128,
@@ -44,13 +44,13 @@ class __array_namespace_info__:
         }
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, dtypes.dtype]:
-        """Return the dtypes by name, of one kind or of several."""
-        wanted = tuple(_KINDS) if kind is None else kind if isinstance(kind, tuple) else (kind,)
-        groups = [group for each in wanted for group in _UNIONS.get(each, (each,))]
+        """Return the dtypes by name, optionally of one `kind` or of a tuple of kinds."""
+        kinds = tuple(_KINDS) if kind is None else kind if isinstance(kind, tuple) else (kind,)
+        groups = [group for each in kinds for group in _UNIONS.get(each, (each,))]
         return {name: dtypes.DTYPES[name] for group in groups for name in _KINDS[group]}
 
     def devices(self) -> list[device]:
-        """Return the CPU, and CUDA devices where there are."""
+        """Return the available devices: the CPU and all CUDA devices."""
         from gradcore.cuda import devices
 
         return [resolve("cpu").real, *(device("cuda", i) for i in range(devices.device_count()))]

@@ -1,4 +1,4 @@
-"""Special functions by SciPy's names, where SciPy looks for those of another library in its array API mode."""
+"""Special functions by SciPy's names, in the place where SciPy looks them up in its array API mode."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _function(name: str, operation: str) -> Callable[..., Any]:
 
 
 def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False) -> Any:
-    """Return the logarithm of the sum of exponentials over axes."""
+    """Compute ``log(sum(b * exp(a)))`` over axes."""
     if b is not None or return_sign:
         raise TypeError("logsumexp(b=..., return_sign=...) of tensors: use log(sum(b * exp(a)))")
     (x,) = common(a)
