@@ -1,7 +1,7 @@
 """SciPy's functions on tensors, with derivatives: ``from gradcore.scipy import ndimage, signal``.
 
-Submodules have SciPy's names, and functions SciPy's arguments, defaults, dtypes and result objects; results are tensors
-with their history, on the device of their arguments. Arrays of NumPy and CuPy are taken as tensors without one.
+Submodules and functions have SciPy's names, arguments, defaults, dtypes and result objects. Results are tensors with
+their history, on the device of their arguments. NumPy and CuPy arrays are converted to tensors without a history.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-#: Imported when they are first looked up.
+#: Submodules, which are imported on first access.
 _SUBMODULES: tuple[str, ...] = (
     "fft",
     "integrate",

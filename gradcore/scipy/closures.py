@@ -1,8 +1,8 @@
-"""Functions that users give, as functions of every tensor that they are differentiated by, also of captured ones.
+"""Conversion of user functions that close over tensors into functions that take these tensors as arguments.
 
-An operation of its own, such as the solution of an equation, has derivatives by its inputs alone. The tensors that a
-function reads from its surroundings, the parameters of a module say, are found by running it once, and put in the place
-of the originals when it is run again.
+An operation such as the solution of an equation is differentiable with respect to its inputs only. A function that it
+takes may also read tensors from its surroundings, for example the parameters of a module. They are found by running the
+function once, and replaced by other tensors when it runs again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ __all__ = ["capture"]
 
 
 class _Exchange(TorchFunctionMode):
-    """A context in which captured tensors are replaced, and further ones are noted (or refused)."""
+    """Mode that collects the tensors with a history that a function reads, or replaces the collected ones.
+
+    With `replacements`, reading any further tensor with a history raises a RuntimeError.
+    """
 
     def __init__(self, own: Sequence[Any], replacements: dict[int, Tensor] | None) -> None:
         self.start, self.replacements = tick(), replacements
@@ -53,7 +56,7 @@ class _Exchange(TorchFunctionMode):
         return value
 
     def _is_older(self, t: Tensor) -> bool:
-        """Return whether a tensor has a derivative that comes from before this context."""
+        """Return whether the history of a tensor began before this context was entered."""
         edge = gradient_edge(t) if local.state.mode & GRAD else None
         if edge is not None and (edge[0]._seq < self.start or not edge[0]._edges):
             return True
@@ -62,7 +65,7 @@ class _Exchange(TorchFunctionMode):
 
 
 def _boundary(outputs: Sequence[Tensor], start: int) -> Iterator[Any]:
-    """Yield the edges from nodes made since `start` to those made before, and to leaves."""
+    """Yield the edges that lead from nodes created since `start` to older nodes and to leaves."""
     edges = [edge for t in outputs if (edge := gradient_edge(t)) is not None]
     seen: set[int] = set()
     while edges:
@@ -76,7 +79,7 @@ def _boundary(outputs: Sequence[Tensor], start: int) -> Iterator[Any]:
 
 
 def _check_histories(results: object, start: int, known: Sequence[Tensor]) -> None:
-    """Raise if results depend on a tensor from before `start` that is not among the known ones."""
+    """Raise a RuntimeError if `results` depend on a tensor older than `start` that is not in `known`."""
     nodes = {id(gradient_edge(t)[0]) for t in known if is_differentiated(t) and gradient_edge(t)}  # type: ignore[index]
     outputs = [t for t in tree_leaves(results) if isinstance(t, Tensor)]
     if local.state.mode & GRAD and any(id(edge[0]) not in nodes for edge in _boundary(outputs, start)):
@@ -87,20 +90,21 @@ def _check_histories(results: object, start: int, known: Sequence[Tensor]) -> No
 
 
 def capture(function: Callable[..., Any], *args: Any) -> tuple[Callable[..., Any], list[Tensor]]:
-    """Return the tensors with a history that `function` reads besides its arguments, and a function of these.
+    """Find the tensors with a history that `function` reads besides its arguments, and make them arguments.
 
     Parameters
     ----------
     function : callable
         Takes `args`, and returns tensors or nested containers of them.
     *args
-        Where to run it once.
+        The arguments with which it is run once.
 
     Returns
     -------
     call : callable
-        Called with a list of tensors in the place of the captured ones, and then as `function`.
+        Takes a list of tensors that replace the captured ones, and then the arguments of `function`.
     captured : list of Tensor
+        The tensors that `function` closes over.
 
     Examples
     --------
@@ -111,17 +115,17 @@ def capture(function: Callable[..., Any], *args: Any) -> tuple[Callable[..., Any
     >>> captured[0] is a, call([gradcore.tensor(5.0)], gradcore.tensor(2.0))
     (True, tensor(10.))
     """
-    own = [t for t in tree_leaves(args) if isinstance(t, Tensor)]
-    with _Exchange(own, None) as watch:
+    arguments = [t for t in tree_leaves(args) if isinstance(t, Tensor)]
+    with _Exchange(arguments, None) as watch:
         results = tree_map(watch._look, function(*args))
     captured = list(watch.captured.values())
-    _check_histories(results, watch.start, [*captured, *own])
+    _check_histories(results, watch.start, [*captured, *arguments])
 
     def call(values: Sequence[Tensor], *args: Any) -> Any:
-        own = [t for t in (*values, *tree_leaves(args)) if isinstance(t, Tensor)]
-        with _Exchange(own, dict(zip(watch.captured, values, strict=True))) as exchange:
+        arguments = [t for t in (*values, *tree_leaves(args)) if isinstance(t, Tensor)]
+        with _Exchange(arguments, dict(zip(watch.captured, values, strict=True))) as exchange:
             return tree_map(exchange._look, function(*args))
 
     if captured and local.state.mode & GRAD:  # what is captured may be read by other means as well
-        _check_histories(call([t.detach() for t in captured], *args), watch.start, own)
+        _check_histories(call([t.detach() for t in captured], *args), watch.start, arguments)
     return call, captured

@@ -17,12 +17,12 @@ __all__ = ["beside", "floating", "is_number", "like", "module_getattr", "on_devi
 
 
 def floating(x: Any) -> AnyTensor:
-    """Return a tensor of floating-point or complex numbers: float64 of integers and bools."""
+    """Convert `x` to a floating-point or complex tensor; integers and bools become float64."""
     return inexact(tensor_of(x))
 
 
 def like(value: Any, x: Tensor) -> AnyTensor:
-    """Return numbers, an array or a tensor on the device and in the dtype of `x`; complex if `value` is."""
+    """Convert `value` to a tensor with the device and dtype of `x`, or the complex dtype if `value` is complex."""
     if isinstance(value, Tensor):
         result: AnyTensor = value
     else:
@@ -44,12 +44,12 @@ def logarithm(base: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is one number without history."""
+    """Return whether `value` is a number or a 0-dim array, not a tensor."""
     return not isinstance(value, Tensor) and np.ndim(value) == 0
 
 
 def write_output(result: Tensor, output: Any, dtype: dtypes.dtype) -> AnyTensor:
-    """Return the result in the dtype `output` (default `dtype`), or write it into `output`, a tensor or an array."""
+    """Write `result` into `output` if that is an array or a tensor, else cast it to the dtype `output` or `dtype`."""
     if output is None:
         return cast(result, dtype)
     if isinstance(output, (Tensor, np.ndarray)):
@@ -60,7 +60,7 @@ def write_output(result: Tensor, output: Any, dtype: dtypes.dtype) -> AnyTensor:
 
 
 def module_getattr(module: str, left_out: dict[str, str]) -> Any:
-    """Return a ``__getattr__`` for a module of SciPy's functions, which says why one is missing."""
+    """Return a module's ``__getattr__``, whose AttributeError says why a function of SciPy is missing."""
 
     def __getattr__(name: str) -> Any:
         why = f": {left_out[name]}" if name in left_out else ""
@@ -70,12 +70,12 @@ def module_getattr(module: str, left_out: dict[str, str]) -> Any:
 
 
 def beside(value: Any, x: Tensor) -> AnyTensor:
-    """Return numbers, an array or a tensor as a tensor on the device of `x`, in the dtype that NumPy gives them."""
+    """Convert `value` to a tensor on the device of `x`; numbers and sequences have the dtype that NumPy gives them."""
     return tensor_of(value) if isinstance(value, Tensor) else on_device(np.asarray(value), x)
 
 
 def together(x: Any, *values: Any) -> list[AnyTensor]:
-    """Return the arguments as tensors on one device, in the dtype that NumPy promotes them to."""
-    first = next((v for v in (x, *values) if isinstance(v, Tensor)), None)
-    tensors = [tensor_of(v) if first is None else beside(v, first) for v in (x, *values)]
+    """Convert the arguments to tensors on the device of the first tensor, in the dtype that NumPy promotes them to."""
+    first_tensor = next((v for v in (x, *values) if isinstance(v, Tensor)), None)
+    tensors = [tensor_of(v) if first_tensor is None else beside(v, first_tensor) for v in (x, *values)]
     return promote(*tensors)

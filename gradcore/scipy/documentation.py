@@ -1,4 +1,4 @@
-"""Docstrings of functions that are made in loops, from the entries in `examples`."""
+"""Docstrings for functions that are defined in loops, composed from the entries in `examples`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["describe"]
 
 
 def describe(module: str, namespace: Mapping[str, object], text: str) -> None:
-    """Set the docstrings of functions in the namespace of a module, such as ``scipy.fft``, from a text of entries."""
+    """Set the docstrings of the functions in `namespace`, which mirrors a SciPy `module`, from a text of entries."""
     for name, (arguments, entry) in read_entries(text).items():
         summary, _, example = entry.partition("\n")
         imports = f"from gradcore.scipy import {module.removeprefix('scipy.')}"

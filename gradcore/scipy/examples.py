@@ -1,6 +1,6 @@
 """Summaries and examples of functions of `gradcore.scipy.fft` and `gradcore.scipy.special`, for their docstrings.
 
-The first line of an entry names the function and the arguments by which its result is differentiated.
+The first line of an entry names the function and the arguments with respect to which its result is differentiable.
 """
 
 __all__ = ["FFT", "SPECIAL"]

@@ -50,7 +50,7 @@ def _check_norm(norm: Any) -> None:
 
 
 def _along_one(name: str) -> Callable[..., AnyTensor]:
-    own = getattr(_fft, name)
+    operation = getattr(_fft, name)
 
     def transform(
         x: Any, n: int | None = None, axis: int = -1, norm: str | None = None, overwrite_x: bool = False,
@@ -59,7 +59,7 @@ def _along_one(name: str) -> Callable[..., AnyTensor]:
         _check_norm(norm)
         if n is not None and n < 1:
             raise ValueError(f"invalid number of data points ({n}) specified")
-        return own(x, n, axis, norm)
+        return operation(x, n, axis, norm)
 
     transform.__name__ = transform.__qualname__ = name
     return transform
@@ -84,7 +84,7 @@ def _along_several(name: str, default: Any) -> Callable[..., AnyTensor]:
 
 
 def _sizes_and_axes(s: Any, axes: Any, ndim: int) -> tuple[list[int] | None, tuple[int, ...]]:
-    """Return the sizes, or None for those of the array, and the axes that they belong to."""
+    """Return the sizes of the transform (None for those of the array) and its axes, counted from the front."""
     sizes = None if s is None else [operator.index(n) for n in (s if isinstance(s, Sequence) else [s])]
     if axes is None:
         dims = tuple(range(ndim)) if sizes is None else tuple(range(ndim - len(sizes), ndim))
@@ -111,24 +111,24 @@ fftshift, ifftshift = _fft.fftshift, _fft.ifftshift
 
 
 def fftfreq(n: int, d: float = 1.0, *, xp: Any = None, device: Any = None) -> AnyTensor:
-    """Return the frequencies of `fft`, as `scipy.fft.fftfreq`."""
+    """Return the sample frequencies of `fft`, as `scipy.fft.fftfreq`; they have no derivative."""
     return _fftfreq(n, d, device)
 
 
 def rfftfreq(n: int, d: float = 1.0, *, xp: Any = None, device: Any = None) -> AnyTensor:
-    """Return the frequencies of `rfft`, as `scipy.fft.rfftfreq`."""
+    """Return the sample frequencies of `rfft`, as `scipy.fft.rfftfreq`; they have no derivative."""
     return _rfftfreq(n, d, device)
 
 
 def next_fast_len(target: int, real: bool = False) -> int:
-    """Return the next size at which transforms are fast."""
+    """Return the smallest size of at least `target` for which transforms are fast."""
     import scipy.fft
 
     return int(scipy.fft.next_fast_len(target, real))
 
 
 def prev_fast_len(target: int, real: bool = False) -> int:
-    """Return the previous size at which transforms are fast."""
+    """Return the largest size of at most `target` for which transforms are fast."""
     import scipy.fft
 
     return int(scipy.fft.prev_fast_len(target, real))
@@ -144,7 +144,7 @@ def _scale(x: AnyTensor, weights: Any, dim: int) -> AnyTensor:
 
 
 def _one(x: AnyTensor, kind: str, type: int, dim: int, norm: str | None, orthogonalize: bool) -> AnyTensor:
-    """Return the transform along one dim: the orthogonal one between factors."""
+    """Compute a cosine or sine transform along one dim: an orthogonal transform, scaled before and after."""
     n = x.shape[dim]
     if kind == "cos" and type == 1 and n < 2:
         raise ValueError("DCT-I is not defined for size < 2")
@@ -173,11 +173,11 @@ def _transform(
     _check_norm(norm)
     t = floating(x)
     sizes, dims = _sizes_and_axes(s, axes, t.ndim)
-    wanted = tuple(sizes) if sizes is not None else tuple(t.shape[d] for d in dims)
-    if any(n < 1 for n in wanted):
-        raise ValueError(f"invalid number of data points ({list(wanted)}) specified")
-    if wanted != tuple(t.shape[d] for d in dims):
-        t = F.cut_or_pad(t, wanted, dims)
+    new_sizes = tuple(sizes) if sizes is not None else tuple(t.shape[d] for d in dims)
+    if any(n < 1 for n in new_sizes):
+        raise ValueError(f"invalid number of data points ({list(new_sizes)}) specified")
+    if new_sizes != tuple(t.shape[d] for d in dims):
+        t = F.cut_or_pad(t, new_sizes, dims)
     if orthogonalize is None:
         orthogonalize = norm == "ortho"
     if inverse:
@@ -219,7 +219,7 @@ dstn, idstn = _of_several("dstn", "sin", False), _of_several("idstn", "sin", Tru
 
 
 def _hankel(x: Any, dln: float, mu: float, offset: float, bias: float, inverse: bool) -> AnyTensor:
-    """Return the transform on a logarithmic grid: a product with gamma functions of the frequencies."""
+    """Compute the Hankel transform on a logarithmic grid: multiply the spectrum by a ratio of gamma functions."""
     from scipy.special import loggamma, poch
 
     t = floating(x)
@@ -252,23 +252,23 @@ def _hankel(x: Any, dln: float, mu: float, offset: float, bias: float, inverse: 
 
 
 def fht(a: Any, dln: float, mu: float, offset: float = 0.0, bias: float = 0.0) -> AnyTensor:
-    """Compute the Hankel transform on a logarithmic grid, as `scipy.fft.fht`."""
+    """Compute the Hankel transform on a logarithmic grid, as `scipy.fft.fht`; differentiable with respect to `a`."""
     return _hankel(a, dln, mu, offset, bias, False)
 
 
 def ifht(A: Any, dln: float, mu: float, offset: float = 0.0, bias: float = 0.0) -> AnyTensor:
-    """Return the inverse of `fht`, as `scipy.fft.ifht`."""
+    """Compute the inverse of `fht`, as `scipy.fft.ifht`; differentiable with respect to `A`."""
     return _hankel(A, dln, mu, offset, bias, True)
 
 
 def fhtoffset(dln: float, mu: float, initial: float = 0.0, bias: float = 0.0) -> float:
-    """Return the offset with which `fht` has the least ringing."""
+    """Return the `offset` of `fht` that is close to `initial` and minimizes ringing, as `scipy.fft.fhtoffset`."""
     import scipy.fft
 
     return float(scipy.fft.fhtoffset(dln, mu, initial, bias))
 
 
-#: What SciPy has besides, with the reason.
+#: Functions of SciPy that are missing, with the reason.
 LEFT_OUT = dict.fromkeys(
     ("get_workers", "register_backend", "set_backend", "set_global_backend", "set_workers", "skip_backend"),
     "about SciPy's backends and threads; see gradcore.set_num_threads",

@@ -1,4 +1,7 @@
-"""Solutions of equations as functions of what the equations depend on, by the implicit function theorem."""
+"""Solutions of equations that are differentiable with respect to the equations' parameters.
+
+The derivatives follow from the implicit function theorem.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def _jacobian(residual: Callable[..., Any], x: AnyTensor, parameters: list[Tenso
 
 
 class _Solution(Function):
-    """The root of a residual at fixed parameters, of which the value is known."""
+    """The known root of a residual, as a differentiable function of the residual's parameters."""
 
     generate_vmap_rule = True
 
@@ -62,22 +65,22 @@ class _Solution(Function):
 def solution(
     function: Callable[..., Any], value: AnyTensor, residual: Any = None, example: AnyTensor | None = None
 ) -> AnyTensor:
-    """Return `value`, a zero of `residual`, as a differentiable function of all tensors with history that it reads.
+    """Return `value`, a root of `residual`, as a differentiable function of the tensors that the residual reads.
 
-    Derivatives of every order in both modes solve linear systems with the Jacobian of the residual; how the value was
-    found does not matter.
+    Derivatives of every order in both modes solve linear systems with the Jacobian of the residual. They do not depend
+    on how `value` was computed.
 
     Parameters
     ----------
     function : callable
-        Of the vector. It is run once, to see what it reads.
+        Takes the vector of unknowns. It is run once to find the tensors that it reads.
     value : Tensor
-        Without a history.
+        The root, without a history.
     residual : callable, optional
-        Called with a function as `function` and the vector, it returns as many numbers as the vector has; by default
-        the function is the residual.
+        ``residual(f, x)`` for a function `f` like `function` and a vector `x`; it returns as many numbers as `x` has.
+        By default it returns ``f(x)``.
     example : Tensor, optional
-        Where to run the function once, if not at `value`.
+        The vector at which the function is run once; `value` by default.
 
     Returns
     -------
@@ -95,17 +98,17 @@ def solution(
     call, parameters = capture(function, value if example is None else example)
     if not parameters:
         return value
-    own = residual or (lambda function, x: function(x))
-    return root_at(lambda values, x: own(lambda x: call(values, x), x), value, *parameters)
+    equations = residual or (lambda function, x: function(x))
+    return root_at(lambda values, x: equations(lambda x: call(values, x), x), value, *parameters)
 
 
 def root_at(
     residual: Callable[..., Any], value: AnyTensor, *parameters: Any, linear: Callable[..., AnyTensor] | None = None
 ) -> AnyTensor:
-    """Return the root of ``residual(parameters, x)`` with the known `value`, as a function of the parameters.
+    """Return `value`, a root of ``residual(parameters, x)``, as a differentiable function of the parameters.
 
-    Where the Jacobian of the residual is symmetric, ``linear(parameters, x, y)`` may solve systems with it; by default
-    it is made and factorised.
+    By default the Jacobian of the residual is computed and factorized. If it is symmetric, ``linear(parameters, x, y)``
+    may solve systems with it instead.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""SciPy, imported when it is needed."""
+"""Import of SciPy on first use, because it is an optional dependency."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def scipy_module(name: str) -> Any:
     Raises
     ------
     ImportError
-        Saying what to install, if SciPy is missing.
+        If SciPy is not installed; the message says how to install it.
 
     Examples
     --------

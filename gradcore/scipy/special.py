@@ -1,7 +1,7 @@
-"""`scipy.special` on tensors: functions of numbers, with derivatives by every argument that has a formula.
+"""`scipy.special` on tensors: special functions with their derivatives.
 
-Numbers, arrays and tensors are promoted as NumPy does it. An argument that is a degree or an order has no derivative: a
-gradient that would pass there is an error. Functions are real, but for `lambertw` and `wofz`.
+Numbers, arrays and tensors are promoted as in NumPy. Arguments that are degrees or orders have no derivative:
+computing a gradient with respect to them raises an error. Functions are real, except for `lambertw` and `wofz`.
 
 Examples
 --------
@@ -46,7 +46,7 @@ def _refuse_complex(name: str, values: list[AnyTensor]) -> None:
 
 
 def _set_signature(function: Callable[..., Any], name: str, names: Sequence[str]) -> Callable[..., Any]:
-    """Give a function its name and the signature of a universal function with parameters of these names."""
+    """Set a function's name, and its signature to that of a universal function with the parameters `names`."""
     function.__name__ = function.__qualname__ = name
     parameters = [inspect.Parameter(each, inspect.Parameter.POSITIONAL_ONLY) for each in names]
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -70,7 +70,7 @@ def _existing(name: str, operation: str) -> Callable[..., Any]:
 
 
 def _declare(name: str, count: int) -> Callable[..., Any]:
-    """Return the special function `name` of `count` arguments; it returns a tuple if it has several results."""
+    """Create the special function `name` of `count` arguments; it returns a tuple if it has several results."""
     results = [each for each in _NAMES[count] if each.partition(":")[0] == name]
 
     def special(*args: Any) -> Any:
@@ -85,7 +85,7 @@ def _declare(name: str, count: int) -> Callable[..., Any]:
 
 
 def _compose(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator for a formula of `count` real arguments that calls other special functions."""
+    """Return a decorator for a special function of `count` real arguments that is a formula of other functions."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__
@@ -108,15 +108,15 @@ def _compose(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @_compose(2)
 def huber(delta: Any, r: Any) -> Any:
     small = F.abs(r) <= delta
-    found = F.where(small, r * r / 2, delta * (F.abs(r) - delta / 2))
-    return F.where(delta < 0, math.inf, found)
+    loss = F.where(small, r * r / 2, delta * (F.abs(r) - delta / 2))
+    return F.where(delta < 0, math.inf, loss)
 
 
 @_compose(2)
 def pseudo_huber(delta: Any, r: Any) -> Any:
     ratio = r / F.where(delta == 0, 1, delta)
-    found = F.where(delta == 0, 0, r * r / (1 + F.sqrt(1 + ratio * ratio)))
-    return F.where(delta < 0, math.inf, found)
+    loss = F.where(delta == 0, 0, r * r / (1 + F.sqrt(1 + ratio * ratio)))
+    return F.where(delta < 0, math.inf, loss)
 
 
 @_compose(2)
@@ -197,7 +197,7 @@ def voigt_profile(x: Any, sigma: Any, gamma: Any) -> Any:
 
 
 def _shift_polynomial(name: str, of: str) -> Callable[..., Any]:
-    """Return the shifted polynomial `name`, on [0, 1], as the polynomial `of`, on [-1, 1], of ``2 x - 1``."""
+    """Create the shifted polynomial `name` on [0, 1]: the polynomial `of` on [-1, 1], evaluated at ``2 x - 1``."""
     return _set_signature(lambda n, x: globals()[of](n, 2 * tensor_of(x) - 1), name, ["n", "x"])
 
 
@@ -212,12 +212,12 @@ def eval_chebys(n: Any, x: Any) -> Any:
 
 
 def wofz(z: Any) -> AnyTensor:
-    """Return the Faddeeva function, as `scipy.special.wofz`: complex."""
+    """Compute the Faddeeva function, which is complex, as `scipy.special.wofz`."""
     return F.special_of_one(_complex(z), "wofz")
 
 
 def lambertw(z: Any, k: int = 0, tol: float = 1e-8) -> AnyTensor:
-    """Compute Lambert's function, as `scipy.special.lambertw`: complex, also of real numbers.
+    """Compute the branch `k` of Lambert's function, as `scipy.special.lambertw`; the result is always complex.
 
     Examples
     --------
@@ -239,7 +239,7 @@ def _complex(z: Any) -> AnyTensor:
 
 
 def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False) -> Any:
-    """Return the logarithm of a sum of exponentials with weights, as `scipy.special.logsumexp`.
+    """Compute ``log(sum(b * exp(a)))``, as `scipy.special.logsumexp`; differentiable with respect to `a` and `b`.
 
     Examples
     --------
@@ -281,7 +281,7 @@ def _normalize(operation: str, x: Any, axis: Any) -> AnyTensor:
 
 
 def softmax(x: Any, axis: Any = None) -> AnyTensor:
-    """Compute exponentials that sum to one, as `scipy.special.softmax`.
+    """Compute ``exp(x) / sum(exp(x))`` over all elements or along `axis`, as `scipy.special.softmax`.
 
     Examples
     --------
@@ -316,7 +316,7 @@ def multigammaln(a: Any, d: int) -> AnyTensor:
 
 
 def polygamma(n: int, x: Any) -> AnyTensor:
-    """Return a derivative of `digamma`, as `scipy.special.polygamma`, of one order."""
+    """Return the n-th derivative of `digamma`, as `scipy.special.polygamma`, for a single order `n`."""
     (t,) = _numbers(x)
     return F.digamma(t) if n == 0 else F.polygamma(int(n), t)
 
@@ -350,13 +350,13 @@ def zeta(x: Any, q: Any = None) -> AnyTensor:
 
 @_compose(1)
 def gammasgn(x: Any) -> Any:
-    """Return the sign of gamma, which alternates between the poles; nan at the negative ones."""
+    """Return the sign of the gamma function, which alternates between its poles; it is NaN at the negative poles."""
     below = F.floor(x)
     sign = F.where(x < 0, 1 - 2 * F.remainder(below, 2), F.where(F.signbit(x), -1.0, 1.0))
     return F.where(((x < 0) & (x == below)) | F.isnan(x), math.nan, sign).to(x.dtype).detach()
 
 
-#: Bessel functions of whole orders are those of any order.
+#: SciPy's names of Bessel functions of integer order, and the functions of any order that compute them.
 jn, kn, yn = globals()["jv"], globals()["kv"], globals()["yv"]
 
 _MADE = (

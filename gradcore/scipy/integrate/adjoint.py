@@ -1,8 +1,8 @@
-"""Solutions at given times with derivatives by further initial value problems, whatever found the solution.
+"""Derivatives of solutions of initial value problems by the adjoint method, independent of the solver.
 
-Reverse mode solves the adjoint equation backwards in time, and keeps the solution at the given times alone; forward
-mode solves the equation of the sensitivities beside the problem. Both are solved by this module again, so there are
-derivatives of every order.
+Reverse mode solves the adjoint equation backwards in time, and saves only the solution at the output times. Forward
+mode solves the sensitivity equations together with the problem. Both are initial value problems that this module
+solves in turn, so derivatives of every order exist.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ __all__ = ["states_at", "trajectory"]
 
 
 def states_at(f: Any, times: Array, y0: AnyTensor, settings: Settings, counts: Counts) -> AnyTensor:
-    """Return the states at times, of which the first is the initial one, without a history."""
+    """Solve the problem without recording, and return the states at `times`; the first one is `y0`."""
     start, bound, rows = float(times[0]), float(times[-1]), []
     with no_grad():
         y0 = y0.detach()
         direction = 1.0 if bound >= start else -1.0
-        wanted = list(times[1:])
+        remaining_times = list(times[1:])
         if settings.method in EXPLICIT:
             for t, y, segment in explicit_steps(f, start, y0, bound, settings, counts, len(times) > 2):
-                while wanted and direction * (wanted[0] - t) <= 0:
-                    at = wanted.pop(0)
+                while remaining_times and direction * (remaining_times[0] - t) <= 0:
+                    at = remaining_times.pop(0)
                     rows.append(y if at == t else OdeSolution([segment])(at))  # type: ignore[list-item]
         else:
             solver = solver_of(f, start, y0, bound, settings)
@@ -43,8 +43,8 @@ def states_at(f: Any, times: Array, y0: AnyTensor, settings: Settings, counts: C
                 solver.step()
                 if solver.status == "failed":
                     raise StepTooSmallError
-                while wanted and direction * (wanted[0] - solver.t) <= 0:
-                    at = wanted.pop(0)
+                while remaining_times and direction * (remaining_times[0] - solver.t) <= 0:
+                    at = remaining_times.pop(0)
                     values = solver.y if at == solver.t else solver.dense_output()(at)
                     rows.append(F.tensor(values, dtype=y0.dtype, device=y0.device))
             counts.nfev, counts.njev, counts.nlu = solver.nfev, solver.njev, solver.nlu
@@ -55,7 +55,7 @@ def trajectory(
     field: Callable[..., Any], times: Array, y0: AnyTensor, parameters: Sequence[Tensor], settings: Settings,
     values: AnyTensor | None = None,
 ) -> AnyTensor:  # fmt: skip
-    """Return the states at times, of the equation ``dy/dt = field(parameters, t, y)``, with derivatives."""
+    """Return the states at `times` of ``dy/dt = field(parameters, t, y)``, differentiable in `y0` and `parameters`."""
     if values is None:
         with no_grad():
             fixed = [p.detach() for p in parameters]
@@ -64,7 +64,7 @@ def trajectory(
 
 
 class _Trajectory(Function):
-    """The states, of which the values are known."""
+    """The known states of a solution, as a differentiable function of the initial state and the parameters."""
 
     @staticmethod
     def forward(field: Any, times: Any, settings: Any, values: Any, y0: Any, *parameters: Any) -> Any:
@@ -115,7 +115,7 @@ class _Trajectory(Function):
 
 
 def _as_scalar_tolerance(settings: Settings, n: int, further: int) -> Settings:
-    """Return the settings of a problem with the state twice, and further numbers; steps start anew."""
+    """Return the settings for an augmented problem, whose state is the state twice and further numbers."""
     if np.ndim(settings.atol):
         atol = np.asarray(settings.atol, float)
         settings = replace(settings, atol=np.concatenate([atol, atol, np.full(further, atol.min())]))

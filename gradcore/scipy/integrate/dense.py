@@ -1,4 +1,4 @@
-"""Solutions of initial value problems between their steps: polynomials, one for each step."""
+"""Continuous solutions of initial value problems: one interpolating polynomial for each step of the solver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ __all__ = ["OdeSolution", "Segment"]
 
 
 class Segment(NamedTuple):
-    """A step: times, the state before it, and the coefficients of ``(t - t_old) / h``, from the first power on."""
+    """One step of a solver: its times, the state before it, and the interpolant's coefficients.
+
+    They are those of the powers of ``(t - t_old) / h``, from the first power on.
+    """
 
     t_old: float
     t: float
@@ -34,7 +37,7 @@ def _evaluate(x: AnyTensor, y_old: AnyTensor, coefficients: AnyTensor) -> AnyTen
 
 
 class OdeSolution:
-    """The solution as a function of time, with derivatives by time and by what the steps depend on.
+    """The solution as a function of time, differentiable with respect to time and to all that the steps depend on.
 
     Parameters
     ----------

@@ -51,33 +51,35 @@ def solve_ivp(
     adjoint: bool = False,
     **options: Any,
 ) -> Any:
-    """Solve an initial value problem ``dy/dt = fun(t, y)``, with derivatives by all that it depends on.
+    """Solve an initial value problem ``dy/dt = fun(t, y)``.
 
-    Those are the initial state, the limits of time, `args`, and the tensors that `fun` closes over, such as the
-    parameters of a module. Without `adjoint`, derivatives go through the steps of the solver, whose lengths are
-    constants; they are exact for the numbers that are returned, and keep the stages of all steps. With `adjoint`, they
-    come from further initial value problems of the same tolerance, and memory does not grow with the number of steps.
+    The solution is differentiable with respect to the initial state, the time limits, `args`, and the tensors that
+    `fun` closes over, such as the parameters of a module. Without `adjoint`, backward goes through the steps of the
+    solver, whose lengths are constants. These derivatives are exact for the returned numbers, and the stages of all
+    steps are saved. With `adjoint`, derivatives come from further initial value problems of the same tolerance, and
+    memory does not grow with the number of steps.
 
     Parameters
     ----------
     fun : callable
-        Of the time, a tensor without dims, and the state, a vector.
+        Takes the time, a 0-dim tensor, and the state, a vector; returns the time derivative of the state.
     t_span : pair of float
-        Tensors may be differentiated.
+        The initial and the final time. Tensors are differentiable.
     y0 : array_like
-        A vector; complex ones for methods other than LSODA.
+        The initial state, a vector. It may be complex for methods other than LSODA.
     method : {"RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA"}
-        The last two are SciPy's own, and have derivatives by `adjoint` alone.
+        ``"BDF"`` and ``"LSODA"`` run in SciPy and are differentiable with `adjoint` only.
     t_eval : array_like, optional
-        Where to return the solution: at the steps by default.
+        The times at which to return the solution; by default those of the steps.
     dense_output : bool
         Whether to return the solution as a function ``sol`` too.
     events : callable or list of callable, optional
-        Functions of time and state, whose zeros are looked for; ``terminal`` and ``direction`` are read as by SciPy.
-        Times and states of events have derivatives.
+        Functions of time and state whose zeros are located. Their attributes ``terminal`` and ``direction`` mean the
+        same as in SciPy. The times and states of events are differentiable.
     args : tuple, optional
         Further arguments of `fun` and of events.
     adjoint : bool
+        Whether derivatives come from the adjoint equation instead of the solver's steps.
     **options
         ``rtol``, ``atol``, ``first_step``, ``max_step``, and LSODA's ``min_step``.
 
@@ -115,7 +117,10 @@ def solve_ivp(
 
 
 class _Scaling:
-    """Times as differentiated limits have them, of the times in [0, 1] of the solver; or the times as they are."""
+    """Affine map between the solver's times in [0, 1] and the user's times, whose limits may be differentiable.
+
+    Without `length` it is the identity.
+    """
 
     def __init__(self, start: Any = None, length: Any = None) -> None:
         self.start, self.length = start, length
@@ -130,7 +135,10 @@ class _Scaling:
 
 
 def _scale_problem(f: Any, t_span: Any, options: dict[str, Any]) -> tuple[Any, tuple[float, float], _Scaling]:
-    """Return the problem with numbers as time limits: differentiated limits become a factor of the right side."""
+    """Return the problem with plain numbers as time limits.
+
+    Limits that are differentiated become a factor of the right side, and the time of the solver runs from 0 to 1.
+    """
     t0, t1 = t_span
     if not any(isinstance(t, Tensor) and is_differentiated(t) for t in (t0, t1)):
         return f, (float(t0), float(t1)), _Scaling()
@@ -144,7 +152,7 @@ def _scale_problem(f: Any, t_span: Any, options: dict[str, Any]) -> tuple[Any, t
 
 
 def _times(t_eval: Any, span: tuple[float, float]) -> Array:
-    """Return the times at which the solution is wanted, as numbers."""
+    """Check `t_eval`, and return it as an array."""
     times = np.asarray(t_eval.detach().host() if isinstance(t_eval, Tensor) else t_eval, float)
     low, high = min(span), max(span)
     if times.ndim != 1:
@@ -170,7 +178,7 @@ def _result(counts: Counts, status: int, **fields: Any) -> Any:
 
 
 def _steps_of(f: Any, span: tuple[float, float], y: AnyTensor, settings: Settings, counts: Counts, dense: bool) -> Any:
-    """Return the steps of a method on tensors; those of SciPy's own methods, which have no history."""
+    """Return an iterator over the steps of the method; steps of a solver that runs in SciPy have no history."""
     if settings.method in EXPLICIT:
         return explicit_steps(f, span[0], y, span[1], settings, counts, dense)
     if is_differentiated(y) or capture(f, F.full((), span[0], dtype=y.dtype.to_real(), device=y.device), y)[1]:
@@ -186,7 +194,7 @@ def _steps_of(f: Any, span: tuple[float, float], y: AnyTensor, settings: Setting
 
 
 class _ForeignSegment:
-    """A step of SciPy's solver, as `Segment`."""
+    """One step of a SciPy solver, with the interface of `Segment`."""
 
     def __init__(self, dense: Any, like: AnyTensor) -> None:
         self.dense, self.like, self.t_old, self.t = dense, like, dense.t_old, dense.t
@@ -197,12 +205,12 @@ class _ForeignSegment:
 
 
 class _ForeignSolution:
-    """Steps of SciPy's solver as a function of time."""
+    """The solution of a SciPy solver as a function of time, with the interface of `OdeSolution`."""
 
     def __init__(self, segments: list[_ForeignSegment]) -> None:
         times = [segments[0].t_old, *(s.t for s in segments)]
-        own = scipy_module("integrate").OdeSolution(times, [s.dense for s in segments])
-        self.like, self.own = segments[0].like, own
+        solution = scipy_module("integrate").OdeSolution(times, [s.dense for s in segments])
+        self.like, self.own = segments[0].like, solution
 
     def __call__(self, t: Any) -> AnyTensor:
         if isinstance(t, Tensor) and is_differentiated(t):
@@ -227,18 +235,18 @@ def _by_steps(
     settings: Settings, scaling: _Scaling,
 ) -> Any:  # fmt: skip
     counts, status = Counts(), 0
-    wanted = None if t_eval is None else scaling.inner(t_eval)
-    numbers = None if wanted is None else _times(wanted, span)
+    output_times = None if t_eval is None else scaling.inner(t_eval)
+    numbers = None if output_times is None else _times(output_times, span)
     times: list[Any] = [span[0]]
     states, segments = [y], []
-    seen = None if events is None else _Events(events, scaling, span[0], y)
+    event_zeros = None if events is None else _Events(events, scaling, span[0], y)
     try:
         steps = _steps_of(f, span, y, settings, counts, dense or events is not None or numbers is not None)
         for t, state, segment in steps:
             segments.append(segment)
             end: Any = t
-            if seen is not None and seen.look(segment, t, state):
-                end, state, status = *seen.last, 1
+            if event_zeros is not None and event_zeros.look(segment, t, state):
+                end, state, status = *event_zeros.last, 1
             times.append(end)
             states.append(state)
             if status:
@@ -247,16 +255,19 @@ def _by_steps(
         status = -1
     solution_of = OdeSolution if segments and isinstance(segments[0], Segment) else _ForeignSolution
     whole = solution_of(segments) if segments and segments[0] is not None else None
-    if wanted is not None:
-        last = times[-1].item() if isinstance(times[-1], Tensor) else times[-1]
-        inside = np.abs(numbers - span[0]) <= abs(last - span[0]) * (1 + 1e-12)  # type: ignore[operator]
-        wanted = wanted[F.as_tensor(inside)] if isinstance(wanted, Tensor) else numbers[inside]  # type: ignore[index]
-        found, y_all = wanted, (F.stack([y], 1)[:, :0] if whole is None or not inside.any() else whole(wanted))
+    if output_times is not None:
+        last_time = times[-1].item() if isinstance(times[-1], Tensor) else times[-1]
+        inside = np.abs(numbers - span[0]) <= abs(last_time - span[0]) * (1 + 1e-12)  # type: ignore[operator]
+        output_times = output_times[F.as_tensor(inside)] if isinstance(output_times, Tensor) else numbers[inside]  # type: ignore[index]
+        result_times, y_all = (
+            output_times,
+            (F.stack([y], 1)[:, :0] if whole is None or not inside.any() else whole(output_times)),
+        )
     else:
-        found = np.array(times) if not isinstance(times[-1], Tensor) else F.stack([*map(_as(y), times)])
+        result_times = np.array(times) if not isinstance(times[-1], Tensor) else F.stack([*map(_as(y), times)])
         y_all = F.stack(states, 1)
-    fields = {} if seen is None else {"t_events": seen.times(y), "y_events": seen.states(y)}
-    t_all = _as(y)(scaling.outer(found))
+    fields = {} if event_zeros is None else {"t_events": event_zeros.times(y), "y_events": event_zeros.states(y)}
+    t_all = _as(y)(scaling.outer(result_times))
     if scaling.length is not None and whole is not None and dense:
         inner = whole
         whole = lambda t: inner(scaling.inner(t))  # type: ignore[assignment]  # noqa: E731
@@ -273,18 +284,21 @@ def _as(y: AnyTensor) -> Callable[[Any], AnyTensor]:
 
 
 def _events(events: Any, extra: tuple[Any, ...]) -> list[Any] | None:
-    """Return pairs of an event as a function of time and state, and the original, which has the attributes."""
+    """Return ``(wrapped, original)`` pairs for the events.
+
+    ``wrapped(t, y)`` returns a tensor; ``original`` has the attributes ``terminal`` and ``direction``.
+    """
     if events is None:
         return None
-    given = (events,) if callable(events) else tuple(events)
-    return [(lambda t, y, event=event: tensor_of(event(t, y, *extra)), event) for event in given]
+    originals = (events,) if callable(events) else tuple(events)
+    return [(lambda t, y, event=event: tensor_of(event(t, y, *extra)), event) for event in originals]
 
 
 class _Events:
-    """Zeros of functions along the solution."""
+    """Detector of the events of a solution: the zeros of functions along it."""
 
     def __init__(self, events: list[Any], scaling: _Scaling, t: float, y: AnyTensor) -> None:
-        self.events = [(lambda t, y, f=f: f(scaling.outer(t), y), given) for f, given in events]
+        self.events = [(lambda t, y, f=f: f(scaling.outer(t), y), original) for f, original in events]
         self.scaling, self.like = scaling, y
         self.before = self._values(t, y)
         self.found: list[list[tuple[Any, AnyTensor]]] = [[] for _ in events]
@@ -295,7 +309,7 @@ class _Events:
             return [f(_as(y)(t), y.detach()).item() for f, _ in self.events]  # type: ignore[no-untyped-call]
 
     def look(self, segment: Any, t: float, y: AnyTensor) -> bool:
-        """Note the zeros within a step; whether one of them ends the integration, at `last`."""
+        """Record the zeros within a step, and return whether one is terminal; `last` is its time and state."""
         after, new = self._values(t, y), []
         for i, (a, b) in enumerate(zip(self.before, after, strict=True)):
             direction = getattr(self.events[i][1], "direction", 0)
@@ -325,7 +339,7 @@ class _Events:
         return float(scipy_module("optimize").brentq(value, segment.t_old, t, xtol=eps, rtol=eps))
 
     def _time(self, i: int, segment: Any, value: float) -> AnyTensor:
-        """Return the time of a zero, with its derivative."""
+        """Return the time of a zero as a tensor that is differentiable with respect to what the event depends on."""
         if isinstance(segment, _ForeignSegment):
             return _as(self.like)(value)
         start = F.reshape(_as(self.like)(value), (1,))
@@ -348,12 +362,12 @@ def _by_adjoint(
     if F.is_complex(y):
         raise RuntimeError("solve_ivp(adjoint=True) takes real states; use view_as_real, or adjoint=False")
     counts = Counts()
-    wanted = np.array(span) if t_eval is None else scaling.inner(t_eval)
-    if isinstance(wanted, Tensor) and is_differentiated(wanted):
+    output_times = np.array(span) if t_eval is None else scaling.inner(t_eval)
+    if isinstance(output_times, Tensor) and is_differentiated(output_times):
         raise RuntimeError(
             "solve_ivp(adjoint=True) has no derivatives by t_eval, nor by t_span beside t_eval; leave adjoint out"
         )
-    numbers = _times(wanted, span)
+    numbers = _times(output_times, span)
     times = np.unique(np.append(numbers, span[0]))[:: 1 if span[1] >= span[0] else -1]
     if not len(numbers) or len(times) == 1:
         states = F.stack([y] * len(numbers)) if len(numbers) else y[None][:0]
@@ -381,20 +395,20 @@ def odeint(
     method: str = "DOP853",
     **options: Any,
 ) -> Any:
-    """Solve ``dy/dt = func(y, t, *args)`` at the times `t`, by the name and arguments of SciPy's older function.
+    """Solve ``dy/dt = func(y, t, *args)`` at the times `t`, as `scipy.integrate.odeint`.
 
     Parameters
     ----------
     func : callable
-        Of the state and the time, or of the time and the state if `tfirst`.
+        Takes the state and the time, or the time and the state if `tfirst`.
     y0 : array_like
         The state at the first time.
     t : array_like
-        Times in order.
+        Increasing or decreasing times.
     args : tuple
-        Further arguments of `func`; tensors may be differentiated.
+        Further arguments of `func`. Tensors are differentiable.
     method : str
-        As in `solve_ivp`; ``"Radau"`` for stiff problems. SciPy's own, LSODA, has derivatives with ``adjoint=True``.
+        As in `solve_ivp`; ``"Radau"`` for stiff problems. ``"LSODA"`` is differentiable with ``adjoint=True`` only.
     **options
         Those of `solve_ivp`.
 
@@ -415,9 +429,9 @@ def odeint(
     def state_last(time: Any, state: Any, *further: Any) -> Any:
         return func(time, state, *further) if tfirst else func(state, time, *further)
 
-    found = solve_ivp(
+    solution = solve_ivp(
         state_last, (times[0], times[-1]), y0, method, times, args=args or None, rtol=rtol, atol=atol, **options
     )
-    if not found.success:
-        raise RuntimeError(f"odeint: {found.message}")
-    return found.y.T
+    if not solution.success:
+        raise RuntimeError(f"odeint: {solution.message}")
+    return solution.y.T

@@ -1,4 +1,4 @@
-"""Integrals of functions: Gaussian rules of fixed order, and adaptive ones whose nodes are kept for the derivatives."""
+"""Integrals of functions: Gaussian rules of fixed order, and adaptive rules, whose nodes are constants in backward."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ __all__ = ["dblquad", "fixed_quad", "quad", "quad_vec"]
 
 
 def fixed_quad(func: Callable[..., Any], a: Any, b: Any, args: Any = (), n: int = 5) -> tuple[AnyTensor, None]:
-    """Integrate a function by a Gaussian quadrature of order `n`, with derivatives by the limits and all it reads.
+    """Integrate a function by Gaussian quadrature of order `n`.
+
+    The integral is differentiable with respect to `a`, `b`, `args` and the tensors that `func` closes over.
 
     Parameters
     ----------
@@ -32,7 +34,7 @@ def fixed_quad(func: Callable[..., Any], a: Any, b: Any, args: Any = (), n: int 
     Returns
     -------
     tuple
-        The integral and None, as SciPy's.
+        The integral, and None as in SciPy.
 
     Examples
     --------
@@ -56,7 +58,7 @@ def _like(array: Any, t: Tensor) -> AnyTensor:
     return F.to(F.as_tensor(array, device=t.device), t.dtype)
 
 
-#: Gauss-Kronrod's rule of 21 points: its nodes that are not negative, with both weights.
+#: The Gauss-Kronrod rule of 21 points: its non-negative nodes, with both kinds of weights.
 _NODES = np.array([
     0.995657163025808080735527280689003, 0.973906528517171720077964012084452, 0.930157491355708226001207180059508,
     0.865063366688984510732096688423493, 0.780817726586416897063717578345042, 0.679409568299024406234327365114874,
@@ -76,7 +78,7 @@ _GAUSS = np.array([
 
 
 def _rule() -> tuple[Any, Any, Any]:
-    """Return the nodes in [0, 1], Kronrod's weights, and Gauss's."""
+    """Return the nodes in [0, 1], the weights of Kronrod's rule, and those of Gauss's rule."""
     nodes = np.concatenate([-_NODES[:-1], _NODES[::-1]])
     kronrod = np.concatenate([_KRONROD[:-1], _KRONROD[::-1]])
     gauss = np.zeros(21)
@@ -86,7 +88,10 @@ def _rule() -> tuple[Any, Any, Any]:
 
 
 def _on_unit_interval(func: Callable[[Any], Any], a: AnyTensor, b: AnyTensor) -> Callable[[float], Any]:
-    """Return the integrand over [0, 1] after a substitution: an affine one, and of infinite limits a rational one."""
+    """Return the integrand after a substitution that maps the interval to [0, 1].
+
+    The substitution is affine for finite limits, and rational for infinite ones.
+    """
     low, high = a.item(), b.item()
 
     def finite(s: float) -> Any:
@@ -119,7 +124,7 @@ def _adaptive(
 ) -> tuple[AnyTensor, float, int, list[tuple[float, float]]]:
     """Compute the integral over [0, 1], its error, the number of intervals and the intervals.
 
-    Intervals are chosen from plain numbers, and evaluated with history afterwards.
+    The intervals are chosen without recording; then the integrand is evaluated on them once more with its history.
     """
     nodes, kronrod, gauss = _rule()
 
@@ -130,9 +135,9 @@ def _adaptive(
         return F.tensordot(_like(weights, F.real(found) if F.is_complex(found) else found).to(found.dtype), found, 1)
 
     def estimate(low: float, high: float) -> tuple[float, AnyTensor, float, float]:
-        found = values(low, high)
-        fine = integral(found, kronrod) * (high - low)
-        error = F.amax(F.abs(fine - integral(found, gauss) * (high - low))).item()
+        samples = values(low, high)
+        fine = integral(samples, kronrod) * (high - low)
+        error = F.amax(F.abs(fine - integral(samples, gauss) * (high - low))).item()
         return error, fine, low, high
 
     edges = [0.0, *sorted(breaks), 1.0]
@@ -172,25 +177,26 @@ def quad(
     weight: Any = None,
     **others: Any,
 ) -> tuple[Any, ...]:
-    """Integrate a function adaptively, with derivatives by the limits and all that the function reads.
+    """Integrate a function adaptively by the Gauss-Kronrod rule of 21 points.
 
-    The intervals come from the Gauss-Kronrod rule of 21 points; where they lie is held fixed under the derivatives.
+    The integral is differentiable with respect to `a`, `b`, `args` and the tensors that `func` closes over. The
+    intervals are constants in the derivatives.
 
     Parameters
     ----------
     func : callable
-        Of a tensor without dims, and of `args`.
+        Takes a 0-dim tensor, and then `args`.
     a, b : float or Tensor
-        Also infinite.
+        The limits, which may be infinite.
     args : tuple
     full_output : int
         Whether to return a dict with the number of evaluations and of intervals as well.
     epsabs, epsrel : float
         Absolute and relative tolerance.
     limit : int
-        The most intervals.
+        The maximum number of intervals.
     points : sequence of float, optional
-        Where the function is not smooth, between finite limits.
+        Points between finite limits at which the function is not smooth.
 
     Returns
     -------
@@ -245,7 +251,7 @@ def quad_vec(
     *,
     args: Any = (),
 ) -> tuple[Any, ...]:
-    """Integrate a function whose values are tensors adaptively; see `quad`. The norm is the largest element.
+    """Integrate a function whose values are tensors adaptively; see `quad`. The error is the largest over the elements.
 
     Examples
     --------

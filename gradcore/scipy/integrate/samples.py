@@ -1,4 +1,4 @@
-"""Integrals of samples: ``trapezoid``, ``simpson``, their cumulative forms, and ``romb``."""
+"""Integrals of samples, differentiable in samples, points and spacing: ``trapezoid``, ``simpson``, ``romb``, ..."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["cumulative_simpson", "cumulative_trapezoid", "newton_cotes", "romb",
 
 
 def _samples(y: Any, x: Any, dx: Any, axis: int) -> tuple[AnyTensor, AnyTensor]:
-    """Return the samples and the distances between them, along the last dim."""
+    """Return the samples with `axis` moved last, and the distances between their points along that dim."""
     if x is None:
         values = F.movedim(inexact(tensor_of(y)), axis, -1)
         step = tensor_of(dx) if hasattr(dx, "shape") or isinstance(dx, (list, tuple)) else dx
@@ -44,13 +44,13 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> AnyTensor
     x : array_like, optional
         The points of the samples.
     dx : float
-        The distance of samples without `x`.
+        The distance between the points if `x` is not given.
     axis : int
 
     Returns
     -------
     Tensor
-        With derivatives by `y`, `x` and `dx`.
+        The integrals. They are differentiable with respect to `y`, `x` and `dx`.
 
     Examples
     --------
@@ -76,12 +76,12 @@ def cumulative_trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, i
     values, steps = _samples(y, x, dx, axis)
     if not values.shape[-1]:
         raise ValueError("At least one point is required along `axis`.")
-    found = F.cumsum(steps * (values[..., 1:] + values[..., :-1]) / 2, -1)
-    return F.movedim(found if initial is None else F.pad(found, (1, 0)), -1, axis)
+    integrals = F.cumsum(steps * (values[..., 1:] + values[..., :-1]) / 2, -1)
+    return F.movedim(integrals if initial is None else F.pad(integrals, (1, 0)), -1, axis)
 
 
 def _panels(values: AnyTensor, steps: AnyTensor) -> AnyTensor:
-    """Return the integral of a parabola through each three points, over the first two of them."""
+    """Integrate the parabola through each three consecutive points from the first to the second point."""
     first, second = steps[..., :-1], steps[..., 1:]
     y0, y1, y2 = values[..., :-2], values[..., 1:-1], values[..., 2:]
     part, ratio = first / (first + second), first / second
@@ -108,11 +108,11 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> AnyTenso
     steps = _expand_steps(steps, n - 1)
     odd = n - 1 + n % 2  # the points of whole pairs of intervals
     h0, h1 = steps[..., 0 : odd - 1 : 2], steps[..., 1 : odd - 1 : 2]
-    both = h0 + h1
+    double_width = h0 + h1
     result = F.sum(
-        both / 6 * (
+        double_width / 6 * (
             values[..., 0 : odd - 2 : 2] * (2 - h1 / h0)
-            + values[..., 1 : odd - 1 : 2] * (both * both / (h0 * h1))
+            + values[..., 1 : odd - 1 : 2] * (double_width * double_width / (h0 * h1))
             + values[..., 2:odd:2] * (2 - h0 / h1)
         ), -1
     )  # fmt: skip
@@ -175,7 +175,7 @@ def romb(y: Any, dx: Any = 1.0, axis: int = -1, show: bool = False) -> AnyTensor
 
 
 def newton_cotes(rn: Any, equal: int = 0) -> Any:
-    """Return the weights and the error coefficient of a Newton-Cotes rule, SciPy's own: numbers without derivatives.
+    """Return the weights and the error coefficient of a Newton-Cotes rule, which have no derivatives.
 
     Examples
     --------

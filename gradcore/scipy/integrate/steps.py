@@ -1,4 +1,4 @@
-"""Steps of Runge-Kutta methods on tensors: explicit ones, which choose their length as SciPy's do, and Radau's."""
+"""Steps of Runge-Kutta methods on tensors: explicit methods, whose step sizes are chosen as in SciPy, and Radau."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Field = Callable[[AnyTensor, AnyTensor], AnyTensor]
 
 
 class StepTooSmallError(Exception):
-    """The tolerance would need steps that are shorter than the distance of neighbouring numbers."""
+    """Raised when the tolerance requires a step that is shorter than the spacing between numbers."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The method of a solver, and its options with SciPy's names and defaults."""
+    """The method and options of a solver, with SciPy's names and defaults."""
 
     method: str = "RK45"
     rtol: float = 1e-3
@@ -46,7 +46,7 @@ class Settings:
 
 @dataclass
 class Counts:
-    """Numbers of evaluations of the right side and its Jacobian, and of factorizations."""
+    """Numbers of evaluations of the right side and of its Jacobian, and number of LU factorizations."""
 
     nfev: int = 0
     njev: int = 0
@@ -55,7 +55,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class _Tableau:
-    """The coefficients of a method, those of its interpolant as powers of the part of the step."""
+    """The coefficients of a Runge-Kutta method and of its interpolant, a polynomial in ``(t - t_old) / h``."""
 
     A: Array
     B: Array
@@ -68,21 +68,23 @@ class _Tableau:
 
 @functools.cache
 def _tableau(method: str) -> _Tableau:
-    found = getattr(scipy_module("integrate"), method)
+    solver = getattr(scipy_module("integrate"), method)
     if method != "DOP853":
-        return _Tableau(found.A, found.B, found.C, (found.E,), found.P, found.error_estimator_order)
-    n, last = found.n_stages, found.n_stages + len(found.C_EXTRA) + 1
+        return _Tableau(solver.A, solver.B, solver.C, (solver.E,), solver.P, solver.error_estimator_order)
+    n, last = solver.n_stages, solver.n_stages + len(solver.C_EXTRA) + 1
     change, first, final = np.zeros(last), np.eye(last)[0], np.eye(last)[n]
-    change[:n] = found.B
-    terms = np.vstack([change, first - change, 2 * change - first - final, found.D])
+    change[:n] = solver.B
+    terms = np.vstack([change, first - change, 2 * change - first - final, solver.D])
     powers = np.zeros((len(terms), len(terms)))  # of terms, by power: each is multiplied by x, 1 - x, x ...
     for j in range(len(terms)):
         polynomial = np.ones(1)
         for i in range(j, -1, -1):
             polynomial = np.convolve(polynomial, [0.0, 1.0] if i % 2 == 0 else [1.0, -1.0])
         powers[j, : len(polynomial) - 1] = polynomial[1:]
-    further = tuple((a[:s], float(c)) for s, (a, c) in enumerate(zip(found.A_EXTRA, found.C_EXTRA, strict=True), n + 1))
-    return _Tableau(found.A, found.B, found.C, (found.E5, found.E3), terms.T @ powers, 7, further)
+    further = tuple(
+        (a[:s], float(c)) for s, (a, c) in enumerate(zip(solver.A_EXTRA, solver.C_EXTRA, strict=True), n + 1)
+    )
+    return _Tableau(solver.A, solver.B, solver.C, (solver.E5, solver.E3), terms.T @ powers, 7, further)
 
 
 def _combine_slopes(start: AnyTensor | None, weights: Any, slopes: list[AnyTensor], h: float) -> AnyTensor:
@@ -94,12 +96,12 @@ def _combine_slopes(start: AnyTensor | None, weights: Any, slopes: list[AnyTenso
 
 
 def _norm(x: AnyTensor) -> float:
-    """Return the root of the mean square."""
+    """Return the root mean square of the elements."""
     return F.linalg_vector_norm(x.detach()).item() / max(x.numel(), 1) ** 0.5  # type: ignore[no-any-return]
 
 
 def _first_length(f: Field, t0: float, y0: AnyTensor, f0: AnyTensor, bound: float, order: int, scale: Any) -> float:
-    """Return a first step's length by the sizes of the state and its first and second derivative."""
+    """Estimate the length of the first step from the sizes of the state and of its first and second derivatives."""
     interval, direction = abs(bound - t0), np.sign(bound - t0)
     d0, d1 = _norm(y0 / scale), _norm(f0 / scale)
     h0 = min(1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1, interval)
@@ -114,7 +116,7 @@ def _time(t: float, y: AnyTensor) -> AnyTensor:
 
 
 def _error(table: _Tableau, slopes: list[AnyTensor], h: float, scale: AnyTensor) -> float:
-    """Return the size of the estimated error, in units of what is allowed."""
+    """Return the norm of the estimated error divided by `scale`; above 1 the step is rejected."""
     if len(table.errors) == 1:
         return _norm(_combine_slopes(None, table.errors[0], slopes, h) / scale)
     fifth, third = (_norm(_combine_slopes(None, e, slopes, 1.0) / scale) ** 2 for e in table.errors)
@@ -124,7 +126,10 @@ def _error(table: _Tableau, slopes: list[AnyTensor], h: float, scale: AnyTensor)
 def explicit_steps(
     f: Field, t: float, y: AnyTensor, bound: float, settings: Settings, counts: Counts, dense: bool
 ) -> Iterator[tuple[float, AnyTensor, Segment | None]]:
-    """Yield the time and state after each step, with its interpolant if `dense`; lengths of steps are constants."""
+    """Yield ``(time, state, segment)`` after each step; step sizes are constants in the derivatives.
+
+    ``segment`` is the interpolant, or None unless `dense`.
+    """
     table, atol = _tableau(settings.method), _tolerance(settings, y)
     direction, exponent = (1.0 if bound >= t else -1.0), -1 / (table.order + 1)
     slope = f(_time(t, y), y)
@@ -148,9 +153,9 @@ def explicit_steps(
             slopes, y_new = _stages(f, table, t, y, slope, h)
             counts.nfev += len(table.B)
             with no_grad():
-                found = [k.detach() for k in slopes]
+                stages = [k.detach() for k in slopes]
                 scale = F.maximum(F.abs(y.detach()), F.abs(y_new.detach())) * settings.rtol + atol
-                error = _error(table, found, h, scale)
+                error = _error(table, stages, h, scale)
             length = abs(h)
             factor = 10.0 if error == 0 else min(10.0, 0.9 * error**exponent)
             if error < 1:
@@ -188,7 +193,7 @@ def _tolerance(settings: Settings, y: AnyTensor) -> Any:
 
 
 def solver_of(f: Field, t: float, y: AnyTensor, bound: float, settings: Settings) -> Any:
-    """Return SciPy's solver of a method, which steps over the values of a right side on tensors."""
+    """Return the SciPy solver of the method, with a right side that calls `f` on tensors and returns arrays."""
     host = y.detach().host()
 
     def right_side(t: float, values: Array) -> Array:
@@ -201,7 +206,7 @@ def solver_of(f: Field, t: float, y: AnyTensor, bound: float, settings: Settings
 
 @functools.cache
 def _radau() -> tuple[Array, Array, Array]:
-    """Return Radau's nodes, its stages' coefficients, and the matrix from stages to powers of its interpolant."""
+    """Return Radau's nodes, its stage coefficients, and the matrix from stages to its interpolant's coefficients."""
     C = np.array([(4 - 6**0.5) / 10, (4 + 6**0.5) / 10, 1.0])
     powers = np.arange(3)
     A = np.linalg.solve(np.vander(C, increasing=True).T, (C[:, None] ** (powers + 1) / (powers + 1)).T).T
@@ -211,7 +216,10 @@ def _radau() -> tuple[Array, Array, Array]:
 def radau_steps(
     f: Field, t: float, y: AnyTensor, bound: float, settings: Settings, counts: Counts, dense: bool
 ) -> Iterator[tuple[float, AnyTensor, Segment | None]]:
-    """Do what `explicit_steps` does for SciPy's implicit method, whose stages are the solution of an equation."""
+    """Yield ``(time, state, segment)`` after each step of Radau's implicit method, as `explicit_steps` does.
+
+    SciPy solves for the stages; they are differentiated as the root of their equation.
+    """
     C, A, P = _radau()
     solver, n = solver_of(f, t, y, bound, settings), y.shape[0]
     call, parameters = capture(f, _time(t, y), y.detach())

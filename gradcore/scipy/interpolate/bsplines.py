@@ -1,4 +1,4 @@
-"""B-splines, and splines of any degree through data."""
+"""B-splines, and interpolating and least-squares splines of any degree."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ __all__ = ["BSpline", "basis", "make_interp_spline", "make_lsq_spline", "splev",
 
 
 def basis(t: AnyTensor, x: AnyTensor, k: int, extrapolate: Any = True) -> tuple[AnyTensor, AnyTensor]:
-    """Return the ``k + 1`` B-splines that are not zero at each point, in the last dim, and the last one's number."""
+    """Return the ``k + 1`` B-splines that are nonzero at each point, in the last dim, and the index of the last one."""
     at = intervals(t, x, k, t.shape[0] - k - 2)
-    found = [F.full_like(x, 1.0)]
+    values = [F.full_like(x, 1.0)]
     for j in range(1, k + 1):
         saved, new = F.zeros_like(x), []
         for r in range(j):
             right, left = t[at + r + 1] - x, x - t[at + r + 1 - j]
             width = right + left
-            part = found[r] / F.where(width == 0, F.full_like(width, 1.0), width)
+            part = values[r] / F.where(width == 0, F.full_like(width, 1.0), width)
             new.append(saved + right * part)
             saved = left * part
-        found = [*new, saved]
-    return F.stack(found, -1), at
+        values = [*new, saved]
+    return F.stack(values, -1), at
 
 
 class BSpline:
-    """A spline as a sum of B-splines, with derivatives by coefficients, knots and where it is evaluated.
+    """A spline as a sum of B-splines, differentiable with respect to coefficients, knots and evaluation points.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class BSpline:
 
     @property
     def tck(self) -> tuple[AnyTensor, AnyTensor, int]:
-        """Knots, coefficients and degree."""
+        """The tuple of knots, coefficients and degree."""
         return self.t, self.c, self.k
 
     def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> AnyTensor:
@@ -119,7 +119,7 @@ class BSpline:
         return self._new(t, c, k, False if self.extrapolate == "periodic" else self.extrapolate)
 
     def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> AnyTensor:
-        """Return the integral from `a` to `b`; without extrapolation, over what lies between the knots."""
+        """Return the integral from `a` to `b`; without extrapolation, the spline is zero outside the knots."""
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         total, k = self.antiderivative(), self.k
         low, high = self.t[k], self.t[self.t.shape[0] - k - 1]
@@ -136,7 +136,11 @@ class BSpline:
 
 
 def _knots(x: AnyTensor, k: int, with_slopes: bool) -> AnyTensor:
-    """Return the knots of a spline through points; leave out inner ones unless derivatives are given at the ends."""
+    """Return the knots of a spline through the points `x`.
+
+    Unless derivatives are prescribed at the ends (`with_slopes`), knots near the ends are left out, and those of even
+    degree lie halfway between the points.
+    """
     first, last = x[:1], x[-1:]
     if with_slopes:
         return F.cat([*[first] * k, x, *[last] * k])
@@ -159,7 +163,7 @@ def _parse_condition(condition: Any, values: AnyTensor) -> list[tuple[int, AnyTe
 def make_interp_spline(
     x: Any, y: Any, k: int = 3, t: Any = None, bc_type: Any = None, axis: int = 0, check_finite: bool = True
 ) -> BSpline:
-    """Return the spline of degree `k` through data, differentiable by points, values, knots and boundary values.
+    """Return the spline of degree `k` through data, differentiable with respect to `x`, `y`, `t` and boundary values.
 
     Parameters
     ----------
@@ -213,7 +217,7 @@ def make_interp_spline(
 
 
 def _coefficients(x: AnyTensor, y: AnyTensor, t: AnyTensor, k: int, left: list[Any], right: list[Any]) -> AnyTensor:
-    """Return the coefficients of B-splines that make them go through data: a banded system."""
+    """Return the B-spline coefficients of the interpolating spline, by solving a banded system."""
     count, n = t.shape[0] - k - 1, x.shape[0]
     rows, at = basis(t, x, k)
     lines = [rows]
@@ -221,8 +225,8 @@ def _coefficients(x: AnyTensor, y: AnyTensor, t: AnyTensor, k: int, left: list[A
     order = [np.arange(n) + len(left)]
     for conditions, end, first, shift in ((left, x[0], 0, 0), (right, x[-1], count - k - 1, count - len(right))):
         for i, (nu, _) in enumerate(conditions):
-            one = F.diag(F.full_like(t[:count], 1.0))
-            lines.append(BSpline(t, one, k)(end, nu)[None, first : first + k + 1])
+            identity = F.diag(F.full_like(t[:count], 1.0))
+            lines.append(BSpline(t, identity, k)(end, nu)[None, first : first + k + 1])
             columns.append(first + np.arange(k + 1)[None])
             order.append(np.array([i + shift]))
     entries = F.cat(lines, 0)
@@ -239,7 +243,7 @@ def _coefficients(x: AnyTensor, y: AnyTensor, t: AnyTensor, k: int, left: list[A
 def make_lsq_spline(
     x: Any, y: Any, t: Any, k: int = 3, w: Any = None, axis: int = 0, check_finite: bool = True, *, method: str = "qr"
 ) -> BSpline:
-    """Return the spline of given knots that fits data with the least squares, with derivatives by all of these.
+    """Return the least-squares spline with the knots `t`, differentiable with respect to `x`, `y`, `t` and `w`.
 
     Examples
     --------
@@ -266,12 +270,14 @@ def make_lsq_spline(
 
 
 def splrep(x: Any, y: Any, *, k: int = 3, s: float = 0.0) -> tuple[Any, Any, int]:
-    """Return knots, coefficients and degree of the spline through data, as SciPy's older function does.
+    """Return knots, coefficients and degree of the interpolating spline, as `scipy.interpolate.splrep`.
+
+    The coefficients are differentiable with respect to `x` and `y`.
 
     Raises
     ------
     TypeError
-        If the spline is to be smoothed (`s` > 0): the choice of knots has no derivative. `make_lsq_spline` takes knots.
+        For a smoothing spline (`s` > 0), whose choice of knots has no derivative. Use `make_lsq_spline` with knots.
 
     Examples
     --------
@@ -282,14 +288,14 @@ def splrep(x: Any, y: Any, *, k: int = 3, s: float = 0.0) -> tuple[Any, Any, int
     """
     if s:
         raise TypeError("splrep(s > 0) chooses knots, which has no derivative: use make_lsq_spline() with knots")
-    made = make_interp_spline(x, y, k)
-    return made.t, F.cat([made.c, F.zeros_like(made.c[:1]).expand(k + 1)]), k
+    spline = make_interp_spline(x, y, k)
+    return spline.t, F.cat([spline.c, F.zeros_like(spline.c[:1]).expand(k + 1)]), k
 
 
 def splev(x: Any, tck: Any, der: int = 0) -> AnyTensor:
-    """Return the values at `x` of a spline that `splrep` returned, or of its derivative of an order.
+    """Evaluate a spline, or its derivative of order `der`, at `x`, as `scipy.interpolate.splev`.
 
-    A spline object, such as a `BSpline`, may stand in the place of knots, coefficients and degree.
+    `tck` is a result of `splrep`, or a spline object such as a `BSpline`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Cubic interpolants in one dimension: splines, and those that keep the shape of the data."""
+"""Cubic interpolants in one dimension: splines, and interpolants that preserve the shape of the data."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["Akima1DInterpolator", "CubicHermiteSpline", "CubicSpline", "PchipInt
 
 
 class CubicHermiteSpline(PPoly):
-    """The piecewise cubic polynomial of given values and slopes.
+    """The piecewise cubic polynomial with given values and slopes, differentiable with respect to `x`, `y` and `dydx`.
 
     Parameters
     ----------
     x, y, dydx : array_like
-        Points, values, and slopes of the values' shape; there are derivatives by all of them.
+        Points, values, and slopes in the shape of the values.
     axis : int
         The dim of `y` along which it is interpolated.
     extrapolate : bool or "periodic", optional
@@ -47,7 +47,7 @@ class CubicHermiteSpline(PPoly):
 
 
 class PchipInterpolator(CubicHermiteSpline):
-    """The cubic interpolant that is monotonic where the data are.
+    """The cubic interpolant that is monotonic where the data are, differentiable with respect to `x` and `y`.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class PchipInterpolator(CubicHermiteSpline):
 
 
 def _at_end(h0: AnyTensor, h1: AnyTensor, m0: AnyTensor, m1: AnyTensor) -> AnyTensor:
-    """Return the slope of a parabola at an end, limited so that the curve keeps its shape."""
+    """Return the end slope of the parabola through three points, limited so that the interpolant stays monotonic."""
     slope = ((2 * h0 + h1) * m0 - h0 * m1) / (h0 + h1)
     steep = (F.sign(m0) != F.sign(m1)) & (F.abs(slope) > 3 * F.abs(m0))
     return F.where(F.sign(slope) != F.sign(m0), F.zeros_like(slope), F.where(steep, 3 * m0, slope))
@@ -94,7 +94,7 @@ def _refuse_complex(values: Tensor, name: str) -> None:
 
 
 class Akima1DInterpolator(CubicHermiteSpline):
-    """Akima's interpolant, whose slopes depend on near values alone.
+    """Akima's interpolant, whose slopes depend on neighbouring values only; differentiable with respect to `x` and `y`.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class Akima1DInterpolator(CubicHermiteSpline):
         Points and real values.
     axis : int
     method : {"akima", "makima"}
-        The second is the modified method, which overshoots less at steps.
+        ``"makima"`` is the modified method, which overshoots less at steps.
     extrapolate : bool or "periodic", optional
         False by default.
 
@@ -131,25 +131,25 @@ class Akima1DInterpolator(CubicHermiteSpline):
             if method == "makima":
                 change = change + F.abs(m[1:] + m[:-1]) / 2
             first, second = change[2:], change[:-2]
-            both = first + second
-            known = both > 1e-9 * F.amax(both.detach())
-            part = second / F.where(known, both, F.full_like(both, 1.0))
-            slopes = F.where(known, m[1:-2] + part * (m[2:-1] - m[1:-2]), (m[3:] + m[:-3]) / 2)
+            total_change = first + second
+            is_defined = total_change > 1e-9 * F.amax(total_change.detach())
+            part = second / F.where(is_defined, total_change, F.full_like(total_change, 1.0))
+            slopes = F.where(is_defined, m[1:-2] + part * (m[2:-1] - m[1:-2]), (m[3:] + m[:-3]) / 2)
         self._set(points, values, slopes, axis, False if extrapolate is None else extrapolate)
 
 
 class CubicSpline(CubicHermiteSpline):
-    """The cubic spline through data, whose second derivative is continuous.
+    """The interpolating cubic spline, whose second derivative is continuous.
 
     Parameters
     ----------
     x, y : array_like
-        Points and values; there are derivatives by both.
+        Points and values. The spline is differentiable with respect to both, and to the values in `bc_type`.
     axis : int
         The dim of `y` along which it is interpolated.
     bc_type : str or pair
-        What holds at the ends: ``"not-a-knot"``, ``"periodic"``, ``"clamped"``, ``"natural"``, or pairs
-        ``(order, value)`` of a derivative.
+        The conditions at the ends: ``"not-a-knot"``, ``"periodic"``, ``"clamped"``, ``"natural"``, or pairs
+        ``(order, value)`` that prescribe a derivative.
     extrapolate : bool or "periodic", optional
 
     Examples
@@ -174,7 +174,7 @@ class CubicSpline(CubicHermiteSpline):
 
 
 def _conditions(bc_type: Any, values: Tensor, axis: int) -> list[Any]:
-    """Return the condition at each end: a word, or the order and the values of a derivative."""
+    """Return the boundary condition at each end: a name, or a pair of the order and the values of a derivative."""
     if isinstance(bc_type, str):
         bc_type = (bc_type, bc_type)
     elif len(bc_type) != 2:
@@ -209,7 +209,10 @@ def _conditions(bc_type: Any, values: Tensor, axis: int) -> list[Any]:
 
 
 def _spline_slopes(x: AnyTensor, y: AnyTensor, start: Any, end: Any) -> AnyTensor:
-    """Return the slopes at the points, of columns: a tridiagonal system says that second derivatives are continuous."""
+    """Return the slopes at the points for values in columns.
+
+    They solve a tridiagonal system, which says that the second derivative is continuous.
+    """
     n, h = x.shape[0], F.diff(x)
     column = h[:, None]
     secants = F.diff(y, 1, 0) / column
@@ -234,14 +237,14 @@ def _spline_slopes(x: AnyTensor, y: AnyTensor, start: Any, end: Any) -> AnyTenso
 def _end_row(
     condition: Any, h: AnyTensor, column: AnyTensor, secants: AnyTensor, first: int, second: int, sign: float
 ) -> tuple[AnyTensor, AnyTensor, AnyTensor]:
-    """Return the equation at an end: its diagonal element, the element beside it, and its right side."""
+    """Return the equation of an end condition: its diagonal element, its off-diagonal element and its right side."""
     h0 = h[first]
     if isinstance(condition, str):  # not-a-knot
-        h1, both = h[second], h[first] + h[second]
+        h1, two_steps = h[second], h[first] + h[second]
         right = (
-            (column[first] + 2 * both) * column[second] * secants[first] + column[first] ** 2 * secants[second]
-        ) / both
-        return h1, both, right
+            (column[first] + 2 * two_steps) * column[second] * secants[first] + column[first] ** 2 * secants[second]
+        ) / two_steps
+        return h1, two_steps, right
     order, value = condition
     if order == 1:
         return F.full_like(h0, 1.0), F.zeros_like(h0), value
@@ -249,7 +252,10 @@ def _end_row(
 
 
 def _periodic_slopes(h: AnyTensor, secants: AnyTensor) -> AnyTensor:
-    """Return the slopes of a periodic spline: a cyclic system is a tridiagonal one with a correction of rank one."""
+    """Return the slopes of a periodic spline.
+
+    They solve a cyclic tridiagonal system: a tridiagonal one with a rank-one correction (Sherman-Morrison).
+    """
     column, before, m = h[:, None], F.roll(h, 1, 0), h.shape[0]
     right = 3 * (column * F.roll(secants, 1, 0) + before[:, None] * secants)
     if m < 3:
@@ -263,8 +269,8 @@ def _periodic_slopes(h: AnyTensor, secants: AnyTensor) -> AnyTensor:
     diagonal = F.cat([diagonal[:1] - gamma, diagonal[1:-1], diagonal[-1:] - low * high / gamma])
     ab = F.stack([F.cat([zero, before[:-1]]), diagonal, F.cat([h[1:], zero])])
     vector = F.cat([gamma, F.zeros_like(h[1:-1]), low[None]])[:, None]
-    found = F.banded_solved(F.to(ab, right.dtype), F.cat([right, F.to(vector, right.dtype)], 1), 1, 1)
-    solved, turned = found[:, :-1], found[:, -1:]
+    solutions = F.banded_solved(F.to(ab, right.dtype), F.cat([right, F.to(vector, right.dtype)], 1), 1, 1)
+    solved, turned = solutions[:, :-1], solutions[:, -1:]
     part = corner / gamma
     slopes = solved - turned * (solved[:1] + part * solved[-1:]) / (1 + turned[:1] + part * turned[-1:])
     return F.cat([slopes, slopes[:1]], 0)

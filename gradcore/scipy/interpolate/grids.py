@@ -1,4 +1,4 @@
-"""Interpolation of values on grids: in one dimension by ``interp1d``, in several by tensor products of B-splines."""
+"""Interpolation on rectangular grids: ``interp1d`` in one dimension, tensor products of B-splines in several."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _DEGREES = {"linear": 1, "slinear": 1, "cubic": 3, "quintic": 5}
 
 
 class RegularGridInterpolator:
-    """Values on a rectangular grid, interpolated with derivatives by values, coordinates and where they are wanted.
+    """Interpolator of values on a rectangular grid, differentiable with respect to values, grid and evaluation points.
 
     Parameters
     ----------
     points : tuple of array_like
         The coordinates of the grid along each dim, increasing or decreasing.
     values : array_like
-        With further dims behind those of the grid.
+        The values on the grid, possibly with further dims behind those of the grid.
     method : {"linear", "nearest", "slinear", "cubic", "quintic", "pchip"}
-        Splines of these degrees; ``"nearest"`` has derivatives by values alone.
+        The kind of spline. ``"nearest"`` is differentiable with respect to the values only.
     bounds_error : bool
-        Whether points outside are an error.
+        Whether points outside of the grid raise a ValueError.
     fill_value : float, optional
-        The value outside; None extrapolates.
+        The value outside of the grid; None extrapolates.
 
     Examples
     --------
@@ -65,23 +65,23 @@ class RegularGridInterpolator:
         self.grid, self.method, self.bounds_error, self.fill_value = tuple(grid), method, bounds_error, fill_value
 
     def __call__(self, xi: Any, method: str | None = None, *, nu: Any = None) -> AnyTensor:
-        """Return the values at points of shape ``(..., number of dims)``, or a tuple of arrays that broadcast."""
+        """Interpolate at `xi`: points of shape ``(..., number of dims)``, or a tuple of coordinates that broadcast."""
         method = self.method if method is None else method
         if nu is not None:
             raise TypeError("RegularGridInterpolator() of tensors: differentiate instead of nu")
         d = len(self.grid)
         if isinstance(xi, tuple):
             xi = F.stack(list(F.broadcast_tensors(*(like(x, self.grid[0]) for x in xi))), -1)
-        wanted = like(xi, self.grid[0])
-        if wanted.ndim == 1 and d == 1:
-            wanted = wanted[:, None]
-        if wanted.shape[-1] != d:
+        points = like(xi, self.grid[0])
+        if points.ndim == 1 and d == 1:
+            points = points[:, None]
+        if points.shape[-1] != d:
             raise ValueError(
-                f"The requested sample points xi have dimension {wanted.shape[-1]} but this "
+                f"The requested sample points xi have dimension {points.shape[-1]} but this "
                 f"RegularGridInterpolator has dimension {d}"
             )
-        shape = wanted.shape[:-1]
-        flat = F.reshape(wanted, (-1, d))
+        shape = points.shape[:-1]
+        flat = F.reshape(points, (-1, d))
         outside = F.any(F.stack([(flat[:, i] < g[0]) | (flat[:, i] > g[-1]) for i, g in enumerate(self.grid)]), 0)
         if self.bounds_error and bool(F.any(outside)):
             raise ValueError("One of the requested xi is out of bounds")
@@ -125,7 +125,7 @@ class RegularGridInterpolator:
         return total
 
     def _by_pchip(self, x: AnyTensor) -> AnyTensor:
-        """Interpolate along one dim after the other, from the last one: each query keeps its own line."""
+        """Interpolate by PCHIP along one dim after the other, from the last to the first, for each query separately."""
         from gradcore.scipy.interpolate.cubic import PchipInterpolator
 
         def line(values: AnyTensor, grid: tuple[AnyTensor, ...], point: AnyTensor) -> AnyTensor:
@@ -140,7 +140,7 @@ class RegularGridInterpolator:
 def interpn(
     points: Any, values: Any, xi: Any, method: str = "linear", bounds_error: bool = True, fill_value: Any = np.nan
 ) -> AnyTensor:
-    """Interpolate values on a grid once; see `RegularGridInterpolator`.
+    """Interpolate values on a grid at `xi`; see `RegularGridInterpolator`.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def interpn(
 
 
 class interp1d:
-    """Values of one dim, interpolated.
+    """Interpolator of samples in one dimension, differentiable with respect to `x`, `y` and evaluation points.
 
     Parameters
     ----------
@@ -164,8 +164,9 @@ class interp1d:
     axis : int
         The dim of `y` along which it is interpolated.
     bounds_error : bool, optional
-        Whether points outside are an error; yes unless there is a `fill_value`.
+        Whether points outside of `x` raise a ValueError; by default they do unless there is a `fill_value`.
     fill_value : float, pair of float or "extrapolate"
+        The value outside of `x`, or the values below and above it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Piecewise polynomials."""
+"""Piecewise polynomials, and functions that the interpolators share."""
 
 from __future__ import annotations
 
@@ -16,38 +16,39 @@ __all__ = ["PPoly", "increasing", "intervals", "move_query_dims", "per_sample"]
 
 
 def increasing(x: AnyTensor) -> None:
-    """Raise unless breakpoints are a vector that increases."""
+    """Raise a ValueError unless the breakpoints `x` are a strictly increasing vector."""
     if x.ndim != 1 or bool(F.any(F.diff(x.detach()) <= 0)):
         raise ValueError("`x` must be strictly increasing sequence.")
 
 
 def intervals(x: AnyTensor, points: AnyTensor, first: int, last: int) -> AnyTensor:
-    """Return the interval of `x` in which each point lies, for those outside the nearest of `first` to `last`."""
+    """Return the index of the interval of `x` that contains each point, clipped to `first` and `last`."""
     result = F.searchsorted(x.detach(), points.detach(), right=True) - 1
     return F.clamp(result, first, last)
 
 
 def per_sample(x: AnyTensor, ndim: int) -> AnyTensor:
-    """Append dims of size one to `x`, so that it broadcasts beside values of `ndim` further dims."""
+    """Append `ndim` dims of size one to `x`, so that it broadcasts with values that have `ndim` further dims."""
     return F.reshape(x, (*x.shape, *(1,) * ndim))
 
 
 def move_query_dims(found: AnyTensor, queries: int, axis: int) -> AnyTensor:
-    """Move the leading dims, those of the queries, to where the interpolated axis was."""
+    """Move the `queries` leading dims of `found`, those of the evaluation points, to the interpolated axis."""
     return F.movedim(found, tuple(range(queries)), tuple(range(axis, axis + queries)))
 
 
 class PPoly:
-    """A piecewise polynomial, with derivatives by its coefficients, its breakpoints and where it is evaluated.
+    """A piecewise polynomial, differentiable with respect to coefficients, breakpoints and evaluation points.
 
     Parameters
     ----------
     c : array_like
-        Of shape ``(k, m, ...)``: the coefficients of ``(t - x[i]) ** (k - 1)`` to the constants, by interval.
+        Of shape ``(k, m, ...)``: for each of the `m` intervals, the coefficients of ``(t - x[i]) ** (k - 1)`` down to
+        the constant.
     x : array_like
         The ``m + 1`` breakpoints, increasing.
     extrapolate : bool or "periodic", optional
-        Whether the outer intervals go on beyond the breakpoints; NaN without.
+        Whether the outer polynomials are used beyond the breakpoints; otherwise the value there is NaN.
     axis : int
         The dim of the interpolated values.
 
@@ -77,7 +78,7 @@ class PPoly:
         return self
 
     def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> AnyTensor:
-        """Evaluate the polynomial or, with `nu`, one of its derivatives (integrals for negative numbers)."""
+        """Evaluate the polynomial or, with `nu`, its derivative of that order (its antiderivative if negative)."""
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         if nu:
             return self.derivative(nu)(x, 0, extrapolate)
@@ -127,7 +128,7 @@ class PPoly:
         return self._new(c, False if self.extrapolate == "periodic" else self.extrapolate)
 
     def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> AnyTensor:
-        """Return the integral from `a` to `b`, with derivatives by these too."""
+        """Return the integral from `a` to `b`, differentiable with respect to `a` and `b` too."""
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         total = self.antiderivative()
         start, end = like(a, self.x), like(b, self.x)
@@ -142,7 +143,7 @@ class PPoly:
 
 
 def prepare_data(x: Any, y: Any, axis: int) -> tuple[Tensor, Tensor, int]:
-    """Return breakpoints, values with the interpolated axis in front, and that axis, after checks."""
+    """Check the data, and return the points, the values with `axis` moved first, and `axis` counted from the front."""
     points, values = common(x, y)
     points = F.real(points) if F.is_complex(points) else points
     axis = axis_of(axis, values.ndim)

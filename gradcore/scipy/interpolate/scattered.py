@@ -17,7 +17,7 @@ from gradcore.scipy.required import scipy_module
 
 __all__ = ["LinearNDInterpolator", "NearestNDInterpolator", "RBFInterpolator", "griddata"]
 
-#: Functions of the squared distance, and their values at zero.
+#: Kernels as functions of the squared distance, and their values at zero.
 _KERNELS: dict[str, tuple[Callable[[AnyTensor], AnyTensor], float]] = {
     "linear": (lambda s: -F.sqrt(s), 0.0),
     "thin_plate_spline": (lambda s: s * F.log(s) / 2, 0.0),
@@ -33,7 +33,9 @@ _LEAST_DEGREE = {"multiquadric": 0, "linear": 0, "thin_plate_spline": 1, "cubic"
 
 
 class RBFInterpolator:
-    """Scattered data as a sum of radial functions and a polynomial, with derivatives by all tensors.
+    """Interpolator of scattered data by radial basis functions and a polynomial.
+
+    It is differentiable with respect to `y`, `d`, `smoothing`, `epsilon` and the evaluation points.
 
     Parameters
     ----------
@@ -42,14 +44,14 @@ class RBFInterpolator:
     neighbors : None
         All points are used.
     smoothing : float or array_like
-        By how much the data may be missed.
+        0 for interpolation; larger values give smoother functions that do not pass through the data.
     kernel : str
-        One of SciPy's.
+        The name of the kernel, as in SciPy.
     epsilon : float, optional
         The scale of distances; needed for kernels other than ``"linear"``, ``"thin_plate_spline"``, ``"cubic"`` and
         ``"quintic"``.
     degree : int, optional
-        Of the polynomial; -1 for none.
+        The degree of the polynomial; -1 for none.
 
     Examples
     --------
@@ -100,14 +102,14 @@ class RBFInterpolator:
         return F.stack(columns, 1) if columns else x[:, :0]
 
     def _radial(self, x: AnyTensor) -> AnyTensor:
-        """Return the kernel between points and the data's; its derivative where they coincide is zero."""
+        """Return the kernel for all pairs of rows of `x` and data points; its derivative is zero for equal points."""
         function, at_zero = _KERNELS[self.kernel]
         squares = F.sum(((x[:, None] - self.y[None]) * self.epsilon) ** 2, -1)
         if self.kernel in _SMOOTH:
             return function(squares)
-        same = squares == 0
-        result = function(F.where(same, F.full_like(squares, 1.0), squares))
-        return F.where(same, F.full_like(result, at_zero), result)
+        coincide = squares == 0
+        result = function(F.where(coincide, F.full_like(squares, 1.0), squares))
+        return F.where(coincide, F.full_like(result, at_zero), result)
 
     def __call__(self, x: Any) -> AnyTensor:
         """Return the values at points of shape ``(m, dims)``."""
@@ -120,9 +122,9 @@ class RBFInterpolator:
 
 
 class LinearNDInterpolator:
-    """Scattered data on the triangles (simplices) of their points, with derivatives by all tensors.
+    """Piecewise linear interpolator of scattered data on a triangulation.
 
-    Which triangles there are is a constant.
+    It is differentiable with respect to `points`, `values` and the evaluation points; the triangulation is constant.
 
     Parameters
     ----------
@@ -131,7 +133,7 @@ class LinearNDInterpolator:
     fill_value : float
         The value outside of the triangles.
     rescale : bool
-        Whether triangles are made of points in a unit cube.
+        Whether the points are scaled to the unit cube before they are triangulated.
 
     Examples
     --------
@@ -156,21 +158,21 @@ class LinearNDInterpolator:
         points = _stack_points(xi, self.points)
         flat = F.reshape(points, (-1, points.shape[-1]))
         where = np.asarray(flat.detach().host(), float)
-        found = self._triangles.find_simplex((where - self._center) / self._size)
-        corners = self.points[on_device(self._triangles.simplices[found], flat)]
-        values = self.values[on_device(self._triangles.simplices[found], flat)]
+        simplices = self._triangles.find_simplex((where - self._center) / self._size)
+        corners = self.points[on_device(self._triangles.simplices[simplices], flat)]
+        values = self.values[on_device(self._triangles.simplices[simplices], flat)]
         sides = corners[:, 1:] - corners[:, :1]
         weights = F.linalg_solve(sides.mT, (flat - corners[:, 0])[..., None])[..., 0]
         weights = F.cat([1 - F.sum(weights, -1, True), weights], -1)
         rest = self.values.ndim - 1
         total = F.sum(per_sample(weights, rest) * values, 1)
-        outside = per_sample(on_device(found < 0, flat), rest)
+        outside = per_sample(on_device(simplices < 0, flat), rest)
         total = F.where(outside, F.full_like(total, self.fill_value), total)
         return F.reshape(total, (*points.shape[:-1], *self.values.shape[1:]))
 
 
 class NearestNDInterpolator:
-    """The value of the nearest point, with derivatives by the values.
+    """Nearest-neighbour interpolator of scattered data, differentiable with respect to the values only.
 
     Examples
     --------
@@ -195,14 +197,14 @@ class NearestNDInterpolator:
 def _stack_points(xi: tuple[Any, ...], like_points: AnyTensor) -> AnyTensor:
     if len(xi) == 1 and not isinstance(xi[0], tuple):
         return like(xi[0], like_points)
-    given = xi[0] if len(xi) == 1 else xi
-    return F.stack(list(F.broadcast_tensors(*(like(x, like_points) for x in given))), -1)
+    coordinates = xi[0] if len(xi) == 1 else xi
+    return F.stack(list(F.broadcast_tensors(*(like(x, like_points) for x in coordinates))), -1)
 
 
 def griddata(
     points: Any, values: Any, xi: Any, method: str = "linear", fill_value: Any = np.nan, rescale: bool = False
 ) -> AnyTensor:
-    """Interpolate scattered data once, linearly on triangles or by the nearest point.
+    """Interpolate scattered data at `xi`, linearly on a triangulation or by the nearest point.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Splines of one variable under the names of SciPy's older interface to FITPACK."""
+"""Splines of one variable with the names and arguments of SciPy's FITPACK classes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MODES = ("extrapolate", "zeros", "raise", "const")
 
 
 def _mode(ext: int | str) -> int:
-    """Return the number of a mode outside of the data, which may be given by its name."""
+    """Return the number of the extrapolation mode `ext`, a name or a number."""
     number = _MODES.index(ext) if ext in _MODES else ext
     if number not in range(4):
         raise ValueError(f"Unknown extrapolation mode {ext}.")
@@ -24,21 +24,21 @@ def _mode(ext: int | str) -> int:
 
 
 class UnivariateSpline:
-    """The spline through data, with derivatives by the data and by where it is evaluated.
+    """The interpolating spline, differentiable with respect to `x`, `y` and the evaluation points.
 
     Parameters
     ----------
     x, y : array_like
         Points in increasing order, and values.
     w, bbox : None
-        Weights make no difference to a spline that passes through all values; other ends are refused.
+        Weights do not change an interpolating spline. A `bbox` other than the data's range is refused.
     k : int
         The degree, from 1 to 5.
     s : float
-        Zero. With SciPy's default, and with any other, knots are chosen by the data: this has no derivative, and is a
-        TypeError.
+        Must be 0. Any other value, SciPy's default included, chooses knots from the data. This choice has no
+        derivative, so it raises a TypeError.
     ext : int or str
-        Outside of the data: 0 or ``"extrapolate"``, 1 or ``"zeros"``, 2 or ``"raise"``, 3 or ``"const"``.
+        The mode outside of the data: 0 or ``"extrapolate"``, 1 or ``"zeros"``, 2 or ``"raise"``, 3 or ``"const"``.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class UnivariateSpline:
         self._data = floating(x), tensor_of(y), w
 
     def __call__(self, x: ArrayLike, nu: int = 0, ext: int | str | None = None) -> AnyTensor:
-        """Return the values at `x`, or those of the derivative of order `nu`."""
+        """Evaluate the spline, or its derivative of order `nu`, at `x`."""
         mode = self.ext if ext is None else _mode(ext)
         points = floating(x)
         first, last = self._spline.t[self._spline.k], self._spline.t[-self._spline.k - 1]
@@ -101,17 +101,17 @@ class UnivariateSpline:
         return self._with(self._spline.antiderivative(n))
 
     def derivatives(self, x: ArrayLike) -> AnyTensor:
-        """Return the value and all derivatives at one point."""
+        """Return a vector of the spline's value and all its derivatives at the point `x`."""
         return F.stack([self._spline(floating(x), nu) for nu in range(self._spline.k + 1)])
 
     def integral(self, a: ArrayLike, b: ArrayLike) -> AnyTensor:
-        """Return the integral between two points; outside of the data the spline counts as zero."""
+        """Return the integral from `a` to `b`; the spline is zero outside of the data."""
         first, last = self._spline.t[self._spline.k], self._spline.t[-self._spline.k - 1]
         low, high = (F.minimum(F.maximum(floating(end), first), last) for end in (a, b))
         return self._spline.integrate(low, high)
 
     def get_knots(self) -> AnyTensor:
-        """Return the knots, each once."""
+        """Return the knots without repetition."""
         k = self._spline.k
         return self._spline.t[k : self._spline.t.shape[0] - k]
 
@@ -120,14 +120,14 @@ class UnivariateSpline:
         return self._spline.c
 
     def get_residual(self) -> AnyTensor:
-        """Return the weighted sum of squares of what is left of the values."""
+        """Return the weighted sum of squared residuals."""
         x, y, w = self._data
         rest = y - self._spline(x)
         return F.sum(rest * rest if w is None else (floating(w) * rest) ** 2)
 
 
 class InterpolatedUnivariateSpline(UnivariateSpline):
-    """The spline through data: `UnivariateSpline` with ``s=0``.
+    """The interpolating spline: `UnivariateSpline` with ``s=0``.
 
     Examples
     --------
@@ -151,7 +151,7 @@ class InterpolatedUnivariateSpline(UnivariateSpline):
 
 
 class LSQUnivariateSpline(UnivariateSpline):
-    """The spline with given knots inside of the data that fits the data with the least squares.
+    """The least-squares spline with given inner knots, differentiable with respect to `x`, `y`, `t` and `w`.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class LSQUnivariateSpline(UnivariateSpline):
     w : array_like, optional
         Weights.
     bbox : None
-        Other ends are refused.
+        A range other than the data's is refused.
     k : int
         The degree.
     ext : int or str

@@ -1,4 +1,4 @@
-"""``scipy.linalg`` of tensors: systems, equations and functions of matrices, structured matrices, factorisations."""
+"""``scipy.linalg`` of tensors: systems, matrix equations, matrix functions, structured matrices, factorisations."""
 
 from gradcore.core.errors import LinAlgError
 from gradcore.scipy.linalg.decompositions import (

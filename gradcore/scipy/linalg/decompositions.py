@@ -1,4 +1,4 @@
-"""Factorisations and what follows from them, with SciPy's arguments."""
+"""Matrix factorisations, determinants, norms, eigenvalues and bases of subspaces, with SciPy's arguments."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def check_matrix(a: Any, check_finite: bool = True, ndim: int = 0) -> AnyTensor:
 
 
 def hermitian_of(A: AnyTensor, lower: bool) -> AnyTensor:
-    """Return the Hermitian matrix of which one triangle is read."""
+    """Return the Hermitian matrix given by the lower or upper triangle of `A`."""
     half = F.tril(A, -1) if lower else F.triu(A, 1)
     return half + F.hermitian(half) + F.diag_embed(F.diagonal(A, 0, -2, -1))
 
 
 def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> AnyTensor:
-    """Return the Cholesky factor, the upper one by default; only that triangle is read.
+    """Return the Cholesky factor, by default the upper one. Only the corresponding triangle of `a` is read.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> AnyTens
 
 
 def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True) -> AnyTensor:
-    """Return the norm of matrices or vectors.
+    """Return the norm of a matrix, of a vector, or of those along `axis`.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any
 
 
 def pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = False, check_finite: bool = True) -> Any:
-    """Return the pseudo-inverse, in which singular values up to ``atol + rtol * the largest`` count as zero.
+    """Return the pseudo-inverse; singular values up to ``atol + rtol * the largest`` count as zero.
 
     Examples
     --------
@@ -146,14 +146,14 @@ def eigh(
     overwrite_b: bool = False, type: int = 1, check_finite: bool = True, subset_by_index: Any = None,
     subset_by_value: Any = None, driver: Any = None,
 ) -> Any:  # fmt: skip
-    """Compute the eigenvalues and vectors of a Hermitian matrix, or of a pair of them.
+    """Compute the eigenvalues and eigenvectors of a Hermitian matrix, or of a pair of Hermitian matrices.
 
     Parameters
     ----------
     a, b : array_like
-        ``a @ v = w * b @ v`` for `type` 1, ``a @ b @ v = w * v`` for 2, ``b @ a @ v = w * v`` for 3.
+        The matrices of ``a @ v = w * b @ v`` for `type` 1, ``a @ b @ v = w * v`` for 2, ``b @ a @ v = w * v`` for 3.
     lower : bool
-        Which triangle is read.
+        Whether the lower triangles are read, rather than the upper ones.
     eigvals_only : bool
     subset_by_index, subset_by_value : pair, optional
         Which of the ascending eigenvalues to return: by first and last index, or by an interval, open below.
@@ -196,7 +196,7 @@ def _subset(values: AnyTensor, by_index: Any, by_value: Any) -> slice:
 
 
 def eigvalsh(a: Any, b: Any = None, **settings: Any) -> AnyTensor:
-    """Compute the eigenvalues of a Hermitian matrix, or of a pair of them; see `eigh`.
+    """Compute the eigenvalues of a Hermitian matrix, or of a pair of Hermitian matrices; see `eigh`.
 
     Examples
     --------
@@ -211,9 +211,10 @@ def eig(
     a: Any, b: Any = None, left: bool = False, right: bool = True, overwrite_a: bool = False, overwrite_b: bool = False,
     check_finite: bool = True, homogeneous_eigvals: bool = False,
 ) -> Any:  # fmt: skip
-    """Compute complex eigenvalues and left and right eigenvectors of a square matrix, or of a pair with a regular `b`.
+    """Compute complex eigenvalues and eigenvectors of a square matrix, or of a pair with a regular `b`.
 
-    Eigenvectors have the norm one; phases, of which there are many, must not matter to what is differentiated.
+    `left` and `right` choose which eigenvectors are returned. They have norm one. A loss that is differentiated must
+    not depend on their phases, which are arbitrary.
 
     Examples
     --------
@@ -282,7 +283,7 @@ def qr(
     a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False,
     check_finite: bool = True,
 ) -> Any:  # fmt: skip
-    """Compute the QR decomposition; derivatives of matrices with more rows than columns need ``mode="economic"``.
+    """Compute the QR decomposition; ``mode="economic"`` is differentiable for matrices with more rows than columns too.
 
     Examples
     --------
@@ -318,7 +319,7 @@ def polar(a: Any, side: str = "right") -> tuple[AnyTensor, AnyTensor]:
 
 
 def orth(A: Any, rcond: float | None = None) -> AnyTensor:
-    """Return an orthonormal basis of the range of a matrix: its left singular vectors.
+    """Return an orthonormal basis of the range of a matrix: the left singular vectors of nonzero singular values.
 
     Examples
     --------
@@ -337,8 +338,8 @@ def null_space(
 ) -> AnyTensor:  # fmt: skip
     """Return an orthonormal basis of the null space of a matrix.
 
-    Any rotation of the basis would do: a loss has a gradient if it sees the space alone (a single vector up to its
-    sign, or the projection ``N @ N.mH``), and is an error in backward otherwise.
+    Any rotation of the basis is a basis, too. So a loss has a gradient only if it depends on the space alone, for
+    example on the projection ``N @ N.mH`` or on a single vector up to its sign. Otherwise backward raises.
 
     Examples
     --------

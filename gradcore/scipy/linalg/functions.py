@@ -1,4 +1,4 @@
-"""Functions of matrices."""
+"""Matrix functions: exponential, logarithm, square root, powers, trigonometric and hyperbolic functions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def expm(A: Any) -> AnyTensor:
 def expm_frechet(
     A: Any, E: Any, method: str | None = None, compute_expm: bool = True, check_finite: bool = True
 ) -> Any:
-    """Return the exponential of a matrix, and its derivative in a direction.
+    """Return the exponential of a matrix `A`, and its derivative in the direction `E`.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def expm_frechet(
 
 
 def _complex_where_needed(A: Any) -> AnyTensor:
-    """Return the matrix, complex if an eigenvalue is on the negative axis, where principal functions are not real."""
+    """Convert `A` to complex if an eigenvalue is negative, because its principal functions are not real then."""
     matrix = _square(A)
     if F.is_complex(matrix):
         return matrix
@@ -111,7 +111,7 @@ def signm(A: Any) -> AnyTensor:
 
 
 def fractional_matrix_power(A: Any, t: Any) -> AnyTensor:
-    """Return a power of a matrix with a real exponent, by which there is a derivative too.
+    """Return the power of a matrix with a real exponent, differentiable with respect to both.
 
     Examples
     --------
@@ -210,7 +210,7 @@ def tanhm(A: Any) -> AnyTensor:
 
 
 def funm(A: Any, func: Any, disp: bool = True) -> Any:
-    """Raise: the derivative of a function of numbers that is known by its values alone cannot be found."""
+    """Raise a TypeError: a function that is known by its values only has no derivative."""
     raise TypeError(
         "funm() does not take tensors; use expm, logm, sqrtm, cosm ..., or for Hermitian matrices of which no two "
         "eigenvalues are equal the function of the eigenvalues: w, v = eigh(A); (v * f(w)) @ v.mH"

@@ -1,4 +1,4 @@
-"""Matrices that depend on their size alone, or on a few numbers, as tensors on the default device."""
+"""Special matrices that depend only on their size or on a few numbers, as tensors on the default device."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ dft = _of_scipy("dft", "The matrix of the discrete Fourier transform", "4")
 
 
 def fiedler(a: Any) -> AnyTensor:
-    """Return the symmetric matrix of distances between numbers.
+    """Return the matrix of the absolute differences of the elements of `a`, which is differentiable.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def fiedler_companion(a: Any) -> AnyTensor:
     coefficients = -polynomial[1:] / polynomial[:1]
     if n == 1:
         return coefficients[:, None]
-    # Where each coefficient stands, and the ones: SciPy's construction, of the numbers of the coefficients.
+    # SciPy builds the matrix from the indices of the coefficients, which shows where each coefficient and one stands.
     numbered = np.concatenate([[1.0], -np.arange(2.0, n + 2)])
     where = scipy_module("linalg").fiedler_companion(numbered)
     entries = F.cat([F.new_zeros(polynomial, (1,)), F.new_zeros(polynomial, (1,)) + 1, coefficients])
@@ -88,7 +88,7 @@ def fiedler_companion(a: Any) -> AnyTensor:
 
 
 def convolution_matrix(a: Any, n: int, mode: str = "full") -> AnyTensor:
-    """Return the matrix of the convolution with `a` of vectors of length `n`.
+    """Return the matrix that convolves vectors of length `n` with `a`.
 
     Examples
     --------
@@ -110,6 +110,6 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> AnyTensor:
     whole = toeplitz(column, F.pad(kernel[..., :1], (0, n - 1)))
     if mode == "full":
         return whole
-    kept = max(m, n) if mode == "same" else max(m, n) - min(m, n) + 1
-    before = (m + n - 1 - kept) // 2 if mode == "same" else min(m, n) - 1
-    return whole[..., before : before + kept, :]
+    rows = max(m, n) if mode == "same" else max(m, n) - min(m, n) + 1
+    before = (m + n - 1 - rows) // 2 if mode == "same" else min(m, n) - 1
+    return whole[..., before : before + rows, :]

@@ -1,4 +1,4 @@
-"""Systems of equations: general, triangular, banded and factored ones, and equations of matrices."""
+"""Solvers of linear systems (general, triangular, banded, factored) and of matrix equations."""
 
 from __future__ import annotations
 
@@ -24,10 +24,7 @@ __all__ = [
 
 
 def _system(a: Any, b: Any, check_finite: bool) -> tuple[AnyTensor, AnyTensor, Any]:
-    """Return matrix and right side in one dtype, and a function that gives the solution the form of `b`.
-
-    The right side is returned as columns.
-    """
+    """Return the matrix and right side (as columns) in one dtype, and a function that reshapes solutions like `b`."""
     A, right = common(check_matrix(a, check_finite), check_matrix(b, check_finite))
     if right.ndim == 1:
         return A, right[:, None], lambda x: x[..., 0]
@@ -38,7 +35,7 @@ def solve(
     a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
     check_finite: bool = True, assume_a: str | None = None, transposed: bool = False,
 ) -> AnyTensor:  # fmt: skip
-    """Return the solution of a system; `assume_a` as SciPy's says which elements are read.
+    """Solve the linear system ``a @ x = b``; `assume_a` names the structure of `a`, as in SciPy.
 
     Examples
     --------
@@ -67,9 +64,9 @@ def lstsq(
     a: Any, b: Any, cond: float | None = None, overwrite_a: bool = False, overwrite_b: bool = False,
     check_finite: bool = True, lapack_driver: str | None = None,
 ) -> tuple[Any, Any, int, Any]:  # fmt: skip
-    """Compute the least-squares solution of smallest norm, the squared residuals' sums, the rank and singular values.
+    """Compute the least-squares solution of smallest norm, the sums of squared residuals, the rank and singular values.
 
-    The rank is taken as constant by derivatives.
+    Derivatives assume that the rank is constant.
 
     Examples
     --------
@@ -107,7 +104,7 @@ def solve_triangular(
     a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> AnyTensor:  # fmt: skip
-    """Return the solution of a triangular system; `trans` 1 is the transposed one, 2 the conjugate transposed one.
+    """Solve a triangular system, with ``trans=1`` the transposed and with ``trans=2`` the conjugate transposed one.
 
     Examples
     --------
@@ -127,7 +124,7 @@ def solve_banded(
     l_and_u: tuple[int, int], ab: Any, b: Any, overwrite_ab: bool = False, overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> AnyTensor:  # fmt: skip
-    """Return the solution of a banded system, whose matrix is stored by diagonals: ``ab[u + i - j, j]``.
+    """Solve a banded system whose matrix is stored by diagonals: ``a[i, j]`` is ``ab[u + i - j, j]``.
 
     Examples
     --------
@@ -146,12 +143,12 @@ def solve_banded(
 
 
 def _adjoint_rows(rows: list[tuple[AnyTensor, int]]) -> AnyTensor:
-    """Return the diagonals of the conjugate transposed matrix: each moved by its distance from the main one."""
+    """Return the stored diagonals of the conjugate transposed matrix: each is shifted by its offset."""
     return F.stack([F.pad(F.conj(row), (k, -k)) for row, k in rows], -2)
 
 
 def _whole_band(ab: AnyTensor, lower: bool) -> tuple[AnyTensor, int]:
-    """Return all diagonals of a Hermitian matrix of which one half is stored, and their number on a side."""
+    """Return all diagonals of a Hermitian matrix from the stored half, and their number on either side."""
     u = ab.shape[-2] - 1
     if not u:
         return ab, 0
@@ -164,7 +161,7 @@ def solveh_banded(
     ab: Any, b: Any, overwrite_ab: bool = False, overwrite_b: bool = False, lower: bool = False,
     check_finite: bool = True,
 ) -> AnyTensor:  # fmt: skip
-    """Return the solution of a banded system with a positive definite matrix, of which half the diagonals are stored.
+    """Solve a banded system with a positive definite matrix, of which the lower or upper diagonals are stored.
 
     Examples
     --------
@@ -178,7 +175,7 @@ def solveh_banded(
 
 
 def cholesky_banded(ab: Any, overwrite_ab: bool = False, lower: bool = False, check_finite: bool = True) -> AnyTensor:
-    """Return the Cholesky factor of a banded matrix, stored as the matrix is; it is computed densely.
+    """Return the Cholesky factor of a banded matrix in the same banded storage; it is computed as a dense matrix.
 
     Examples
     --------
@@ -199,7 +196,7 @@ def cholesky_banded(ab: Any, overwrite_ab: bool = False, lower: bool = False, ch
 def cho_solve_banded(
     cb_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True
 ) -> AnyTensor:
-    """Return the solution of a banded system from the factor that `cholesky_banded` gives.
+    """Solve a banded system with the Cholesky factor that `cholesky_banded` returns.
 
     Examples
     --------
@@ -220,7 +217,7 @@ def cho_solve_banded(
 def cho_factor(
     a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[AnyTensor, bool]:
-    """Return the Cholesky factor of a matrix, for `cho_solve`; the other triangle is zero.
+    """Return the Cholesky factor of a matrix and `lower`, for `cho_solve`; the other triangle is zero.
 
     Examples
     --------
@@ -232,7 +229,7 @@ def cho_factor(
 
 
 def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> AnyTensor:
-    """Return the solution of a system from the factor that `cho_factor` gives.
+    """Solve a system with the Cholesky factor that `cho_factor` returns.
 
     Examples
     --------
@@ -246,7 +243,7 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, 
 
 
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[AnyTensor, AnyTensor]:
-    """Compute the LU factors in one matrix, and pivots counted from zero, for `lu_solve`.
+    """Return both LU factors in one matrix, and the pivot indices from zero, for `lu_solve`.
 
     Examples
     --------
@@ -261,7 +258,7 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> t
 def lu_solve(
     lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True
 ) -> AnyTensor:
-    """Return the solution of a system from factors; `trans` 1 is the transposed one, 2 the conjugate transposed one.
+    """Solve a system with the factors of `lu_factor`, with ``trans=1`` or 2 the (conjugate) transposed system.
 
     Examples
     --------
@@ -305,7 +302,7 @@ def solve_continuous_lyapunov(a: Any, q: Any) -> AnyTensor:
 
 
 def solve_discrete_lyapunov(a: Any, q: Any, method: str | None = None) -> AnyTensor:
-    """Solve ``a @ x @ a.mH - x + q = 0`` by a bilinear transform, or with ``"direct"`` for all elements at once.
+    """Solve ``a @ x @ a.mH - x + q = 0`` by a bilinear transform, or as one linear system if `method` is ``"direct"``.
 
     Examples
     --------
@@ -315,15 +312,15 @@ def solve_discrete_lyapunov(a: Any, q: Any, method: str | None = None) -> AnyTen
     """
     A, Q = common(tensor_of(a), tensor_of(q))
     n = A.shape[-1]
-    one, adjoint = like(np.eye(n), A), F.hermitian(A)
+    identity, adjoint = like(np.eye(n), A), F.hermitian(A)
     if method == "direct" or (method is None and n < 10):
         system = like(np.eye(n * n), A) - F.kron(A, F.conj(A))
         return F.reshape(F.linalg_solve(system, F.reshape(Q, (-1, 1))), (n, n))
     if method not in (None, "bilinear"):
         raise ValueError(f"Unknown solver {method}")
-    inverse = F.linalg_inv(adjoint + one)
-    B = F.matmul(adjoint - one, inverse)
-    C = 2 * F.matmul(F.linalg_solve(A + one, Q), inverse)
+    inverse = F.linalg_inv(adjoint + identity)
+    B = F.matmul(adjoint - identity, inverse)
+    C = 2 * F.matmul(F.linalg_solve(A + identity, Q), inverse)
     return F.sylvester_solved(F.hermitian(B), B, -C)
 
 

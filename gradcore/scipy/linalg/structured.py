@@ -1,4 +1,4 @@
-"""Matrices of a structure, made of tensors, and systems of such."""
+"""Structured matrices built from tensors (Toeplitz, Hankel, circulant, ...), and solvers that use the structure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = [
 
 
 def _gather(values: AnyTensor, index: Any) -> AnyTensor:
-    """Return the elements of the last dim at the positions in `index`, an array of two dims."""
+    """Return the elements of the last dim of `values` at the positions in the 2-dim array `index`."""
     return values[..., on_device(index, values)]
 
 
 def _vectors(*values: Any) -> list[AnyTensor]:
-    """Return vectors in one dtype, with the same batch dims. A number is a vector of one element."""
+    """Convert the arguments to vectors of one dtype and with the same batch dims; a number becomes one element."""
     vectors = [v if v.ndim else v[None] for v in promote(*map(tensor_of, values))]
     batch = np.broadcast_shapes(*(v.shape[:-1] for v in vectors))
     return [v if v.shape[:-1] == batch else F.broadcast_to(v, (*batch, v.shape[-1])) for v in vectors]
@@ -38,7 +38,7 @@ def _column_and_row(c: Any, r: Any) -> list[AnyTensor]:
 
 
 def toeplitz(c: Any, r: Any = None) -> AnyTensor:
-    """Return the matrix with constant diagonals, of its first column and its first row; batches are in front.
+    """Return the Toeplitz matrix with first column `c` and first row `r`; leading dims are batch dims.
 
     Examples
     --------
@@ -53,9 +53,7 @@ def toeplitz(c: Any, r: Any = None) -> AnyTensor:
 
 
 def hankel(c: Any, r: Any = None) -> AnyTensor:
-    """Return the matrix with constant antidiagonals, of its first column and its last row (zeros by default).
-
-    Batches are in front.
+    """Return the Hankel matrix with first column `c` and last row `r` (zeros by default); leading dims are batch dims.
 
     Examples
     --------
@@ -70,7 +68,7 @@ def hankel(c: Any, r: Any = None) -> AnyTensor:
 
 
 def circulant(c: Any) -> AnyTensor:
-    """Return the matrix whose columns are the rotations of a vector.
+    """Return the circulant matrix with first column `c`: each column is the previous one, rotated by one.
 
     Examples
     --------
@@ -86,7 +84,7 @@ def circulant(c: Any) -> AnyTensor:
 
 
 def block_diag(*arrs: Any) -> AnyTensor:
-    """Return a matrix with the given ones along its diagonal; vectors are rows.
+    """Return the block diagonal matrix of the given matrices; vectors are rows.
 
     Examples
     --------
@@ -106,7 +104,7 @@ def block_diag(*arrs: Any) -> AnyTensor:
 
 
 def companion(a: Any) -> AnyTensor:
-    """Return the companion matrix of a polynomial, whose eigenvalues are its zeros.
+    """Return the companion matrix of a polynomial; its eigenvalues are the polynomial's roots.
 
     Examples
     --------
@@ -141,7 +139,7 @@ def leslie(f: Any, s: Any) -> AnyTensor:
 
 
 def khatri_rao(a: Any, b: Any) -> AnyTensor:
-    """Return the Kronecker products of columns.
+    """Return the Khatri-Rao product: the Kronecker products of corresponding columns.
 
     Examples
     --------
@@ -174,16 +172,16 @@ def _pair(c_or_cr: Any) -> tuple[Any, Any]:
 
 
 class _ToeplitzSolved(Function):
-    """The solution of a system by Levinson's recursion, on the host."""
+    """Solution of a Toeplitz system by Levinson's recursion on the host, with its derivatives."""
 
     @staticmethod
     def forward(ctx: Any, column: Any, row: Any, b: Any) -> Any:
         hosts = [t.detach().host() for t in (column, row, b)]
         try:
-            found = scipy_module("linalg").solve_toeplitz((hosts[0], hosts[1]), hosts[2], check_finite=False)
+            solution = scipy_module("linalg").solve_toeplitz((hosts[0], hosts[1]), hosts[2], check_finite=False)
         except np.linalg.LinAlgError as error:
             raise LinAlgError(str(error)) from None
-        x = like(found, b)
+        x = like(solution, b)
         ctx.save_for_backward(column, row, x)
         ctx.save_for_forward(column, row, x)
         return x
@@ -218,8 +216,8 @@ class _ToeplitzSolved(Function):
 def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> AnyTensor:
     """Solve a system with a Toeplitz matrix, given by its first column or by a pair of first column and first row.
 
-    On the CPU by Levinson's recursion, which is an error where a leading square of the matrix is singular; elsewhere by
-    a factorisation.
+    On the CPU this uses Levinson's recursion, which raises if a leading principal submatrix is singular. On other
+    devices it uses an LU factorisation.
 
     Examples
     --------
@@ -234,12 +232,12 @@ def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> AnyTensor
     matrices = toeplitz(column, row)
     if right.ndim == 1:
         return F.squeeze(F.linalg_solve(matrices, F.unsqueeze(right, -1)), -1)
-    # As many dims as the matrices have, or columns would be taken for a batch of vectors.
+    # The right side gets as many dims as the matrices have. Otherwise columns would be taken for a batch of vectors.
     return F.linalg_solve(matrices, F.reshape(right, (1,) * (matrices.ndim - right.ndim) + tuple(right.shape)))
 
 
 def matmul_toeplitz(c_or_cr: Any, x: Any, check_finite: bool = False, workers: Any = None) -> AnyTensor:
-    """Return the product of a Toeplitz matrix with columns, by Fourier transforms.
+    """Multiply a Toeplitz matrix by a vector or matrix `x`, using Fourier transforms.
 
     Examples
     --------
@@ -251,14 +249,14 @@ def matmul_toeplitz(c_or_cr: Any, x: Any, check_finite: bool = False, workers: A
     m, n = column.shape[0], row.shape[0]
     kernel = F.cat([column, F.flip(row[1:], (0,))])
     flat = F.reshape(columns, (n, -1)).mT
-    found = F.fft_ifft(F.fft_fft(kernel) * F.fft_fft(flat, m + n - 1))[:, :m].mT
-    return F.reshape(found if F.is_complex(kernel) else F.real(found), (m, *columns.shape[1:]))
+    product = F.fft_ifft(F.fft_fft(kernel) * F.fft_fft(flat, m + n - 1))[:, :m].mT
+    return F.reshape(product if F.is_complex(kernel) else F.real(product), (m, *columns.shape[1:]))
 
 
 def solve_circulant(
     c: Any, b: Any, singular: str = "raise", tol: Any = None, caxis: int = -1, baxis: int = 0, outaxis: int = 0
 ) -> AnyTensor:
-    """Return the solution of a system with a circulant matrix, by Fourier transforms.
+    """Solve a system with a circulant matrix, using Fourier transforms.
 
     Examples
     --------
@@ -279,5 +277,5 @@ def solve_circulant(
     if singular == "raise" and bool(F.any(small)):
         raise np.linalg.LinAlgError("near singular circulant matrix.")
     quotient = F.fft_fft(right) / F.where(small, F.full_like(values, 1.0), values)
-    found = F.fft_ifft(F.where(small, F.zeros_like(quotient), quotient))
-    return F.movedim(found if F.is_complex(column) else F.real(found), -1, outaxis)
+    solution = F.fft_ifft(F.where(small, F.zeros_like(quotient), quotient))
+    return F.movedim(solution if F.is_complex(column) else F.real(solution), -1, outaxis)

@@ -1,7 +1,7 @@
 """`scipy.ndimage` on tensors: filters and interpolation by splines, with derivatives in both modes and every order.
 
-Filters are differentiated by the array and by their weights (Gaussians by `sigma`), interpolation by the array and by
-the coordinates, matrices, shifts and angles.
+Filters are differentiable with respect to the array and to their weights (Gaussian filters to `sigma`). Interpolation
+is differentiable with respect to the array and to coordinates, matrices, shifts and angles.
 
 Examples
 --------

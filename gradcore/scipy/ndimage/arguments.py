@@ -1,4 +1,4 @@
-"""Axes, modes, sizes and origins as `scipy.ndimage` takes them."""
+"""Arguments that the functions of `scipy.ndimage` share: axes, modes, sizes and origins."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gradcore.scipy.conversion import floating
 
 __all__ = ["axes_of", "check_origin", "extend", "extension", "filterable", "sequence"]
 
-#: What elements stand beyond the edges, by mode.
+#: How an array is extended beyond its edges, by SciPy's name of the mode.
 _EXTENSIONS = {"reflect": "reflect", "grid-mirror": "reflect", "mirror": "mirror", "nearest": "nearest", "wrap": "wrap",
                "grid-wrap": "wrap", "constant": "constant", "grid-constant": "constant"}  # fmt: skip
 
 
 def filterable(input: Any) -> tuple[AnyTensor, AnyTensor]:
-    """Return the tensor of an argument, and the numbers to compute with."""
+    """Return `input` as a tensor, and as a tensor of the floating-point dtype to compute in."""
     x = tensor_of(input)
     if x._dtype.name in ("float16", "bfloat16"):
         raise RuntimeError("data type not supported")
@@ -49,7 +49,7 @@ def axes_of(axes: Any, ndim: int) -> tuple[int, ...]:
 
 
 def sequence(value: Any, count: int) -> list[Any]:
-    """Return one value for each axis."""
+    """Return `value` as a list with one entry per axis; a single value is repeated."""
     single = not isinstance(value, Iterable) or isinstance(value, str)
     if single or getattr(value, "ndim", 1) == 0:
         return [value] * count
@@ -67,7 +67,7 @@ def check_origin(origin: int, size: int) -> None:
 def extend(
     x: AnyTensor, axes: Sequence[int], sizes: Sequence[int], modes: Sequence[str], cval: Any, origins: Sequence[int]
 ) -> AnyTensor:
-    """Extend `x` by as many elements beyond its edges as windows of the given sizes reach."""
+    """Pad `x` along `axes` by as many elements as windows of these sizes and origins reach beyond its edges."""
     for axis, size, mode, origin in zip(axes, sizes, modes, origins, strict=True):
         before = size // 2 + origin
         after = size - 1 - before

@@ -1,4 +1,4 @@
-"""Filters that are sums of products with weights."""
+"""Linear filters, which are correlations with weights, and filters built from them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _correlate(
     input: Any, weights: Numbers, axes: Sequence[int], modes: Any, cval: Any, origins: Any, output: Any
 ) -> AnyTensor:
     """Correlate the input with `weights`, which has a dim for each of `axes`."""
-    given, x = filterable(input)
+    original, x = filterable(input)
     weights = like(weights, x)
     if weights._dtype.is_complex:
         weights = F.conj(weights)
@@ -38,7 +38,7 @@ def _correlate(
     sizes = tuple(weights.shape)
     for origin, size in zip(origins, sizes, strict=True):
         check_origin(origin, size)
-    dtype = x._dtype if x._dtype.is_complex else given._dtype
+    dtype = x._dtype if x._dtype.is_complex else original._dtype
     if not x.numel():
         return write_output(x, output, dtype)
     shape = [1] * x.ndim
@@ -54,23 +54,23 @@ def _along(input: Any, axis: int) -> tuple[int]:
 
 
 def _as_weights(weights: Numbers, ndim: int) -> Numbers:
-    found = weights if isinstance(weights, Tensor) else np.asarray(weights)
-    if ndim == 1 and (found.ndim != 1 or not found.shape[0]):
+    array = weights if isinstance(weights, Tensor) else np.asarray(weights)
+    if ndim == 1 and (array.ndim != 1 or not array.shape[0]):
         raise RuntimeError("no filter weights given")
-    if found.ndim != ndim:
-        raise RuntimeError(f"weights.ndim ({found.ndim}) must match len(axes) ({ndim})")
-    return found
+    if array.ndim != ndim:
+        raise RuntimeError(f"weights.ndim ({array.ndim}) must match len(axes) ({ndim})")
+    return array
 
 
 def _reverse_weights(weights: Numbers) -> Numbers:
-    """Return the weights with which a correlation is a convolution."""
+    """Return the weights reversed along all dims: correlating with them is the convolution with `weights`."""
     if isinstance(weights, Tensor):
         return F.conj(F.flip(weights, tuple(range(weights.ndim))))
     return weights[(slice(None, None, -1),) * weights.ndim].conj()
 
 
 def _of_array(origin: Any, axes: Sequence[int], ndim: int) -> list[int]:
-    """Return the origins in the order of the array's axes; if all axes have one, they are in that order."""
+    """Return the origins ordered by the axes of the array; origins for all of its axes already are."""
     origins = sequence(origin, len(axes))
     return origins if len(axes) == ndim else [origins[axes.index(axis)] for axis in sorted(axes)]
 
@@ -87,6 +87,8 @@ def correlate1d(
 ) -> AnyTensor:  # fmt: skip
     """Compute the one-dimensional correlation along an axis, as `scipy.ndimage.correlate1d`.
 
+    It is differentiable with respect to `input` and `weights`.
+
     Examples
     --------
     >>> from gradcore.scipy import ndimage
@@ -101,6 +103,8 @@ def convolve1d(
     origin: int = 0,
 ) -> AnyTensor:  # fmt: skip
     """Compute the one-dimensional convolution along an axis, as `scipy.ndimage.convolve1d`.
+
+    It is differentiable with respect to `input` and `weights`.
 
     Examples
     --------
@@ -121,7 +125,7 @@ def correlate(
     input: Any, weights: Numbers, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *,
     axes: Any = None,
 ) -> AnyTensor:  # fmt: skip
-    """Correlate with an array of weights, as `scipy.ndimage.correlate`; differentiated by the weights, too.
+    """Correlate with an array of weights, as `scipy.ndimage.correlate`; differentiable with respect to these, too.
 
     Examples
     --------
@@ -140,7 +144,7 @@ def convolve(
     input: Any, weights: Numbers, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *,
     axes: Any = None,
 ) -> AnyTensor:  # fmt: skip
-    """Convolve with an array of weights, as `scipy.ndimage.convolve`; differentiated by the weights, too.
+    """Convolve with an array of weights, as `scipy.ndimage.convolve`; differentiable with respect to these, too.
 
     Examples
     --------
@@ -161,7 +165,7 @@ def convolve(
 
 
 def _gaussian(sigma: Any, order: int, radius: int) -> Numbers:
-    """Return the weights of the convolution, as a tensor if `sigma` is one."""
+    """Return the weights of a Gaussian filter, or of its derivative of order `order`; a tensor if `sigma` is one."""
     is_tensor = isinstance(sigma, Tensor)
     x: Any = np.arange(-radius, radius + 1, dtype=np.float64)
     x = like(x, F.to(sigma, F.as_tensor(x)._dtype)) if is_tensor else x
@@ -184,7 +188,9 @@ def gaussian_filter1d(
     input: Any, sigma: Any, axis: int = -1, order: int = 0, output: Any = None, mode: str = "reflect",
     cval: Any = 0.0, truncate: float = 4.0, *, radius: int | None = None,
 ) -> AnyTensor:  # fmt: skip
-    """Apply a Gaussian filter along an axis, as `scipy.ndimage.gaussian_filter1d`; `sigma` may require grad.
+    """Apply a Gaussian filter along an axis, as `scipy.ndimage.gaussian_filter1d`.
+
+    It is differentiable with respect to `input` and `sigma`.
 
     Examples
     --------
@@ -208,12 +214,12 @@ def gaussian_filter1d(
 def _filter_axes(
     input: Any, axes: Sequence[int], output: Any, filter_axis: Callable[[Any, int, int, Any], AnyTensor]
 ) -> AnyTensor:
-    """Apply `filter_axis` to one axis after the other, each time with the dtype of the result."""
-    given, _ = filterable(input)
+    """Apply ``filter_axis(x, i, axis, output)`` to each of `axes` in turn; each result has the final dtype."""
+    original, _ = filterable(input)
     if not axes:
-        return write_output(F.clone(given), output, given._dtype)
+        return write_output(F.clone(original), output, original._dtype)
     dtype = None if isinstance(output, (Tensor, np.ndarray)) else output
-    x: Any = given
+    x: Any = original
     for i, axis in enumerate(axes):
         x = filter_axis(x, i, axis, output if i == len(axes) - 1 else dtype)
     return x
@@ -223,7 +229,7 @@ def gaussian_filter(
     input: Any, sigma: Any, order: Any = 0, output: Any = None, mode: Any = "reflect", cval: Any = 0.0,
     truncate: float = 4.0, *, radius: Any = None, axes: Any = None,
 ) -> AnyTensor:  # fmt: skip
-    """Apply a Gaussian filter, as `scipy.ndimage.gaussian_filter`; `sigma` may be a tensor with a gradient.
+    """Apply a Gaussian filter, as `scipy.ndimage.gaussian_filter`; differentiable with respect to `sigma`, too.
 
     Examples
     --------
@@ -233,13 +239,13 @@ def gaussian_filter(
     """
     along = axes_of(axes, _ndim(input))
     orders, sigmas, modes, radii = (sequence(v, len(along)) for v in (order, sigma, mode, radius))
-    used = [i for i, s in enumerate(sigmas) if float(s.detach() if isinstance(s, Tensor) else s) > 1e-15]
+    filtered_axes = [i for i, s in enumerate(sigmas) if float(s.detach() if isinstance(s, Tensor) else s) > 1e-15]
 
     def filter_axis(x: Any, i: int, axis: int, output: Any) -> AnyTensor:
-        k = used[i]
+        k = filtered_axes[i]
         return gaussian_filter1d(x, sigmas[k], axis, orders[k], output, modes[k], cval, truncate, radius=radii[k])
 
-    return _filter_axes(input, [along[i] for i in used], output, filter_axis)
+    return _filter_axes(input, [along[i] for i in filtered_axes], output, filter_axis)
 
 
 def uniform_filter1d(
@@ -275,13 +281,13 @@ def uniform_filter(
     """
     along = axes_of(axes, _ndim(input))
     sizes, origins, modes = (sequence(v, len(along)) for v in (size, origin, mode))
-    used = [i for i, n in enumerate(sizes) if n > 1]
+    filtered_axes = [i for i, n in enumerate(sizes) if n > 1]
 
     def filter_axis(x: Any, i: int, axis: int, output: Any) -> AnyTensor:
-        k = used[i]
+        k = filtered_axes[i]
         return uniform_filter1d(x, int(sizes[k]), axis, output, modes[k], cval, origins[k])
 
-    return _filter_axes(input, [along[i] for i in used], output, filter_axis)
+    return _filter_axes(input, [along[i] for i in filtered_axes], output, filter_axis)
 
 
 # -- derivatives ------------------------------------------------------------------------------------------------------
@@ -329,9 +335,9 @@ def generic_laplace(
     input: Any, derivative2: Derivative, output: Any = None, mode: Any = "reflect", cval: Any = 0.0,
     extra_arguments: Any = (), extra_keywords: Any = None, *, axes: Any = None,
 ) -> AnyTensor:  # fmt: skip
-    """Return the sum of second derivatives that a function computes, as `scipy.ndimage.generic_laplace`.
+    """Return the sum of the second derivatives along the axes, as `scipy.ndimage.generic_laplace`.
 
-    The function returns its result, a tensor, and is called with None for `output`.
+    `derivative2` computes one of them. It is called with None for `output`, and returns a tensor.
 
     Examples
     --------
@@ -343,19 +349,19 @@ def generic_laplace(
             [ 2., -4.,  2.],
             [ 0.,  2., -2.]])
     """
-    given, _ = filterable(input)
-    along = axes_of(axes, given.ndim)
+    original, _ = filterable(input)
+    along = axes_of(axes, original.ndim)
     modes = sequence(mode, len(along))
     if not along:
-        return write_output(F.clone(given), output, given._dtype)
+        return write_output(F.clone(original), output, original._dtype)
     total: Any = 0
     for axis, each in zip(along, modes, strict=True):
-        total = total + derivative2(given, axis, None, each, cval, *extra_arguments, **(extra_keywords or {}))
-    return write_output(total, output, given._dtype)
+        total = total + derivative2(original, axis, None, each, cval, *extra_arguments, **(extra_keywords or {}))
+    return write_output(total, output, original._dtype)
 
 
 def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None) -> AnyTensor:
-    """Return the Laplacian by second differences, as `scipy.ndimage.laplace`.
+    """Compute the Laplacian by second differences, as `scipy.ndimage.laplace`.
 
     Examples
     --------
@@ -374,7 +380,9 @@ def gaussian_laplace(
     input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None,
     **kwargs: Any,
 ) -> AnyTensor:  # fmt: skip
-    """Return the Laplacian by second derivatives of Gaussians, as `scipy.ndimage.gaussian_laplace`.
+    """Compute the Laplacian by second derivatives of Gaussians, as `scipy.ndimage.gaussian_laplace`.
+
+    It is differentiable with respect to `input` and `sigma`.
 
     Examples
     --------
@@ -401,9 +409,9 @@ def generic_gradient_magnitude(
     input: Any, derivative: Derivative, output: Any = None, mode: Any = "reflect", cval: Any = 0.0,
     extra_arguments: Any = (), extra_keywords: Any = None, *, axes: Any = None,
 ) -> AnyTensor:  # fmt: skip
-    """Compute the norm of the vector of derivatives; its gradient is zero where the norm is zero.
+    """Compute the norm of the gradient of an image, as `scipy.ndimage.generic_gradient_magnitude`.
 
-    As `scipy.ndimage.generic_gradient_magnitude`, but `derivative` returns its result, a tensor.
+    `derivative` is called with None for `output`, and returns a tensor. Where the norm is zero, its gradient is zero.
 
     Examples
     --------
@@ -413,26 +421,28 @@ def generic_gradient_magnitude(
             [3.1623, 0.0000, 3.1623],
             [1.4142, 3.1623, 2.8284]])
     """
-    given, _ = filterable(input)
-    along = axes_of(axes, given.ndim)
+    original, _ = filterable(input)
+    along = axes_of(axes, original.ndim)
     modes = sequence(mode, len(along))
     if not along:
-        return write_output(F.clone(given), output, given._dtype)
-    found = [
-        derivative(given, axis, None, each, cval, *extra_arguments, **(extra_keywords or {}))
+        return write_output(F.clone(original), output, original._dtype)
+    derivatives = [
+        derivative(original, axis, None, each, cval, *extra_arguments, **(extra_keywords or {}))
         for axis, each in zip(along, modes, strict=True)
     ]
-    stacked = F.stack(found, 0)
+    stacked = F.stack(derivatives, 0)
     if not stacked._dtype.is_differentiable:
         stacked = F.to(stacked, F.as_tensor(math.pi)._dtype)
-    return write_output(F.linalg_vector_norm(stacked, 2, 0), output, given._dtype)
+    return write_output(F.linalg_vector_norm(stacked, 2, 0), output, original._dtype)
 
 
 def gaussian_gradient_magnitude(
     input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None,
     **kwargs: Any,
 ) -> AnyTensor:  # fmt: skip
-    """Return the length of the gradient by derivatives of Gaussians, as `scipy.ndimage.gaussian_gradient_magnitude`.
+    """Compute the norm of the gradient by derivatives of Gaussians, as `scipy.ndimage.gaussian_gradient_magnitude`.
+
+    It is differentiable with respect to `input` and `sigma`.
 
     Examples
     --------

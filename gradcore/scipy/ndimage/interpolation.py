@@ -1,4 +1,4 @@
-"""Arrays between their elements, by splines: differentiated by the array, and by where it is evaluated."""
+"""Spline interpolation of images, differentiable with respect to the image and the coordinates."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from gradcore.tensor import Tensor
 __all__ = ["affine_transform", "map_coordinates", "rotate", "shift", "spline_filter", "spline_filter1d", "zoom"]
 
 _MODES = ("reflect", "grid-mirror", "constant", "grid-constant", "nearest", "mirror", "grid-wrap", "wrap")
-#: How samples go on for the filter that makes coefficients of them.
+#: How the spline filter extends the samples beyond the edges, by mode.
 _FILTER_MODES = {"reflect": "reflect", "nearest": "reflect", "grid-wrap": "grid-wrap"}
-#: Elements around an array whose spline has no exact form at its edges.
+#: Padding in elements for modes whose spline filter has no exact form at the edges.
 _AROUND = 12
 
 
@@ -38,14 +38,14 @@ def _check_order(order: int, least: int = 0) -> None:
 
 
 def _double(x: AnyTensor) -> AnyTensor:
-    """Return `x` in at least double precision, in which SciPy computes."""
+    """Convert `x` to double precision, in which SciPy computes."""
     return F.to(x, dtypes.complex128 if x._dtype.is_complex else dtypes.float64)
 
 
 def spline_filter1d(
     input: Any, order: int = 3, axis: int = -1, output: Any = np.float64, mode: str = "mirror"
 ) -> AnyTensor:
-    """Compute the coefficients of the spline along an axis, as `scipy.ndimage.spline_filter1d`.
+    """Compute the coefficients of the interpolating spline along an axis, as `scipy.ndimage.spline_filter1d`.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def spline_filter1d(
 
 
 def spline_filter(input: Any, order: int = 3, output: Any = np.float64, mode: str = "mirror") -> AnyTensor:
-    """Compute the coefficients of the spline along all axes, as `scipy.ndimage.spline_filter`.
+    """Compute the coefficients of the interpolating spline along all axes, as `scipy.ndimage.spline_filter`.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def _prefilter(x: AnyTensor, order: int, axes: Sequence[int], mode: str) -> AnyT
 
 
 class _Grid:
-    """The spline of an array along axes, which become its last."""
+    """The interpolating spline of an array along some of its axes, which are moved last."""
 
     def __init__(self, input: Any, axes: Sequence[int], order: int, mode: str, cval: Any, prefilter: bool) -> None:
         _check_order(order)
@@ -101,11 +101,11 @@ class _Grid:
                 cval = self.cval = complex(cval).real
             x = x - cval
         if prefilter and order > 1:
-            last = range(x.ndim - len(axes), x.ndim)
+            last_axes = range(x.ndim - len(axes), x.ndim)
             if self.mode in ("nearest", "grid-constant"):
                 self.around = _AROUND
-                x = self._widen(x, last)
-            x = _prefilter(x, order, last, self.mode)
+                x = self._widen(x, last_axes)
+            x = _prefilter(x, order, last_axes, self.mode)
         self.coefficients = x
 
     def _widen(self, x: AnyTensor, axes: Sequence[int]) -> AnyTensor:
@@ -117,7 +117,7 @@ class _Grid:
         return x
 
     def at(self, coordinates: AnyTensor) -> AnyTensor:
-        """Return the values at ``coordinates[d]``, in front of which the other axes stand."""
+        """Return the values at the points with the coordinates ``coordinates[d]``; the other axes come first."""
         result = F.spline_sample(
             self.coefficients, coordinates + self.around if self.around else coordinates, self.order, self.mode,
             (0,) * len(self.sizes),
@@ -125,7 +125,7 @@ class _Grid:
         return self._with_constant(result, [coordinates[d] for d in range(len(self.sizes))])
 
     def along_each(self, positions: Sequence[AnyTensor]) -> AnyTensor:
-        """Return the values at all combinations of positions along each axis."""
+        """Return the values on the grid of all combinations of the positions along each axis."""
         result = self.coefficients
         lead = result.ndim - len(positions)
         for d, position in enumerate(positions):
@@ -150,7 +150,7 @@ class _Grid:
         return F.where(outside, self.cval, found)
 
     def result(self, found: AnyTensor, axes: Sequence[int], output: Any) -> AnyTensor:
-        """Return the axes where they were, in the dtype of the result: whole numbers are rounded."""
+        """Move the axes back to where they were, and convert to the dtype of the result; integers are rounded."""
         found = F.movedim(found, tuple(range(-len(axes), 0)), tuple(axes))
         dtype = self.given._dtype
         if output is not None:
@@ -172,11 +172,13 @@ def map_coordinates(
     input: Any, coordinates: Any, output: Any = None, order: int = 3, mode: str = "constant", cval: Any = 0.0,
     prefilter: bool = True,
 ) -> AnyTensor:  # fmt: skip
-    """Return the array at coordinates, as `scipy.ndimage.map_coordinates`.
+    """Interpolate an array at given coordinates, as `scipy.ndimage.map_coordinates`.
+
+    It is differentiable with respect to `input` and `coordinates`.
 
     Examples
     --------
-    The derivative by where the array is evaluated is that of the spline:
+    The derivative with respect to the coordinates is that of the spline:
 
     >>> from gradcore.scipy import ndimage
     >>> squares = gc.arange(6.0, dtype=gc.float64) ** 2
@@ -199,7 +201,7 @@ def map_coordinates(
 
 
 def _parameters(value: Any, x: Tensor) -> AnyTensor:
-    """Return the numbers of a transformation in double precision, on the device of `x`."""
+    """Convert the parameters of a transformation to double precision, on the device of `x`."""
     if isinstance(value, (list, tuple)):
         value = tensor_of(value)
     return F.to(value, dtypes.float64) if isinstance(value, Tensor) else on_device(np.asarray(value, float), x)
@@ -218,7 +220,9 @@ def affine_transform(
     input: Any, matrix: Any, offset: Any = 0.0, output_shape: Any = None, output: Any = None, order: int = 3,
     mode: str = "constant", cval: Any = 0.0, prefilter: bool = True,
 ) -> AnyTensor:  # fmt: skip
-    """Return the array at ``matrix @ i + offset`` for every index i, as `scipy.ndimage.affine_transform`.
+    """Interpolate an array at ``matrix @ i + offset`` for every index i, as `scipy.ndimage.affine_transform`.
+
+    It is differentiable with respect to `input`, `matrix` and `offset`.
 
     Examples
     --------
@@ -264,7 +268,7 @@ def affine_transform(
 
 
 def _affine(matrix: AnyTensor, offsets: Sequence[Any], shape: Sequence[int], x: Tensor) -> AnyTensor:
-    """Return the transformed coordinates of every index of a result of shape `shape`."""
+    """Return the coordinates ``matrix @ i + offsets`` of every index i of a result of shape `shape`."""
     rows = []
     for d in range(matrix.shape[0]):
         total: Any = offsets[d]
@@ -279,7 +283,7 @@ def shift(
     input: Any, shift: Any, output: Any = None, order: int = 3, mode: str = "constant", cval: Any = 0.0,
     prefilter: bool = True,
 ) -> AnyTensor:  # fmt: skip
-    """Return the array moved by `shift`, as `scipy.ndimage.shift`.
+    """Shift an array, as `scipy.ndimage.shift`; differentiable with respect to `input` and `shift`.
 
     Examples
     --------
@@ -303,7 +307,7 @@ def zoom(
     input: Any, zoom: Any, output: Any = None, order: int = 3, mode: str = "constant", cval: Any = 0.0,
     prefilter: bool = True, *, grid_mode: bool = False,
 ) -> AnyTensor:  # fmt: skip
-    """Resize an array, as `scipy.ndimage.zoom`; the factor, which is rounded to a size, has no derivative.
+    """Resize an array, as `scipy.ndimage.zoom`; differentiable with respect to `input`, not to the factor.
 
     Examples
     --------
@@ -329,7 +333,9 @@ def rotate(
     input: Any, angle: Any, axes: Sequence[int] = (1, 0), reshape: bool = True, output: Any = None, order: int = 3,
     mode: str = "constant", cval: Any = 0.0, prefilter: bool = True,
 ) -> AnyTensor:  # fmt: skip
-    """Rotate an array by an angle in degrees, as `scipy.ndimage.rotate`; the angle may be a tensor that requires grad.
+    """Rotate an array by an angle in degrees, as `scipy.ndimage.rotate`.
+
+    It is differentiable with respect to `input` and `angle`.
 
     Examples
     --------
@@ -367,7 +373,7 @@ def rotate(
 
 
 def _cosine_and_sine(angle: Any) -> tuple[Any, Any]:
-    """Return the cosine and sine of degrees: exact for right angles that are numbers."""
+    """Return the cosine and sine of an angle in degrees; they are exact for multiples of 90 that are numbers."""
     if isinstance(angle, Tensor):
         angle = F.to(angle, dtypes.float64) * (math.pi / 180)
         return F.cos(angle), F.sin(angle)

@@ -1,4 +1,7 @@
-"""Filters that choose an element of each window: its gradient goes there, to the first of equal ones."""
+"""Rank filters, which select one element of each window.
+
+The gradient goes to that element, or to the first of several equal ones.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ __all__ = [
 
 
 def _window(size: Any, footprint: Any, ndim: int) -> Any:
-    """Return the footprint as an array of bools."""
+    """Return the window as a bool array of `ndim` dims, from `footprint` or `size`."""
     if footprint is not None:
-        found = np.asarray(footprint, dtype=bool)
-        if found.ndim != ndim:
-            raise RuntimeError(f"footprint.ndim ({found.ndim}) must match len(axes) ({ndim})")
-        if not found.any():
+        mask = np.asarray(footprint, dtype=bool)
+        if mask.ndim != ndim:
+            raise RuntimeError(f"footprint.ndim ({mask.ndim}) must match len(axes) ({ndim})")
+        if not mask.any():
             raise ValueError("All-zero footprint is not supported.")
-        return found
+        return mask
     if size is None:
         raise RuntimeError("no footprint or filter size provided")
     sizes = sequence(size, ndim)
@@ -38,22 +41,22 @@ def _window(size: Any, footprint: Any, ndim: int) -> Any:
 def _filter_by_rank(
     input: Any, rank: Any, size: Any, footprint: Any, output: Any, mode: Any, cval: Any, origin: Any, axes: Any
 ) -> AnyTensor:
-    """Return the element of each window with the rank ``rank(n)``, where `n` is the number of its elements."""
-    given, _ = filterable(input)
-    if given._dtype.is_complex:
+    """Select the element of rank ``rank(n)`` from each window, where `n` is the number of elements of the window."""
+    original, _ = filterable(input)
+    if original._dtype.is_complex:
         raise TypeError("Complex type not supported")
-    along = axes_of(axes, given.ndim)
+    along = axes_of(axes, original.ndim)
     window = _window(size, footprint, len(along))
     modes, origins = sequence(mode, len(along)), sequence(origin, len(along))
     for o, n in zip(origins, window.shape, strict=True):
         if not 0 <= n // 2 + o < n:
             raise ValueError("invalid origin")
     rank = rank(int(window.sum()))
-    x = extend(given, along, window.shape, modes, cval, origins)
+    x = extend(original, along, window.shape, modes, cval, origins)
     offsets = np.zeros((int(window.sum()), x.ndim), int)
     offsets[:, list(along)] = np.argwhere(window)
-    result = F.select_rank(x, tuple(map(tuple, offsets.tolist())), tuple(given.shape), rank)
-    return write_output(result, output, given._dtype)
+    result = F.select_rank(x, tuple(map(tuple, offsets.tolist())), tuple(original.shape), rank)
+    return write_output(result, output, original._dtype)
 
 
 def _of_rank(rank: int) -> Any:
@@ -70,7 +73,7 @@ def rank_filter(
     input: Any, rank: int, size: Any = None, footprint: Any = None, output: Any = None, mode: Any = "reflect",
     cval: float = 0.0, origin: Any = 0, *, axes: Any = None,
 ) -> AnyTensor:  # fmt: skip
-    """Return the element of a rank of each window, as `scipy.ndimage.rank_filter`.
+    """Return the element of rank `rank` of each window, as `scipy.ndimage.rank_filter`.
 
     Examples
     --------

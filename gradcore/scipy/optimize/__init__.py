@@ -1,4 +1,4 @@
-"""``scipy.optimize`` of tensors: minima, roots and fits, found by SciPy and differentiated as solutions."""
+"""``scipy.optimize`` of tensors: minima, roots and fits, computed by SciPy and differentiated implicitly."""
 
 from gradcore.scipy.optimize.minimizing import curve_fit, least_squares, minimize, minimize_scalar, nnls
 from gradcore.scipy.optimize.roots import (

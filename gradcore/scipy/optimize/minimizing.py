@@ -1,6 +1,6 @@
 """``minimize``, ``minimize_scalar`` and ``least_squares``: SciPy's methods with exact derivatives.
 
-The solution is differentiated by the implicit function theorem: where bounds or constraints are active, they stay so.
+The solution is differentiated by the implicit function theorem; active bounds and constraints are assumed to stay so.
 """
 
 from __future__ import annotations
@@ -42,30 +42,31 @@ def minimize(
     callback: Any = None,
     options: Any = None,
 ) -> Any:
-    """Minimise a function by SciPy's methods, with exact gradients, and products with Hessians where a method asks.
+    """Minimise a function by SciPy's methods, with exact gradients and, if the method uses them, Hessian products.
 
     Parameters
     ----------
     fun : callable
-        Of the unknowns and `args`; it returns one number.
+        The objective: takes the unknowns and `args`, and returns one number.
     x0 : array_like or nested containers of tensors
-        The first guess; ``fun`` gets the same structure, and ``x`` of the result has it.
+        The initial guess, which has no derivative. The unknowns passed to ``fun`` and the result's ``x`` have its
+        structure.
     args : tuple
     method : str
-        Any of SciPy's.
+        Any method of SciPy.
     jac, hess, hessp : None
-        Derivatives are exact; functions of one's own are refused.
+        Derivatives are computed exactly; functions for them are refused.
     bounds, constraints
-        As SciPy's; functions of constraints take the unknowns, and their Jacobians are exact as well.
+        As in SciPy. Functions of constraints take the unknowns, and their Jacobians are exact as well.
     tol, callback, options
-        As SciPy's.
+        As in SciPy.
 
     Returns
     -------
     scipy.optimize.OptimizeResult
-        SciPy's, in which ``x`` and ``fun`` are tensors with derivatives by all that the objective, and active
-        constraints, depend on: `args` and the tensors that they close over. These are the derivatives of the minimum
-        itself, however it was found; they solve a system with the Hessian there.
+        SciPy's result, in which ``x`` and ``fun`` are tensors. They are differentiable with respect to `args` and the
+        tensors that the objective and active constraints close over. The derivatives are those of the minimum itself,
+        independent of the method; they solve a system with the Hessian there.
 
     Examples
     --------
@@ -83,19 +84,19 @@ def minimize(
     unknowns = Unknowns(x0, args)
     f = unknowns.scalar(fun)
     name = method.lower() if isinstance(method, str) else method
-    given: dict[str, Any] = {}
+    derivatives: dict[str, Any] = {}
     if name in _WITH_PRODUCTS:
-        given["hessp"] = unknowns.hessian_product(f)
+        derivatives["hessp"] = unknowns.hessian_product(f)
     if name in _WITH_HESSIAN:
-        given["hess"] = unknowns.hessian(f)
+        derivatives["hess"] = unknowns.hessian(f)
     if name in _WITHOUT_GRADIENT:
         objective = lambda x: float(unknowns.on_host(f)(x))  # noqa: E731
     else:
-        objective, given["jac"] = unknowns.value_and_gradient(f), True
+        objective, derivatives["jac"] = unknowns.value_and_gradient(f), True
     active = _Constraints(constraints, unknowns)
     result = scipy_module("optimize").minimize(
         objective, unknowns.start, method=method, bounds=bounds, constraints=active.for_scipy, tol=tol,
-        callback=_callback(callback, unknowns), options=options, **given,
+        callback=_callback(callback, unknowns), options=options, **derivatives,
     )  # fmt: skip
     x = _stationary(f, unknowns, result, _mask_fixed(bounds, result.x), active)
     result.x, result.fun = unknowns.nest(x), f(x)
@@ -109,7 +110,7 @@ def _callback(callback: Any, unknowns: Unknowns) -> Any:
 
 
 def _mask_fixed(bounds: Any, x: Array) -> Array:
-    """Return the mask of the unknowns that lie on a bound."""
+    """Return the mask of the elements of `x` that lie on a bound."""
     if bounds is None:
         return np.zeros(len(x), bool)
     if hasattr(bounds, "lb"):
@@ -121,7 +122,7 @@ def _mask_fixed(bounds: Any, x: Array) -> Array:
 
 
 class _Constraints:
-    """Constraints with exact Jacobians for SciPy, and those that are active at a solution."""
+    """The constraints of a problem: converted for SciPy, with exact Jacobians, and the active ones as a function."""
 
     def __init__(self, constraints: Any, unknowns: Unknowns) -> None:
         given = [constraints] if isinstance(constraints, dict) or hasattr(constraints, "lb") else list(constraints)
@@ -133,9 +134,9 @@ class _Constraints:
     def _prepare_constraint(self, given: Any) -> Any:
         unknowns = self.unknowns
         if isinstance(given, dict):
-            own = Unknowns.__new__(Unknowns)
-            own.__dict__.update(unknowns.__dict__, args=tuple(given.get("args", ())))
-            f = own.numbers(given["fun"])
+            arguments = Unknowns.__new__(Unknowns)
+            arguments.__dict__.update(unknowns.__dict__, args=tuple(given.get("args", ())))
+            f = arguments.numbers(given["fun"])
             self.parts.append((f, 0.0, 0.0 if given["type"] == "eq" else np.inf))
             return {"type": given["type"], "fun": unknowns.on_host(f), "jac": unknowns.jacobian(f)}
         if hasattr(given, "A"):
@@ -144,16 +145,16 @@ class _Constraints:
                 (lambda x: F.matmul(F.to(F.as_tensor(A, device=x.device), x.dtype), x), given.lb, given.ub)
             )
             return given
-        own = Unknowns.__new__(Unknowns)
-        own.__dict__.update(unknowns.__dict__, args=())
-        f = own.numbers(given.fun)
+        arguments = Unknowns.__new__(Unknowns)
+        arguments.__dict__.update(unknowns.__dict__, args=())
+        f = arguments.numbers(given.fun)
         self.parts.append((f, given.lb, given.ub))
         return scipy_module("optimize").NonlinearConstraint(
             unknowns.on_host(f), given.lb, given.ub, jac=unknowns.jacobian(f), keep_feasible=given.keep_feasible
         )
 
     def active(self, x: AnyTensor) -> Callable[[AnyTensor], list[AnyTensor]] | None:
-        """Return the values of the active constraints, beside their limits, as a function of the vector."""
+        """Return a function of the vector: the active constraints' values less their limits. None if none is active."""
         chosen = []
         for f, low, high in self.parts:
             with no_grad():
@@ -169,12 +170,15 @@ class _Constraints:
         return lambda x: [f(x)[F.as_tensor(i, device=x.device)] - limits for f, i, limits in chosen]
 
 
-#: Largest gradient of the Lagrangian, beside the value of the objective, at which a point is taken for a minimum.
+#: Largest gradient of the Lagrangian, relative to the objective's value, at which a point counts as a minimum.
 _STATIONARY = 1e-4
 
 
 def _stationary(f: Any, unknowns: Unknowns, result: Any, fixed: Array, constraints: _Constraints) -> AnyTensor:
-    """Return the minimum as a function of what the objective reads: where the Lagrangian's gradient is zero."""
+    """Return the minimum as a differentiable function of the tensors that the objective and active constraints read.
+
+    It is the point where the gradient of the Lagrangian is zero.
+    """
     value = unknowns.tensor(result.x)
     n, free = len(result.x), F.as_tensor(~fixed, device=value.device)
     active = constraints.active(value)
@@ -199,8 +203,8 @@ def _stationary(f: Any, unknowns: Unknowns, result: Any, fixed: Array, constrain
             start = F.cat([value, F.linalg_lstsq(rows.mT, (slope * free)[:, None]).solution[:, 0]])
     x = solution(objective_and_constraints, start, residual, value)[:n]
     if x.requires_grad and not result.success:
-        # A solver that is asked for more digits than there are fails beside the minimum, with a message that depends
-        # on the last bit. What counts for the derivatives is whether the gradient of the Lagrangian is zero.
+        # A solver that cannot reach its tolerance in floating point fails near the minimum, with a message that depends
+        # on the last bit. Derivatives only need the gradient of the Lagrangian to be zero, so that is checked instead.
         rest = residual(objective_and_constraints, start).detach().host()
         if not np.all(np.abs(rest) <= _STATIONARY * max(1.0, abs(float(result.fun)))):
             warnings.warn(
@@ -219,7 +223,7 @@ def minimize_scalar(
     tol: float | None = None,
     options: Any = None,
 ) -> Any:
-    """Minimise a function of one number by SciPy's methods; ``x`` and ``fun`` have derivatives as those of `minimize`.
+    """Minimise a function of one number by SciPy's methods; ``x`` and ``fun`` are differentiable as in `minimize`.
 
     Examples
     --------
@@ -246,7 +250,7 @@ def minimize_scalar(
 
 # -- least squares ----------------------------------------------------------------------------------------------------
 
-#: Losses of squares, as SciPy's.
+#: SciPy's robust losses, as functions of the squared residuals.
 _LOSSES: dict[str, Callable[[AnyTensor], AnyTensor]] = {
     "linear": lambda z: z,
     "soft_l1": lambda z: 2 * ((1 + z) ** 0.5 - 1),
@@ -283,18 +287,18 @@ def least_squares(
     Parameters
     ----------
     fun : callable
-        Of the unknowns and `args`; it returns the residuals.
+        Takes the unknowns and `args`, and returns the residuals.
     x0 : array_like or nested containers of tensors
         As in `minimize`.
     jac : str
-        Jacobians are exact, whatever it names.
+        Accepted as in SciPy, and ignored: Jacobians are exact.
     loss : {"linear", "soft_l1", "huber", "cauchy", "arctan"}
 
     Returns
     -------
     scipy.optimize.OptimizeResult
-        SciPy's, in which ``x``, ``cost`` and ``fun`` are tensors with derivatives as those of `minimize`; unknowns on a
-        bound stay there.
+        SciPy's result, in which ``x``, ``cost`` and ``fun`` are tensors that are differentiable as in `minimize`.
+        Unknowns on a bound are constants.
 
     Examples
     --------
@@ -340,19 +344,21 @@ def curve_fit(
     method: str | None = None,
     **others: Any,
 ) -> tuple[AnyTensor, AnyTensor]:
-    """Fit a function to data: the parameters and their covariances, with derivatives by the data.
+    """Fit a function to data, and return its parameters and their covariance matrix.
+
+    Both are differentiable with respect to `xdata`, `ydata`, `sigma` and the tensors that `f` closes over.
 
     Parameters
     ----------
     f : callable
-        Of `xdata` and the parameters, one by one.
+        Takes `xdata` and then each parameter as an argument.
     xdata, ydata : array_like
     p0 : array_like, optional
-        The first guess; ones by default.
+        The initial guess; ones by default.
     sigma : array_like, optional
-        Standard deviations of the data, or their covariances.
+        The standard deviations of `ydata`, or their covariance matrix.
     absolute_sigma : bool
-        Whether `sigma` is more than a weight.
+        Whether `sigma` is in absolute units, rather than relative weights.
     bounds : pair of array_like
     method : {"lm", "trf", "dogbox"}, optional
 
@@ -379,23 +385,23 @@ def curve_fit(
         return rest if weights is None else rest / weights
 
     bounded = np.any(np.isfinite(np.asarray(bounds[0], float))) or np.any(np.isfinite(np.asarray(bounds[1], float)))
-    found = least_squares(residuals, start, bounds=bounds, method=method or ("trf" if bounded else "lm"), **others)
-    if not found.success:
-        raise RuntimeError(f"Optimal parameters not found: {found.message}")
+    result = least_squares(residuals, start, bounds=bounds, method=method or ("trf" if bounded else "lm"), **others)
+    if not result.success:
+        raise RuntimeError(f"Optimal parameters not found: {result.message}")
     from gradcore.func import jacfwd
 
-    rows = jacfwd(residuals)(found.x)
+    rows = jacfwd(residuals)(result.x)
     covariance = F.linalg_pinv(F.matmul(rows.mT, rows))
     if not absolute_sigma:
-        rest = y.shape[0] - found.x.shape[0]
-        covariance = covariance * (2 * found.cost / rest if rest > 0 else float("inf"))
-    return found.x, covariance
+        rest = y.shape[0] - result.x.shape[0]
+        covariance = covariance * (2 * result.cost / rest if rest > 0 else float("inf"))
+    return result.x, covariance
 
 
 def nnls(A: Any, b: Any, *, maxiter: int | None = None) -> tuple[AnyTensor, AnyTensor]:
-    """Return the solution of ``min |A @ x - b|`` without negative numbers, and the norm of the residual.
+    """Minimise ``|A @ x - b|`` for non-negative `x`, and return `x` and the norm of the residual.
 
-    Numbers that are zero stay so under the derivatives.
+    Both are differentiable with respect to `A` and `b`; elements of `x` that are zero are constants.
 
     Examples
     --------
@@ -404,8 +410,8 @@ def nnls(A: Any, b: Any, *, maxiter: int | None = None) -> tuple[AnyTensor, AnyT
     (tensor([2., 0.], dtype=torch.float64), tensor(1., dtype=torch.float64))
     """
     matrix, right = inexact(tensor_of(A)), inexact(tensor_of(b))
-    found, _ = scipy_module("optimize").nnls(matrix.detach().host(), right.detach().host(), maxiter=maxiter)
-    index = F.as_tensor(np.flatnonzero(found > 0), device=matrix.device)
+    solution_host, _ = scipy_module("optimize").nnls(matrix.detach().host(), right.detach().host(), maxiter=maxiter)
+    index = F.as_tensor(np.flatnonzero(solution_host > 0), device=matrix.device)
     columns = matrix[:, index]
     x = (
         F.index_copy(F.zeros_like(matrix[0]), 0, index, F.matmul(F.linalg_pinv(columns), right))

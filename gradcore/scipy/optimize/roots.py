@@ -1,4 +1,4 @@
-"""Roots and fixed points by SciPy's methods, differentiated by the implicit function theorem."""
+"""Roots and fixed points, computed by SciPy's methods and differentiated by the implicit function theorem."""
 
 from __future__ import annotations
 
@@ -36,18 +36,19 @@ def root(
     Parameters
     ----------
     fun : callable
-        Of the unknowns and `args`; it returns as many numbers as there are unknowns.
+        Takes the unknowns and `args`, and returns as many numbers as there are unknowns.
     x0 : array_like or nested containers of tensors
-        The first guess; ``fun`` gets the same structure, and ``x`` of the result has it.
+        The initial guess, which has no derivative. The unknowns passed to ``fun`` and the result's ``x`` have its
+        structure.
     args : tuple
     method : str
-        Any of SciPy's.
+        Any method of SciPy.
 
     Returns
     -------
     scipy.optimize.OptimizeResult
-        SciPy's, in which ``x`` is a tensor with derivatives by `args` and all that the function closes over: those of
-        the root itself, of every order. ``fun`` is the residual, numbers.
+        SciPy's result, in which ``x`` is a tensor. It is differentiable, to every order, with respect to `args` and the
+        tensors that `fun` closes over. ``fun`` holds the residuals, without a history.
 
     Examples
     --------
@@ -64,8 +65,8 @@ def root(
     f = unknowns.numbers(fun)
     exact = {"jac": unknowns.jacobian(f)} if method in ("hybr", "lm") else {}
     if callback is not None:
-        given = callback
-        callback = lambda x, *rest: given(unknowns.nest(unknowns.tensor(x)), *rest)  # noqa: E731
+        original_callback = callback
+        callback = lambda x, *rest: original_callback(unknowns.nest(unknowns.tensor(x)), *rest)  # noqa: E731
     result = scipy_module("optimize").root(
         unknowns.on_host(f), unknowns.start, method=method, tol=tol, callback=callback, options=options, **exact
     )
@@ -82,7 +83,7 @@ def fixed_point(
     maxiter: int = 500,
     method: str = "del2",
 ) -> Any:
-    """Find a fixed point of a function, with derivatives as those of `root`.
+    """Find a fixed point of a function; it is differentiable as in `root`.
 
     Examples
     --------
@@ -97,8 +98,8 @@ def fixed_point(
     """
     unknowns = Unknowns(x0, args)
     f = unknowns.numbers(func)
-    found = scipy_module("optimize").fixed_point(unknowns.on_host(f), unknowns.start, (), xtol, maxiter, method)
-    return unknowns.nest(solution(lambda x: x - f(x), unknowns.tensor(found)))
+    point = scipy_module("optimize").fixed_point(unknowns.on_host(f), unknowns.start, (), xtol, maxiter, method)
+    return unknowns.nest(solution(lambda x: x - f(x), unknowns.tensor(point)))
 
 
 def _scalar_function(f: Any, args: Any, like: Any = 0.0) -> tuple[Unknowns, Any]:
@@ -112,7 +113,7 @@ def _number(unknowns: Unknowns, f: Any) -> Callable[[float], float]:
 
 
 def _slopes(unknowns: Unknowns, f: Any) -> tuple[Any, Any]:
-    """Return the first and the second derivative of a function of one number."""
+    """Return the first and second derivative of a function of one number, as functions for SciPy."""
     first = lambda x: F.reshape(grad(f)(x), ())  # noqa: E731
     return _number(unknowns, first), _number(unknowns, lambda x: F.reshape(grad(first)(x), ()))
 
@@ -129,12 +130,12 @@ def fsolve(
     xtol: float = 1.49012e-8,
     maxfev: int = 0,
 ) -> Any:
-    """Find a root of a vector function; it is `root` with the method ``"hybr"``, and returns the root alone.
+    """Find a root of a vector function by Powell's hybrid method; differentiable as in `root`.
 
     Raises
     ------
     RuntimeError
-        If no root was found, where SciPy warns: at another point there are no derivatives.
+        If no root was found. SciPy only warns, but a point that is no root has no derivatives.
 
     Examples
     --------
@@ -145,10 +146,10 @@ def fsolve(
     >>> a.grad
     tensor([0.2500, 0.1667], dtype=torch.float64)
     """
-    found = root(func, x0, args, "hybr", options={"xtol": xtol, "maxfev": maxfev})
-    if not found.success:
-        raise RuntimeError(f"fsolve: {found.message}")
-    return found.x
+    result = root(func, x0, args, "hybr", options={"xtol": xtol, "maxfev": maxfev})
+    if not result.success:
+        raise RuntimeError(f"fsolve: {result.message}")
+    return result.x
 
 
 def root_scalar(
@@ -165,12 +166,12 @@ def root_scalar(
     maxiter: int | None = None,
     options: Any = None,
 ) -> Any:
-    """Find a root of a function of one number by SciPy's methods; Newton's and Halley's have exact derivatives.
+    """Find a root of a function of one number by SciPy's methods; Newton's and Halley's use exact derivatives.
 
     Returns
     -------
     scipy.optimize.RootResults
-        SciPy's, in which ``root`` is a tensor with derivatives as those of `root`.
+        SciPy's result, in which ``root`` is a tensor that is differentiable as in `root`.
 
     Examples
     --------
@@ -211,7 +212,9 @@ def newton(
     full_output: bool = False,
     disp: bool = True,
 ) -> Any:
-    """Find a root of a function of one number by Newton's method with exact derivatives; by secants if `x1` is given.
+    """Find a root of a function of one number by Newton's method, or by the secant method if `x1` is given.
+
+    Newton's method uses exact derivatives. The root is differentiable as in `root`.
 
     Examples
     --------
@@ -278,7 +281,7 @@ bisect, brenth, brentq, ridder, toms748 = map(_in_bracket, ("bisect", "brenth", 
 
 
 def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[AnyTensor, AnyTensor]:
-    """Return the row and column indices of an assignment of least cost; they have no derivatives.
+    """Return the row and column indices of an assignment of minimal cost; they have no derivative.
 
     Examples
     --------

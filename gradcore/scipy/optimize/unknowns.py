@@ -1,4 +1,4 @@
-"""Nested unknowns as the vector of numbers that SciPy's solvers work on."""
+"""Conversion between nested unknowns and the vector of numbers that SciPy's solvers work on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Unknowns"]
 
 
 def _is_nested(x0: Any) -> bool:
-    """Return whether a guess is a container of unknowns, rather than the numbers of one."""
+    """Return whether the guess `x0` is a container of several unknowns, rather than the numbers of a single one."""
     if isinstance(x0, dict):
         return True
     return isinstance(x0, (list, tuple)) and any(
@@ -30,12 +30,12 @@ def _is_nested(x0: Any) -> bool:
 
 
 class Unknowns:
-    """The structure, shapes, dtypes and device of what is looked for, with functions of it as functions of a vector.
+    """The structure, shapes, dtypes and device of the unknowns; converts functions of them to functions of a vector.
 
     Parameters
     ----------
     x0 : array_like or nested containers of tensors and arrays
-        The first guess.
+        The initial guess.
     args : tuple
         Further arguments of all functions.
 
@@ -51,13 +51,13 @@ class Unknowns:
 
     def __init__(self, x0: Any, args: Any = ()) -> None:
         self.args = args if isinstance(args, tuple) else (args,)
-        given, self.structure = (
+        guesses, self.structure = (
             tree_flatten({k: _array(v) for k, v in x0.items()} if isinstance(x0, dict) else x0)  # type: ignore[var-annotated]
             if _is_nested(x0)
             else ([x0], None)
         )
         with no_grad():
-            leaves = [inexact(tensor_of(x)).detach() for x in given]
+            leaves = [inexact(tensor_of(x)).detach() for x in guesses]
             if any(F.is_complex(x) for x in leaves):
                 raise TypeError("unknowns are real numbers; look for view_as_real of complex ones")
             self.like = leaves
@@ -65,7 +65,7 @@ class Unknowns:
         self.start: Array = np.array(self.vector.host(), float)
 
     def tensor(self, values: Array) -> AnyTensor:
-        """Return a solver's numbers as a vector on the unknowns' device."""
+        """Convert a solver's array to a vector on the device of the unknowns."""
         return F.to(F.as_tensor(np.asarray(values, float), device=self.vector.device), self.vector.dtype)
 
     def nest(self, x: AnyTensor) -> Any:
@@ -75,7 +75,7 @@ class Unknowns:
         return leaves[0] if self.structure is None else tree_unflatten(leaves, self.structure)
 
     def scalar(self, function: Callable[..., Any]) -> Callable[[AnyTensor], AnyTensor]:
-        """Return a function of the unknowns as a function of a vector, of which the value is one number."""
+        """Convert a function of the unknowns that returns one number to a function of a vector."""
 
         def call(x: AnyTensor) -> AnyTensor:
             value = inexact(tensor_of(function(self.nest(x), *self.args)))
@@ -86,17 +86,17 @@ class Unknowns:
         return call
 
     def numbers(self, function: Callable[..., Any]) -> Callable[[AnyTensor], AnyTensor]:
-        """Return a function of the unknowns as a function of a vector, of which the values are one vector."""
+        """Convert a function of the unknowns that returns several numbers to a function from vectors to vectors."""
 
         def call(x: AnyTensor) -> AnyTensor:
-            found = function(self.nest(x), *self.args)
-            parts = tree_leaves(found) if _is_nested(found) else [found]
+            output = function(self.nest(x), *self.args)
+            parts = tree_leaves(output) if _is_nested(output) else [output]
             return F.cat([F.reshape(t, (-1,)) for t in map(inexact, promote(*map(tensor_of, parts)))])
 
         return call
 
     def on_host(self, f: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of vectors as one of arrays, without a history."""
+        """Convert a function of vectors to a function from arrays to arrays, for SciPy."""
 
         def call(*arrays: Array) -> Any:
             with no_grad():
@@ -108,10 +108,10 @@ class Unknowns:
         return self.on_host(gradient_of(f))
 
     def value_and_gradient(self, f: Callable[..., Any]) -> Callable[..., Any]:
-        both = self.on_host(grad_and_value(f))
+        evaluate = self.on_host(grad_and_value(f))
 
         def call(x: Array) -> Any:
-            gradient, value = both(x)
+            gradient, value = evaluate(x)
             return float(value), gradient
 
         return call
@@ -127,7 +127,7 @@ class Unknowns:
 
 
 def _array(value: Any) -> Any:
-    """Return a flat list or tuple of numbers as an array, and any other value as it is."""
+    """Convert a flat list or tuple of numbers to an array; return any other value unchanged."""
     return value if not isinstance(value, (list, tuple)) or _is_nested(value) else np.asarray(value)
 
 

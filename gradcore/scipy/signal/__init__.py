@@ -1,7 +1,7 @@
 """`scipy.signal` on tensors: convolutions, filters, spectra and resampling, with derivatives in both modes.
 
-Filters are differentiated by the signal and by their coefficients. What designs filters and windows from numbers alone
-is SciPy's own, and gives arrays, which all functions here take.
+Filters are differentiable with respect to the signal and to their coefficients. Functions that design filters and
+windows are SciPy's own: they return NumPy arrays, which all functions here accept.
 
 Examples
 --------
@@ -34,7 +34,7 @@ from gradcore.scipy.signal.spectra import __all__ as _spectra
 
 __all__ = sorted([*_convolution, *_rates, *_recursive, *_smoothing, *_spectra])
 
-#: SciPy's own: filters, windows and waveforms from numbers.
+#: SciPy's own functions, which compute filters, windows and waveforms from numbers.
 OWN = frozenset({
     "abcd_normalize", "bessel", "besselap", "bilinear", "bilinear_zpk", "buttap", "butter", "buttord",
     "cheb1ap", "cheb1ord", "cheb2ap", "cheb2ord", "cheby1", "cheby2", "check_COLA", "check_NOLA",

@@ -1,4 +1,4 @@
-"""Convolutions and correlations."""
+"""Convolutions and correlations, differentiable with respect to both inputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve", 
 _MODES = ("valid", "same", "full")
 _BOUNDARIES = {"fill": "fill", "pad": "fill", "wrap": "wrap", "circular": "wrap", "symm": "reflect",
                "symmetric": "reflect"}  # fmt: skip
-#: Products from which Fourier transforms are faster than sums of products.
+#: Number of products above which Fourier transforms are faster than direct sums.
 _MANY = 1 << 16
 
 
@@ -29,8 +29,11 @@ def _check_mode(mode: str, acceptable: str = "Acceptable") -> None:
 
 
 def _convolve(x: AnyTensor, y: AnyTensor, mode: str, dims: Sequence[int], by: str) -> AnyTensor:
-    """Return the convolution along `dims` as a correlation with the reversed `y`, the smaller of the two."""
-    wanted = tuple(x.shape)
+    """Compute the convolution along `dims` as a correlation with the reversed smaller input.
+
+    `by` is ``"fourier"`` or ``"direct"``.
+    """
+    result_shape = tuple(x.shape)
     if mode == "valid":
         pairs = [(x.shape[d], y.shape[d]) for d in dims]
         if not (all(a >= b for a, b in pairs) or all(a <= b for a, b in pairs)):
@@ -46,12 +49,12 @@ def _convolve(x: AnyTensor, y: AnyTensor, mode: str, dims: Sequence[int], by: st
     result = F.correlate_valid(x, F.flip(y, dims), dims, by)
     if mode == "same":
         for d in dims:
-            result = F.narrow(result, d, (result.shape[d] - wanted[d]) // 2, wanted[d])
+            result = F.narrow(result, d, (result.shape[d] - result_shape[d]) // 2, result_shape[d])
     return result
 
 
 def _both(in1: Any, in2: Any) -> tuple[AnyTensor, AnyTensor, dtypes.dtype]:
-    """Return the two inputs in the dtype to compute with, and the dtype of the result."""
+    """Return both inputs in the dtype to compute in, and the dtype of the result."""
     x, y = together(in1, in2)
     dtype = x._dtype
     return inexact(x), inexact(y), dtype
@@ -78,8 +81,8 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> An
         return F.new_zeros(x, (0,) * x.ndim)
     if method == "auto":
         method = "fft" if min(x.numel(), y.numel()) > 32 and x.numel() * y.numel() > _MANY else "direct"
-    found = _convolve(x, y, mode, range(x.ndim), "fourier" if method == "fft" else "direct")
-    return cast(found if dtype.is_differentiable else F.round(found), dtype)
+    result = _convolve(x, y, mode, range(x.ndim), "fourier" if method == "fft" else "direct")
+    return cast(result if dtype.is_differentiable else F.round(result), dtype)
 
 
 def _reverse(x: AnyTensor) -> AnyTensor:
@@ -87,7 +90,7 @@ def _reverse(x: AnyTensor) -> AnyTensor:
 
 
 def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> AnyTensor:
-    """Correlate arrays of any number of dims, as `scipy.signal.correlate`; the second one is conjugated.
+    """Correlate arrays of any number of dims, as `scipy.signal.correlate`; `in2` is conjugated.
 
     Examples
     --------
@@ -104,7 +107,7 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> A
 
 
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> AnyTensor:
-    """Convolve by Fourier transforms, as `scipy.signal.fftconvolve`; so are its derivatives.
+    """Convolve by Fourier transforms, as `scipy.signal.fftconvolve`; derivatives use Fourier transforms, too.
 
     Examples
     --------
@@ -132,19 +135,19 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
 def _axes(x: Tensor, axes: Any) -> tuple[int, ...]:
     if axes is None:
         return tuple(range(x.ndim))
-    given = [axes] if isinstance(axes, int) else list(axes)
-    if not given:
+    axis_list = [axes] if isinstance(axes, int) else list(axes)
+    if not axis_list:
         raise ValueError("when provided, axes cannot be empty")
-    if any(not -x.ndim <= a < x.ndim for a in given):
+    if any(not -x.ndim <= a < x.ndim for a in axis_list):
         raise ValueError("axes exceeds dimensionality of input")
-    result = sorted(a % x.ndim for a in given)
+    result = sorted(a % x.ndim for a in axis_list)
     if len(set(result)) != len(result):
         raise ValueError("all axes must be unique")
     return tuple(result)
 
 
 def oaconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> AnyTensor:
-    """Convolve as `scipy.signal.oaconvolve`, by Fourier transforms of the whole: the same as `fftconvolve`.
+    """Convolve as `scipy.signal.oaconvolve`, but by Fourier transforms of the whole inputs, as `fftconvolve`.
 
     Examples
     --------
@@ -156,7 +159,7 @@ def oaconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> AnyT
 
 
 def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> AnyTensor:
-    """Convolve matrices, with a choice of what is beyond the first's edges, as `scipy.signal.convolve2d`.
+    """Convolve matrices, as `scipy.signal.convolve2d`; `boundary` says how `in1` continues beyond its edges.
 
     Examples
     --------
@@ -173,7 +176,7 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", f
         raise ValueError("Acceptable boundary flags are 'fill', 'circular' (or 'wrap'), and 'symmetric' (or 'symm').")
     if mode == "valid":
         return cast(_convolve(x, y, mode, (0, 1), "direct"), dtype)
-    wanted, beyond = tuple(x.shape), _BOUNDARIES[boundary]
+    result_shape, beyond = tuple(x.shape), _BOUNDARIES[boundary]
     sizes = [n - 1 for n in y.shape]
     if beyond != "fill":
         for d, n in enumerate(sizes):
@@ -183,13 +186,13 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", f
     by = "fourier" if y.numel() > 32 and x.numel() * y.numel() > 1 << 24 else "direct"
     result = F.correlate_valid(x, F.flip(y, (0, 1)), (0, 1), by)
     if mode == "same":
-        for d, n in enumerate(wanted):
+        for d, n in enumerate(result_shape):
             result = F.narrow(result, d, (result.shape[d] - n) // 2, n)
     return cast(result, dtype)
 
 
 def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> AnyTensor:
-    """Correlate matrices, as `scipy.signal.correlate2d`; the second one is conjugated.
+    """Correlate matrices, as `scipy.signal.correlate2d`; `in2` is conjugated.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Extensions of signals beyond their ends."""
+"""Extension of signals beyond their ends, as filters need it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ __all__ = ["check_padding", "extend"]
 
 
 def extend(kind: str | None, x: AnyTensor, dim: int, n: int) -> AnyTensor:
-    """Add `n` elements at both ends: ``"even"`` mirrors, ``"odd"`` rotates about the end, ``"constant"`` repeats it."""
+    """Extend `x` by `n` elements at both ends of `dim`.
+
+    ``"even"`` mirrors the signal, ``"odd"`` rotates it about the end point, and ``"constant"`` repeats the end point.
+    """
     if n < 1 or kind is None:
         return x
     if kind == "zeros":
@@ -32,7 +35,7 @@ def extend(kind: str | None, x: AnyTensor, dim: int, n: int) -> AnyTensor:
 
 
 def check_padding(padtype: Any, padlen: Any, x: AnyTensor, dim: int, taps: int) -> int:
-    """Return the number of elements that are put in front and behind."""
+    """Check `padtype` and `padlen`, and return the number of elements by which `x` is extended at each end."""
     if padtype not in ("even", "odd", "constant", None):
         raise ValueError(
             f"Unknown value '{padtype}' given to padtype.  padtype must be 'even', 'odd', 'constant', or None."

@@ -1,4 +1,4 @@
-"""Signals at another rate of sampling."""
+"""Resampling of signals at another rate, differentiable with respect to the signal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ __all__ = ["decimate", "resample", "resample_poly", "upfirdn"]
 def upfirdn(
     h: Any, x: Any, up: int = 1, down: int = 1, axis: int = -1, mode: str = "constant", cval: float = 0
 ) -> AnyTensor:
-    """Raise the rate, filter, lower it, as `scipy.signal.upfirdn`; outside of the signal are zeros.
+    """Upsample, apply a FIR filter and downsample, as `scipy.signal.upfirdn`, with zeros beyond the ends.
+
+    It is differentiable with respect to `h` and `x`.
 
     Examples
     --------
@@ -41,7 +43,7 @@ def upfirdn(
     return F.rate_filter(x, h, int(up), int(down), axis_of(axis, x.ndim))
 
 
-#: What is taken off a signal, by the kind of its edges.
+#: The value that is subtracted from a signal before filtering, by `padtype`.
 _BACKGROUND = {
     "mean": lambda x, dim: F.mean(x, (dim,), True),
     "median": lambda x, dim: F.quantile(x, 0.5, dim, True),
@@ -54,7 +56,7 @@ def resample_poly(
     x: Any, up: int, down: int, axis: int = 0, window: Any = ("kaiser", 5.0), padtype: str = "constant",
     cval: float | None = None,
 ) -> AnyTensor:  # fmt: skip
-    """Resample with a filter between the rates, as `scipy.signal.resample_poly`.
+    """Resample by a polyphase filter, as `scipy.signal.resample_poly`.
 
     Examples
     --------
@@ -71,12 +73,12 @@ def resample_poly(
         raise ValueError("up and down must be >= 1")
     if cval is not None and padtype != "constant":
         raise ValueError("cval has no effect when padtype is ", padtype)
-    given = tensor_of(x)
-    x = floating(given)
+    original = tensor_of(x)
+    x = floating(original)
     common = math.gcd(up, down)
     up, down = up // common, down // common
     if up == down == 1:
-        return F.clone(given)
+        return F.clone(original)
     dim = axis_of(axis, x.ndim)
     n_out = -(-x.shape[dim] * up // down)
     if isinstance(window, (list, np.ndarray, Tensor)):
@@ -116,32 +118,32 @@ def resample(x: Any, num: int, t: Any = None, axis: int = 0, window: Any = None,
     """
     if domain not in ("time", "freq"):
         raise ValueError(f"Parameter {domain=} not in ('time', 'freq')!")
-    given = floating(x)
-    dim = axis_of(axis, given.ndim)
-    y = F.movedim(given, dim, -1)
+    original = floating(x)
+    dim = axis_of(axis, original.ndim)
+    y = F.movedim(original, dim, -1)
     n = y.shape[-1]
     spectrum = F.fft_fft(y, None, -1) if domain == "time" else y
     if not spectrum._dtype.is_complex:
         spectrum = F.to(spectrum, spectrum._dtype.to_complex())
     if window is not None:
         spectrum = spectrum * like(_spectral_window(window, n), F.real(spectrum))
-    kept = min(num, n)
-    low, high = kept // 2 + 1, kept - kept // 2 - 1
+    common_size = min(num, n)
+    low, high = common_size // 2 + 1, common_size - common_size // 2 - 1
     parts = [F.narrow(spectrum, -1, 0, low)]
     last = F.narrow(spectrum, -1, n - high, high)
-    if kept % 2 == 0 and num != n and kept:  # the frequency in the middle is two, or becomes two
+    if common_size % 2 == 0 and num != n and common_size:  # the frequency in the middle is two, or becomes two
         middle = F.narrow(parts[0], -1, low - 1, 1)
         parts[0] = F.narrow(parts[0], -1, 0, low - 1)
         if num < n:
-            parts.append(middle + F.narrow(spectrum, -1, n - kept // 2, 1))
+            parts.append(middle + F.narrow(spectrum, -1, n - common_size // 2, 1))
         else:
             parts.append(middle / 2)
             last = F.cat([middle / 2, last], -1)
     front = F.cat(parts, -1) if len(parts) > 1 else parts[0]
     rest = num - front.shape[-1] - last.shape[-1]
-    found = F.cat([pad_with_zeros(F, front, (front.ndim - 1,), (0,), (rest,)), last], -1)
-    y = F.fft_ifft(found * (num / n), None, -1)
-    if domain == "time" and not given._dtype.is_complex:
+    resampled = F.cat([pad_with_zeros(F, front, (front.ndim - 1,), (0,), (rest,)), last], -1)
+    y = F.fft_ifft(resampled * (num / n), None, -1)
+    if domain == "time" and not original._dtype.is_complex:
         y = F.real(y)
     y = F.movedim(y, -1, dim)
     if t is None:
@@ -165,7 +167,7 @@ def _spectral_window(window: Any, n: int) -> Any:
 def decimate(
     x: Any, q: int, n: int | None = None, ftype: str = "iir", axis: int = -1, zero_phase: bool = True
 ) -> AnyTensor:
-    """Lower the rate behind a filter, as `scipy.signal.decimate`.
+    """Apply an anti-aliasing filter and downsample, as `scipy.signal.decimate`.
 
     Examples
     --------

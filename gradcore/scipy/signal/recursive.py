@@ -1,4 +1,4 @@
-"""Filters with a memory: in both directions, in sections, and their frequency response."""
+"""Recursive (IIR) filters: one pass, forward and backward, in second-order sections, and frequency responses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _coefficients(b: Any, a: Any, x: Any) -> list[AnyTensor]:
 
 
 def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
-    """Filter along an axis, as `scipy.signal.lfilter`: differentiated by the coefficients and the state, too.
+    """Filter along an axis, as `scipy.signal.lfilter`; differentiable with respect to `b`, `a`, `x` and `zi`.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def _filter(b: AnyTensor, a: AnyTensor, x: AnyTensor, dim: int) -> AnyTensor:
 
 
 def _state(zi: AnyTensor, x: AnyTensor, dim: int, length: int) -> AnyTensor:
-    """Return the state of each line."""
+    """Check the initial state `zi`, and expand it to one state for each line of `x` along `dim`."""
     shape = [n if d != dim else length for d, n in enumerate(x.shape)]
     if (
         zi.ndim != x.ndim
@@ -64,15 +64,18 @@ def _state(zi: AnyTensor, x: AnyTensor, dim: int, length: int) -> AnyTensor:
 
 
 def _with_state(b: AnyTensor, a: AnyTensor, x: AnyTensor, dim: int, zi: AnyTensor) -> tuple[AnyTensor, AnyTensor]:
-    """Return the result and the state behind it; a state adds to the first elements before they are fed back."""
+    """Filter with an initial state, and return the result and the final state.
+
+    The state is added to the first elements before they are fed back.
+    """
     n, length = x.shape[dim], zi.shape[dim]
     b, a = (pad_with_zeros(F, t / a[0], (0,), (0,), (length + 1 - t.shape[0],)) for t in (b, a))
     first = F.narrow(zi, dim, 0, min(n, length))
     added = pad_with_zeros(F, first, (dim,), (0,), (n - first.shape[dim],))
-    one = F.narrow(a, 0, 0, 1)
-    y = F.recursive_filter(x, b, a, dim) + F.recursive_filter(added, one, a, dim)
+    leading = F.narrow(a, 0, 0, 1)
+    y = F.recursive_filter(x, b, a, dim) + F.recursive_filter(added, leading, a, dim)
     state = []
-    for k in range(length):  # what inputs and results that were there will still add to element number n + k
+    for k in range(length):  # what past inputs and results contribute to element number n + k
         total: Any = F.narrow(zi, dim, n + k, 1) if n + k < length else 0
         for j in range(k + 1, length + 1):
             at = n + k - j
@@ -84,7 +87,9 @@ def _with_state(b: AnyTensor, a: AnyTensor, x: AnyTensor, dim: int, zi: AnyTenso
 
 
 def lfilter_zi(b: Any, a: Any) -> AnyTensor:
-    """Return the state of a filter whose input is, and was, 1, as `scipy.signal.lfilter_zi`.
+    """Return the steady state of a filter for a constant input of 1, as `scipy.signal.lfilter_zi`.
+
+    It is differentiable with respect to `b` and `a`.
 
     Examples
     --------
@@ -100,7 +105,7 @@ def lfilter_zi(b: Any, a: Any) -> AnyTensor:
         raise ValueError("Denominator a must be 1-D.")
     n = max(a.shape[0], b.shape[0])
     b, a = (pad_with_zeros(F, t / a[0], (0,), (0,), (n - t.shape[0],)) for t in (b, a))
-    # The state keeps: z[k] = b[k + 1] - a[k + 1] * y + z[k + 1], for the result y = b[0] + z[0].
+    # A steady state satisfies z[k] = b[k + 1] - a[k + 1] * y + z[k + 1], with the result y = b[0] + z[0].
     rest, fed_back = F.narrow(b, 0, 1, n - 1), F.narrow(a, 0, 1, n - 1)
     y = F.sum(b) / F.sum(a)
     change = rest - fed_back * y
@@ -123,7 +128,7 @@ def _sections(sos: Any, *others: Any) -> list[AnyTensor]:
 
 
 def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
-    """Filter by sections of second order, as `scipy.signal.sosfilt`; differentiated by the sections, too.
+    """Filter by second-order sections, as `scipy.signal.sosfilt`; differentiable with respect to `sos`, `x` and `zi`.
 
     Examples
     --------
@@ -131,8 +136,8 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     >>> signal.sosfilt([[1.0, 1.0, 0.0, 1.0, 0.0, 0.0]], gc.tensor([1.0, 2.0, 3.0]))
     tensor([1., 3., 5.], dtype=torch.float64)
     """
-    found = _sections(sos, x) if zi is None else _sections(sos, x, zi)
-    sos, x = found[:2]
+    filtered = _sections(sos, x) if zi is None else _sections(sos, x, zi)
+    sos, x = filtered[:2]
     if not x.ndim:
         raise ValueError("x must be at least 1D")
     dim = axis_of(axis, x.ndim)
@@ -141,19 +146,19 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
             x = _filter(section[:3], section[3:], x, dim)
         return x
     expected = (sos.shape[0], *(n if d != dim else 2 for d, n in enumerate(x.shape)))
-    if found[2].ndim != len(expected) or found[2].shape[0] != sos.shape[0]:
+    if filtered[2].ndim != len(expected) or filtered[2].shape[0] != sos.shape[0]:
         raise ValueError(f"Invalid zi shape. With axis={axis!r}, an input with shape {tuple(x.shape)!r}, and an sos "
                          f"array with {sos.shape[0]} sections, zi must have shape {expected!r}, got "
-                         f"{tuple(found[2].shape)!r}.")  # fmt: skip
+                         f"{tuple(filtered[2].shape)!r}.")  # fmt: skip
     states = []
-    for section, state in zip(sos, found[2], strict=True):
-        x, last = _with_state(section[:3], section[3:], x, dim, _state(state, x, dim, 2))
-        states.append(last)
+    for section, state in zip(sos, filtered[2], strict=True):
+        x, final_state = _with_state(section[:3], section[3:], x, dim, _state(state, x, dim, 2))
+        states.append(final_state)
     return x, F.stack(states, 0)
 
 
 def sosfilt_zi(sos: Any) -> AnyTensor:
-    """Return the state of sections whose input is, and was, 1, as `scipy.signal.sosfilt_zi`.
+    """Return the steady state of second-order sections for a constant input of 1, as `scipy.signal.sosfilt_zi`.
 
     Examples
     --------
@@ -189,7 +194,9 @@ def filtfilt(
     b: Any, a: Any, x: Any, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None,
     method: str = "pad", irlen: int | None = None,
 ) -> AnyTensor:  # fmt: skip
-    """Filter forwards and backwards, as `scipy.signal.filtfilt`; Gustafsson's method is missing.
+    """Filter forwards and backwards, as `scipy.signal.filtfilt` without Gustafsson's method.
+
+    It is differentiable with respect to `b`, `a` and `x`.
 
     Examples
     --------
@@ -214,7 +221,9 @@ def filtfilt(
 
 
 def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None) -> AnyTensor:
-    """Filter by sections forwards and backwards, as `scipy.signal.sosfiltfilt`.
+    """Filter by second-order sections forwards and backwards, as `scipy.signal.sosfiltfilt`.
+
+    It is differentiable with respect to `sos` and `x`.
 
     Examples
     --------
@@ -239,7 +248,9 @@ def freqz(
     b: Any, a: Any = 1, worN: Any = 512, whole: bool = False, plot: Any = None, fs: float = 2 * np.pi,
     include_nyquist: bool = False,
 ) -> tuple[AnyTensor, AnyTensor]:  # fmt: skip
-    """Return the frequency response of a filter, as `scipy.signal.freqz`, of coefficients of one dim.
+    """Return frequencies and the frequency response of a filter, as `scipy.signal.freqz`, for 1-dim coefficients.
+
+    The response is differentiable with respect to `b` and `a`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Smoothing, trends, analytic signals."""
+"""Smoothing filters, removal of trends, and analytic signals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def savgol_filter(
     x: Any, window_length: int, polyorder: int, deriv: int = 0, delta: float = 1.0, axis: int = -1,
     mode: str = "interp", cval: float = 0.0,
 ) -> AnyTensor:  # fmt: skip
-    """Fit polynomials to moving windows, as `scipy.signal.savgol_filter`.
+    """Smooth by polynomials fitted to moving windows (Savitzky-Golay), as `scipy.signal.savgol_filter`.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def savgol_filter(
 
 
 def _edge_fit(window: int, polyorder: int, deriv: int, delta: float) -> Any:
-    """Return the matrix from a window's elements to the fitted polynomial's derivative at all of them."""
+    """Return the matrix that maps a window to the derivative of its fitted polynomial at all of its points."""
     places = np.arange(window, dtype=float)
     powers = np.vander(places, polyorder + 1, increasing=True)
     moved = np.zeros_like(powers)
@@ -64,13 +64,13 @@ def _edge_fit(window: int, polyorder: int, deriv: int, delta: float) -> Any:
 
 
 def _times(matrix: Any, x: AnyTensor, dim: int) -> AnyTensor:
-    """Return a matrix times the vectors along `dim`."""
+    """Multiply the vectors of `x` along `dim` by a matrix."""
     matrix = like(np.ascontiguousarray(matrix), x)
     return F.movedim(F.matmul(F.movedim(x, dim, -1), F.transpose(matrix, 0, 1)), -1, dim)
 
 
 def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: bool = False) -> AnyTensor:
-    """Take off the mean or straight lines, as `scipy.signal.detrend`.
+    """Subtract the mean or straight lines, as `scipy.signal.detrend`.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwr
 
 
 def _one_sided(n: int) -> Any:
-    """Return the factors of the frequencies that make the negative ones vanish."""
+    """Return the factors of `n` frequencies that set the negative ones to zero and double the positive ones."""
     weights = np.zeros(n)
     weights[0] = 1
     weights[1 : (n + 1) // 2] = 2
@@ -195,7 +195,7 @@ def medfilt2d(input: Any, kernel_size: Any = 3) -> AnyTensor:
 
 
 def order_filter(a: Any, domain: Any, rank: int) -> AnyTensor:
-    """Return the element of a rank of each window, with zeros beyond the edges, as `scipy.signal.order_filter`.
+    """Return the element of rank `rank` of each window, with zeros beyond the edges, as `scipy.signal.order_filter`.
 
     Examples
     --------
@@ -210,7 +210,7 @@ def order_filter(a: Any, domain: Any, rank: int) -> AnyTensor:
 
 
 def wiener(im: Any, mysize: Any = None, noise: Any = None) -> AnyTensor:
-    """Apply Wiener's filter, as `scipy.signal.wiener`; the noise may be a tensor with a gradient.
+    """Apply Wiener's filter, as `scipy.signal.wiener`; differentiable with respect to `im` and `noise`.
 
     Examples
     --------
@@ -218,13 +218,13 @@ def wiener(im: Any, mysize: Any = None, noise: Any = None) -> AnyTensor:
     >>> signal.wiener(gc.tensor([1.0, 3.0, 1.0, 5.0]), 3).shape
     torch.Size([4])
     """
-    given = tensor_of(im)
-    x = floating(given)
+    original = tensor_of(im)
+    x = floating(original)
     sizes = [3] * x.ndim if mysize is None else [int(mysize)] * x.ndim if np.ndim(mysize) == 0 else list(mysize)
     ones, count = on_device(np.ones(sizes), x), int(np.prod(sizes))
     ones = cast(ones, x._dtype)
     mean = correlate(x, ones, "same") / count
     variance = correlate(F.abs(x) ** 2, F.real(ones), "same") / count - F.abs(mean) ** 2
     noise = F.mean(variance) if noise is None else noise if isinstance(noise, Tensor) else float(noise)
-    kept = F.where(variance < noise, 1.0, variance)
-    return F.where(variance < noise, mean, mean + (x - mean) * (1 - noise / kept))
+    safe_variance = F.where(variance < noise, 1.0, variance)
+    return F.where(variance < noise, mean, mean + (x - mean) * (1 - noise / safe_variance))

@@ -1,4 +1,4 @@
-"""Spectra of segments: Welch's estimates, short-time Fourier transforms."""
+"""Spectra of signal segments (Welch's method, short-time Fourier transforms), differentiable in the signals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BOUNDARIES = ("even", "odd", "constant", "zeros", None)
 
 
 class Segments(NamedTuple):
-    """The division of a signal into segments, and the treatment of each."""
+    """How a signal is split into segments: window, length, overlap and size of the Fourier transform."""
 
     window: AnyTensor
     length: int
@@ -38,7 +38,7 @@ class Segments(NamedTuple):
         return self.length - self.overlap
 
     def scale(self, scaling: str, fs: float) -> AnyTensor:
-        """Return the factor by which the square of a spectrum is multiplied."""
+        """Return the factor that scales squared spectra to a power density or, for ``"spectrum"``, to a power."""
         if scaling == "density":
             return 1 / (fs * F.sum(self.window * self.window))
         if scaling == "spectrum":
@@ -47,7 +47,7 @@ class Segments(NamedTuple):
 
 
 def _segments(x: AnyTensor, n: int, window: Any, nperseg: Any, noverlap: Any, nfft: Any) -> Segments:
-    """Return the settings, for `n` elements along the last dim."""
+    """Check the arguments, and return the segmentation of `n` elements along the last dim."""
     if nperseg is not None and int(nperseg) < 1:
         raise ValueError("nperseg must be a positive integer")
     if isinstance(window, (str, tuple)):
@@ -57,12 +57,12 @@ def _segments(x: AnyTensor, n: int, window: Any, nperseg: Any, noverlap: Any, nf
                 f"nperseg = {length:d} is greater than input length  = {n:d}, using nperseg = {n:d}", stacklevel=4
             )
             length = n
-        taken = on_device(taper(window, length), x)
+        weights = on_device(taper(window, length), x)
     else:
-        taken = inexact(window) if isinstance(window, Tensor) else on_device(np.asarray(window, float), x)
-        if taken.ndim != 1:
+        weights = inexact(window) if isinstance(window, Tensor) else on_device(np.asarray(window, float), x)
+        if weights.ndim != 1:
             raise ValueError("window must be 1-D")
-        length = taken.shape[0]
+        length = weights.shape[0]
         if n < length:
             raise ValueError("window is longer than input signal")
         if nperseg is not None and int(nperseg) != length:
@@ -73,11 +73,13 @@ def _segments(x: AnyTensor, n: int, window: Any, nperseg: Any, noverlap: Any, nf
     overlap = length // 2 if noverlap is None else int(noverlap)
     if overlap >= length:
         raise ValueError("noverlap must be less than nperseg.")
-    return Segments(cast(taken, F.real(x)._dtype) if not taken._dtype.is_complex else taken, length, overlap, nfft)
+    return Segments(
+        cast(weights, F.real(x)._dtype) if not weights._dtype.is_complex else weights, length, overlap, nfft
+    )
 
 
 def _transform_segments(x: AnyTensor, s: Segments, detrend: Detrend, onesided: bool) -> AnyTensor:
-    """Split the last dim into segments, and return their spectra, with segments and frequencies as last dims."""
+    """Split the last dim into segments, and return their spectra; the last dims are segments and frequencies."""
     parts = F.unfold_dim(x, x.ndim - 1, s.length, s.step)
     if callable(detrend):
         parts = detrend(parts)
@@ -92,7 +94,7 @@ def _frequencies(s: Segments, fs: float, onesided: bool, x: Tensor) -> AnyTensor
 
 
 def _double_pairs(x: AnyTensor, nfft: int) -> AnyTensor:
-    """Double the values of a onesided spectrum at frequencies that also stand for their negative."""
+    """Double a one-sided spectrum at the frequencies that also represent their negative."""
     weights = np.full(x.shape[-1], 2.0)
     weights[0] = 1
     if nfft % 2 == 0:
@@ -101,7 +103,7 @@ def _double_pairs(x: AnyTensor, nfft: int) -> AnyTensor:
 
 
 def _on_axis(detrend: Detrend, axis: int) -> Detrend:
-    """Return a function of the user, which gets the segments along the axis of the signal."""
+    """Wrap a user's `detrend` function, so that it gets the segments along the axis of the signal."""
     if not callable(detrend) or axis == -1:
         return detrend
     return lambda parts: F.movedim(detrend(F.movedim(parts, -1, axis)), axis, -1)
@@ -126,7 +128,7 @@ def csd(
     >>> power.argmax(), power.requires_grad
     (tensor(2), True)
     """
-    same = x is y
+    is_auto = x is y
     x, y = (inexact(t) for t in together(x, y))
     x, y = (F.movedim(t, axis_of(axis, t.ndim), -1) for t in (x, y))
     try:
@@ -139,8 +141,8 @@ def csd(
     onesided = _is_onesided(return_onesided, x, y)
     detrend = _on_axis(detrend, axis)
     first = _transform_segments(x, s, detrend, onesided)
-    power = F.conj(first) * (first if same else _transform_segments(y, s, detrend, onesided)) * s.scale(scaling, fs)
-    if same:
+    power = F.conj(first) * (first if is_auto else _transform_segments(y, s, detrend, onesided)) * s.scale(scaling, fs)
+    if is_auto:
         power = F.real(power)
     if onesided:
         power = _double_pairs(power, s.nfft)
@@ -149,7 +151,7 @@ def csd(
 
 
 def _average(power: AnyTensor, average: str) -> AnyTensor:
-    """Return the mean or median over the segments, the last dim but one."""
+    """Return the mean or median over the segments, the second to last dim."""
     if average not in ("mean", "median"):
         raise ValueError(f"Parameter {average=} must be 'median' or 'mean'!")
     n = power.shape[-2]
@@ -220,15 +222,15 @@ def coherence(
     settings = (fs, window, nperseg, noverlap, nfft, detrend)
     frequencies, powers = welch(x, *settings, axis=axis)
     _, others = welch(y, *settings, axis=axis)
-    _, both = csd(x, y, *settings, axis=axis)
-    return frequencies, F.abs(both) ** 2 / powers / others
+    _, cross_power = csd(x, y, *settings, axis=axis)
+    return frequencies, F.abs(cross_power) ** 2 / powers / others
 
 
 def _short_time(
     x: Any, fs: float, window: Any, nperseg: Any, noverlap: Any, nfft: Any, detrend: Detrend, onesided: bool,
     scaling: str, axis: int, boundary: Any, fill: bool, finish: Callable[[AnyTensor, Segments], AnyTensor],
 ) -> tuple[AnyTensor, AnyTensor, AnyTensor]:  # fmt: skip
-    """Return frequencies, times, and what `finish` computes from the spectra of all segments."""
+    """Return the frequencies, the times, and the result of ``finish(spectra, segmentation)``."""
     if boundary not in _BOUNDARIES:
         raise ValueError(f"Unknown boundary option '{boundary}', must be one of: {list(_BOUNDARIES)}")
     x = floating(x)
@@ -241,12 +243,12 @@ def _short_time(
     if onesided and x._dtype.is_complex:
         warnings.warn("Input data is complex, switching to return_onesided=False", stacklevel=3)
         onesided = False
-    found = finish(_transform_segments(x, s, _on_axis(detrend, axis), onesided), s)
+    spectra = finish(_transform_segments(x, s, _on_axis(detrend, axis), onesided), s)
     times = np.arange(s.length / 2, x.shape[-1] - s.length / 2 + 1, s.step) / float(fs)
     if boundary is not None:
         times = times - s.length / 2 / fs
-    found = F.movedim(found, -1, axis - 1 if axis < 0 else axis)
-    return _frequencies(s, fs, onesided, x), on_device(times, x), found
+    spectra = F.movedim(spectra, -1, axis - 1 if axis < 0 else axis)
+    return _frequencies(s, fs, onesided, x), on_device(times, x), spectra
 
 
 def stft(
@@ -277,7 +279,7 @@ def spectrogram(
     noverlap: int | None = None, nfft: int | None = None, detrend: Detrend = "constant", return_onesided: bool = True,
     scaling: str = "density", axis: int = -1, mode: str = "psd",
 ) -> tuple[AnyTensor, AnyTensor, AnyTensor]:  # fmt: skip
-    """Compute powers, magnitudes or phases of segments, as `scipy.signal.spectrogram`.
+    """Compute the powers, magnitudes or phases of the spectra of segments, as `scipy.signal.spectrogram`.
 
     Examples
     --------
@@ -301,12 +303,12 @@ def spectrogram(
         found = found * F.sqrt(s.scale(scaling, fs))
         return {"complex": lambda z: z, "magnitude": F.abs, "angle": F.angle, "phase": F.angle}[mode](found)
 
-    frequencies, times, found = _short_time(
+    frequencies, times, result = _short_time(
         x, fs, s.window, None, noverlap, nfft, detrend, return_onesided, scaling, axis, None, False, finish
     )
     if mode == "phase":
-        found = unwrap(found, axis=axis - 1 if axis < 0 else axis)
-    return frequencies, times, found
+        result = unwrap(result, axis=axis - 1 if axis < 0 else axis)
+    return frequencies, times, result
 
 
 def istft(
@@ -341,8 +343,8 @@ def istft(
         nfft = length if input_onesided and length == usual + 1 else usual
     elif nfft < length:
         raise ValueError("nfft must be greater than or equal to nperseg.")
-    given = on_device(taper(window, length), z) if isinstance(window, (str, tuple)) else window
-    s = _segments(z, length, given, length, noverlap, max(nfft, length))
+    window_values = on_device(taper(window, length), z) if isinstance(window, (str, tuple)) else window
+    s = _segments(z, length, window_values, length, noverlap, max(nfft, length))
     parts = F.fft_irfft(z, nfft, -1) if input_onesided else F.fft_ifft(z, nfft, -1)
     win = s.window
     parts = F.narrow(parts, -1, 0, length) * win
@@ -352,8 +354,8 @@ def istft(
     x = F.unfold_dim_backward(parts, (*parts.shape[:-2], total), parts.ndim - 2, length, s.step)
     norm = F.unfold_dim_backward(squares, (total,), 0, length, s.step)
     if boundary:
-        kept = total - 2 * (length // 2)
-        x, norm = (F.narrow(t, -1, length // 2, kept) for t in (x, norm))
+        inner_length = total - 2 * (length // 2)
+        x, norm = (F.narrow(t, -1, length // 2, inner_length) for t in (x, norm))
     if bool((norm.detach() <= 1e-10).any()):
         warnings.warn(
             "NOLA condition failed, STFT may not be invertible."

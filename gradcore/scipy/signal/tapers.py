@@ -1,4 +1,4 @@
-"""Windows by name, as functions of spectra take them."""
+"""Windows by name, for spectra and resampling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PERIODIC = "_periodic"
 
 
 def taper(window: Any, n: int) -> np.ndarray[Any, Any]:
-    """Return a window of `n` elements that fits together with its repetitions, unless its name says otherwise."""
+    """Return a window of `n` elements by its name, periodic unless the name says otherwise."""
     from scipy.signal import get_window
 
     name, *parameters = (window,) if isinstance(window, str) else window

@@ -1,4 +1,4 @@
-"""``scipy.sparse`` of tensors: `linalg`. Matrices are made by `gradcore.sparse`, also of SciPy's (`from_scipy`)."""
+"""``scipy.sparse`` of tensors: `linalg`. `gradcore.sparse` creates the matrices, also from SciPy's (`from_scipy`)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""``scipy.sparse.linalg`` of tensors: systems of equations of sparse matrices, and of operators that are functions."""
+"""``scipy.sparse.linalg`` of tensors: linear systems with sparse matrices, and with operators given as functions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _FACTORS = "factors have no derivatives: use factorized() or spsolve(), which ke
 _LEAST = "use lsqr()"
 _DENSE = "the result is dense: use gradcore.linalg, or expm_multiply()"
 _OLD = "a submodule of SciPy that is deprecated"
-#: SciPy's other names, and why they are not here.
+#: Functions of SciPy that are missing, with the reason.
 LEFT_OUT = {
     **dict.fromkeys(("ArpackError", "ArpackNoConvergence", "eigs"), _ARPACK),
     **dict.fromkeys(("SuperLU", "splu", "spilu", "is_sptriangular", "spbandwidth"), _FACTORS),
@@ -121,7 +121,7 @@ tfqmr = _solver("tfqmr", "quasi-minimal residuals without the transpose")
 
 
 def factorized(A: Any) -> Any:
-    """Return a function that solves systems with the matrix `A`, which is factorized once.
+    """Factorize the matrix `A` once, and return a function that solves systems with it.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def spsolve_triangular(
     overwrite_b: bool = False,
     unit_diagonal: bool = False,
 ) -> AnyTensor:
-    """Return the solution of a system with a triangular sparse matrix.
+    """Solve a system with a triangular sparse matrix; differentiable with respect to the values of `A` and to `b`.
 
     Examples
     --------
@@ -156,8 +156,8 @@ def spsolve_triangular(
     values = matrix.values()
     if bool((values[beyond] != 0).any()):
         raise LinAlgError("A is not triangular")
-    kept = ~beyond & (rows != cols) if unit_diagonal else ~beyond
-    index, values = index[:, kept], values[kept]
+    mask = ~beyond & (rows != cols) if unit_diagonal else ~beyond
+    index, values = index[:, mask], values[mask]
     if unit_diagonal:
         diagonal = F.as_tensor(range(matrix.shape[0]), device=index.device)
         index = F.cat([index, F.stack([diagonal, diagonal])], 1)
@@ -172,7 +172,10 @@ def _coo(index: AnyTensor, values: AnyTensor, shape: Any) -> Any:
 
 
 def norm(x: Any, ord: Any = None, axis: int | None = None) -> AnyTensor:
-    """Return the norm of a sparse matrix: Frobenius, of rows (``inf``) or columns (1); or those of its rows or columns.
+    """Return a norm of a sparse matrix, or the norms of its rows or columns if `axis` is given.
+
+    The norm of a matrix is the Frobenius norm by default, the maximum row sum for ``inf``, and the maximum column sum
+    for 1.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Linear operators: functions of vectors that stand for matrices, and systems of equations with them."""
+"""Linear operators, which define a matrix by its products with vectors, and solutions of systems with them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ __all__ = ["LinearOperator", "aslinearoperator", "operator_solved"]
 
 
 class LinearOperator:
-    """A linear function of vectors in the place of a matrix; it may read tensors with a history, which get gradients.
+    """A matrix that is defined by a function for its products with vectors.
+
+    Solutions are differentiable with respect to the tensors that the functions close over.
 
     Parameters
     ----------
     shape : (int, int)
     matvec : callable
-        The product of the matrix with a vector, of tensors.
+        Takes a vector, and returns the product of the matrix with it; both are tensors.
     rmatvec : callable, optional
-        The product with the conjugate transposed matrix; by default by reverse mode.
+        Returns the product of the conjugate transposed matrix with a vector; computed by reverse mode by default.
     dtype : dtype, optional
 
     Examples
@@ -83,14 +85,14 @@ class LinearOperator:
     __matmul__ = __call__ = dot
 
     def adjoint(self) -> LinearOperator:
-        """Return the operator of the conjugate transposed matrix."""
+        """Return the conjugate transposed matrix as an operator."""
         return LinearOperator(self.shape[::-1], self.rmatvec, self.matvec, self.dtype)
 
     H = property(adjoint, doc="The operator of the conjugate transposed matrix.")
 
 
 def aslinearoperator(A: Any) -> LinearOperator:
-    """Return a matrix as an operator.
+    """Convert a dense or sparse matrix to a linear operator.
 
     Examples
     --------
@@ -109,18 +111,18 @@ def aslinearoperator(A: Any) -> LinearOperator:
 
 
 class _Method:
-    """An iterative method of SciPy with its settings."""
+    """An iterative solver of SciPy with its settings."""
 
     def __init__(self, name: str, settings: dict[str, Any], x0: Any, M: Any) -> None:
         self.name, self.settings, self.x0, self.M, self.info = name, settings, x0, M, 0
 
     def adjoint(self) -> _Method:
-        """Return the method for the adjoint system, from zero."""
+        """Return the solver for the adjoint system: it starts from zero, with the adjoint preconditioner."""
         settings = {name: value for name, value in self.settings.items() if name != "callback"}
         return _Method(self.name, settings, None, None if self.M is None else self.M.H)
 
     def run(self, product: Callable[..., Any], adjoint: Callable[..., Any], b: AnyTensor) -> AnyTensor:
-        """Return the solution on the host, without a history; what SciPy says of it is kept in `info`."""
+        """Solve on the host, without recording, and set `info` to SciPy's convergence code."""
         module = scipy_module("sparse.linalg")
 
         def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -128,12 +130,14 @@ class _Method:
 
         n = b.shape[0]
         operator = module.LinearOperator((n, n), on_host(product), on_host(adjoint), dtype=b.dtype.numpy)
-        found, self.info = getattr(module, self.name)(operator, b.detach().host(), self.x0, M=self.M, **self.settings)
-        return like(np.asarray(found), b)
+        solution, self.info = getattr(module, self.name)(
+            operator, b.detach().host(), self.x0, M=self.M, **self.settings
+        )
+        return like(np.asarray(solution), b)
 
 
 class _OperatorSolved(Function):
-    """The solution of a system, as a function of the right side and of what the operator reads."""
+    """Solution of a system, differentiable with respect to the right side and the tensors that the operator reads."""
 
     @staticmethod
     def forward(ctx: Any, method: _Method, call: Any, strict: bool, b: Any, *captured: Any) -> Any:
@@ -179,7 +183,7 @@ class _OperatorSolved(Function):
 def operator_solved(
     name: str, A: LinearOperator, b: Any, x0: Any, M: Any, settings: dict[str, Any]
 ) -> tuple[AnyTensor, int]:
-    """Return the solution of ``A @ x = b`` by an iterative method of SciPy, and what it says of it."""
+    """Solve ``A @ x = b`` by an iterative method of SciPy, and return the solution and SciPy's convergence code."""
     right = floating(b)
     if A.shape != (right.shape[0],) * 2 or right.ndim > 2 or right.shape[1:] not in ((), (1,)):
         raise ValueError(f"shapes of A {A.shape} and b {tuple(right.shape)} are incompatible")
@@ -192,7 +196,7 @@ def operator_solved(
 
 
 def _preconditioner(M: Any, b: AnyTensor) -> Any:
-    """Return a preconditioner as an operator of SciPy, without a history."""
+    """Convert a preconditioner to a SciPy operator, without a history."""
     module = scipy_module("sparse.linalg")
     if M is None:
         return None

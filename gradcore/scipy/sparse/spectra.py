@@ -1,7 +1,7 @@
-"""Some eigenvalues, some singular values and least squares of large matrices, by SciPy's iterations.
+"""Some eigenvalues, some singular values and least-squares solutions of large matrices, by SciPy's iterative methods.
 
-Each result is the root of a residual whose Jacobian is symmetric, so that derivatives of every order solve systems with
-products alone: no matrix is made, and how SciPy found the result does not matter.
+Each result is the root of a residual whose Jacobian is symmetric. So derivatives of every order solve systems by matrix
+products only, without building a matrix, and do not depend on how SciPy computed the result.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from gradcore.tensor import Tensor
 
 __all__ = ["eigsh", "lsqr", "svds"]
 
-#: Of the residual of a system beside its right side, up to which its solution counts.
+#: Largest residual of a linear system, relative to its right side, at which its solution is accepted.
 _TOLERANCE = {4: 1e-3, 8: 1e-7}
 
 
 def _symmetric_solved(product: Callable[..., AnyTensor], y: AnyTensor, name: str, reason: str) -> AnyTensor:
-    """Return the solution of a system with a symmetric operator, or raise a RuntimeError where it has none."""
+    """Solve a system with a symmetric operator, or raise a RuntimeError that gives `reason` if it has no solution."""
     size = y.shape[0]
     settings = {"rtol": 4 * float(np.finfo(y.dtype.numpy).eps), "maxiter": 50 * size}
     x, _ = operator_solved("minres", LinearOperator((size, size), matvec=product), y, None, None, settings)
-    left = F.linalg_vector_norm((product(x) - y).detach())
-    if not float(left) <= _TOLERANCE[y.dtype.itemsize] * float(F.linalg_vector_norm(y.detach())):
+    residual_norm = F.linalg_vector_norm((product(x) - y).detach())
+    if not float(residual_norm) <= _TOLERANCE[y.dtype.itemsize] * float(F.linalg_vector_norm(y.detach())):
         raise RuntimeError(f"{name}: the result has no derivative, or the system for it did not converge: {reason}")
     return x
 
 
 def _operator(A: LinearOperator | AnyTensor, name: str) -> tuple[LinearOperator, AnyTensor]:
-    """Return a matrix as an operator, and a number of its dtype and device."""
-    found = aslinearoperator(A)
+    """Convert `A` to an operator, and return it with a 0-dim tensor of its dtype and device."""
+    operator = aslinearoperator(A)
     example = A.detach() if isinstance(A, Tensor) else floating(0.0)
-    if not isinstance(A, Tensor) and found.dtype is not None:
-        example = F.to(example, found.dtype)
+    if not isinstance(A, Tensor) and operator.dtype is not None:
+        example = F.to(example, operator.dtype)
     example = F.zeros((), dtype=example.dtype, device=example.device)
     if example.dtype.is_complex:
         raise TypeError(f"{name}() takes real matrices; use gradcore.linalg.eigh() or svd() of dense complex ones")
-    return found, floating(example)
+    return operator, floating(example)
 
 
 def _host_operator(
     product: Callable[..., AnyTensor], adjoint: Callable[..., AnyTensor], shape: tuple[int, ...], example: AnyTensor
 ) -> Array:
-    """Return SciPy's operator of products of tensors."""
+    """Convert functions for products of tensors to a SciPy operator on arrays."""
 
     def on_host(function: Callable[..., AnyTensor]) -> Callable[..., AnyTensor]:
         return lambda v: function(like(np.asarray(v).reshape(-1), example)).detach().host()
@@ -62,18 +62,18 @@ def _host_operator(
 
 
 def _start(v0: ArrayLike, size: int, example: AnyTensor) -> Array:
-    """Return the vector from which ARPACK starts: the same in each call."""
+    """Return ARPACK's starting vector: `v0`, or a fixed vector, so that results do not vary between calls."""
     if v0 is not None:
         return v0.detach().host() if isinstance(v0, Tensor) else v0
     return np.random.default_rng(0).standard_normal(size).astype(example.dtype.numpy)
 
 
 def _eigenpair(product: Callable[..., AnyTensor], vector: AnyTensor, value: AnyTensor, name: str) -> AnyTensor:
-    """Return an eigenvector and, as its last element, the eigenvalue of a symmetric operator, with their history."""
+    """Return an eigenvector of a symmetric operator with the eigenvalue appended, as a differentiable function."""
     call, captured = capture(product, vector)
-    known = F.cat([vector, F.reshape(value, (1,))])
+    solution = F.cat([vector, F.reshape(value, (1,))])
     if not captured:
-        return known
+        return solution
     length = float(F.sum(vector * vector))
 
     def residual(parameters: list[AnyTensor], x: AnyTensor) -> AnyTensor:
@@ -88,7 +88,7 @@ def _eigenpair(product: Callable[..., AnyTensor], vector: AnyTensor, value: AnyT
 
         return _symmetric_solved(jacobian, y, name, "the vectors of equal values are any basis of their subspace")
 
-    return root_at(residual, known, *captured, linear=linear)
+    return root_at(residual, solution, *captured, linear=linear)
 
 
 def eigsh(
@@ -108,16 +108,16 @@ def eigsh(
     Parameters
     ----------
     A : Tensor or LinearOperator
-        A sparse or dense matrix, or an operator whose function may read tensors with a history. Only products with it
-        are made. It has derivatives, in directions that keep it symmetric.
+        A sparse or dense matrix, or an operator, of which only products are computed. The result is differentiable with
+        respect to it, or to the tensors that the operator reads, in directions that keep it symmetric.
     k : int
-        How many.
+        The number of eigenvalues.
     M, sigma : None
         Generalized problems and shifts are refused.
     which : {'LM', 'SM', 'LA', 'SA', 'BE'}
-        Which of them: by size or by value.
+        Which eigenvalues: those of largest or smallest magnitude, largest or smallest value, or from both ends.
     v0 : Tensor, optional
-        Where to start, without gradients; by default a fixed vector, so that signs do not vary between calls.
+        The starting vector, which has no derivative; by default a fixed one, so that signs do not vary between calls.
     ncv, maxiter, tol
         As in SciPy.
     return_eigenvectors : bool
@@ -127,12 +127,12 @@ def eigsh(
     -------
     w : Tensor
     v : Tensor
-        The vectors as columns, if asked for.
+        The eigenvectors as columns, if `return_eigenvectors`.
 
     Raises
     ------
     RuntimeError
-        In backward, if the loss depends on the vectors of equal eigenvalues.
+        In backward, if the loss depends on eigenvectors of equal eigenvalues.
 
     Notes
     -----
@@ -187,27 +187,28 @@ def svds(
     Parameters
     ----------
     A : Tensor or LinearOperator
-        A sparse or dense real matrix, or an operator, of which only products are made. It has derivatives.
+        A sparse or dense real matrix, or an operator, of which only products are computed. The result is differentiable
+        with respect to it, or to the tensors that the operator reads.
     k : int
-        How many.
+        The number of singular values.
     ncv, tol, maxiter
         As in SciPy.
     which : {'LM', 'SM'}
-        The largest or the smallest.
+        Whether the largest or the smallest singular values are returned.
     v0 : Tensor, optional
-        Where to start, without gradients; by default a fixed vector.
+        The starting vector, which has no derivative; by default a fixed one.
     return_singular_vectors : bool
         Whether to return the vectors as well.
 
     Returns
     -------
     u, s, vh : Tensor
-        In ascending order of the values; or `s` alone.
+        Singular vectors and values, in ascending order of the values; or `s` alone.
 
     Raises
     ------
     RuntimeError
-        In backward, if the loss depends on the vectors of equal or zero singular values.
+        In backward, if the loss depends on singular vectors of equal or zero singular values.
 
     Examples
     --------
@@ -248,33 +249,34 @@ def lsqr(
     iter_lim: int | None = None,
     x0: ArrayLike = None,
 ) -> tuple[AnyTensor, ...]:
-    """Return the least squares solution of ``A @ x = b``, as `scipy.sparse.linalg.lsqr`.
+    """Return the least-squares solution of ``A @ x = b``, as `scipy.sparse.linalg.lsqr`.
 
     Parameters
     ----------
     A : Tensor or LinearOperator
-        A sparse or dense real matrix of full rank, or an operator, of which only products are made. It has derivatives.
+        A sparse or dense real matrix of full rank, or an operator, of which only products are computed. The solution is
+        differentiable with respect to it, or to the tensors that the operator reads.
     b : Tensor
-        The right side, which has derivatives.
+        The right side, which is differentiable.
     damp : float
-        The factor of ``x`` that is added to the sum of squares.
+        The damping factor: ``damp**2 * |x|**2`` is added to the sum of squares.
     atol, btol, conlim, iter_lim
-        When to stop, as in SciPy. Derivatives are those of the exact solution.
+        The stopping criteria, as in SciPy. Derivatives are those of the exact solution.
     x0 : Tensor, optional
-        Where to start, without gradients. Of several solutions it decides on one: it is refused if `A` has more columns
-        than rows.
+        The starting vector, which has no derivative. It would select one of several solutions, so it is refused if `A`
+        has more columns than rows.
 
     Returns
     -------
     x : Tensor
-        The solution; of several without `damp` the shortest.
+        The solution; without `damp`, that of smallest norm.
     istop, itn, r1norm, r2norm, anorm, acond, arnorm, xnorm, var
-        Numbers of SciPy's, without a history.
+        SciPy's further results, without a history.
 
     Raises
     ------
     RuntimeError
-        In backward, if `A` has not full rank and the loss depends on what it leaves open.
+        In backward, if `A` is rank-deficient and the loss depends on a component of ``x`` that `A` does not determine.
 
     Examples
     --------
@@ -293,10 +295,12 @@ def lsqr(
     host = _host_operator(operator.matvec, operator.rmatvec, operator.shape, example)
     start = x0.detach().host() if isinstance(x0, Tensor) else x0
     module = scipy_module("sparse.linalg")
-    found, *said = module.lsqr(host, right.detach().host(), damp, atol, btol, conlim, iter_lim, False, False, start)
-    x = like(found, example)
+    solution, *statistics = module.lsqr(
+        host, right.detach().host(), damp, atol, btol, conlim, iter_lim, False, False, start
+    )
+    x = like(solution, example)
 
-    # The solution and what is left of `b`, or the solution and the multipliers of its equations.
+    # The unknowns are the solution with the residual of `b`, or the solution with the multipliers of its equations.
     def equations(z: AnyTensor) -> AnyTensor:
         first, second = z[:m], z[m:]
         if wide:
@@ -305,7 +309,7 @@ def lsqr(
 
     call, captured = capture(equations, F.cat([F.zeros_like(right.detach()), x]))
     if not captured:
-        return (x, *said)
+        return (x, *statistics)
 
     def linear(parameters: list[AnyTensor], z: AnyTensor, y: AnyTensor) -> AnyTensor:
         constant = call(parameters, F.zeros_like(z))
@@ -313,7 +317,7 @@ def lsqr(
 
     with no_grad():
         if wide:
-            first = like(module.lsqr(host.H, found, 0.0, 0.0, 0.0, 0.0)[0], example)
+            first = like(module.lsqr(host.H, solution, 0.0, 0.0, 0.0, 0.0)[0], example)
         else:
             first = (right - operator.matvec(x)).detach()
-    return (root_at(call, F.cat([first, x]), *captured, linear=linear)[m:], *said)
+    return (root_at(call, F.cat([first, x]), *captured, linear=linear)[m:], *statistics)

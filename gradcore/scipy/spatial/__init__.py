@@ -1,4 +1,4 @@
-"""`scipy.spatial` on tensors: distances between points. Trees, hulls and rotations are SciPy's alone."""
+"""`scipy.spatial` on tensors: distances between points. Trees, hulls and rotations are left to SciPy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def minkowski_distance_p(x: Any, y: Any, p: float = 2.0) -> AnyTensor:
 
 
 def minkowski_distance(x: Any, y: Any, p: float = 2.0) -> AnyTensor:
-    """Compute the distances of rows by the p-norm, as `scipy.spatial.minkowski_distance`.
+    """Compute the p-norm distances between corresponding rows, as `scipy.spatial.minkowski_distance`.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def minkowski_distance(x: Any, y: Any, p: float = 2.0) -> AnyTensor:
 
 
 def distance_matrix(x: Any, y: Any, p: float = 2.0, threshold: int = 1000000) -> AnyTensor:
-    """Compute the distances of all pairs of rows, as `scipy.spatial.distance_matrix`.
+    """Compute the p-norm distances of all rows of `x` to all rows of `y`, as `scipy.spatial.distance_matrix`.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""`scipy.spatial.distance` on tensors: distances of vectors, of all pairs of rows.
+"""`scipy.spatial.distance` on tensors: distances between vectors, and between all pairs of rows.
 
-A distance that is a norm has the gradient zero where it is zero.
+Distances are differentiable with respect to the vectors and the weights. The gradient of a norm is zero at zero.
 
 Examples
 --------
@@ -98,11 +98,11 @@ def _jensenshannon(u: Any, v: Any, w: Any, base: Any = None) -> AnyTensor:
 
 
 def _compare_distributions(u: AnyTensor, v: AnyTensor, base: float | None) -> AnyTensor:
-    """Return the Jensen-Shannon distance of probabilities along the last dim, which sum to one."""
+    """Return the Jensen-Shannon distance between normalized probabilities along the last dim."""
     middle = (u + v) / 2
-    found = F.sum(F.special_of_two(u, middle, "rel_entr") + F.special_of_two(v, middle, "rel_entr"), _LAST) / 2
-    found = F.clamp(found, 0, None)
-    return F.sqrt(found if base is None else found / logarithm(base))
+    divergence = F.sum(F.special_of_two(u, middle, "rel_entr") + F.special_of_two(v, middle, "rel_entr"), _LAST) / 2
+    divergence = F.clamp(divergence, 0, None)
+    return F.sqrt(divergence if base is None else divergence / logarithm(base))
 
 
 def _seuclidean(u: Any, v: Any, w: Any, V: Any) -> AnyTensor:
@@ -142,11 +142,11 @@ _SHORT = {
 
 
 def _vectors(*values: Any) -> list[AnyTensor]:
-    found = [inexact(t) for t in together(*(v for v in values if v is not None))]
-    for t in found[:2]:
+    tensors = [inexact(t) for t in together(*(v for v in values if v is not None))]
+    for t in tensors[:2]:
         if t.ndim != 1:
             raise ValueError("Input vector should be 1-D.")
-    return [*found, *([None] * (len(values) - len(found)))]
+    return [*tensors, *([None] * (len(values) - len(tensors)))]
 
 
 def _of_vectors(metric: _Metric, u: Any, v: Any, w: Any = None, **settings: Any) -> AnyTensor:
@@ -265,7 +265,7 @@ def braycurtis(u: Any, v: Any, w: Any = None) -> AnyTensor:
 
 
 def seuclidean(u: Any, v: Any, V: Any) -> AnyTensor:
-    """Compute the distance `scipy.spatial.distance.seuclidean`, differentiated by the variances, too.
+    """Compute the distance `scipy.spatial.distance.seuclidean`; differentiable with respect to the variances, too.
 
     Examples
     --------
@@ -278,7 +278,7 @@ def seuclidean(u: Any, v: Any, V: Any) -> AnyTensor:
 
 
 def mahalanobis(u: Any, v: Any, VI: Any) -> AnyTensor:
-    """Compute the distance `scipy.spatial.distance.mahalanobis`, differentiated by the matrix, too.
+    """Compute the distance `scipy.spatial.distance.mahalanobis`; differentiable with respect to the matrix, too.
 
     Examples
     --------
@@ -309,7 +309,7 @@ def jensenshannon(p: Any, q: Any, base: float | None = None, *, axis: int = 0, k
 
 
 def _metric_of(metric: Any, points: AnyTensor, settings: dict[str, Any]) -> tuple[_Metric, Any, dict[str, Any]]:
-    """Return the function of a metric, its weights, and its settings; those that are missing follow from the points."""
+    """Return a metric's function, weights and settings; missing settings are computed from the points."""
     if callable(metric) and not isinstance(metric, str):
         return _each(metric, settings), None, {}
     name = metric.lower()
@@ -327,7 +327,7 @@ def _metric_of(metric: Any, points: AnyTensor, settings: dict[str, Any]) -> tupl
 
 
 def _each(metric: Callable[..., Any], settings: dict[str, Any]) -> _Metric:
-    """Return a function of two vectors, for pairs in the dims in front."""
+    """Convert a function of two vectors to a function of batches of pairs, with the batch dims first."""
 
     def of_pairs(u: AnyTensor, v: AnyTensor, w: Any) -> AnyTensor:
         u, v = F.broadcast_tensors(u, v)
@@ -361,7 +361,7 @@ def cdist(XA: Any, XB: Any, metric: Any = "euclidean", *, out: Any = None, **kwa
 
 
 def pdist(X: Any, metric: Any = "euclidean", *, out: Any = None, **kwargs: Any) -> AnyTensor:
-    """Compute the distances of all pairs of rows, in one row, as `scipy.spatial.distance.pdist`.
+    """Compute the distances of all pairs of rows as a condensed vector, as `scipy.spatial.distance.pdist`.
 
     Examples
     --------
@@ -394,7 +394,7 @@ def num_obs_dm(d: Any) -> int:
 
 
 def num_obs_y(Y: Any) -> int:
-    """Return the number of points of distances in one row, as `scipy.spatial.distance.num_obs_y`.
+    """Return the number of points of a condensed distance vector, as `scipy.spatial.distance.num_obs_y`.
 
     Examples
     --------
@@ -414,7 +414,7 @@ def num_obs_y(Y: Any) -> int:
 
 
 def squareform(X: Any, force: str = "no", checks: bool = True) -> AnyTensor:
-    """Convert distances in one row to a square matrix, and back, as `scipy.spatial.distance.squareform`.
+    """Convert a condensed distance vector to a square matrix or back, as `scipy.spatial.distance.squareform`.
 
     Examples
     --------
@@ -452,7 +452,7 @@ def squareform(X: Any, force: str = "no", checks: bool = True) -> AnyTensor:
     return F.index_select(F.reshape(x, (-1,)), 0, on_device(rows * x.shape[0] + columns, x))
 
 
-#: What SciPy has besides, with the reason.
+#: Functions of SciPy that are missing, with the reason.
 LEFT_OUT = {
     **dict.fromkeys(
         ("dice", "hamming", "jaccard", "rogerstanimoto", "russellrao", "sokalsneath", "yule"),

@@ -1,7 +1,7 @@
-"""`scipy.stats` on tensors: densities with SciPy's parameters, and statistics that are sums of samples.
+"""`scipy.stats` on tensors: densities with SciPy's parameters, and descriptive statistics.
 
-Distributions have `logpdf`, `pdf`, `cdf` and `sf` (`logpmf` and `pmf` where they are discrete), with derivatives by the
-number, the shapes, `loc` and `scale`. `gradcore.distributions` has distributions that are drawn from.
+Distributions have `logpdf`, `pdf`, `cdf` and `sf` (`logpmf` and `pmf` if they are discrete), which are differentiable
+with respect to the number, the shapes, `loc` and `scale`. To draw samples, use `gradcore.distributions`.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""Statistics that are sums of samples."""
+"""Descriptive statistics, differentiable with respect to samples and weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 
 def _prepare(a: Any, axis: Any, nan_policy: str = "propagate") -> tuple[AnyTensor, tuple[int, ...], int]:
-    """Return the samples as a tensor, the dims to sum over, and the number of samples along these."""
+    """Return the samples as a tensor, the dims to reduce, and the number of samples along them."""
     if nan_policy not in ("propagate", "raise", "omit"):
         raise ValueError("nan_policy must be one of {'propagate', 'raise', 'omit'}")
     if nan_policy != "propagate":
@@ -38,7 +38,7 @@ def _std(x: AnyTensor, dims: tuple[int, ...], n: int, ddof: int, keepdims: bool 
 def moment(
     a: Any, order: Any = 1, axis: Any = 0, nan_policy: str = "propagate", *, center: Any = None, keepdims: bool = False
 ) -> AnyTensor:
-    """Return a moment about the mean, or about `center`, as `scipy.stats.moment`, of one order.
+    """Return the moment of one order about the mean, or about `center`, as `scipy.stats.moment`.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def kurtosis(
     a: Any, axis: Any = 0, fisher: bool = True, bias: bool = True, nan_policy: str = "propagate", *,
     keepdims: bool = False,
 ) -> AnyTensor:  # fmt: skip
-    """Compute the kurtosis, by default minus that of the normal distribution, as `scipy.stats.kurtosis`.
+    """Compute the kurtosis, as `scipy.stats.kurtosis`; by default (`fisher`) that of the normal distribution is 0.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def kurtosis(
 def variation(
     a: Any, axis: Any = 0, nan_policy: str = "propagate", ddof: int = 0, *, keepdims: bool = False
 ) -> AnyTensor:
-    """Return the standard deviation over the mean, as `scipy.stats.variation`.
+    """Return the standard deviation divided by the mean, as `scipy.stats.variation`.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, 
 
 
 def zmap(scores: Any, compare: Any, axis: Any = 0, ddof: int = 0, nan_policy: str = "propagate") -> AnyTensor:
-    """Return scores in standard deviations from the mean of others, as `scipy.stats.zmap`.
+    """Return `scores` in standard deviations from the mean of `compare`, as `scipy.stats.zmap`.
 
     Examples
     --------
@@ -234,7 +234,7 @@ def entropy(
     pk: Any, qk: Any = None, base: float | None = None, axis: Any = 0, *, nan_policy: str = "propagate",
     keepdims: bool = False,
 ) -> AnyTensor:  # fmt: skip
-    """Normalize, and compute Shannon's entropy or the relative one, as `scipy.stats.entropy`.
+    """Normalize `pk`, and compute its entropy or, given `qk`, its relative entropy, as `scipy.stats.entropy`.
 
     Examples
     --------
@@ -255,14 +255,14 @@ def entropy(
 
 
 class PearsonRResult(NamedTuple):
-    """The coefficient, and the probability of one as large without a correlation."""
+    """Result of `pearsonr`: the correlation coefficient and its p-value."""
 
     statistic: AnyTensor
     pvalue: AnyTensor
 
 
 def pearsonr(x: Any, y: Any, *, alternative: str = "two-sided", method: Any = None, axis: Any = 0) -> PearsonRResult:
-    """Compute Pearson's correlation, as `scipy.stats.pearsonr`, two-sided.
+    """Compute Pearson's correlation coefficient and its two-sided p-value, as `scipy.stats.pearsonr`.
 
     Examples
     --------
@@ -296,7 +296,7 @@ class DescribeResult(NamedTuple):
 
 
 def describe(a: Any, axis: Any = 0, ddof: int = 1, bias: bool = True, nan_policy: str = "propagate") -> DescribeResult:
-    """Compute extrema, mean, variance, skewness and kurtosis, as `scipy.stats.describe`.
+    """Compute the number of samples, extrema, mean, variance, skewness and kurtosis, as `scipy.stats.describe`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Densities and distribution functions in SciPy's parameters: shapes, `loc` and `scale`, which all have derivatives."""
+"""Densities and distribution functions, differentiable with respect to SciPy's parameters: shapes, `loc`, `scale`."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ Support = Callable[..., tuple[Any, Any]]
 
 
 def _bind_parameters(settings: dict[str, Any], shapes: tuple[str, ...], args: tuple[Any, ...]) -> list[Any]:
-    """Return the values of the shape parameters, `loc` and `scale` from a call's arguments."""
+    """Return the values of the shape parameters, `loc` and `scale` from the arguments of a call."""
     names = (*shapes, "loc", "scale")
     if len(args) > len(names):
         raise TypeError(f"takes {', '.join(names)}, but {len(args)} values were given")
-    found = dict(zip(names, args, strict=False))
+    bound = dict(zip(names, args, strict=False))
     for name, value in settings.items():
-        if name not in names or name in found:
+        if name not in names or name in bound:
             raise TypeError(f"takes {', '.join(names)}, not {name!r} (again)")
-        found[name] = value
-    missing = [name for name in shapes if name not in found]
+        bound[name] = value
+    missing = [name for name in shapes if name not in bound]
     if missing:
         raise TypeError(f"missing shapes: {', '.join(missing)}")
-    return [found.get(name, 1.0 if name == "scale" else 0.0) for name in names]
+    return [bound.get(name, 1.0 if name == "scale" else 0.0) for name in names]
 
 
 class ContinuousDistribution:
-    """A distribution of `scipy.stats`: its density and distribution function, with SciPy's arguments.
+    """A continuous distribution of `scipy.stats`: its density and distribution function, with SciPy's arguments.
 
     Parameters
     ----------
     name : str
     shapes : tuple of str
     log_density : callable
-        Of the standard distribution: ``(x, *shapes)``.
+        ``(x, *shapes)``: the logarithm of the standard distribution's density.
     cumulative : callable or None
-        The standard distribution function.
+        ``(x, *shapes)``: the standard distribution function.
     support : callable
-        The bounds, ``(*shapes)``; None where there is none.
+        ``(*shapes)``: the lower and the upper bound of the support; None for an infinite one.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class ContinuousDistribution:
     def _standard(self, x: Any, args: Any, settings: Any) -> tuple[Any, list[Any], Any, Any, Any]:
         """Return ``(x - loc) / scale``, the shapes, the scale, and masks of `x` below and above the support.
 
-        Outside of the support the standardized number is replaced by one inside, so that gradients are finite.
+        Numbers outside of the support are replaced by one inside, so that gradients are finite.
         """
-        x, *given = (inexact(t) for t in together(x, *_bind_parameters(settings, self.shapes, args)))
-        *shapes, loc, scale = given
+        x, *parameters = (inexact(t) for t in together(x, *_bind_parameters(settings, self.shapes, args)))
+        *shapes, loc, scale = parameters
         y = (x - loc) / scale
         low, high = self._support(*shapes)
         below = None if low is None else y < low
@@ -83,11 +83,11 @@ class ContinuousDistribution:
     def logpdf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
         """Return the logarithm of the density: minus infinity outside of the support."""
         y, shapes, scale, below, above = self._standard(x, args, settings)
-        found = self._log_density(y, *shapes) - F.log(scale)
+        density = self._log_density(y, *shapes) - F.log(scale)
         for outside in (below, above):
             if outside is not None:
-                found = F.where(outside, -math.inf, found)
-        return F.where(scale > 0, found, math.nan)
+                density = F.where(outside, -math.inf, density)
+        return F.where(scale > 0, density, math.nan)
 
     def pdf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
         """Return the density."""
@@ -98,12 +98,12 @@ class ContinuousDistribution:
         if self._cumulative is None:
             raise NotImplementedError(f"{self.name}.cdf is not implemented")
         y, shapes, scale, below, above = self._standard(x, args, settings)
-        found = self._cumulative(y, *shapes)
+        probability = self._cumulative(y, *shapes)
         if below is not None:
-            found = F.where(below, 0.0, found)
+            probability = F.where(below, 0.0, probability)
         if above is not None:
-            found = F.where(above, 1.0, found)
-        return F.where(scale > 0, found, math.nan)
+            probability = F.where(above, 1.0, probability)
+        return F.where(scale > 0, probability, math.nan)
 
     def sf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
         """Return the survival function, ``1 - cdf(x)``."""
@@ -114,16 +114,16 @@ class ContinuousDistribution:
 
 
 class DiscreteDistribution:
-    """A distribution of whole numbers: its probabilities, with SciPy's arguments."""
+    """A discrete distribution of `scipy.stats`: its probabilities, with SciPy's arguments."""
 
     def __init__(self, name: str, shapes: tuple[str, ...], log_mass: Formula, support: Support) -> None:
         self.name, self.shapes, self._log_mass, self._support = name, shapes, log_mass, support
 
     def logpmf(self, k: Any, *args: Any, **settings: Any) -> AnyTensor:
-        """Return the logarithm of the probability: minus infinity for what does not occur."""
+        """Return the logarithm of the probability of `k`: minus infinity if `k` cannot occur."""
         values = _bind_parameters(settings, self.shapes, args)[:-1]
-        k, *given = (inexact(t) for t in together(k, *values))
-        *shapes, loc = given
+        k, *parameters = (inexact(t) for t in together(k, *values))
+        *shapes, loc = parameters
         k = k - loc
         low, high = self._support(*shapes)
         outside = (k < low) | (k != F.floor(k))
@@ -177,7 +177,7 @@ def _beta(x: Any, a: Any, b: Any) -> Any:
 
 _ROOT_2 = math.sqrt(2)
 
-#: Name, shapes, log density, distribution function and support of each.
+#: Name, shape parameters, log density, distribution function and support of each distribution.
 _TABLE: list[tuple[str, str, Formula, Formula | None, Support]] = [
     ("norm", "", lambda x: -x * x / 2 - _LOG_ROOT, lambda x: F.ndtr(x), _everywhere),
     ("uniform", "", lambda x: 0 * x, lambda x: x, _unit),
@@ -240,10 +240,12 @@ DISCRETE = {
 
 
 class _MultivariateNormal:
-    """The normal distribution of vectors, the last dim of `x`."""
+    """The multivariate normal distribution, of vectors along the last dim of `x`."""
 
     def logpdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> AnyTensor:
-        """Return the logarithm of the density, as `scipy.stats.multivariate_normal.logpdf`.
+        """Compute the log density, as `scipy.stats.multivariate_normal.logpdf`.
+
+        It is differentiable with respect to `x`, `mean` and `cov`.
 
         Examples
         --------
@@ -272,10 +274,10 @@ class _MultivariateNormal:
 
 
 class _Dirichlet:
-    """The distribution of probabilities that sum to one, the first dim of `x`."""
+    """The Dirichlet distribution, of probabilities that sum to one along the first dim of `x`."""
 
     def logpdf(self, x: Any, alpha: Any) -> AnyTensor:
-        """Compute the log density, as `scipy.stats.dirichlet.logpdf`; the last probability may be left out."""
+        """Compute the log density, as `scipy.stats.dirichlet.logpdf`; the last probability of `x` may be left out."""
         x, alpha = (inexact(t) for t in together(x, alpha))
         if x.shape[0] + 1 == alpha.shape[0]:
             x = F.cat([x, F.unsqueeze(1 - F.sum(x, (0,)), 0)], 0)
