@@ -1,7 +1,7 @@
-"""Sparse tensors: matrices of which only some elements are stored, with gradients of the values.
+"""Sparse tensors, which store only some of their elements, with gradients of the stored values.
 
-`gradcore.sparse_coo_tensor`, `gradcore.sparse_csr_tensor` and their like make sparse tensors, `Tensor.to_sparse` and
-`from_scipy` too. `mm` and ``@`` are products, `spsolve`, `cg`, `gmres` and `bicgstab` solve systems.
+Create them with `gradcore.sparse_coo_tensor`, `gradcore.sparse_csr_tensor`, `Tensor.to_sparse` or `from_scipy`.
+Multiply them with `mm` and ``@``, and solve systems with `spsolve`, `cg`, `gmres` and `bicgstab`.
 """
 
 from gradcore.sparse import arithmetic, differentiation, selection  # noqa: F401  # which define functions of sparse tensors

@@ -1,4 +1,4 @@
-"""Functions of each element of sparse tensors, sums and products of two of them, and what keeps the indices."""
+"""Elementwise functions, sums, products and quotients of sparse tensors."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from gradcore.tensor import Tensor
 
 __all__ = ["distinct"]
 
-#: Functions of each element that are zero at zero.
+#: Elementwise functions that are zero at zero, so that they keep the indices.
 UNARY = (
     "abs asin asinh atan atanh ceil conj conj_physical deg2rad erf erfinv expm1 floor frac isinf isnan isneginf "
     "isposinf log1p nan_to_num neg positive rad2deg relu round sgn sign signbit sin sinh sqrt square tan tanh trunc "
     "fix real imag"
 )
-#: What has no influence on indices, and is linear in the values or concerns their dtype.
+#: Functions that keep the indices and are linear in the values or change their dtype.
 KEEPING = (
     "to double float half bfloat16 int long short char byte bool cfloat cdouble cpu cuda type clone detach type_as "
     "detach_"
 )
-#: Questions about the values.
+#: Queries about the dtype, the device and the state of the values.
 ASKED = "is_floating_point is_complex is_signed element_size get_device is_inference is_conj is_neg has_names"
 
 
 def distinct(t: SparseTensor) -> SparseTensor:
-    """Return the tensor with each element stored once: what is not linear needs whole elements."""
+    """Return the tensor with each element stored once; nonlinear functions need the sums of repeated indices."""
     return coalesce(t) if t.layout is COO else t
 
 
@@ -71,7 +71,7 @@ for _name in ASKED.split():
 
 @on("pow __pow__")
 def power(t: Any, exponent: Any) -> Any:
-    """Raise each element to a power, which must be a positive number: zeros stay zeros."""
+    """Raise each element to a power, which must be a positive number, so that zeros stay zero."""
     if isinstance(exponent, Tensor) or not isinstance(t, SparseTensor):
         raise refuse("pow.Tensor_Tensor", COO)
     if exponent == 0:
@@ -83,7 +83,7 @@ def power(t: Any, exponent: Any) -> Any:
 
 
 def _nothing(t: SparseTensor, values: Tensor) -> SparseTensor:
-    """Return a tensor of the layout and size of another one, without indices."""
+    """Return a tensor with the layout and sizes of `t` that stores no element."""
     first = (sparse_dim(t), 0) if t.layout is COO else t.index[0].shape
     index = [functional.zeros(shape, dtype=dtypes.int64, device=values.device) for shape in (first, (0,))]
     return sparse(t.layout, t.sizes, index[:1] if t.layout is COO else index, values)
@@ -91,14 +91,14 @@ def _nothing(t: SparseTensor, values: Tensor) -> SparseTensor:
 
 @on("zeros_like empty_like")
 def zeros_like(t: SparseTensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """Return a sparse tensor of the same layout and size that stores nothing."""
+    """Return a sparse tensor of the same layout and sizes that stores no element."""
     out = _nothing(t, functional.zeros((0, *t.stored.shape[1:]), dtype=dtype or t.dtype, device=device or t.device))
     return out.requires_grad_() if requires_grad else out
 
 
 @on("zero")
 def zero(t: SparseTensor) -> Any:
-    """Return a tensor of the same shape that stores nothing, with the history of `t`."""
+    """Return a tensor with the shape of `t` that stores no element, with the history of `t`."""
     return _nothing(t, t.stored[:0])
 
 
@@ -106,13 +106,13 @@ def zero(t: SparseTensor) -> Any:
 
 
 def _scale(t: Tensor, alpha: Any, like: Tensor) -> Tensor:
-    """Return `alpha * t` in the dtype of a sum of `like` and `t`, in which negative numbers of uint8 do not wrap."""
+    """Return `alpha * t` in the dtype of ``like + t``, so that the negative of a uint8 number does not wrap around."""
     dtype = dtypes.promote_types(like.dtype, t.dtype)
     return t if alpha == 1 else (t.to(dtype) * alpha).to(dtype)
 
 
 def _check_dtypes(name: str, self: Tensor, other: object, alpha: object) -> None:
-    """Raise for the dtypes and the factor that dense tensors refuse, in their words."""
+    """Raise the errors of dense addition for dtypes and factors that it refuses."""
     if isinstance(other, Tensor):
         getattr(functional, name)(*(functional.empty(0, dtype=t.dtype) for t in (self, other)), alpha=alpha)
 
@@ -141,7 +141,7 @@ def add(self: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 
 def _merge(self: SparseTensor, other: SparseTensor, alpha: Any) -> Any:
-    """Return ``self + alpha * other`` of two sparse tensors with different indices."""
+    """Return ``self + alpha * other`` for two sparse tensors with different indices."""
     if self.layout is not COO:
         block = {"blocksize": tuple(self.stored.shape[1:])} if self.layout in BLOCKED else {}
         return to_sparse(_merge(to_sparse(self), to_sparse(other), alpha), self.layout, **block)
@@ -161,14 +161,14 @@ def _check_sizes(dense: Tensor, t: SparseTensor) -> None:
 
 
 def _onto_dense(dense: Tensor, t: SparseTensor, alpha: Any) -> Tensor:
-    """Return a dense tensor plus a sparse one."""
+    """Return ``dense + alpha * t`` as a dense tensor."""
     _check_sizes(dense, t)
     return functional.add(dense, to_dense(t), alpha=alpha)  # type: ignore[no-any-return]
 
 
 @on("add_ __iadd__")
 def add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
-    """Add `alpha * other`; to a dense tensor, at the indices of a sparse one alone."""
+    """Add ``alpha * other`` in place; only the elements that a sparse `other` stores are changed in a dense `self`."""
     if isinstance(self, SparseTensor):
         return in_place("add", (self, other), {"alpha": alpha})
     _check_dtypes("add", self, other, alpha)
@@ -187,7 +187,7 @@ def add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 @on("sub_ subtract_ __isub__")
 def subtract_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
-    """Subtract `alpha * other`."""
+    """Subtract ``alpha * other`` in place."""
     _check_dtypes("sub", self, other, alpha)
     return add_(self, other, alpha=-alpha)
 
@@ -212,7 +212,7 @@ def subtract_reflected(self: Any, other: Any) -> Any:
 
 @on("mul multiply __mul__ __rmul__")
 def multiply(self: Any, other: Any) -> Any:
-    """Return the product of each element: stored where every sparse factor is."""
+    """Return the elementwise product, which stores the elements that all sparse factors store."""
     if not isinstance(self, SparseTensor):
         self, other = other, self
     if not isinstance(other, Tensor) or (not isinstance(other, SparseTensor) and not other.ndim):
@@ -223,7 +223,7 @@ def multiply(self: Any, other: Any) -> Any:
 
 
 def _at(t: SparseTensor, dense: Tensor) -> Tensor:
-    """Return the elements of a dense tensor, which is broadcast, at the indices of a sparse one."""
+    """Broadcast a dense tensor to the shape of `t`, and return its elements at the indices of `t`."""
     if functional.broadcast_shapes(dense.shape, t.sizes) != t.sizes:
         raise RuntimeError(
             f"mul: the dense factor {list(dense.shape)} would need more elements than the sparse tensor "
@@ -234,7 +234,7 @@ def _at(t: SparseTensor, dense: Tensor) -> Tensor:
 
 
 def _common(self: SparseTensor, other: SparseTensor) -> Any:
-    """Return the product of two sparse tensors."""
+    """Return the elementwise product of two sparse tensors, at the indices that they have in common."""
     if self.sizes != other.sizes:
         raise RuntimeError(
             f"mul: expected sizes of 'self' and 'other' to match, but {list(self.sizes)} != {list(other.sizes)}"
@@ -250,16 +250,16 @@ def _common(self: SparseTensor, other: SparseTensor) -> Any:
     if not theirs.size:
         return zeros_like(self)
     where = xp.minimum(xp.searchsorted(theirs, mine), theirs.size - 1)
-    both = theirs[where] == mine
-    here, there = both.nonzero()[0], where[both]
-    index = wrap(raw(self.index[0])[:, here], device)
-    values = self.stored[wrap(here, device)] * other.stored[wrap(there, device)]
+    is_common = theirs[where] == mine
+    own_positions, other_positions = is_common.nonzero()[0], where[is_common]
+    index = wrap(raw(self.index[0])[:, own_positions], device)
+    values = self.stored[wrap(own_positions, device)] * other.stored[wrap(other_positions, device)]
     return sparse(COO, self.sizes, (index,), values, True)
 
 
 @on("div divide true_divide __truediv__")
 def divide(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
-    """Return the quotient by a number."""
+    """Divide by a number."""
     if not isinstance(self, SparseTensor):
         raise refuse("reciprocal", COO)
     if isinstance(other, Tensor) and other.ndim:
@@ -274,7 +274,7 @@ def divide(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
 
 @on("floor_divide __floordiv__")
 def floor_divide(self: Any, other: Any) -> Any:
-    """Return the quotient by a number, rounded down."""
+    """Divide by a number, and round down."""
     return divide(self, other, rounding_mode="floor")
 
 
@@ -296,7 +296,7 @@ _of_all("any")
 
 @on("vector_norm")
 def vector_norm(t: SparseTensor, ord: float = 2, *args: Any, **named: Any) -> Any:
-    """Return the norm of all elements, of a positive order: zeros do not count."""
+    """Return the norm of all elements, for a positive order, to which zeros do not contribute."""
     if args or named or not ord > 0:
         raise refuse("vector_norm", t.layout)
     return functional.linalg_vector_norm(distinct(t).stored, ord)

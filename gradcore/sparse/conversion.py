@@ -1,4 +1,4 @@
-"""Layouts of sparse tensors, and dense tensors, made of each other."""
+"""Conversions between sparse layouts and dense tensors, and access to indices and values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["apply_mask", "coalesce", "to_dense", "to_sparse"]
 
 @on("coalesce")
 def coalesce(t: SparseTensor) -> SparseTensor:
-    """Return the same tensor with indices that are in order and distinct: values of equal indices are added."""
+    """Return the tensor with sorted, distinct indices; the values of equal indices are added."""
     _expect(t, COO, "coalesce", "coordinate")
     if t.in_order:
         return t
@@ -85,7 +85,7 @@ def _nnz(t: SparseTensor) -> int:
 
 @on("is_coalesced")
 def is_coalesced(t: SparseTensor) -> bool:
-    """Return whether the indices are known to be in order and distinct."""
+    """Return whether the indices are known to be sorted and distinct."""
     _expect(t, COO, "is_coalesced", "coordinate")
     return t.in_order
 
@@ -114,13 +114,13 @@ for _name, _position, _of_rows in (
 
 @on("sparse_dim _dimI")
 def sparse_dim(t: SparseTensor) -> int:
-    """Return the number of dims that indices are for."""
+    """Return the number of sparse dims, those that have indices."""
     return int(t.index[0].shape[0]) if t.layout is COO else 2
 
 
 @on("dense_dim _dimV")
 def dense_dim(t: SparseTensor) -> int:
-    """Return the number of dims of each value."""
+    """Return the number of dense dims, those of each stored value."""
     return len(t.sizes) - int(sparse_dim(t))
 
 
@@ -136,7 +136,7 @@ def places(t: SparseTensor) -> tuple[Tensor, ...]:
 
 @on("to_dense")
 def to_dense(t: SparseTensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
-    """Return the tensor with all of its zeros."""
+    """Convert to a dense tensor."""
     values = t.stored.reshape(-1) if t.layout in BLOCKED else t.stored
     sizes = t.sizes[: sparse_dim(t)]
     where = [raw(row) for row in places(t)]
@@ -147,7 +147,7 @@ def to_dense(t: SparseTensor, dtype: Any = None, *, masked_grad: bool | None = N
 
 
 def dense_to_sparse(t: Tensor, layout: Any = None, *, blocksize: Any = None, sparse_dim: int | None = None) -> Any:
-    """Return the nonzero elements of a dense tensor, as a sparse one."""
+    """Convert a dense tensor to a sparse one, which stores its nonzero elements."""
     layout = COO if layout is None else layout
     if layout is layouts.strided:
         return t
@@ -171,13 +171,13 @@ def apply_mask(t: Tensor, mask: SparseTensor) -> Any:
     if isinstance(t, SparseTensor):
         t = to_dense(t)
     mask = mask if mask.layout is not COO else coalesce(mask)
-    found = t[places(mask)]
-    return mask.like(known_as(found.reshape(mask.stored.shape), "SparseMaskBackward0"))
+    elements = t[places(mask)]
+    return mask.like(known_as(elements.reshape(mask.stored.shape), "SparseMaskBackward0"))
 
 
 @on("sparse_mask")
 def sparse_mask(self: Tensor, mask: Tensor) -> Any:
-    """Return the elements of a tensor at the indices of a sparse one."""
+    """Return the elements of `self` at the indices of the sparse tensor `mask`, as a sparse tensor."""
     if not isinstance(mask, SparseTensor):
         raise RuntimeError("sparse_mask() expects mask to be a sparse tensor")
     return apply_mask(self, mask)
@@ -187,7 +187,7 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Any:
 
 
 def _in_order_of(t: SparseTensor) -> Any:
-    """Return a matrix as a coalesced COO tensor."""
+    """Convert a sparse tensor to a coalesced COO tensor."""
     if t.layout is COO:
         return coalesce(t)
     xp = t.xp
@@ -198,7 +198,7 @@ def _in_order_of(t: SparseTensor) -> Any:
 
 @on("to_sparse")
 def to_sparse(t: SparseTensor, layout: Any = None, *, blocksize: Any = None, **named: Any) -> Any:
-    """Return the tensor in another sparse layout, by default COO."""
+    """Convert to another sparse layout, by default COO."""
     layout = named.pop("layout", layout)
     if isinstance(layout, int) or named:
         raise RuntimeError("to_sparse: sparse_dim is not supported for sparse tensors")
@@ -215,7 +215,7 @@ def to_sparse(t: SparseTensor, layout: Any = None, *, blocksize: Any = None, **n
 
 
 def _compress(t: SparseTensor, layout: Any, blocksize: Any) -> SparseTensor:
-    """Return a coalesced COO matrix in a compressed layout."""
+    """Convert a coalesced COO matrix to a compressed layout."""
     if layout in BLOCKED:
         return _in_blocks(t, layout, blocksize)
     xp, device = t.xp, t.home
@@ -231,7 +231,7 @@ def _compress(t: SparseTensor, layout: Any, blocksize: Any) -> SparseTensor:
 
 
 def _in_blocks(t: SparseTensor, layout: Any, blocksize: Any) -> SparseTensor:
-    """Return a coalesced COO matrix as a matrix of dense blocks."""
+    """Convert a coalesced COO matrix to a layout of dense blocks."""
     if blocksize is None:
         raise RuntimeError(f"to_sparse: blocksize is required for the layout {layout}")
     height, width = map(int, blocksize)
@@ -242,15 +242,15 @@ def _in_blocks(t: SparseTensor, layout: Any, blocksize: Any) -> SparseTensor:
     xp, device = t.xp, t.home
     rows, cols = raw(t.index[0])
     down, across = t.sizes[0] // height, t.sizes[1] // width
-    outer, inner, many = (
+    outer, inner, counts = (
         (rows // height, cols // width, across) if layout is BSR else (cols // width, rows // height, down)
     )
-    blocks, which = xp.unique(outer * many + inner, return_inverse=True)
+    blocks, which = xp.unique(outer * counts + inner, return_inverse=True)
     where = (which.reshape(-1) * height + rows % height) * width + cols % width
     values = functional.rows_summed(t.stored, wrap(where, device), int(blocks.size) * height * width)
     values = values.reshape(-1, height, width)
-    ends = xp.searchsorted(blocks // max(many, 1), xp.arange((down if layout is BSR else across) + 1))
-    index = wrap(ends, device), wrap(blocks % max(many, 1), device)
+    ends = xp.searchsorted(blocks // max(counts, 1), xp.arange((down if layout is BSR else across) + 1))
+    index = wrap(ends, device), wrap(blocks % max(counts, 1), device)
     return sparse(layout, t.sizes, index, values)
 
 
@@ -270,7 +270,7 @@ def _conversion(name: str, layout: Any, blocked: bool = False) -> Any:
     return on(name)(convert)
 
 
-#: The methods of dense tensors.
+#: Methods of dense tensors that convert them to sparse layouts.
 DENSE = {
     "to_sparse_csr": _conversion("to_sparse_csr", CSR),
     "_to_sparse_csr": _conversion("_to_sparse_csr", CSR),
@@ -283,7 +283,7 @@ DENSE = {
 
 @on("transpose swapaxes swapdims")
 def transpose(t: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
-    """Swap two dims: of compressed matrices the indices are read the other way."""
+    """Swap two dims; the transpose of a compressed matrix has the same indices in the other layout (CSR as CSC)."""
     n, dims = len(t.sizes), sparse_dim(t)
     a, b = dim0 % n, dim1 % n
     sizes = list(t.sizes)
@@ -298,8 +298,8 @@ def transpose(t: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
         order = list(range(dims))
         order[a], order[b] = b, a
         return sparse(COO, sizes, (wrap(raw(t.index[0])[order], t.home),), t.stored, False)
-    other = {CSR: CSC, CSC: CSR, BSR: BSC, BSC: BSR}[t.layout]
-    return sparse(other, sizes, t.index, t.stored.mT if t.layout in BLOCKED else t.stored)
+    layout = {CSR: CSC, CSC: CSR, BSR: BSC, BSC: BSR}[t.layout]
+    return sparse(layout, sizes, t.index, t.stored.mT if t.layout in BLOCKED else t.stored)
 
 
 @on("t")
@@ -312,7 +312,7 @@ def t(self: SparseTensor) -> SparseTensor:
 
 @on("permute")
 def permute(t: SparseTensor, *dims: Any) -> SparseTensor:
-    """Return the sparse dims in another order."""
+    """Permute the sparse dims."""
     order = [d % len(t.sizes) for d in (dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims)]
     if sorted(order) != list(range(sparse_dim(t))) or dense_dim(t):
         raise RuntimeError("permute: the dims of a sparse tensor to permute are all of its sparse dims")

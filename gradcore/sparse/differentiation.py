@@ -18,7 +18,7 @@ def _as_list(values: Any) -> list[Any]:
 
 
 def _upstream(outputs: list[Any], given: Any) -> Any:
-    """Return the gradients of values."""
+    """Return the upstream gradients of the values of `outputs`, from dense or sparse gradients."""
     if given is None:
         for out in outputs:
             if isinstance(out, SparseTensor):
@@ -39,13 +39,13 @@ def _same(a: SparseTensor, b: SparseTensor) -> bool:
 @on("grad")
 def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, **settings: Any) -> Any:
     """Call `gradcore.autograd.grad`, with sparse gradients of sparse inputs."""
-    outs, wanted = _as_list(outputs), _as_list(inputs)
-    found = gradients.grad(
-        [_values_of(t) for t in outs], [_values_of(t) for t in wanted], _upstream(outs, grad_outputs), **settings
+    outs, sparse_inputs = _as_list(outputs), _as_list(inputs)
+    gradients_of_values = gradients.grad(
+        [_values_of(t) for t in outs], [_values_of(t) for t in sparse_inputs], _upstream(outs, grad_outputs), **settings
     )
     return tuple(
         t.gradient(g) if isinstance(t, SparseTensor) and g is not None else g
-        for t, g in zip(wanted, found, strict=True)
+        for t, g in zip(sparse_inputs, gradients_of_values, strict=True)
     )
 
 

@@ -1,4 +1,4 @@
-"""Indices of sparse tensors, as arrays: their order, and the elements that they name twice."""
+"""Indices of sparse tensors as arrays: sorting them, and finding repeated ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def raw(index: Tensor) -> Array:
 
 
 def flat_places(index: Array | Sequence[Array], sizes: Sequence[int]) -> Array:
-    """Return the position of each column of indices in a tensor of these sizes in memory order."""
+    """Return the flat, row-major position of each column of indices in a tensor of these sizes."""
     flat: Array = index[0] * 1
     for row, size in zip(index[1:], sizes[1:], strict=True):
         flat = flat * size + row
@@ -33,9 +33,10 @@ def flat_places(index: Array | Sequence[Array], sizes: Sequence[int]) -> Array:
 
 
 def sorted_indices(t: SparseTensor) -> tuple[Tensor | None, Tensor | None, Tensor]:
-    """Return the order of the elements of a COO tensor, the number of the place of each, and the distinct indices.
+    """Sort the indices of a COO tensor, and find repeated ones.
 
-    None for elements that are in order, and for distinct places.
+    Return the sorting permutation (None if they are sorted), for each sorted element the number of its distinct index
+    (None if no index is repeated), and the distinct indices.
     """
     xp, device = t.xp, t.home
     index = raw(t.index[0])

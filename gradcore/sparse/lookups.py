@@ -1,4 +1,4 @@
-"""Rows of a table, looked up by index, whose gradient is a sparse tensor: it stores the rows in use."""
+"""Lookup of table rows by index with a sparse gradient, which stores only the rows in use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RowLookup(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        """Return an uncoalesced tensor with a row for each index; of samples together, a dense one."""
+        """Return the gradient as an uncoalesced tensor with a row for each index, or as a dense tensor under vmap."""
         (indices,), (size, padding_idx, scale_grad_by_freq) = ctx.saved_tensors, ctx.settings
         if scale_grad_by_freq:
             raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
@@ -34,8 +34,8 @@ class RowLookup(Function):
             return functional.embedding_sum(grad, indices, size[0], padding_idx), None, None, None
         rows, values = indices.reshape(-1), grad.reshape(-1, size[1])
         if padding_idx >= 0:
-            kept = rows != padding_idx
-            rows, values = rows[kept], values[kept]
+            is_counted = rows != padding_idx
+            rows, values = rows[is_counted], values[is_counted]
         index = wrap(rows._array.astype("int64", copy=False)[None], rows._device)
         return sparse(COO, size, (index,), values, False), None, None, None
 
@@ -51,7 +51,7 @@ RowLookup._backward_cls.__name__ = "EmbeddingBackward0"
 
 
 def lookup(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool) -> Any:
-    """Return the rows of a table; its gradient is sparse, unless what is differentiated is a batch of samples."""
+    """Return the rows of a table; its gradient is sparse, except under vmap."""
     if weight.is_meta or functional.is_batched(weight) or functional.is_batched(indices):
         return functional.embedding_rows(weight, indices, padding_idx, scale_grad_by_freq)
     return RowLookup.apply(weight, indices, padding_idx, scale_grad_by_freq)

@@ -1,4 +1,4 @@
-"""Functions that make sparse tensors."""
+"""Functions that create sparse tensors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _checking: ContextVar[bool] = ContextVar("gradcore.sparse.checking", default=Fal
 
 
 class check_sparse_tensor_invariants:  # PyTorch's name
-    """Context in which the indices of new sparse tensors are checked.
+    """Context manager in which the indices of new sparse tensors are checked.
 
     Examples
     --------
@@ -66,12 +66,12 @@ class check_sparse_tensor_invariants:  # PyTorch's name
 
     @staticmethod
     def enable() -> None:
-        """Check indices from here on."""
+        """Turn the checks of indices on."""
         _checking.set(True)
 
     @staticmethod
     def disable() -> None:
-        """Check no indices from here on."""
+        """Turn the checks of indices off."""
         _checking.set(False)
 
     def __enter__(self) -> None:
@@ -121,7 +121,7 @@ def sparse_coo_tensor(
     check_invariants: bool | None = None,
     is_coalesced: bool | None = None,
 ) -> SparseTensor:
-    """Return a sparse tensor of values and their indices, in any order; values of equal indices are added.
+    """Create a sparse tensor from values and their indices, in any order; values of equal indices are added.
 
     Parameters
     ----------
@@ -130,13 +130,13 @@ def sparse_coo_tensor(
     values : array_like
         ``(nnz, *dense)``: numbers, or dense parts. A tensor that requires grad gets the gradients.
     size : sequence of int, optional
-        By default as small as the indices allow. ``sparse_coo_tensor(size)`` is a tensor of zeros.
+        By default the smallest size that contains the indices. ``sparse_coo_tensor(size)`` is a tensor of zeros.
     dtype, device, pin_memory, requires_grad
-        As those of `tensor`.
+        As in `tensor`.
     check_invariants : bool, optional
         Whether to check indices, by default as `check_sparse_tensor_invariants` says.
     is_coalesced : bool, optional
-        Whether the indices are known to be in order and distinct.
+        Whether the indices are known to be sorted and distinct.
 
     Returns
     -------
@@ -193,14 +193,14 @@ def _smallest(index: Tensor) -> list[int]:
 
 
 def _check_sizes(sizes: list[int]) -> list[int]:
-    """Return sizes made of the largest indices; raise RuntimeError if one of them is no 64-bit integer."""
+    """Return sizes that follow from the largest indices; raise a RuntimeError if one exceeds 64-bit integers."""
     if max(sizes, default=0) >= 2**63:
         raise RuntimeError(f"the size of a sparse tensor has to be less than 2**63, but indices make it {sizes}")
     return sizes
 
 
 def _check_bounds(index: Array, sizes: Sequence[int]) -> None:
-    """Raise if an index is out of bounds; it would read another row, so it is always checked."""
+    """Raise if an index is out of bounds. This is always checked, because such an index would read another row."""
     for dim, row in enumerate(index):
         low, high = int(row.min()), int(row.max())
         if low < 0:
@@ -224,20 +224,20 @@ def sparse_compressed_tensor(
     requires_grad: bool = False,
     check_invariants: bool | None = None,
 ) -> SparseTensor:
-    """Return a sparse matrix whose values are sorted by rows or by columns.
+    """Create a sparse matrix in a compressed layout, whose values are sorted by rows or by columns.
 
     Parameters
     ----------
     compressed_indices, plain_indices : array_like
-        Where each row (column) begins and the last one ends; the column (row) of each value.
+        The position at which each row (column) begins and the last one ends; the column (row) of each value.
     values : array_like
         ``(nnz,)``; of the layouts of blocks ``(nnz, height, width)``.
     size : sequence of int, optional
-        By default as small as the indices allow.
+        By default the smallest size that contains the indices.
     layout : layout
         ``gradcore.sparse_csr``, ``sparse_csc``, ``sparse_bsr`` or ``sparse_bsc``.
     dtype, device, pin_memory, requires_grad, check_invariants
-        As those of `sparse_coo_tensor`.
+        As in `sparse_coo_tensor`.
 
     Returns
     -------
@@ -276,7 +276,7 @@ def sparse_compressed_tensor(
 def _check_compressed(
     ends: Array, inner: Array, nnz: int, sizes: tuple[int, ...], block: tuple[int, ...], layout: Any, distinct: bool
 ) -> None:
-    """Refuse indices that are no matrix; those that are not sorted only on demand."""
+    """Raise if the indices do not describe a matrix; with `distinct`, also if they are not sorted and distinct."""
     first, second = ("crow", "col") if layout in BY_ROWS else ("ccol", "row")
     outer, across = [n // b for n, b in zip(sizes, block, strict=True)][:: 1 if layout in BY_ROWS else -1]
     lines, others = ("rows", "ncols") if layout in BY_ROWS else ("columns", "nrows")
@@ -313,9 +313,9 @@ def _is_sorted(ends: Array, inner: Array) -> bool:
 
 def _maker(name: str, layout: Any, first: str, second: str) -> Any:
     def make(*args: Any, **named: Any) -> SparseTensor:
-        for given, own in ((first, "compressed_indices"), (second, "plain_indices")):
-            if given in named:
-                named[own] = named.pop(given)
+        for short_name, full_name in ((first, "compressed_indices"), (second, "plain_indices")):
+            if short_name in named:
+                named[full_name] = named.pop(short_name)
         return sparse_compressed_tensor(*args, layout=layout, **named)
 
     make.__name__ = make.__qualname__ = name
@@ -339,7 +339,7 @@ sparse_bsc_tensor = _maker("sparse_bsc_tensor", BSC, "ccol_indices", "row_indice
 
 
 def from_scipy(matrix: Any, *, device: Any = None, requires_grad: bool = False) -> SparseTensor:
-    """Return a sparse tensor of a matrix of `scipy.sparse`: CSR, CSC and BSR as they are, all others as COO.
+    """Convert a matrix of `scipy.sparse` to a sparse tensor: CSR, CSC and BSR keep their layout, others become COO.
 
     Examples
     --------
@@ -362,7 +362,7 @@ def from_scipy(matrix: Any, *, device: Any = None, requires_grad: bool = False) 
 
 
 def to_scipy(t: Any) -> Any:
-    """Return the matrix of `scipy.sparse` of a sparse tensor without history.
+    """Convert a sparse tensor without a history to a matrix of `scipy.sparse`.
 
     Examples
     --------
@@ -388,14 +388,14 @@ def to_scipy(t: Any) -> Any:
 
 
 def spdiags(diagonals: Any, offsets: Any, shape: Sequence[int], layout: Any = None) -> Any:
-    """Return a sparse matrix with the rows of a matrix as its diagonals; as `scipy.sparse.spdiags`.
+    """Create a sparse matrix from its diagonals, the rows of `diagonals`, as `scipy.sparse.spdiags`.
 
     Parameters
     ----------
     diagonals : Tensor
-        A row, or a column of the result for each of its columns, for each diagonal.
+        One row for each diagonal; column ``j`` of it belongs to column ``j`` of the result.
     offsets : Tensor
-        Which diagonals: positive ones lie above the main one.
+        The offset of each diagonal from the main one; positive offsets lie above it.
     shape : sequence of int
     layout : layout, optional
         By default COO.
@@ -430,5 +430,5 @@ def spdiags(diagonals: Any, offsets: Any, shape: Sequence[int], layout: Any = No
 
 
 def _columns(xp: Any, k: int, height: int, width: int, length: int) -> Array:
-    """Return the columns of a diagonal."""
+    """Return the columns of the elements of the diagonal `k` of a matrix that has `length` stored columns."""
     return xp.arange(max(k, 0), max(min(width, height + k, length), max(k, 0)))

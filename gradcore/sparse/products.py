@@ -1,4 +1,4 @@
-"""Products with sparse matrices."""
+"""Products with sparse matrices, differentiable with respect to both factors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["addmm", "elements", "largest", "mm", "sampled_addmm", "smm", "spmm"]
 
 
 def elements(t: SparseTensor) -> Tensor:
-    """Return the elements of a matrix, in the order of its pattern."""
+    """Return the stored elements of a matrix as a vector, in the order of its pattern."""
     return t.stored.reshape(-1) if t.layout in BLOCKED else t.stored
 
 
@@ -52,8 +52,8 @@ def _times_dense(a: SparseTensor, b: Tensor) -> Any:
     if b.ndim <= 2:
         return functional.sparse_product(elements(a), b, a.pattern, False)
     columns = b.movedim(-2, 0)
-    found = functional.sparse_product(elements(a), columns.reshape(inner, -1), a.pattern, False)
-    return found.reshape(a.sizes[0], *columns.shape[1:]).movedim(0, -2)
+    product = functional.sparse_product(elements(a), columns.reshape(inner, -1), a.pattern, False)
+    return product.reshape(a.sizes[0], *columns.shape[1:]).movedim(0, -2)
 
 
 def _dense_times(a: Tensor, b: SparseTensor) -> Any:
@@ -77,7 +77,7 @@ def _dense_times(a: Tensor, b: SparseTensor) -> Any:
 
 
 def _times_sparse(a: SparseTensor, b: SparseTensor) -> Any:
-    """Return the product of two sparse matrices: the products of pairs of elements, summed where they meet."""
+    """Return the product of two sparse matrices: products of pairs of elements, summed by position in the result."""
     if a.sizes[1] != b.sizes[0]:
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({a.sizes[0]}x{a.sizes[1]} and {b.sizes[0]}x{b.sizes[1]})"
@@ -94,13 +94,13 @@ def _times_sparse(a: SparseTensor, b: SparseTensor) -> Any:
 
 
 def _meetings(xp: Any, a: Pattern, b: Pattern) -> tuple[Array, Array, Array, Array]:
-    """Return the pairs of elements to multiply, the element of the result that each adds to, and its indices."""
+    """Return the pairs of elements to multiply, as two index arrays, the result's element of each, and its indices."""
     order = xp.argsort(b.rows, kind="stable")
     ends = xp.searchsorted(b.rows[order], xp.arange(b.shape[0] + 1))
-    many = (ends[1:] - ends[:-1])[a.cols]
-    firsts = xp.cumsum(many) - many
-    total = int(many.sum())
-    left = xp.searchsorted(firsts + many, xp.arange(total), side="right")
+    counts = (ends[1:] - ends[:-1])[a.cols]
+    firsts = xp.cumsum(counts) - counts
+    total = int(counts.sum())
+    left = xp.searchsorted(firsts + counts, xp.arange(total), side="right")
     right = order[ends[a.cols[left]] + xp.arange(total) - firsts[left]]
     flat, where = xp.unique(a.rows[left] * max(b.shape[1], 1) + b.cols[right], return_inverse=True)
     return left, right, where.reshape(-1), flat
@@ -124,22 +124,22 @@ def matmul(self: Any, other: Any, out_dtype: Any = None) -> Any:
 
 @on("bmm")
 def bmm(self: Any, mat2: Any) -> Any:
-    """Multiply a batch of sparse matrices with dense ones: one product with the matrix of all blocks."""
+    """Multiply a batch of sparse matrices with dense ones, as one product with a block diagonal matrix."""
     if not isinstance(self, SparseTensor) or isinstance(mat2, SparseTensor) or self.layout is not COO:
         raise RuntimeError("bmm: only the first factor may be sparse, of the layout sparse_coo")
     if self.ndim != 3 or mat2.ndim != 3 or sparse_dim(self) != 3:
         raise RuntimeError("batch1 must be a 3D tensor" if self.ndim != 3 else "batch2 must be a 3D tensor")
-    (many, height, inner), index = self.sizes, raw(self.index[0])
-    if mat2.shape[:2] != (many, inner):
+    (batch, height, inner), index = self.sizes, raw(self.index[0])
+    if mat2.shape[:2] != (batch, inner):
         raise RuntimeError(
-            f"Expected size for first two dimensions of batch2 tensor to be: [{many}, {inner}] but got: "
+            f"Expected size for first two dimensions of batch2 tensor to be: [{batch}, {inner}] but got: "
             f"[{mat2.shape[0]}, {mat2.shape[1]}]."
         )
     _check_factors(self, mat2)
     xp = self.xp
-    pattern = Pattern(xp, (many * height, many * inner), index[0] * height + index[1], index[0] * inner + index[2])
-    result = functional.sparse_product(self.stored, mat2.reshape(many * inner, -1), pattern, False)
-    return result.reshape(many, height, mat2.shape[2])
+    pattern = Pattern(xp, (batch * height, batch * inner), index[0] * height + index[1], index[0] * inner + index[2])
+    result = functional.sparse_product(self.stored, mat2.reshape(batch * inner, -1), pattern, False)
+    return result.reshape(batch, height, mat2.shape[2])
 
 
 @on("addmm")
@@ -169,7 +169,7 @@ def addmv(self: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> An
 
 @on("linear")
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
-    """Return ``input @ weight.T + bias``, of which `input` or `weight` is sparse."""
+    """Return ``input @ weight.T + bias``, where `input` or `weight` is sparse."""
     turned = transpose(weight, 0, 1) if isinstance(weight, SparseTensor) else weight.mT
     out = matmul(input, turned)
     return out if bias is None else out + bias
@@ -182,13 +182,13 @@ def mm(mat1: Any, mat2: Any, reduce: str = "sum") -> Any:
     ----------
     mat1, mat2 : Tensor
     reduce : str
-        What becomes of the products along a row of a sparse matrix: ``"sum"``, ``"mean"`` (of those stored),
+        How the products along a row of a sparse matrix are reduced: ``"sum"``, ``"mean"`` (of the stored elements),
         ``"amax"`` or ``"amin"``.
 
     Returns
     -------
     Tensor
-        Sparse if both are.
+        Sparse if both matrices are, else dense.
 
     Examples
     --------
@@ -211,15 +211,15 @@ def mm(mat1: Any, mat2: Any, reduce: str = "sum") -> Any:
     rows, cols = places(mat1)
     terms = elements(mat1).unsqueeze(1) * mat2[cols]
     if reduce == "mean":
-        many = mat1.xp.maximum(mat1.xp.bincount(raw(rows), minlength=mat1.sizes[0]), 1)
-        return functional.rows_summed(terms, rows, mat1.sizes[0]) / wrap(many, mat1.home).to(terms.dtype)[:, None]
+        counts = mat1.xp.maximum(mat1.xp.bincount(raw(rows), minlength=mat1.sizes[0]), 1)
+        return functional.rows_summed(terms, rows, mat1.sizes[0]) / wrap(counts, mat1.home).to(terms.dtype)[:, None]
     groups, firsts, group = mat1.xp.unique(raw(rows), return_index=True, return_inverse=True)
     result = largest(terms, wrap(firsts, mat1.home), wrap(group.reshape(-1), mat1.home), reduce)
     return functional.rows_summed(result, wrap(groups, mat1.home), mat1.sizes[0])
 
 
 def largest(values: Tensor, firsts: Tensor, group: Tensor, reduce: str) -> Tensor:
-    """Return the largest (smallest) of the values of each group, of which `firsts` are some."""
+    """Return the largest or smallest value of each group; `firsts` are the positions of one value per group."""
     return functional.index_reduce(values[firsts], 0, group, values, reduce)  # type: ignore[no-any-return]
 
 
@@ -278,7 +278,7 @@ def smm(input: Any, mat2: Any) -> Any:
 
 @on("hspmm")
 def hspmm(mat1: Any, mat2: Any) -> Any:
-    """Return the product of a sparse matrix with a dense one, as a tensor whose rows are stored where any is.
+    """Return the product of a sparse and a dense matrix as a hybrid tensor, which stores only the nonzero rows.
 
     Examples
     --------
@@ -294,5 +294,5 @@ def hspmm(mat1: Any, mat2: Any) -> Any:
 
 @on("sspaddmm")
 def sspaddmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """Return ``beta * input + alpha * smm(mat1, mat2)``, sparse."""
+    """Return the sparse matrix ``beta * input + alpha * smm(mat1, mat2)``."""
     return add(input * beta, smm(mat1, mat2), alpha=alpha)

@@ -30,7 +30,7 @@ def sum(input: Any, dim: int | Sequence[int] | None = None, dtype: Any = None) -
     Returns
     -------
     Tensor
-        Sparse where a sparse dim is left, else dense.
+        Sparse if a sparse dim remains, else dense.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def sum(input: Any, dim: int | Sequence[int] | None = None, dtype: Any = None) -
 
 @on("mean")
 def mean(t: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """Return the sum over all elements, or over some dims, divided by their number: zeros count."""
+    """Return the mean over all elements, or over some dims; elements that are not stored count as zeros."""
     if not (dtype or t.dtype).is_differentiable:
         raise RuntimeError(
             "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: "
@@ -57,7 +57,7 @@ def mean(t: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -
 
 @on("sum")
 def total(t: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """Return the method `sum`."""
+    """Return the sum over all elements, or over some dims; `sum` as a method."""
     if dtype is not None:
         t = t.to(dtype)
     dims = () if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
@@ -81,20 +81,20 @@ def _sum_coo(t: SparseTensor, away: list[int], keepdim: bool) -> Any:
     dense = tuple(d - dims + 1 for d in away if d >= dims)
     if dense:
         values = values.sum(dense, keepdim)
-    gone = [d for d in away if d < dims]
+    summed_dims = [d for d in away if d < dims]
     sizes = [1 if d in away else n for d, n in enumerate(t.sizes) if keepdim or d not in away]
-    if len(gone) == dims and not keepdim:
+    if len(summed_dims) == dims and not keepdim:
         return known_as(values.sum(0), "SparseSumBackward0")
     index = raw(t.index[0])
-    rows = [index[d] * (d not in gone) for d in range(dims) if keepdim or d not in gone]
+    rows = [index[d] * (d not in summed_dims) for d in range(dims) if keepdim or d not in summed_dims]
     where = wrap(t.xp.stack(rows), device)
-    out = coalesce(sparse(COO, sizes, (where,), values, not gone))
+    out = coalesce(sparse(COO, sizes, (where,), values, not summed_dims))
     out.stored = known_as(out.stored, "SparseSumBackward0")
     return out
 
 
 def _along(name: str, input: Any, dim: int, dtype: Any) -> Any:
-    """Return a function along a dim of the elements that are stored."""
+    """Apply the softmax function `name` along a dim to the stored elements."""
     if not isinstance(input, SparseTensor):
         return getattr(functional, name)(input, dim, dtype=dtype)
     converted: Any = input if dtype is None else input.to(dtype)
@@ -111,12 +111,12 @@ def _along(name: str, input: Any, dim: int, dtype: Any) -> Any:
 
 
 def _in_groups(name: str, t: SparseTensor, d: int) -> Any:
-    """Compute the softmax over the values whose indices are equal but for dim `d`."""
+    """Compute the softmax over groups of values whose indices differ in dim `d` only."""
     xp, device, index = t.xp, t.home, raw(t.index[0])
     others = [e for e in range(index.shape[0]) if e != d]
     flat = flat_places(index[others], [t.sizes[e] for e in others]) if others else index[d] * 0
-    _, firsts, many = xp.unique(flat, return_index=True, return_inverse=True)
-    group, values = wrap(many.reshape(-1), device), t.stored
+    _, firsts, counts = xp.unique(flat, return_index=True, return_inverse=True)
+    group, values = wrap(counts.reshape(-1), device), t.stored
     highest = largest(values.detach(), wrap(firsts, device), group, "amax")
     shifted = values - highest[group]
     total = functional.rows_summed(shifted.exp(), group, int(firsts.size))

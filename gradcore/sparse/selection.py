@@ -1,4 +1,4 @@
-"""Parts of sparse tensors, and sparse tensors of parts."""
+"""Selection, indexing, concatenation and stacking of sparse tensors."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def _wrap_dim(dim: int, n: int) -> int:
 
 
 def _of_entries(t: SparseTensor, index: Array, which: Array, sizes: Sequence[int], in_order: bool) -> Any:
-    """Return a tensor of some of the values, at other indices."""
+    """Return a COO tensor of the values of `t` at the positions `which`, with the given indices."""
     return sparse(COO, sizes, (wrap(index, t.home),), t.stored[wrap(which, t.home)], in_order)
 
 
 @on("select")
 def select(t: SparseTensor, dim: int, index: int) -> Any:
-    """Return the part with one index along a dim, which is left out."""
+    """Return the slice at one index of a dim, without that dim."""
     t = to_sparse(t)
     d, dims = _wrap_dim(dim, len(t.sizes)), sparse_dim(t)
     size = t.sizes[d]
@@ -48,30 +48,30 @@ def select(t: SparseTensor, dim: int, index: int) -> Any:
 
 @on("index_select")
 def index_select(t: SparseTensor, dim: int, index: Tensor) -> Any:
-    """Return the parts with some indices along a dim, in their order."""
-    given, t = t, to_sparse(t)
+    """Return the slices at the indices of a dim, in the order of `index`."""
+    original, t = t, to_sparse(t)
     d, dims, xp, _device = _wrap_dim(dim, len(t.sizes)), sparse_dim(t), t.xp, t.home
     sizes = [index.numel() if e == d else n for e, n in enumerate(t.sizes)]
     if d >= dims:
         return sparse(COO, sizes, t.index, t.stored.index_select(d - dims + 1, index), t.in_order)
-    wanted, where = index._array.reshape(-1), raw(t.index[0])
-    if wanted.size and (int(wanted.min()) < 0 or int(wanted.max()) >= t.sizes[d]):
+    indices, where = index._array.reshape(-1), raw(t.index[0])
+    if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= t.sizes[d]):
         raise IndexError("index out of range in self")
-    order = xp.argsort(wanted, kind="stable")
-    first = xp.searchsorted(wanted[order], where[d])
-    many = xp.searchsorted(wanted[order], where[d], side="right") - first
-    total, starts = int(many.sum()), xp.cumsum(many) - many
-    which = xp.searchsorted(starts + many, xp.arange(total), side="right")
+    order = xp.argsort(indices, kind="stable")
+    first = xp.searchsorted(indices[order], where[d])
+    counts = xp.searchsorted(indices[order], where[d], side="right") - first
+    total, starts = int(counts.sum()), xp.cumsum(counts) - counts
+    which = xp.searchsorted(starts + counts, xp.arange(total), side="right")
     at = order[first[which] + xp.arange(total) - starts[which]]
     by = xp.argsort(at, kind="stable")
     new, which = where[:, which[by]], which[by]
     new[d] = at[by]
     out = _of_entries(t, new, which, sizes, d == 0 and t.in_order)
-    return _in_layout_of(given, out)
+    return _in_layout_of(original, out)
 
 
 def _in_layout_of(given: SparseTensor, made: Any) -> Any:
-    """Return a COO tensor in the layout of another one, with blocks of the same size."""
+    """Convert the COO tensor `made` to the layout and block size of `given`."""
     if given.layout is COO:
         return made
     return to_sparse(made, given.layout, blocksize=given.stored.shape[1:] if given.layout in BLOCKED else None)
@@ -79,7 +79,7 @@ def _in_layout_of(given: SparseTensor, made: Any) -> Any:
 
 @on("narrow narrow_copy")
 def narrow(t: SparseTensor, dim: int, start: int, length: int) -> Any:
-    """Return a copy of `length` entries of a dim, from `start` on."""
+    """Return a copy of `length` slices of a dim, beginning with `start`."""
     t = to_sparse(t)
     d, dims = _wrap_dim(dim, len(t.sizes)), sparse_dim(t)
     start = start + t.sizes[d] if start < 0 else start
@@ -97,13 +97,13 @@ def narrow(t: SparseTensor, dim: int, start: int, length: int) -> Any:
 
 @on("unbind")
 def unbind(t: SparseTensor, dim: int = 0) -> Any:
-    """Return the parts along a dim."""
+    """Return a tuple of all slices along a dim."""
     return tuple(select(t, dim, i) for i in range(t.sizes[_wrap_dim(dim, len(t.sizes))]))
 
 
 @on("unsqueeze")
 def unsqueeze(t: SparseTensor, dim: int) -> Any:
-    """Return a further dim of size 1."""
+    """Return the tensor with a new dim of size 1 at `dim`."""
     d, t = _wrap_dim(dim, len(t.sizes) + 1), to_sparse(t)
     dims = sparse_dim(t)
     sizes = [*t.sizes[:d], 1, *t.sizes[d:]]
@@ -157,7 +157,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
 
 
 def _along_dense(parts: list[SparseTensor], sizes: list[int], d: int) -> Any:
-    """Concatenate values along a dense dim, each beside zeros where the others have no element."""
+    """Concatenate along a dense dim; an element that one tensor does not store is zero there."""
     widths = [t.stored.shape[d] for t in parts]
     xp, device = parts[0].xp, parts[0].home
     wide = []
@@ -184,8 +184,8 @@ def getitem(t: SparseTensor, key: Any) -> Any:
     keys = key if isinstance(key, tuple) else (key,)
     if Ellipsis in [k for k in keys if not isinstance(k, Tensor)]:
         at = keys.index(Ellipsis)
-        given = sum(k is not None for k in keys) - 1
-        keys = (*keys[:at], *[slice(None)] * (len(t.sizes) - given), *keys[at + 1 :])
+        key_count = sum(k is not None for k in keys) - 1
+        keys = (*keys[:at], *[slice(None)] * (len(t.sizes) - key_count), *keys[at + 1 :])
     dim = 0
     for k in keys:
         if k is None:

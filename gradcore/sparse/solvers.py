@@ -16,7 +16,7 @@ __all__ = ["bicgstab", "cg", "gmres", "iterative", "lobpcg", "spsolve"]
 
 
 def _matrix(A: Any, name: str) -> SparseTensor:
-    """Return a square matrix, also SciPy's or a dense one, as a sparse tensor."""
+    """Convert a square matrix, which may be SciPy's or dense, to a sparse tensor."""
     if type(A).__module__.startswith("scipy.sparse") and hasattr(A, "format"):
         A = from_scipy(A)
     if isinstance(A, Tensor) and not isinstance(A, SparseTensor) and A.ndim == 2:
@@ -29,7 +29,7 @@ def _matrix(A: Any, name: str) -> SparseTensor:
 
 
 def _dense_matrix(A: Tensor) -> SparseTensor:
-    """Return a dense matrix with all of its elements stored."""
+    """Convert a dense matrix to a sparse one that stores all elements."""
     rows, cols = A.shape
     ends = functional.as_tensor([i * cols for i in range(rows + 1)], device=A.device)
     inner = functional.as_tensor(list(range(cols)), device=A.device).repeat(rows)
@@ -54,14 +54,14 @@ def _solve(A: Any, b: Any, name: str, method: Iteration | None) -> tuple[Tensor,
 
 
 def spsolve(A: Any, b: Any) -> Tensor:
-    """Return the solution of ``A @ x = b`` by factorisation, which backward uses again.
+    """Solve ``A @ x = b`` by an LU factorisation, which backward uses again.
 
     Parameters
     ----------
     A : Tensor
-        A square sparse matrix of any layout; gradients are those of its values.
+        A square sparse matrix of any layout; its values are differentiable.
     b : Tensor
-        A vector, or a matrix of right sides.
+        A vector, or a matrix whose columns are right sides; it is differentiable.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def spsolve(A: Any, b: Any) -> Tensor:
 
 
 def iterative(name: str, title: str, extra: str = "") -> Any:
-    """Return the function of an iterative method of `scipy.sparse.linalg`."""
+    """Create the function for an iterative method of `scipy.sparse.linalg`, with its docstring."""
 
     def solve(
         A: Any,
@@ -144,22 +144,22 @@ bicgstab = iterative("bicgstab", "stabilised biconjugate gradients")
 def lobpcg(
     A: Any, X: Any, *, M: Any = None, tol: float | None = None, maxiter: int | None = None, largest: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Compute some eigenvalues and eigenvectors of a symmetric matrix, as SciPy's function, without constraints.
+    """Compute some eigenvalues and eigenvectors of a symmetric matrix, as SciPy's `lobpcg` without constraints.
 
-    The gradient is that of exact eigenpairs, and symmetric: eigenvalues must be distinct, and `tol` small.
+    The gradient is symmetric, and is that of exact eigenpairs: eigenvalues must be distinct, and `tol` small.
 
     Parameters
     ----------
     A : Tensor
         A symmetric matrix, sparse or dense.
     X : Tensor
-        Where to start: a column for each eigenvector, without gradients.
+        The initial guess: one column for each eigenvector. It has no derivative.
     M : matrix, optional
         The preconditioner.
     tol, maxiter
-        When to stop.
+        The tolerance and the maximum number of iterations.
     largest : bool
-        Whether the eigenvalues are the largest ones, or the smallest.
+        Whether to compute the largest eigenvalues, rather than the smallest.
 
     Returns
     -------

@@ -39,10 +39,10 @@ COMPRESSED = {CSR, CSC, BSR, BSC}
 BY_ROWS = {CSR, BSR}
 BLOCKED = {BSR, BSC}
 
-#: As PyTorch names layouts in errors.
+#: The names of layouts in PyTorch's errors.
 SPOKEN = {COO: "Sparse", CSR: "SparseCsr", CSC: "SparseCsc", BSR: "SparseBsr", BSC: "SparseBsc"}
 
-#: What PyTorch says of functions that sparse tensors do not have, where it has words of its own.
+#: PyTorch's error messages for functions that sparse tensors do not support, where they are special.
 WORDS = {
     **dict.fromkeys(("reshape", "flatten", "einsum", "ravel"), "reshape is not implemented for sparse tensors"),
     **dict.fromkeys(("expand", "repeat", "broadcast_to", "expand_as"), "expand is unsupported for Sparse tensors"),
@@ -51,12 +51,12 @@ WORDS = {
     "untyped_storage": "Cannot access storage of SparseTensorImpl",
 }
 
-#: The functions and methods that sparse tensors have, by name.
+#: The functions and methods that sparse tensors support, by name.
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 
 def on(names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated function for the functions and methods of these names, if an argument is sparse."""
+    """Return a decorator that registers a function as the sparse version of the functions and methods `names`."""
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         FUNCTIONS.update(dict.fromkeys(names.split(), function))
@@ -66,7 +66,7 @@ def on(names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def refuse(name: str, layout: Any) -> NotImplementedError:
-    """Return the error of a function that sparse tensors do not have."""
+    """Return PyTorch's error for a function that tensors of the layout do not support."""
     backend = "SparseCPU" if layout is COO else "SparseCsrCPU"
     return NotImplementedError(
         f"Could not run 'aten::{name}' with arguments from the '{backend}' backend: it is not defined for the layout "
@@ -75,7 +75,7 @@ def refuse(name: str, layout: Any) -> NotImplementedError:
 
 
 def known_as(values: Tensor, name: str) -> Any:
-    """Return a view of values, with a node of that name where there is history."""
+    """Return a view of `values` whose backward node, if they have a history, has the name `name`."""
     return functional.known_as(values, name) if values.requires_grad else values
 
 
@@ -85,10 +85,10 @@ def _of_values(name: str) -> property:
 
 
 class SparseTensor(Tensor):
-    """A tensor of which only some elements are stored: the others are zero.
+    """A tensor that stores only some of its elements; the others are zero.
 
-    `gradcore.sparse_coo_tensor`, `gradcore.sparse_csr_tensor` and their like make them, and `Tensor.to_sparse`.
-    The values may require grad; the indices are constant. Functions that are not defined for sparse tensors raise.
+    Create one with `gradcore.sparse_coo_tensor`, `gradcore.sparse_csr_tensor` or `Tensor.to_sparse`. The values may
+    require grad; the indices are constant. Functions that do not support sparse tensors raise.
 
     Examples
     --------
@@ -103,11 +103,11 @@ class SparseTensor(Tensor):
     """
 
     _strided = False
-    #: The layout, the sizes of all dims, and whether indices are known to be in order and distinct (of COO).
+    #: The layout, the sizes of all dims, and whether the indices (of COO) are known to be sorted and distinct.
     layout: Any = None
     sizes: tuple[int, ...]
     in_order: bool
-    #: The indices: one tensor of COO; where rows (columns) end, and the columns (rows), of the others.
+    #: The indices: one tensor for COO; for the other layouts, the ends of rows (columns) and the columns (rows).
     index: tuple[Tensor, ...]
     #: The values.
     stored: Tensor
@@ -116,11 +116,11 @@ class SparseTensor(Tensor):
     def __torch_function__(
         cls, func: Callable[..., Any], types: tuple[type, ...], args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Call what computes a function of sparse tensors, or raise."""
+        """Call the sparse version of a function, or raise if there is none."""
         name = func.__name__
         named = kwargs or {}
-        given = next((x for x in _flat((*args, *named.values())) if isinstance(x, SparseTensor)), None)
-        layout = COO if given is None else given.layout
+        sparse_argument = next((x for x in _flat((*args, *named.values())) if isinstance(x, SparseTensor)), None)
+        layout = COO if sparse_argument is None else sparse_argument.layout
         if name.startswith("__") and name[2:-2] in ("get", "set", "delete"):
             fget = getattr(getattr(func, "__self__", None), "fget", None)
             raise refuse(getattr(fget, "__name__", "attribute"), layout)
@@ -155,13 +155,13 @@ class SparseTensor(Tensor):
     ndimension = dim
 
     def stride(self, dim: int | None = None) -> Any:
-        """Return zeros for COO, as PyTorch; raise for the other layouts."""
+        """Return zeros for the layout COO, as PyTorch does; raise for other layouts."""
         if self.layout is not COO:
             raise RuntimeError(f"Sparse {SPOKEN[self.layout][6:].upper()} tensors do not have strides")
         return (0,) * self.ndim if dim is None else 0
 
     def storage_offset(self) -> int:
-        """Zero."""
+        """Return 0."""
         return 0
 
     def numel(self) -> int:
@@ -205,7 +205,7 @@ class SparseTensor(Tensor):
         self.stored.requires_grad = on
 
     def requires_grad_(self, requires_grad: bool = True) -> SparseTensor:
-        """Start (or stop) recording operations on the values; returns the tensor."""
+        """Set whether operations on the values are recorded, and return the tensor."""
         self.stored.requires_grad_(requires_grad)
         return self
 
@@ -225,7 +225,7 @@ class SparseTensor(Tensor):
 
     @property
     def data(self) -> Any:
-        """The same memory as a tensor without history."""
+        """A tensor without a history that shares the memory."""
         return self.like(self.stored.data)
 
     @data.setter
@@ -234,7 +234,7 @@ class SparseTensor(Tensor):
 
     @property
     def pattern(self) -> Pattern:
-        """Positions of the elements of a matrix."""
+        """The positions of the stored elements of a matrix."""
         if len(self.sizes) != 2:
             raise RuntimeError(f"expected a sparse matrix, but got a tensor of {len(self.sizes)} dims")
         return self._pattern
@@ -257,14 +257,17 @@ class SparseTensor(Tensor):
     xp = property(lambda self: self.index[0]._device.backend.xp, doc="The array library of the indices.")
 
     def like(self, values: Tensor, sizes: Sequence[int] | None = None) -> SparseTensor:
-        """Return a tensor with other values at the same indices."""
+        """Return a tensor with the given values at the same indices."""
         out = sparse(self.layout, self.sizes if sizes is None else sizes, self.index, values, self.in_order)
         if "_pattern" in self.__dict__ and sizes is None and values.device == self.stored.device:
             out.__dict__["_pattern"] = self._pattern
         return out
 
     def gradient(self, grad: Tensor) -> SparseTensor:
-        """Return the gradient of the tensor: of an element that is stored in parts, each part has that of the whole."""
+        """Return the sparse gradient, given that of the values.
+
+        An element may be stored in several parts with equal indices. Then each part has the gradient of the element.
+        """
         if self.layout is not COO or self.in_order:
             return self.like(grad)
         order, groups, index = sorted_indices(self)
@@ -279,7 +282,7 @@ class SparseTensor(Tensor):
     def backward(
         self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
     ) -> None:
-        """Compute the gradients of the leaves that the values depend on, of a sparse upstream gradient."""
+        """Compute the gradients of the leaves that the values depend on, given a sparse upstream gradient."""
         gradients.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def register_hook(self, hook: Callable[..., Any]) -> Any:
@@ -298,7 +301,7 @@ class SparseTensor(Tensor):
     # -- to Python and to other libraries ---------------------------------------------------------------------------
 
     def numpy(self, *, force: bool = False) -> Any:
-        """Raise: a sparse tensor is no array."""
+        """Raise a TypeError: a sparse tensor cannot be converted to an array."""
         raise TypeError(f"can't convert {SPOKEN[self.layout]} layout tensor to numpy. Use Tensor.to_dense() first.")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -349,7 +352,7 @@ class SparseTensor(Tensor):
 def sparse(
     layout: Any, sizes: Sequence[int], index: Sequence[Tensor], values: Tensor, in_order: bool = True
 ) -> SparseTensor:
-    """Return a sparse tensor of its parts, which are not checked."""
+    """Create a sparse tensor from its parts, without checks."""
     t: SparseTensor = new(SparseTensor)
     t._device, t._dtype = values._device, values._dtype
     t.layout, t.sizes, t.index, t.stored = layout, tuple(sizes), tuple(index), values
@@ -363,23 +366,23 @@ def _flat(values: Any) -> Any:
 
 
 def in_place(name: str, args: Any, named: Any) -> Any:
-    """Compute, then take the result's parts over."""
+    """Compute a function, and write its result into the first argument."""
     out = args[0]
-    made = FUNCTIONS[name](*args, **named)
-    if made is out:
+    result = FUNCTIONS[name](*args, **named)
+    if result is out:
         return out
-    if not can_cast(made.dtype, out.dtype):
+    if not can_cast(result.dtype, out.dtype):
         raise RuntimeError(
-            f"result type {made.dtype.scalar_name} can't be cast to the desired output type {out.dtype.scalar_name}"
+            f"result type {result.dtype.scalar_name} can't be cast to the desired output type {out.dtype.scalar_name}"
         )
-    made = made.to(out.dtype)
+    result = result.to(out.dtype)
     if isinstance(out, SparseTensor):
-        return take_over(out, made)
-    return functional.copy_(out, made.to_dense() if isinstance(made, SparseTensor) else made)
+        return take_over(out, result)
+    return functional.copy_(out, result.to_dense() if isinstance(result, SparseTensor) else result)
 
 
 def take_over(out: SparseTensor, made: SparseTensor) -> SparseTensor:
-    """Write a tensor into another one: its values, where the indices are the same, else its parts."""
+    """Write the sparse tensor `made` into `out`: copy its values if the indices are equal, else take over its parts."""
     if out.stored.shape == made.stored.shape and all(map(are_equal, out.index, made.index)):
         functional.copy_(out.stored, made.stored)
         out.in_order |= made.in_order
@@ -395,7 +398,7 @@ def take_over(out: SparseTensor, made: SparseTensor) -> SparseTensor:
 
 @on("copy_")
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Any:
-    """Write a sparse tensor of the same layout and size."""
+    """Copy a sparse tensor of the same layout and sizes into `self`."""
     if not (isinstance(self, SparseTensor) and isinstance(src, SparseTensor) and self.layout is src.layout):
         raise RuntimeError(
             "copy_() between dense and sparse Tensors is not implemented! Found self type = "
@@ -411,10 +414,10 @@ def _kind(t: Tensor) -> str:
 
 
 def _in_blocks(xp: Any, t: SparseTensor) -> tuple[Array, Array]:
-    """Return row and column of each element of blocks, in the order of the values."""
+    """Return the rows and columns of the elements of a block layout, in the order of the flattened values."""
     outer, inner, (height, width) = *map(raw, t.index), t.stored.shape[1:3]
-    here = xp.searchsorted(outer, xp.arange(inner.size), side="right") - 1
-    rows, cols = (here, inner) if t.layout is BSR else (inner, here)
+    block_rows = xp.searchsorted(outer, xp.arange(inner.size), side="right") - 1
+    rows, cols = (block_rows, inner) if t.layout is BSR else (inner, block_rows)
     rows = rows[:, None, None] * height + xp.arange(height)[:, None] + xp.zeros(width, "int64")
     cols = cols[:, None, None] * width + xp.arange(width) + xp.zeros(height, "int64")[:, None]
     return rows.reshape(-1), cols.reshape(-1)

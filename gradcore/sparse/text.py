@@ -1,4 +1,4 @@
-"""``repr`` of sparse tensors."""
+"""Formatting of sparse tensors by ``repr``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INDENT = len("tensor(")
 
 
 def text_of(t: AnyTensor) -> str:
-    """Return ``repr`` of a sparse tensor."""
+    """Return the ``repr`` of a sparse tensor."""
     name = t.layout._name.removeprefix("sparse_")
     if name == "coo":
         parts = {"indices": t.index[0], "values": t.stored}
@@ -43,8 +43,8 @@ def text_of(t: AnyTensor) -> str:
 
 def _part(label: str, part: Any) -> str:
     prefix = f"{label}=tensor("
-    found = printing.tensor_str(part.host(), indent_prefix=" " * _INDENT + prefix)
-    text = found[_INDENT + len(prefix) : -1]
+    printed = printing.tensor_str(part.host(), indent_prefix=" " * _INDENT + prefix)
+    text = printed[_INDENT + len(prefix) : -1]
     if not part.numel():
         text = f"[], size={tuple(part.shape)}"
     return f"{prefix}{text})"
