@@ -1,4 +1,4 @@
-"""Functions that PyTorch groups by subject: the modules `fft`, `linalg`, `masked` and `special`, and `return_types`.
+"""The modules of functions that PyTorch has: `fft`, `linalg`, `masked`, `special` and `return_types`.
 
-Programs import them from the top of the package: ``gradcore.fft`` is the module `fft` of this one.
+They are public at the top level: ``gradcore.fft`` is the module `fft` of this package.
 """

@@ -36,7 +36,7 @@ def _frequencies(n: int, d: float, indices: list[int], settings: dict[str, Any])
 
 @converting
 def fftfreq(n: int, d: float = 1.0, **settings: Any) -> Tensor:
-    """Return the frequencies of the elements of a discrete Fourier transform.
+    """Return the sample frequencies of a discrete Fourier transform of `n` elements.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def fftfreq(n: int, d: float = 1.0, **settings: Any) -> Tensor:
 
 @converting
 def rfftfreq(n: int, d: float = 1.0, **settings: Any) -> Tensor:
-    """Return the frequencies of the elements of a discrete Fourier transform of real numbers.
+    """Return the sample frequencies of a discrete Fourier transform of `n` real elements.
 
     Parameters
     ----------

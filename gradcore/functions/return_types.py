@@ -1,6 +1,6 @@
 """Named tuples of operations with several results: ``gradcore.return_types.max`` has ``values`` and ``indices``.
 
-An operation's declaration names the fields; its named tuple is made when it is first needed.
+An operation's declaration names the fields. Its named tuple is created on first use.
 
 Examples
 --------

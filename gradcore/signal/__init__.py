@@ -1,4 +1,4 @@
-"""Signal processing, as ``torch.signal`` has it: windows for Fourier transforms of parts of a signal.
+"""Signal processing, as ``torch.signal`` has it: the module of window functions, `windows`.
 
 Examples
 --------

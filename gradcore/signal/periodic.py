@@ -1,4 +1,4 @@
-"""Windows as functions of ``torch`` itself, which are periodic by default: ``torch.hann_window`` and others."""
+"""The window functions at PyTorch's top level, which are periodic by default: ``torch.hann_window`` and others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ __all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window"
 
 
 def _function(name: str, what: str, formula: Callable[..., Any], **defaults: float) -> Callable[..., Tensor]:
-    """Return a window whose parameters are given by position, behind its length and whether it is periodic."""
+    """Create the window function `name`, with a docstring that describes it as `what`.
+
+    It takes the length, whether the window is periodic, and the window's parameters, also by position.
+    """
 
     def window(
         window_length: int,
@@ -31,15 +34,17 @@ def _function(name: str, what: str, formula: Callable[..., Any], **defaults: flo
         periodic = setting(name, "periodic", "bool", 1).take(periodic)
         if window_length < 0:
             raise RuntimeError(f"{name} requires non-negative window_length, got window_length={window_length}")
-        wanted = dtypes.as_dtype(dtype or dtypes.get_default_dtype())
-        if not wanted.is_floating_point:
-            raise RuntimeError(f"{name} expects floating point dtypes, got: {wanted}")
+        result_dtype = dtypes.as_dtype(dtype or dtypes.get_default_dtype())
+        if not result_dtype.is_floating_point:
+            raise RuntimeError(f"{name} expects floating point dtypes, got: {result_dtype}")
         unknown = named.keys() - defaults.keys()
         if unknown or len(given) > len(defaults):
             raise TypeError(f"{name}() takes window_length, periodic{''.join(f', {each}' for each in defaults)}")
         chosen = {**defaults, **dict(zip(defaults, given, strict=False)), **named}
         values = [setting(name, each, "float").take(value) for each, value in chosen.items()]
-        result = windows.sample_window(window_length, not periodic, wanted, device, lambda k, n: formula(k, n, *values))
+        result = windows.sample_window(
+            window_length, not periodic, result_dtype, device, lambda k, n: formula(k, n, *values)
+        )
         return result.requires_grad_(requires_grad)
 
     window.__name__ = window.__qualname__ = name

@@ -1,11 +1,11 @@
 """Windows, as ``torch.signal.windows`` has them.
 
-A symmetric window begins and ends alike. One that is not (``sym=False``) is a symmetric one of an element more without
-its last: it fits together with its repetitions, as Fourier transforms want it. The formulas are those of F. J. Harris,
+A symmetric window begins and ends alike. A periodic one (``sym=False``) is a symmetric window with one more element,
+whose last element is left out; it is the right choice for Fourier transforms. The formulas are those of F. J. Harris,
 On the use of windows for harmonic analysis with the discrete Fourier transform (1978).
 
 All functions have the keyword arguments of `Options` besides their own. They raise a ValueError for a negative length,
-a dtype that is neither float32 nor float64, and parameters for which there is no window.
+for a dtype other than float32 and float64, and for invalid parameters.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Options(TypedDict, total=False):
 
 
 def _window(name: str, M: int, options: Options, formula: Callable[[Any, int], Any]) -> Tensor:
-    """Return the values of `formula` at the positions 0, 1, ... for the distance at which the window repeats."""
+    """Check the options, and return a window of `M` values ``formula(positions, period)``."""
     if M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
     if options.get("layout", strided) is not strided:
@@ -69,7 +69,7 @@ def _window(name: str, M: int, options: Options, formula: Callable[[Any, int], A
 
 
 def sample_window(M: int, sym: bool, dtype: dtypes.dtype, device: Any, formula: Callable[[Any, int], Any]) -> Tensor:
-    """Return a window of `M` samples of `formula`; arguments are not checked."""
+    """Return a window of `M` values of `formula`, without checking the arguments."""
     if M < 2:
         return (ones if M else empty)(M, dtype=dtype, device=device)
     return formula(arange(M, dtype=dtype, device=device), M - 1 if sym else M)  # type: ignore[no-any-return]
@@ -97,7 +97,7 @@ def _cosines(name: str, M: int, options: Options, a: tuple[float, ...]) -> Tenso
 
 
 def cosines(k: Any, distance: int, *a: float) -> Any:
-    """Return the formula of `general_cosine`."""
+    """Compute the formula of `general_cosine` at the positions `k`."""
     terms = [weight * functional.cos(k * (math.tau * i / distance)) for i, weight in enumerate(a)]
     return sum(terms[::2]) - sum(terms[1::2])
 
@@ -185,13 +185,13 @@ def bartlett(M: int, **options: Unpack[Options]) -> Tensor:
 
 
 def triangle(k: Any, distance: int) -> Any:
-    """Return the formula of `bartlett`."""
+    """Compute the formula of `bartlett` at the positions `k`."""
     return 1 - functional.abs(k * (2 / distance) - 1)
 
 
 @converting
 def cosine(M: int, **options: Unpack[Options]) -> Tensor:
-    """Return half a period of a sine, at the middles of as many intervals as the window has elements.
+    """Return half a period of a sine, sampled at the midpoints of `M` intervals.
 
     Examples
     --------
@@ -255,7 +255,7 @@ def kaiser(M: int, *, beta: float = 12.0, **options: Unpack[Options]) -> Tensor:
 
 
 def bessel(k: Any, distance: int, beta: float) -> Any:
-    """Return the formula of `kaiser`."""
+    """Compute the formula of `kaiser` at the positions `k`."""
     x = k * (2 / distance) - 1
     return functional.i0(beta * functional.sqrt(functional.relu(1 - x * x))) / functional.i0(
         full((), beta, dtype=k.dtype, device=k.device)
