@@ -1,4 +1,4 @@
-"""Annotations of settings in declarations."""
+"""Type annotations of settings in declarations."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ __all__ = [
     "Tensor",
 ]
 
-#: A sequence of tensors (the first parameter of operations that join).
+#: A sequence of tensors: the first parameter of operations such as `cat`.
 Arrays: TypeAlias = Sequence[Any]
 DType: TypeAlias = dtype | None
 #: One dim, several, or all.
 Dims: TypeAlias = int | Sequence[int] | None
-#: Index tensors, never differentiated: raw arrays in kernels.
+#: Index tensors, which are never differentiated; kernels get them as raw arrays.
 Indices: TypeAlias = Sequence[Any]
 Ints: TypeAlias = int | Sequence[int]
 #: The dims of an operand of a contraction, by number.
 Labels: TypeAlias = tuple[int, ...]
-#: Any Python number: complex stands for the others, too.
+#: Any Python number; the annotation complex includes int and float.
 Number: TypeAlias = complex
-#: Which norm.
+#: The order of a norm.
 Order: TypeAlias = complex | str | None
 #: The sizes of a result by dim, or one for all; None keeps the size of the input.
 OutputSizes: TypeAlias = int | Sequence[int | None] | None
-#: How many dims are contracted, or which of both operands.
+#: The number of dims that are contracted, or a pair of lists of dims.
 Pairs: TypeAlias = Any
-#: A shape: methods take it as separate arguments, too.
+#: A shape; methods also take it as separate arguments.
 Sizes: TypeAlias = Sequence[int]
-#: The distance of samples, for all dims or for each, or their coordinates.
+#: The distance between samples, for all dims or for each dim, or the coordinates of the samples.
 Spacing: TypeAlias = Any
 #: One number for all spatial dims, or one for each.
 Steps: TypeAlias = int | Sequence[int]

@@ -85,7 +85,7 @@ def check_castable(result: dtypes.dtype, output: dtypes.dtype) -> None:
         )
 
 
-#: The C++ types of PyTorch's messages.
+#: The names of C++ types in PyTorch's error messages, by dtype.
 _CPP_TYPES = {
     "bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
     "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
@@ -95,7 +95,7 @@ _CPP_INTEGERS = {
     "uint16": "short unsigned int", "uint32": "unsigned int", "uint64": "long unsigned int",
 }  # fmt: skip
 
-#: The largest finite numbers that are not rounded to infinity.
+#: The largest finite numbers that are not rounded to infinity, by dtype.
 _LARGEST = {"float16": 65519.0, "float32": 3.4028235677973366e38, "float64": 1.7976931348623157e308}
 
 
@@ -111,7 +111,7 @@ def overflow(dtype: dtypes.dtype) -> RuntimeError:
 
 
 def fitting(value: Any, dtype: dtypes.dtype) -> Any:
-    """Return a Python number as it can be written into a tensor of `dtype`, or raise if it does not fit.
+    """Convert a Python number to one that can be written into a tensor of `dtype`, or raise if it does not fit.
 
     Raises
     ------

@@ -1,9 +1,9 @@
-"""Docstrings of operations: what the declaration says, as sections of numpydoc.
+"""Docstrings of operations in numpydoc style, generated from their declarations.
 
 A declaration describes its operation in a sentence. Types, defaults, results and errors follow from its signature and
-options; settings that mean the same wherever they occur are described here once.
+options. Settings that mean the same in all operations are described here once.
 
-Functions and methods are made when they are first looked up, and have their docstring from then on.
+The docstrings are generated when functions and methods are first looked up.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gradcore.ops.declare.examples import EXAMPLES
 
 __all__ = ["docstring"]
 
-#: What annotations mean, for users.
+#: Descriptions of annotations for users.
 TYPES = {
     "Any": "object", "Arrays": "sequence of Tensor", "DType": "dtype", "Dims": "int or tuple of int",
     "Indices": "tuple of Tensor", "Ints": "int or sequence of int", "Number": "number", "Order": "int, float or str",
@@ -31,7 +31,7 @@ TYPES = {
 _EACH = "One number, or one for each spatial dim."
 _DEPRECATED = "Deprecated: use `reduction`."
 
-#: Settings that have one meaning, by name, or by name and annotation.
+#: Descriptions of settings that mean the same in all operations, by name, or by name and annotation.
 SETTINGS = {
     "accumulate": "Whether values are added to what is there, instead of replacing it.",
     "align_corners": "Whether the centers of the corner elements stay in place.",
@@ -78,14 +78,14 @@ SETTINGS = {
     "upper": "Whether matrices are upper triangular.",
 }
 
-#: What a result is, by the first word of the rule for its dtype.
+#: Descriptions of the result, by the first word of the rule for its dtype.
 RESULTS = {
     "float": "integers and bools become the default floating-point dtype",
     "compare": "of dtype bool",
     "complex": "complex",
     "divide": "integers and bools become the default floating-point dtype",
 }
-#: What a rule refuses.
+#: Descriptions of the dtypes that a rule refuses.
 REFUSED = {"-bool": "bools", "-integer": "integers", "-float": "floating-point numbers", "-complex": "complex numbers"}
 
 _OUT = "out : Tensor, optional\n    A tensor for the result."
@@ -96,35 +96,35 @@ _ORDER = ("Parameters", "Returns", "Raises", "Notes", "Examples")
 def docstring(op: Any, method: bool = False, inplace: bool = False) -> str:
     """Return the docstring of an operation's function or method.
 
-    Sections that the declaration's own docstring has remain as they are.
+    Sections in the declaration's own docstring replace the generated ones.
 
     Parameters
     ----------
     op : Op
     method : bool
-        Whether it is that of the method.
+        Whether the docstring is for the method instead of the function.
     inplace : bool
-        Whether it is that of the method that writes the result into its tensor.
+        Whether the docstring is for the in-place method, which writes the result into its tensor.
     """
     head, own = op.doc, {}
     if "\n" in head:
         head, *rest = _SECTION.split(inspect.cleandoc(head))
         own = dict(zip(rest[::2], rest[1::2], strict=True))
-    made = {
+    generated = {
         "Parameters": _parameters(op, method),
         "Returns": _describe_result(op),
         "Raises": _describe_errors(op.promotion),
     }
     shape, session = EXAMPLES.get(op.path, ("", ""))
     if session:
-        made["Examples"] = session
+        generated["Examples"] = session
     if shape:
-        made["Returns"] = f"{'tuple of Tensor' if shape.startswith('Two') else 'Tensor'}\n    {shape}"
-    made.update(own)
+        generated["Returns"] = f"{'tuple of Tensor' if shape.startswith('Two') else 'Tensor'}\n    {shape}"
+    generated.update(own)
     if inplace:
         head = f"`{op.path.rpartition('.')[2]}` in place: the result is written into the tensor."
-        made["Returns"], made["Examples"] = "Tensor\n    The tensor itself.", ""
-    sections = [f"{name}\n{'-' * len(name)}\n{made[name].strip()}" for name in _ORDER if made.get(name)]
+        generated["Returns"], generated["Examples"] = "Tensor\n    The tensor itself.", ""
+    sections = [f"{name}\n{'-' * len(name)}\n{generated[name].strip()}" for name in _ORDER if generated.get(name)]
     return "\n\n".join([head.strip(), *sections]) + "\n"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["EXAMPLES"]
 
-#: By path: the shape of the result (empty where the signature says it), and an interactive session.
+#: By path: the description of the result (empty if the signature is enough), and an interactive session.
 EXAMPLES = {
     "nn.functional.conv1d": (
         "Of shape ``(batch, out_channels, out)`` with ``out = (size + 2 * padding - dilation * (kernel - 1) - "

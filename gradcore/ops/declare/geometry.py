@@ -83,13 +83,13 @@ def expand_shape(shape: Sequence[int], size: Any) -> tuple[int, ...]:
 def reshape_error(shape: Sequence[int], size: Any) -> RuntimeError:
     """Return the error that says why a tensor of `shape` cannot have the shape `size`."""
     size = list(each(size))
-    known = math.prod(n for n in size if n != -1)
+    known_count = math.prod(n for n in size if n != -1)
     for i, n in enumerate(size):
         if n < -1:
             return RuntimeError(f"invalid shape dimension {n} at index {i} of shape {size}")
     if size.count(-1) > 1:
         return RuntimeError("only one dimension can be inferred")
-    if -1 in size and not known and not math.prod(shape):
+    if -1 in size and not known_count and not math.prod(shape):
         return RuntimeError(
             f"cannot reshape tensor of 0 elements into shape {size} because the unspecified dimension size -1 can be "
             "any value and is ambiguous"
@@ -102,9 +102,9 @@ def unflatten_shape(shape: Sequence[int], dim: int, sizes: Any) -> tuple[int, ..
     dim, sizes = wrap_dim(dim, len(shape)), list(each(sizes))
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
-    known = math.prod(n for n in sizes if n != -1)
-    if sizes.count(-1) == 1 and known and shape[dim] % known == 0:
-        sizes[sizes.index(-1)] = shape[dim] // known
+    known_count = math.prod(n for n in sizes if n != -1)
+    if sizes.count(-1) == 1 and known_count and shape[dim] % known_count == 0:
+        sizes[sizes.index(-1)] = shape[dim] // known_count
     if math.prod(sizes) != shape[dim] or min(sizes) < 0:
         raise RuntimeError(
             f"unflatten: Provided sizes {sizes} don't multiply up to the size of dim {dim} ({shape[dim]}) in the input "
@@ -150,16 +150,16 @@ def broadcast_shape(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
     RuntimeError
         If they do not.
     """
-    found: list[int] = []
+    result: list[int] = []
     for shape in shapes:
-        found = [1] * (len(shape) - len(found)) + found
+        result = [1] * (len(shape) - len(result)) + result
         for back in range(1, len(shape) + 1):
-            a, b = found[-back], shape[-back]
+            a, b = result[-back], shape[-back]
             if a == 1:
-                found[-back] = b
+                result[-back] = b
             elif b not in (1, a):
                 raise RuntimeError(
                     f"The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension "
-                    f"{len(found) - back}"
+                    f"{len(result) - back}"
                 )
-    return tuple(found)
+    return tuple(result)

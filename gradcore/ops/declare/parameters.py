@@ -1,4 +1,7 @@
-"""Signatures of declarations, read from their code: `inspect` takes ten times as long, and there are a thousand."""
+"""Signatures of declarations, read from their code objects.
+
+`inspect` takes ten times as long, which matters at import for a thousand declarations.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ __all__ = ["Parameter", "names_of", "parameters_of"]
 
 
 class Parameter:
-    """A parameter of a declaration: the part of `inspect.Parameter` that is used here."""
+    """A parameter of a declaration, with the attributes of `inspect.Parameter` that are used here."""
 
     __slots__ = ("annotation", "default", "kind", "name")
 
@@ -31,9 +34,9 @@ class Parameter:
 
 def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
     """Return the names of a function's parameters (or of those in its attribute ``__signature__``, a list)."""
-    given = getattr(function, "__signature__", None)
-    if given is not None:
-        return tuple(p.name for p in given)
+    signature = getattr(function, "__signature__", None)
+    if signature is not None:
+        return tuple(p.name for p in signature)
     code = function.__code__
     first, last = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     names = code.co_varnames
@@ -44,9 +47,9 @@ def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
 
 def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
     """Return the parameters of a function (or those in its attribute ``__signature__``, a list)."""
-    given = getattr(function, "__signature__", None)
-    if given is not None:
-        return list(given)
+    signature = getattr(function, "__signature__", None)
+    if signature is not None:
+        return list(signature)
     code = function.__code__
     annotations, named = function.__annotations__, function.__kwdefaults__ or {}
     positional, values = code.co_varnames[: code.co_argcount], function.__defaults__ or ()

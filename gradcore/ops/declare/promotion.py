@@ -1,8 +1,8 @@
 """Rules for the dtype in which an operation computes, and that of its result.
 
 The declaration of an elementwise operation names its rule, and after it the categories of dtypes that it refuses:
-``"float -complex"`` computes integers in the default dtype and has no kernel for complex numbers. The others say with
-`same_dtypes` or `common_dtype` what becomes of tensors whose dtypes differ.
+``"float -complex"`` computes integers in the default dtype and has no kernel for complex numbers. Other operations use
+`same_dtypes` or `common_dtype` to define how tensors of different dtypes are handled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gradcore.ops.declare.checks import cpp_type, no_kernel
 
 __all__ = ["RULES", "common_dtype", "converts_no_floats", "is_number", "keeps_floats", "promote", "same_dtypes"]
 
-#: What a rule returns: the dtype to compute in, and that of the result (None: whatever the kernel returns).
+#: The result of a rule: the dtype to compute in, and that of the result (None for the dtype that the kernel returns).
 Dtypes = tuple[dtype, dtype | None]
 Rule = Callable[[Any, Sequence[Any], Sequence[Any], tuple[Any, ...]], Dtypes]
 
@@ -51,7 +51,7 @@ def default(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple
 
 
 def floating(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
-    """Compute in the common dtype, or in the default dtype if that is an integer type or bool."""
+    """Compute in the common dtype; replace integer types and bool by the default dtype."""
     common = promote(tensors, numbers)
     if not common.is_differentiable:
         common = dtypes.get_default_dtype()
@@ -82,7 +82,7 @@ def real_float(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tu
 
 
 def numeric(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
-    """Compute in the common dtype, or in int64 if that is bool."""
+    """Compute in the common dtype; replace bool by int64."""
     common = promote(tensors, numbers)
     return (dtypes.int64, dtypes.int64) if common is dtypes.bool_ else (common, common)
 
@@ -210,7 +210,7 @@ class _Rules(dict[str, Rule]):
         return rule
 
 
-#: By the name that a declaration gives.
+#: The rules by the name that a declaration uses.
 RULES: dict[str, Rule] = _Rules(
     default=default,
     float=floating,
@@ -275,10 +275,10 @@ def same_dtypes(*messages: str) -> Callable[[Any, Sequence[Any]], None]:
 
     def refuse(op: Any, args: Sequence[Any]) -> None:
         together = [p for p in op.tensors if p not in op.keeps_dtype and hasattr(args[p], "_dtype")]
-        given = {op.names[p]: args[p]._dtype for p in together}
+        dtypes_by_name = {op.names[p]: args[p]._dtype for p in together}
         for message, names in zip(messages, named, strict=True):
-            if names <= given.keys() and len({given[name] for name in names or given}) > 1:
-                raise RuntimeError(message.format_map({name: _Names(given[name]) for name in names}))
+            if names <= dtypes_by_name.keys() and len({dtypes_by_name[name] for name in names or dtypes_by_name}) > 1:
+                raise RuntimeError(message.format_map({name: _Names(dtypes_by_name[name]) for name in names}))
 
     return refuse
 

@@ -26,8 +26,8 @@ class Floats(NamedTuple):
     shape: tuple[int, ...]
     low: float | None = None
     high: float | None = None
-    #: What the test applies to the drawn values, for example to make a matrix positive definite: ``"spd"``,
-    #: ``"distinct"``.
+    #: The name of a transformation that the test applies to the drawn values: for example ``"spd"`` makes matrices
+    #: positive definite, and ``"distinct"`` makes elements distinct.
     form: str = ""
 
 

@@ -20,10 +20,10 @@ __all__ = [
 ]
 
 
-#: So many elements no memory holds.
+#: A number of elements that exceeds any memory.
 _MOST_ELEMENTS = 2**59
 
-#: So many results of one call no list holds.
+#: A number of results that exceeds any list.
 _MOST_RESULTS = 2**27
 
 

@@ -60,7 +60,7 @@ __all__ = [
 
 OPS: dict[str, Op] = OPERATIONS
 
-#: Names of a declaration's first parameter, where it has a body.
+#: Names of the first parameter of a declaration that has a body.
 NAMESPACES = ("F", "K")
 
 
@@ -72,7 +72,7 @@ class Formula:
     function : callable
         ``(F, t, ...)``.
     name : str
-        What tracebacks and profilers call it: ``"mul_vjp_other"``.
+        Its name in tracebacks and profiles: ``"mul_vjp_other"``.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class Formula:
         return hasattr(self.function, "factor")
 
 
-#: What functions without a name of their own are called: lambdas, those under a decorator, what `times` makes.
+#: Names of functions that have no name of their own: lambdas, decorated functions, and results of `times`.
 _NAMELESS = ("<lambda>", "_", "formula")
 
 
@@ -114,7 +114,7 @@ def _copy_function(function: Any, name: str) -> Callable[..., Any]:
 
 
 def same(F: Any, t: Any) -> Any:
-    """Return `t`: the formula of an identity, which the engine recognizes and does not call."""
+    """Return `t`. The engine recognizes this formula of an identity, and does not call it."""
     return t
 
 
@@ -180,69 +180,69 @@ class Op:
 
     # -- options, and what they are where a declaration does not give them ----------------------------------------
 
-    #: Other paths under which users find it; one without a dot stands beside the function.
+    #: Further public paths; one without a dot is a name in the module of the function.
     aliases: tuple[str, ...] = ()
-    #: What autocasting computes in: ``"lower"``, ``"float32"``, ``"widest"`` (the widest dtype of the arguments), or
-    #: ``"refused"`` (an error); ``"float32:cpu widest:cuda"`` where devices differ; a function of the call's arguments
-    #: where it depends on these. Nothing changes without it.
+    #: The dtype in which autocasting computes: ``"lower"``, ``"float32"``, ``"widest"`` (the widest dtype of the
+    #: arguments), or ``"refused"`` (an error). ``"float32:cpu widest:cuda"`` is for devices that differ, and a function
+    #: of the call's arguments for a dtype that depends on these. Without it, autocasting changes nothing.
     autocast: str | Callable[..., str] = ""
-    #: Whether the method is an attribute (which can be assigned to).
+    #: Whether the method is an attribute, which can be assigned to.
     attribute: bool = False
-    #: Names of inputs whose gradients depend on them with a derivative of zero, where a constant would have none.
+    #: Names of inputs whose gradient has a derivative of zero with respect to them, where a constant would have none.
     connected: tuple[str, ...] = ()
-    #: Names of inputs: if one of these requires grad, so do the gradients of all inputs, where they are recorded. In
-    #: PyTorch one function of all these inputs computes the gradients.
+    #: Names of inputs: if one of these requires grad, recorded gradients of all inputs require grad, because PyTorch
+    #: computes these gradients by one function of all these inputs.
     joint: tuple[str, ...] = ()
-    #: The node's name where a view operation had to copy.
+    #: The node's name if a view operation had to copy.
     copy_node: str | None = None
     #: Whether the arguments of Python's operator may be swapped.
     commutative: bool = False
-    #: Of an operation without a body: how `vmap` runs its kernel on a batch (`gradcore.backends.kernel_rules`).
+    #: For an operation without a body: how `vmap` runs its kernel on a batch (`gradcore.backends.kernel_rules`).
     batch: BatchRule | None = None
     #: Whether the shape of the result depends on the data.
     data_dependent: bool = False
     domain: tuple[float, float] = (-2.0, 2.0)
-    #: The fields of the named tuple that is returned, separated by spaces; "" for a tensor or a plain tuple.
+    #: The fields of the named tuple of results, separated by spaces; "" for a tensor or a plain tuple.
     fields: str = ""
-    #: Whether it writes one value everywhere: in place, memory may then be written several times.
+    #: Whether the operation writes one value to all elements. Then elements of an in-place target may share memory.
     fills: bool = False
     function: bool = True
-    #: The words of a ValueError for an empty sequence of tensors, which is a RuntimeError by default.
+    #: The message of the ValueError for an empty sequence of tensors; by default a RuntimeError is raised.
     if_empty: str = ""
-    #: Whether the result depends on how the elements lie in memory.
+    #: Whether the result depends on the memory layout of the input.
     layout_dependent: bool = False
-    #: Whether gradients of outputs that were not used come as zeros, or (False) as None.
+    #: Whether formulas get the gradients of unused outputs as zeros, or (False) as None.
     materialize: bool = True
-    #: What becomes of tensors whose dtypes differ: a function of the operation and the call's arguments that raises,
-    #: returns the dtype to compute in, or None. Elementwise operations then promote, the others compute as they are.
+    #: How tensors of different dtypes are handled: a function of the operation and the call's arguments. It raises, or
+    #: returns the dtype to compute in, or None. For None, elementwise operations promote, and others do not convert.
     mixed: Callable[..., Any] | None = None
-    #: For views of a part: the key of that part, a function of the tensor's shape and the settings.
+    #: For views of a part: a function of the tensor's shape and the settings that returns the key of that part.
     view_key: Callable[..., Any] | None = None
-    #: For type checkers, where the result depends on the call: parameters after the first, and what is returned.
+    #: For type checkers, if the result's type depends on the call: the parameters after the first, and the result.
     overloads: tuple[tuple[str, str], ...] = ()
-    #: Whether numbers are also taken by position, before the tensors that they multiply, with a warning.
+    #: Whether numbers are also accepted by position, before the tensors that they multiply, with a warning.
     numbers_first: bool = False
     promotion: str = "default"
     random: bool = False
-    #: For type checkers: what is returned, where the samples do not show it.
+    #: For type checkers: the type of the result, if the samples do not show it.
     returns: str = ""
     samples: Any = None
     #: Positions of tensors that keep their own dtype (a condition, say); declared by name.
     keeps_dtype: frozenset[int] = frozenset()
-    #: Whether an element takes long enough for arrays to be shared among threads.
+    #: Whether computing an element takes long enough for splitting arrays among threads.
     slow: bool = False
     #: The family of CUDA kernels (`gradcore.core.config.CUDA_KERNELS`) that compute float16 and bfloat16 in float32
-    #: inside, and round once. With ``forward`` behind it, derivatives are computed in float32 as a whole.
+    #: internally, and round once. With ``forward`` appended, whole derivatives are computed in float32.
     half_on_cuda: str = ""
-    #: Of an operation without a body: shape and dtype of its results, for the device ``meta``, where the kernel cannot
-    #: run on arrays without data (see `gradcore.backends.kernel_rules.shaped`).
+    #: For an operation without a body: shape and dtype of its results on the device ``meta``, if the kernel cannot run
+    #: on arrays without data (see `gradcore.backends.kernel_rules.shaped`).
     shaped: Callable[..., Any] | None = None
-    #: Whether the function takes the tensors of its first parameter as separate arguments, too.
+    #: Whether the function also takes the tensors of its first parameter as separate arguments.
     varargs: bool = False
-    #: Whether there are as many outputs as the call asks for.
+    #: Whether the number of outputs depends on the call.
     variadic: bool = False
     view: bool = False
-    #: Outputs that stay in float32 where operands are float16 or bfloat16: sums that halves may not hold.
+    #: Outputs that stay in float32 for operands of float16 or bfloat16: sums that could overflow in half precision.
     wide: tuple[str, ...] = ()
 
     @_Option
@@ -359,8 +359,8 @@ class Op:
     @cached_property
     def tensors(self) -> tuple[int, ...]:
         """Positions of the tensor parameters."""
-        found = tuple(i for i, p in enumerate(self.parameters) if p.annotation is p.empty)
-        return (*self.sequences, *found)
+        positions = tuple(i for i, p in enumerate(self.parameters) if p.annotation is p.empty)
+        return (*self.sequences, *positions)
 
     @cached_property
     def numeric_settings(self) -> tuple[int, ...]:
@@ -424,8 +424,8 @@ class Op:
     @property
     def call(self) -> Callable[..., Any]:
         """The public function, which is made when it is first asked for."""
-        made = vars(self).get("_call")
-        return made or vars(self).setdefault("_call", self.make())  # type: ignore[no-any-return]
+        function = vars(self).get("_call")
+        return function or vars(self).setdefault("_call", self.make())  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"<{self.kind} op {self.path}>"
@@ -461,7 +461,7 @@ class Op:
         return declare
 
 
-#: What declarations may give: attributes of `Op` with values of their own, and the name.
+#: Options that a declaration may have: the attributes of `Op` with default values, and the name.
 _OPTIONS = {"name", *Op.__annotations__, *(name for name, value in vars(Op).items() if isinstance(value, _Option))}
 
 
@@ -505,20 +505,20 @@ def _declare(
 
     `formulas` is the name of its table of formulas, whose entries are among the options.
     """
-    given: dict[str, Any] = {}
+    formulas_by_name: dict[str, Any] = {}
     if formulas is not None:
         names = names_of(function)
-        given = {name: options[name] for name in names if name in options}
-        options = {name: option for name, option in options.items() if name not in given}
+        formulas_by_name = {name: options[name] for name in names if name in options}
+        options = {name: option for name, option in options.items() if name not in formulas_by_name}
         if first is not None:
-            given = {names[names[0] in NAMESPACES]: first, **given}
+            formulas_by_name = {names[names[0] in NAMESPACES]: first, **formulas_by_name}
     if kind == "composite" and names_of(function)[:1] == ("K",):
         raise TypeError(f"{function.__name__}: a composite runs on tensors, which are no backend's: its namespace is F")
     op = Op(kind, function, **options)
     if op.name in OPS:
         raise TypeError(f"the operation {op.name} is declared twice")
     OPS[op.name] = op
-    for name, formula in given.items():
+    for name, formula in formulas_by_name.items():
         product = "vjp" if formulas == "vjps" else "jvp"
         getattr(op, formulas or "")[name] = Formula(formula, f"{op.name}_{product}_{name}")
     if op.body is not None:

@@ -16,7 +16,7 @@ from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.shapes import check_count, check_elements
 from gradcore.ops.declare.table import composite, general
 
-# Parameter of the cubic convolution.
+# Parameter of the cubic convolution kernel, as in PyTorch.
 _A = -0.75
 
 
@@ -44,14 +44,14 @@ def _move_inside(F: Any, position: Any, size: int, padding_mode: str, align_corn
 
 
 class _Taps(NamedTuple):
-    """The elements that each point reads along one dim.
+    """The elements along one dim that contribute to each point.
 
     Attributes
     ----------
     indices : list of Tensor
-        Where they are, as whole numbers of the coordinates' dtype; possibly outside.
+        Their indices, as integers in the coordinates' dtype; they may lie outside the image.
     weights : list of Tensor
-        What they count with.
+        Their weights in the sum.
     slopes : list of Tensor
         The derivatives of the weights by the coordinate; none where weights are constant.
     """
@@ -99,7 +99,7 @@ def _far_slope(x: Any) -> Any:
 
 
 class _Tap(NamedTuple):
-    """Element that each point reads.
+    """One of the elements that contribute to each point, over all dims.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class _Tap(NamedTuple):
     known : Tensor
         Whether it is inside.
     weight : Tensor
-        What it counts with.
+        Its weight in the sum.
     slopes : list of Tensor
         The derivatives of the weight by each coordinate; none where weights are constant.
     """
@@ -128,9 +128,9 @@ def _each_tap(F: Any, grid: Any, sizes: Sequence[int], mode: str, padding_mode: 
         known: Any = None
         for line, k, size in zip(lines, chosen, sizes, strict=True):
             index = line.indices[k]
-            here = (index >= 0) & (index <= size - 1)
-            known = here if known is None else known & here
-            pixel = pixel * size + F.to(F.where(here, index, F.zeros_like(index)), dtypes.int64)
+            is_inside = (index >= 0) & (index <= size - 1)
+            known = is_inside if known is None else known & is_inside
+            pixel = pixel * size + F.to(F.where(is_inside, index, F.zeros_like(index)), dtypes.int64)
         weights = [line.weights[k] for line, k in zip(lines, chosen, strict=True)]
         slopes = [
             reduce(mul, [*weights[:d], line.slopes[k], *weights[d + 1 :]])

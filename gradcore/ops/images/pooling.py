@@ -1,6 +1,6 @@
 """Pooling: the maximum, mean or norm of every window, and the unpooling of maxima.
 
-A maximum is had with its index. Spreading a gradient to the indices and gathering from them are adjoint to each other.
+Max pooling also returns the indices of the maxima. Adding a gradient at the indices and reading at them are adjoint.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _(F, t, indices, size):
 def max_unpool(self, indices, size: Ints):
     """Return zeros of `size` with every element at its flat spatial index.
 
-    Where several elements have one index, one of them is kept.
+    If several elements have the same index, one of them is written.
     """
 
 
@@ -253,7 +253,10 @@ def _output_size(function: str, input: Any, n: int, output_size: Any) -> Sizes:
         output_size = (output_size,) * n
     if len(output_size) != n:
         raise RuntimeError(f"{function}: output_size must be {n}")
-    sizes = tuple(here if size is None else int(size) for size, here in zip(output_size, input.shape[-n:], strict=True))
+    sizes = tuple(
+        input_size if size is None else int(size)
+        for size, input_size in zip(output_size, input.shape[-n:], strict=True)
+    )
     if input.ndim not in (n + 1, n + 2):
         raise RuntimeError(f"{function}: Expected {n + 1}D or {n + 2}D tensor, but got {list(input.shape)}")
     if min(sizes) < 0:

@@ -67,7 +67,7 @@ def resample_backward(self, size: Ints, scales: Scales, mode: str, align_corners
     """Return the adjoint of `resample`; `size` is that of the result."""
 
 
-#: The number of spatial dims that a mode is for.
+#: The number of spatial dims that each mode requires.
 _DIMS = {"linear": 1, "bilinear": 2, "bicubic": 2, "lanczos": 2, "trilinear": 3}
 _MODES = "nearest | linear | bilinear | bicubic | trilinear | lanczos | area | nearest-exact"
 
@@ -77,13 +77,13 @@ def _repeat_for_dims(value: Any, n: int, what: str, input: Any) -> list[Any]:
     if not isinstance(value, (list, tuple)):
         return [value] * n
     if len(value) != n:
-        here = list(input.shape[2:])
+        spatial_shape = list(input.shape[2:])
         raise ValueError(
             f"Input and output must have the same number of spatial dimensions, but got input with spatial dimensions "
-            f"of {here} and output size of {value}. "
+            f"of {spatial_shape} and output size of {value}. "
             if what == "size"
             else f"Input and scale_factor must have the same number of spatial dimensions, but got input with spatial "
-            f"dimensions of {here} and scale_factor of shape {value}. "
+            f"dimensions of {spatial_shape} and scale_factor of shape {value}. "
         )
     return list(value)
 
@@ -188,11 +188,11 @@ def interpolate(
     sizes, scales = _sizes(input, n, size, scale_factor, recompute)
     if mode == "area":
         return getattr(F, f"adaptive_avg_pool{n}d")(input, sizes)
-    here = tuple(input.shape[2:])
+    input_sizes = tuple(input.shape[2:])
     check_elements((*input.shape[:2], *sizes))
-    if min(*sizes, *here) <= 0:
+    if min(*sizes, *input_sizes) <= 0:
         before, after = (
-            ", ".join(f"{d}: {s}" for d, s in zip("DHW"[-n:], each, strict=True)) for each in (here, sizes)
+            ", ".join(f"{d}: {s}" for d, s in zip("DHW"[-n:], each, strict=True)) for each in (input_sizes, sizes)
         )
         raise RuntimeError(
             f"Input and output sizes should be greater than 0, but got input ({before}) output ({after})"

@@ -44,7 +44,7 @@ def for_convolution(name: str, value: Steps, n: int, lowest: int) -> tuple[int, 
     return values
 
 
-#: The number of spatial dimensions, as documentation words it.
+#: The number of spatial dimensions as a word, for docstrings.
 DIMS = {1: "one dim", 2: "two dims", 3: "three dims"}
 _WORDS = {1: "one int", 2: "two ints", 3: "three ints"}
 

@@ -443,9 +443,9 @@ def nonzero_static(F, input, *, size: int, fill_value: int = -1):
     """
     if size < 0:
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
-    found = F.reshape(input != 0, (-1,))
-    place = F.cumsum(found, 0) - 1
-    place = F.where(found & (place < size), place, size)
+    is_nonzero = F.reshape(input != 0, (-1,))
+    place = F.cumsum(is_nonzero, 0) - 1
+    place = F.where(is_nonzero & (place < size), place, size)
     positions = F.places_until(place, place.shape[0])
     first = F.scatter(F.new_zeros(place, (size + 1,)) - 1, 0, place, positions)[:size]
     if not input.ndim:
@@ -473,11 +473,11 @@ def unravel_index(F, indices, shape: Ints):
     lengths = (shape,) if isinstance(shape, int) else shape
     if any(length < 0 for length in lengths):
         raise ValueError(f"'shape' cannot have negative values, but got {lengths}")
-    found = []
+    coordinates = []
     for length in reversed(lengths):
-        found.append(F.remainder(indices, length) if length else indices)
+        coordinates.append(F.remainder(indices, length) if length else indices)
         indices = F.div(indices, length, rounding_mode="floor") if length else indices
-    return tuple(reversed(found))
+    return tuple(reversed(coordinates))
 
 
 # -- repeated elements ------------------------------------------------------------------------------------------------
@@ -551,8 +551,8 @@ def repeat_interleave(F, input, repeats=None, dim: int | None = None, *, output_
                 "repeats must have the same size as input along dim, but got repeats.size(0) = "
                 f"{repeats.shape[0]} and input.size({dim}) = {input.shape[dim]}"
             )
-        known = output_size is not None and repeats.device.type != "cpu"
-        places = F.places_repeated_to(repeats, output_size) if known else F.repeated_places(repeats)
+        size_is_known = output_size is not None and repeats.device.type != "cpu"
+        places = F.places_repeated_to(repeats, output_size) if size_is_known else F.repeated_places(repeats)
         out = F.index_select(input, dim, places)
     if output_size is not None and out.shape[dim] != output_size:
         raise RuntimeError(f"repeat_interleave: Invalid output_size, expected {out.shape[dim]} but got {output_size}")

@@ -290,9 +290,9 @@ def _maxima(F: Any, rows: Any, counted: Any, bounds: list[int]) -> Any:
     longest = max([*map(len, spans), 1])
     positions = [[*span, *[bounds[-1]] * (longest - len(span))] for span in spans]
     lowest = rows.new_full((1, rows.shape[1]), float("-inf"))
-    kept = F.where(F.unsqueeze(counted, -1) > 0, rows, float("-inf"))
+    counted_rows = F.where(F.unsqueeze(counted, -1) > 0, rows, float("-inf"))
     positions = F.index_tensor(positions, rows)
-    best = F.max(F.embedding_rows(F.cat([kept, lowest]), positions), 1)[0]
+    best = F.max(F.embedding_rows(F.cat([counted_rows, lowest]), positions), 1)[0]
     counted = F.unsqueeze(F.cat([counted, counted.new_zeros(1)]), -1)
     return F.where(F.amax(F.embedding_rows(counted, positions), 1) > 0, best, 0)
 

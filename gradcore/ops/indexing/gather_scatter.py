@@ -289,8 +289,8 @@ def _extreme_gradients(F, grad, self, dim, index, src, result, include_self):
 
 
 def _product_gradients(F, grad, self, dim, index, src, result, include_self):
-    # An element's factor is the product of the others: the result divided by it or, where it is zero, the product of
-    # what is not zero, times the other zero where there are two: it has a derivative all the same.
+    # An element's factor is the product of the others. That is the result divided by the element or, if it is zero, the
+    # product of the nonzero elements, multiplied by the other zero if there are two, because that has a derivative too.
 
     def product(self, src):
         return F.scatter_reduce(self, dim, index, src, "prod", include_self=include_self)

@@ -63,7 +63,8 @@ def _divide_by_gaps(F, x, values, turned, scale, of_values=None):
     if not values.shape[-1]:
         return x
     gaps = _gaps(F, values)
-    # The error of a computed value is some units of the largest one: values of large matrices lie closer than a sum.
+    # A computed value has an error of some units of rounding of the largest value. The bound by the sum of all values
+    # would be too large: different values of large matrices lie closer to each other.
     equal = F.abs(gaps) <= _rounding_bound(F, _rows(F, values), "amax")
     unseen = equal & (F.abs(turned) <= _rounding_bound(F, scale))
     if of_values is not None:
@@ -237,7 +238,7 @@ def _(F, grads, eigenvalues, eigenvectors):
         return F.solve_keeping_factors(back, _rows(F, of_values) * back)[0]
     scale = inner = F.matmul(back, of_vectors)
     _check_phase(F, inner, "linalg_eig_backward", "eigenvectors")
-    # Eigenvectors have length one: no part of a gradient that would change it counts.
+    # Eigenvectors have length one, so the part of a gradient that would change the length is left out.
     inner = inner - F.matmul(back, eigenvectors * _columns(F, F.real(_diagonal(F, inner))))
     middle = _off_diagonal(F, _divide_by_gaps(F, inner, F.conj(eigenvalues), inner, scale, of_values))
     if of_values is not None:
@@ -347,9 +348,9 @@ def _check_basis(F, vectors, grad):
 
 
 def _of_further_vectors(F, of_u, of_vh, U, S, Vh):
-    """Return the gradient through the singular vectors of no singular value, or None without any.
+    """Return the gradient through the singular vectors that belong to no singular value; None if there are none.
 
-    When the others turn, these follow: their derivative is ``-U @ diag(1 / S) @ Vh @ dA.mH @ further_u``.
+    They follow rotations of the others: their derivative is ``-U @ diag(1 / S) @ Vh @ dA.mH @ further_u``.
     """
     k, result = S.shape[-1], None
     (U, further_u), (Vh, further_vh) = _split(F, U, -1, k), _split(F, Vh, -2, k)
@@ -381,7 +382,7 @@ def _(F, grads, U, S, Vh):
     of_turned_u, of_turned_v = F.matmul(F.hermitian(U), of_u), F.matmul(Vh, F.hermitian(of_vh))
     from_u, from_v = _skew(F, of_turned_u), _skew(F, of_turned_v)
     _check_phase(F, from_u + from_v, "svd_backward", "singular vectors")
-    # What turns U and Vh together goes by the gaps; what turns them against each other by the sums, which are no gaps.
+    # Rotating U and Vh together involves the gaps of singular values; rotating them against each other, the sums.
     together, against = (from_u + from_v) / 2, (from_u - from_v) / 2
     scale = F.abs(of_turned_u) + F.abs(of_turned_v)
     middle = _divide_by_gaps(F, together, S, together, scale, of_s) + _over_gaps(

@@ -187,7 +187,7 @@ def lu(F, self, pivot: bool = True, get_infos: bool = False):
     return F.linalg_lu_factor_ex(self, pivot=pivot) if get_infos else F.lu_factors(self, pivot, "torch.lu_factor")[:2]
 
 
-#: A factor that is far from singular.
+#: Sample of a triangular factor that is far from singular.
 _PACKED = floats(3, 3, form="well-conditioned")
 
 

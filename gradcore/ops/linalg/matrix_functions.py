@@ -147,8 +147,8 @@ def _relative(A, atol, rtol):
 def _tolerances(F, A, atol, rtol):
     """Return the absolute and the relative tolerance as tensors, with one number for each matrix or for all."""
     settings = {"dtype": A.dtype.to_real(), "device": A.device}
-    given = (0.0 if atol is None else atol, _relative(A, atol, rtol))
-    return tuple(F.as_tensor(x, **settings) if hasattr(x, "ndim") else F.full((), x, **settings) for x in given)
+    tolerances = (0.0 if atol is None else atol, _relative(A, atol, rtol))
+    return tuple(F.as_tensor(x, **settings) if hasattr(x, "ndim") else F.full((), x, **settings) for x in tolerances)
 
 
 @constant(constant="results are bools", **_PRIVATE)
@@ -179,7 +179,7 @@ def pseudo_inverse(K, A, atol=None, rtol=None, hermitian: bool = False):
 
     Singular values count as zero unless they are larger than both tolerances.
 
-    Without tolerances, what rounding may have left of zeros counts as zero.
+    Without tolerances, singular values that may be rounding errors of zero count as zero.
     """
     if hermitian:
         values, U = K.factor_eigh(A)
@@ -188,10 +188,10 @@ def pseudo_inverse(K, A, atol=None, rtol=None, hermitian: bool = False):
         U, values, Vh = K.factor_svd(A)
         sizes = values
     if rtol is None:
-        kept = sizes > float(max(A.shape[-2:]) * K.xp.finfo(A.dtype).eps) * _largest(sizes)
+        is_nonzero = sizes > float(max(A.shape[-2:]) * K.xp.finfo(A.dtype).eps) * _largest(sizes)
     else:
-        kept = K.is_large(sizes, atol, rtol)
-    inverses = K.where(kept, 1 / values, K.zeros_like(values))
+        is_nonzero = K.is_large(sizes, atol, rtol)
+    inverses = K.where(is_nonzero, 1 / values, K.zeros_like(values))
     return K.matmul(K.hermitian(Vh) * inverses[..., None, :], K.hermitian(U))
 
 
@@ -332,8 +332,8 @@ def linalg_cond(F, A, p: Order = None):
         return smallest / largest if p == -2 else largest / smallest
     check_square(f"linalg.cond(ord={p})", A)
     inverse, info = F.linalg_inv_ex(A)
-    found = F.linalg_matrix_norm(A, p) * F.linalg_matrix_norm(inverse, p)
-    return F.where(info == 0, found, float("inf"))
+    condition = F.linalg_matrix_norm(A, p) * F.linalg_matrix_norm(inverse, p)
+    return F.where(info == 0, condition, float("inf"))
 
 
 # -- least squares ----------------------------------------------------------------------------------------------------
@@ -362,12 +362,12 @@ def _lstsq_cases():
 def least_squares(K, A, B, rcond: float, driver: str):
     """Return the least-squares solution of smallest norm of ``A @ X = B``, by singular values."""
     U, S, Vh = K.factor_svd(A)
-    kept = (0 if driver == "gels" else rcond) * S[..., :1] < S
-    weights = K.where(kept, 1 / S, K.zeros_like(S))[..., None].astype(A.dtype)
+    is_nonzero = (0 if driver == "gels" else rcond) * S[..., :1] < S
+    weights = K.where(is_nonzero, 1 / S, K.zeros_like(S))[..., None].astype(A.dtype)
     X = K.matmul(K.hermitian(Vh), weights * K.matmul(K.hermitian(U), B))
-    rank, empty = kept.sum(axis=-1), K.xp.zeros(0, S.dtype)
+    rank, empty = is_nonzero.sum(axis=-1), K.xp.zeros(0, S.dtype)
     residuals = empty
-    if driver != "gelsy" and A.shape[-2] > A.shape[-1] and K.has_full_rank(kept):
+    if driver != "gelsy" and A.shape[-2] > A.shape[-1] and K.has_full_rank(is_nonzero):
         residuals = (abs(K.matmul(A, X) - B) ** 2).sum(axis=-2)
     sizes = S if driver in ("gelsd", "gelss") else empty
     return X, residuals, K.xp.zeros(0, "int64") if driver == "gels" else rank, sizes
@@ -380,7 +380,7 @@ def _(F, grads, A, B, solution):
     by_a = _pinv_backward(F, F.matmul(of_x, F.hermitian(B)), A, inverse)
     by_b = F.matmul(F.hermitian(inverse), of_x)
     if tuple(of_residuals.shape) == (*solution.shape[:-2], solution.shape[-1]):  # there are residuals
-        # What is left over is orthogonal to the columns of A: a change of the solution does not count.
+        # The residual is orthogonal to the columns of A, so a change of the solution does not change its norm.
         rest = (F.matmul(A, solution) - B) * (2 * F.unsqueeze(of_residuals, -2))
         by_a, by_b = by_a + F.matmul(rest, F.hermitian(solution)), by_b - rest
     return by_a, by_b
@@ -496,9 +496,9 @@ def vander(F, x, N: int | None = None, increasing: bool = False):
     if x.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
     n = x.shape[0] if N is None else N
-    one = F.ones_like(F.unsqueeze(x, -1))
+    leading_ones = F.ones_like(F.unsqueeze(x, -1))
     if n < 2:
-        return F.narrow(one, -1, 0, n)
+        return F.narrow(leading_ones, -1, 0, n)
     powers = F.cumprod(F.expand(F.unsqueeze(x, -1), (x.shape[0], n - 1)), -1)
-    increasing_powers = F.cat([one, powers], -1)
+    increasing_powers = F.cat([leading_ones, powers], -1)
     return increasing_powers if increasing else F.flip(increasing_powers, (-1,))

@@ -201,17 +201,17 @@ def binary_cross_entropy_with_logits(
     tensors = [t for t in (input, target, weight, pos_weight) if t is not None]
     common = reduce_(dtypes.promote_types, (t.dtype for t in tensors))
     check_castable(common, target.dtype)
-    wanted = target.dtype
+    result_dtype = target.dtype
     if any(t.dtype is not common for t in tensors):
-        given = (input, target, weight, pos_weight)
-        input, target, weight, pos_weight = (None if t is None else F.to(t, common) for t in given)
+        operands = (input, target, weight, pos_weight)
+        input, target, weight, pos_weight = (None if t is None else F.to(t, common) for t in operands)
     if pos_weight is not None and F.is_differentiated(pos_weight):
         losses = (1 - target) * input - (1 + (pos_weight - 1) * target) * F.logsigmoid(input)
-    elif wanted is not common or (weight is not None and F.is_differentiated(weight)):
+    elif result_dtype is not common or (weight is not None and F.is_differentiated(weight)):
         losses = F.bce_with_logits(input, target, None, pos_weight, "none")
     else:
         return F.bce_with_logits(input, target, weight, pos_weight, reduction)
-    return reduce_losses(F, F.to(_apply_weight(losses, weight), wanted), reduction)  # of the dtype of the targets
+    return reduce_losses(F, F.to(_apply_weight(losses, weight), result_dtype), reduction)  # of the dtype of the targets
 
 
 # -- distributions -------------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ def _each(F: Any, grad: Any, target: Any, weight: Any, total_weight: Any, reduct
     if reduction == "mean":
         grad = F.div(grad, total_weight)
     weights = weights_of(F, target, weight, grad, ignore_index)
-    # Without ignored targets, as 0 times an infinite gradient is not 0.
+    # Ignored targets are set to zero explicitly, because 0 times an infinite gradient is not 0.
     return F.where(target == ignore_index, 0, weights * grad)
 
 
@@ -186,15 +186,15 @@ def _checked_target(F: Any, input: Any, target: Any, weight: Any) -> Any:
     """Return the target in the shape of the input without its class dim, or raise PyTorch's error."""
     if target.dtype.name not in ("int64", "uint8"):
         raise RuntimeError(f"expected target dtype to be Long or Byte, but got {target.dtype.scalar_name}")
-    sizes, found = tuple(input.shape), tuple(target.shape)
+    sizes, target_sizes = tuple(input.shape), tuple(target.shape)
     if not sizes:
         raise ValueError("Expected 1 or more dimensions (got 0)")
     if len(sizes) == 1:
-        if prod(found) != 1:
-            raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {prod(found)}")
+        if prod(target_sizes) != 1:
+            raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {prod(target_sizes)}")
         target = F.reshape(target, ())
     else:
-        _check_sizes(sizes, found)
+        _check_sizes(sizes, target_sizes)
     classes = sizes[min(len(sizes), 2) - 1]
     if weight is not None and tuple(weight.shape) != (classes,):
         raise RuntimeError(
@@ -205,16 +205,16 @@ def _checked_target(F: Any, input: Any, target: Any, weight: Any) -> Any:
 
 
 def _check_sizes(sizes: tuple[int, ...], found: tuple[int, ...]) -> None:
-    wanted = (sizes[0], *sizes[2:])
-    if found == wanted:
+    expected = (sizes[0], *sizes[2:])
+    if found == expected:
         return
-    if found[:1] != wanted[:1]:
+    if found[:1] != expected[:1]:
         raise ValueError(
             f"Expected input batch_size ({sizes[0]}) to match target batch_size ({found[0] if found else 1})."
         )
     if len(sizes) == 2:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
-    raise RuntimeError(f"Expected target size {list(wanted)}, got {list(found)}")
+    raise RuntimeError(f"Expected target size {list(expected)}, got {list(found)}")
 
 
 def check_weight(input: Any, weight: Any) -> None:

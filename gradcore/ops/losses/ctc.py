@@ -66,9 +66,9 @@ def _insert_blanks(targets: Any, lengths: list[int], blank: int) -> list[list[in
 
 
 def _skips(F: Any, labels: Any, blank: int) -> Any:
-    """Return a mask of the positions that can follow the position two before.
+    """Return a mask of the positions that can follow the position two before them.
 
-    That one's label is different, and a blank lies between.
+    They can if the labels of both differ and a blank lies between.
     """
     return (labels != blank) & (labels != _along(F, labels, 2, blank))
 

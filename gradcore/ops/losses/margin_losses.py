@@ -74,12 +74,12 @@ def soft_margin_loss(
     tensor(0.7201)
     """
     reduction = check_reduction(reduction, size_average, reduce)
-    wanted = input.dtype
-    check_castable(dtypes.promote_types(wanted, target.dtype), wanted)
+    result_dtype = input.dtype
+    check_castable(dtypes.promote_types(result_dtype, target.dtype), result_dtype)
     check_implemented("soft_margin", input, "bi")
     if input.shape != target.shape:
         input, target = F.broadcast_tensors(input, target)
-    return F.soft_margin(input, F.to(target, wanted), reduction)
+    return F.soft_margin(input, F.to(target, result_dtype), reduction)
 
 
 @composite(
@@ -507,9 +507,9 @@ def multilabel_margin_loss(
     if not input.ndim:
         input, target = F.reshape(input, (1,)), F.reshape(target, (1,))
     valid = F.cumsum((target < 0).to(target.dtype), -1) == 0
-    known = F.where(valid, target, 0)
+    valid_target = F.where(valid, target, 0)
     ones = valid.to(input.dtype)
-    is_target = F.clamp(F.scatter_add(F.zeros_like(input), -1, known, ones), 0, 1)
-    excess = F.hinge(1 - F.unsqueeze(F.gather(input, -1, known), -1) + F.unsqueeze(input, -2))
+    is_target = F.clamp(F.scatter_add(F.zeros_like(input), -1, valid_target, ones), 0, 1)
+    excess = F.hinge(1 - F.unsqueeze(F.gather(input, -1, valid_target), -1) + F.unsqueeze(input, -2))
     counted = F.unsqueeze(ones, -1) * F.unsqueeze(1 - is_target.detach(), -2)
     return reduce_losses(F, F.sum(excess * counted, (-2, -1)) / classes, reduction)

@@ -107,8 +107,8 @@ def _declare_difference(
     )
 
 
-# With ``near``, the difference kept within the width, Huber's loss is ``near * (d - near / 2)``: half of the square up
-# to the width, and the tangent of that beyond.
+# With ``near``, the difference clamped to the width, Huber's loss is ``near * (d - near / 2)``: half the square up to
+# the width, and its tangent line beyond.
 
 
 def _huber(F: Any, d: Any, width: float) -> Any:
@@ -180,10 +180,10 @@ def mse_loss(
     tensor(2.)
     """
     reduction = check_reduction(reduction, size_average, reduce)
-    given = input
+    original = input
     input, target = pair(F, input, target)
     if weight is not None:
-        return weight_losses(F, F.square(input - target), weight, given, reduction)
+        return weight_losses(F, F.square(input - target), weight, original, reduction)
     check_implemented("mse_cpu", input, "bi")
     return F.mse_loss_of(input, target, reduction, 1.0)
 
@@ -211,10 +211,10 @@ def l1_loss(
     tensor(1.)
     """
     reduction = check_reduction(reduction, size_average, reduce)
-    given = input
+    original = input
     input, target = pair(F, input, target)
     if weight is not None:
-        return weight_losses(F, F.abs(input - target), weight, given, reduction)
+        return weight_losses(F, F.abs(input - target), weight, original, reduction)
     return reduce_losses(F, F.abs(input - target), reduction)
 
 
@@ -267,15 +267,15 @@ def huber_loss(F, input, target, reduction: str = "mean", delta: float = 1.0, we
     reduction = check_reduction(reduction)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    given = input
+    original = input
     input, target = pair(F, input, target)
     check_implemented("huber_cpu", input, "bi")
-    check_castable(input.dtype, given.dtype)
+    check_castable(input.dtype, original.dtype)
     if weight is None:
-        return F.to(F.huber_loss_of(input, target, reduction, delta), given.dtype)
-    if weight.shape != given.shape:
+        return F.to(F.huber_loss_of(input, target, reduction, delta), original.dtype)
+    if weight.shape != original.shape:
         raise ValueError("Weights and input must have the same size.")
-    return reduce_losses(F, F.to(F.huber_loss_of(input, target, "none", delta), given.dtype) * weight, reduction)
+    return reduce_losses(F, F.to(F.huber_loss_of(input, target, "none", delta), original.dtype) * weight, reduction)
 
 
 @composite(

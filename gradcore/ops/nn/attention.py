@@ -31,7 +31,7 @@ def _(F, t, result):
     return F.softmax_backward(t, result, result.ndim - 1)
 
 
-# The weights are an output with a derivative, so that formulas may read them. Their gradient is hardly ever there.
+# The weights are an output with a derivative, so that formulas may read them. They rarely have a gradient.
 
 
 @general(
@@ -105,7 +105,7 @@ def _(F, t, value, weights):
     return _along(F, F.expand(t, weights.shape), value, weights)
 
 
-# Large attention keeps no weights. They are computed again: by kernels, from the logarithms of their sums.
+# Large attention does not save the weights. Kernels compute them again from the saved logarithms of their sums.
 
 
 @general(
@@ -164,8 +164,8 @@ def _(F, t, self, key, value, mask, scale, causal):
 
 def _keeps_weights(query: Any, key: Any, mask: Any) -> bool:
     scores = query.numel() // max(query.shape[-1], 1) * key.shape[-2]
-    kept: bool = query.device.backend.keeps_weights(scores, query.dtype.name)
-    return kept or (mask is not None and mask.dtype is not query.dtype)
+    keeps: bool = query.device.backend.keeps_weights(scores, query.dtype.name)
+    return keeps or (mask is not None and mask.dtype is not query.dtype)
 
 
 def attend(F: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False) -> Any:

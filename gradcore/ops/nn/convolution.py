@@ -47,7 +47,7 @@ def conv_output(self, weight, size: Ints, stride: Ints, padding: Ints, dilation:
     half_on_cuda="convolution",
 )
 def conv_input(self, weight, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int):
-    """Return the gradient of a convolution by its input, which has the spatial size `size`.
+    """Return the gradient of a convolution with respect to its input, which has the spatial size `size`.
 
     It is a transposed convolution.
     """
@@ -66,7 +66,7 @@ def conv_input(self, weight, size: Ints, stride: Ints, padding: Ints, dilation: 
     half_on_cuda="convolution",
 )
 def conv_weight(self, other, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int):
-    """Return the gradient of a convolution by its weight, which has the spatial size `size`."""
+    """Return the gradient of a convolution with respect to its weight, which has the spatial size `size`."""
 
 
 # -- the operation -------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def convolution(
         raise RuntimeError("weight should have at least three dimensions")
     n = self.ndim - 2
     check_implemented(_kernel_name(n, transposed), self, "b")
-    # Kernels trust these numbers: a dilation below one makes them read memory before the array.
+    # Kernels do not check these numbers: with a dilation below one they would read memory before the array.
     stride, padding, dilation = _for_each_dim(n, stride, padding, dilation)
     output_padding = for_convolution("output_padding", output_padding, n, 0)
     _check_operands(n, self.shape, weight.shape, None if bias is None else bias.shape, groups, transposed)
@@ -284,7 +284,7 @@ def _check_operands(
             f"Expected {n + 2}-dimensional weight for a convolution with {n} spatial dimensions, but got weight of "
             f"size {sizes} instead"
         )
-    given = f"Given transposed={int(transposed)}" if transposed else f"Given groups={groups}"
+    prefix = f"Given transposed={int(transposed)}" if transposed else f"Given groups={groups}"
     if sizes[0] < groups:
         raise RuntimeError(
             f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got weight of size "
@@ -298,7 +298,7 @@ def _check_operands(
     channels = sizes[0] if transposed else sizes[1] * groups
     if input_sizes[1] != channels:
         raise RuntimeError(
-            f"{given}, weight of size {sizes}, expected input{list(input_sizes)} to have {channels} channels, but got "
+            f"{prefix}, weight of size {sizes}, expected input{list(input_sizes)} to have {channels} channels, but got "
             f"{input_sizes[1]} channels instead"
         )
     outputs = sizes[1] * groups if transposed else sizes[0]

@@ -8,7 +8,7 @@ from gradcore.core.errors import warn
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import composite, elementwise, general
 
-# What the saturated exponential linear unit gives for minus infinity: -scale * alpha.
+# The limit of the scaled exponential linear unit (selu) at minus infinity: -scale * alpha.
 _SATURATION = -1.7580993408473766
 
 
@@ -85,9 +85,9 @@ def _alpha_drop(F: Any, input: Any, shape: tuple[int, ...], p: float, training: 
     if p == 1:
         noise, shift = input.new_zeros(shape), input.new_zeros(shape)
     else:
-        kept = _draw_mask(F, input, shape, p)
+        mask = _draw_mask(F, input, shape, p)
         scale = ((1 - p) * (1 + p * _SATURATION**2)) ** -0.5
-        noise, shift = kept * scale, (1 - p - kept) * (_SATURATION * scale)
+        noise, shift = mask * scale, (1 - p - mask) * (_SATURATION * scale)
     return input.mul_(noise).add_(shift) if inplace else input * noise + shift
 
 

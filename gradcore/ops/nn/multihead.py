@@ -54,9 +54,11 @@ def _masks(F: Any, query: Any, attn_mask: Any, padding: Any, heads: int, keys: i
     if mask is not None:
         if mask.ndim not in (2, 3):
             raise RuntimeError(f"attn_mask's dimension {mask.ndim} is not supported")
-        wanted = (queries, keys) if mask.ndim == 2 else (batch * heads, queries, keys)
-        if tuple(mask.shape) != wanted:
-            raise RuntimeError(f"The shape of the {mask.ndim}D attn_mask is {mask.shape}, but should be {wanted}.")
+        expected_shape = (queries, keys) if mask.ndim == 2 else (batch * heads, queries, keys)
+        if tuple(mask.shape) != expected_shape:
+            raise RuntimeError(
+                f"The shape of the {mask.ndim}D attn_mask is {mask.shape}, but should be {expected_shape}."
+            )
         if mask.ndim == 3:
             mask = F.reshape(mask, (batch, heads, queries, keys))
     padding = _additive(F, "key_padding_mask", padding, query)
@@ -179,9 +181,9 @@ def multi_head_attention_forward(
         raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
     batched = query.ndim == 3
     if not batched:
-        same = query is key and key is value
+        is_self_attention = query is key and key is value
         query, key, value = (F.unsqueeze(t, 1) for t in (query, key, value))
-        key, value = (query, query) if same else (key, value)
+        key, value = (query, query) if is_self_attention else (key, value)
         key_padding_mask = None if key_padding_mask is None else F.unsqueeze(key_padding_mask, 0)
     separate = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
     q, k, v = _projections(F, (query, key, value), in_proj_weight, separate, in_proj_bias)

@@ -39,17 +39,17 @@ def check_parameters(input: Any, *parameters: Any) -> None:
     RuntimeError
         If the dtypes do not fit.
     """
-    given = [t.dtype for t in parameters if t is not None]
+    parameter_dtypes = [t.dtype for t in parameters if t is not None]
     expected = input.dtype
-    if all(dtype is expected for dtype in given):
+    if all(dtype is expected for dtype in parameter_dtypes):
         return
-    if expected.is_reduced and given[0] is not expected:
+    if expected.is_reduced and parameter_dtypes[0] is not expected:
         expected = dtypes.float32
-        if any(dtype is not expected for dtype in given):
+        if any(dtype is not expected for dtype in parameter_dtypes):
             raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
         return
-    other = next(dtype for dtype in given if dtype is not expected)
-    raise RuntimeError(f"expected scalar type {expected.scalar_name} but found {other.scalar_name}")
+    unexpected = next(dtype for dtype in parameter_dtypes if dtype is not expected)
+    raise RuntimeError(f"expected scalar type {expected.scalar_name} but found {unexpected.scalar_name}")
 
 
 # -- statistics over the last dims, a weight for each of their elements ---------------------------------------

@@ -33,8 +33,8 @@ def _samples(gates: int, *others: tuple[int, ...]):
     """Return samples: a batch, sequences of different lengths in both directions, and a single step."""
 
     def make():
-        more = [floats(*shape) for shape in others]
-        inputs = floats(3, 2), *(floats(3, 2) for _ in range(gates == 4)), floats(gates * 2, 2), *more
+        initial_states = [floats(*shape) for shape in others]
+        inputs = floats(3, 2), *(floats(3, 2) for _ in range(gates == 4)), floats(gates * 2, 2), *initial_states
         return [
             case(floats(4, 3, gates * 2), *inputs),
             case(floats(5, gates * 2), *inputs, sizes=(3, 1, 1)),

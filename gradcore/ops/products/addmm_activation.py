@@ -29,7 +29,7 @@ def _(F, grad, self_shape, mat1, mat2, result, beta, alpha, needs):
     return _gradients(F, grad, self_shape, mat1, mat2, beta, alpha, needs)
 
 
-# What is activated is an output with a derivative, so that formulas may read it at any order.
+# The input of the activation is an output with a derivative, so that formulas of any order may read it.
 
 
 @general(

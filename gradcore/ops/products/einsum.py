@@ -15,7 +15,7 @@ from gradcore.ops.declare.table import composite
 #: An operand and the labels of its dims.
 Term = tuple[Any, Labels]
 
-#: Where the labels of ellipses start; letters are numbered from 0: A-Z, a-z.
+#: The first label of dims that an ellipsis covers. Letters have the labels from 0: A-Z, a-z.
 _ELLIPSIS = 52
 
 
@@ -97,10 +97,10 @@ def _resolve_ellipses(
     for number, (labels, ndim) in enumerate(zip(operands, ndims, strict=True)):
         named = len(labels) - (-1 in labels)
         if named > ndim if -1 in labels else named != ndim:
-            more = "is more than" if -1 in labels else "does not match"
+            relation = "is more than" if -1 in labels else "does not match"
             suffix = "" if -1 in labels else " and no ellipsis was given"
             raise RuntimeError(
-                f"einsum(): the number of subscripts in the equation ({named}) {more} the number of dimensions "
+                f"einsum(): the number of subscripts in the equation ({named}) {relation} the number of dimensions "
                 f"({ndim}) for operand {number}{suffix}"
             )
         hidden.append(ndim - named)
@@ -131,25 +131,25 @@ def _sizes(inputs: Sequence[Labels], shapes: Sequence[Sequence[int]]) -> dict[in
     """Return the size of every label; size 1 broadcasts."""
     sizes: dict[int, int] = {}
     for number, (labels, shape) in enumerate(zip(inputs, shapes, strict=True)):
-        own: dict[int, int] = {}
+        label_sizes: dict[int, int] = {}
         for dim, (label, n) in enumerate(zip(labels, shape, strict=True)):
-            if own.setdefault(label, n) != n:
+            if label_sizes.setdefault(label, n) != n:
                 raise RuntimeError(
                     f"einsum(): subscript {_letter(label)} is repeated for operand {number} but the sizes don't match, "
-                    f"{n} != {own[label]}"
+                    f"{n} != {label_sizes[label]}"
                 )
-            known = sizes.get(label, 1)
-            if n != known and 1 not in (n, known):
+            previous = sizes.get(label, 1)
+            if n != previous and 1 not in (n, previous):
                 if label >= _ELLIPSIS:
                     raise RuntimeError(
                         f"einsum(): dimension {dim} covered by ellipsis in operand {number} has size {n} which does "
-                        f"not broadcast with previously seen ellipsis with size {known} for the respective dimension"
+                        f"not broadcast with previously seen ellipsis with size {previous} for the respective dimension"
                     )
                 raise RuntimeError(
                     f"einsum(): subscript {_letter(label)} has size {n} for operand {number} which does not broadcast "
-                    f"with previously seen size {known}"
+                    f"with previously seen size {previous}"
                 )
-            sizes[label] = n if known == 1 else known
+            sizes[label] = n if previous == 1 else previous
     return sizes
 
 
@@ -186,8 +186,10 @@ def _cheapest_pair(terms: Sequence[Term], sizes: dict[int, int], output: Labels)
     for i in range(len(terms)):
         for j in range(i + 1, len(terms)):
             a, b = set(terms[i][1]), set(terms[j][1])
-            kept = (a | b) & _labels_needed_later(terms, i, j, output)
-            cost = prod(sizes[label] for label in kept) - sum(prod(sizes[label] for label in each) for each in (a, b))
+            remaining = (a | b) & _labels_needed_later(terms, i, j, output)
+            cost = prod(sizes[label] for label in remaining) - sum(
+                prod(sizes[label] for label in each) for each in (a, b)
+            )
             if best is None or cost < best:
                 best, result = cost, (i, j)
     return result
@@ -202,8 +204,10 @@ def _contract_all(F: Any, terms: list[Term], sizes: dict[int, int], output: Labe
     while len(terms) > 1:
         i, j = (0, 1) if len(terms) == 2 else _cheapest_pair(terms, sizes, output)
         (a, of_a), (b, of_b) = terms[i], terms[j]
-        kept = _labels_needed_later(terms, i, j, output)
-        out = output if len(terms) == 2 else tuple(label for label in dict.fromkeys((*of_a, *of_b)) if label in kept)
+        remaining = _labels_needed_later(terms, i, j, output)
+        out = (
+            output if len(terms) == 2 else tuple(label for label in dict.fromkeys((*of_a, *of_b)) if label in remaining)
+        )
         rest = [term for k, term in enumerate(terms) if k not in (i, j)]
         terms = [*rest, (F.contract(a, b, of_a, of_b, out), out)]
     return terms[0]

@@ -20,7 +20,7 @@ def _sum_to_shape(F, grad, shape):
 
 
 def scale(t, number):
-    """Compute ``t * number`` without the product where the number is 1."""
+    """Return ``t * number``, or `t` itself if the number is 1."""
     return t if number == 1 else t * number
 
 
@@ -36,14 +36,14 @@ def _linear_node(input_shape, bias):
 
 
 def _saved_by_linear(node):
-    """Return PyTorch's names of the saved factors, of which the second is the transposed weight."""
+    """Return PyTorch's names for the saved factors; the second factor is saved as the transposed weight."""
     if node not in ("AddmmBackward0", "MmBackward0"):
         return {}
-    first = "mat1" if node == "AddmmBackward0" else "self"
+    matrix_name = "mat1" if node == "AddmmBackward0" else "self"
     factors = {"alpha": 1, "beta": 1} if node == "AddmmBackward0" else {}
     transposed = lambda weight: None if weight is None else weight.t()  # noqa: E731
     hidden = dict.fromkeys(("weight", "weight_sym_sizes", "bias_sym_sizes"))
-    return {first: "input", "mat2": transposed, **factors, **hidden}
+    return {matrix_name: "input", "mat2": transposed, **factors, **hidden}
 
 
 def _weight_gradient(F, grad, input, shape):

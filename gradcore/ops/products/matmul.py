@@ -291,7 +291,7 @@ def outer(self, vec2):
 
 
 def _left_gradient(F, grad, other, shape):
-    """Return the gradient of a batched product by its first operand, which has the shape `shape`."""
+    """Return the gradient of a batched product with respect to its first operand, which has the shape `shape`."""
     other = F.conj(other)
     batch = tuple(range(3, 3 + max(len(shape), other.ndim) - 2))
     if len(shape) == 1:
@@ -305,7 +305,7 @@ def _left_gradient(F, grad, other, shape):
 
 
 def _right_gradient(F, grad, self, shape):
-    """Return the gradient of a batched product by its second operand, which has the shape `shape`."""
+    """Return the gradient of a batched product with respect to its second operand, which has the shape `shape`."""
     self = F.conj(self)
     batch = tuple(range(3, 3 + max(len(shape), self.ndim) - 2))
     if len(shape) == 1:

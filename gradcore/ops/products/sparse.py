@@ -94,7 +94,11 @@ def sparse_eigenpairs(values, start, pattern: Any, settings: Any):
 
 @sparse_eigenpairs.vjp("values")
 def _(F, grads, values, w, V, pattern):
-    """Of eigenvectors by a system with the matrix bordered by the vector, which is regular for simple eigenvalues."""
+    """Compute the gradient through eigenpairs.
+
+    Eigenvectors need the solution of a system with the matrix bordered by the vector, which is regular for simple
+    eigenvalues.
+    """
     dw, dV = grads
     n, around = pattern.shape[0], add_border(pattern)
     columns = []

@@ -125,9 +125,9 @@ def bilinear(F, input1, input2, weight, bias=None):
                 f"bilinear(): input{k} size does not match weight size: got {x.shape[-1]} but expected "
                 f"{weight.shape[k]}"
             )
-    given = {"input1": input1, "input2": input2, "weight": weight, "bias": bias}
-    if any(t is not None and t.dtype is not input1.dtype for t in given.values()):
-        names = (f"{name}: {cpp_type(t.dtype)}" for name, t in given.items() if t is not None)
+    operands = {"input1": input1, "input2": input2, "weight": weight, "bias": bias}
+    if any(t is not None and t.dtype is not input1.dtype for t in operands.values()):
+        names = (f"{name}: {cpp_type(t.dtype)}" for name, t in operands.items() if t is not None)
         raise RuntimeError(f"All tensors must have the same dtype, got {', '.join(names)}")
     outputs = weight.shape[0]
     if bias is not None and bias.shape[0] != outputs:

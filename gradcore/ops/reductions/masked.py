@@ -55,7 +55,7 @@ def _count(F, self, dim, keepdim, mask):
     return F.sum(_mask(F, self, mask), dim, keepdim)
 
 
-#: A mask of the whole shape of samples, and one of a part that is repeated: both select some elements along each dim.
+#: A mask of the samples' shape, and one that broadcasts to it; both select some elements along each dim.
 _WHOLE = Values(tuple(tuple(tuple((i + j + k) % 3 > 0 for k in range(2)) for j in range(5)) for i in range(3)), "bool")
 _ROWS = Values(((True,), (False,), (True,), (True,), (False,)), "bool")
 
@@ -123,16 +123,16 @@ def _variance(F, self, dim, unbiased, correction, keepdim, dtype, mask):
         raise ValueError("Only one of unbiased and correction may be given")
     if correction is None:
         correction = int(unbiased is None or unbiased)
-    wanted = dtype or self.dtype
-    wanted = wanted if wanted.is_differentiable else dtypes.float32
+    result_dtype = dtype or self.dtype
+    result_dtype = result_dtype if result_dtype.is_differentiable else dtypes.float32
     dims = _all_dims(dim, self.ndim)
-    x = F.to(self, wanted)
+    x = F.to(self, result_dtype)
     count = _count(F, self, dims, True, mask)
     difference = _fill_masked(F, x - F.sum(_fill_masked(F, x, mask, 0), dims, True) / count, mask, 0)
-    squares = difference * F.conj(difference) if wanted.is_complex else difference * difference
-    total = F.sum(F.real(squares) if wanted.is_complex else squares, dims, True)
+    squares = difference * F.conj(difference) if result_dtype.is_complex else difference * difference
+    total = F.sum(F.real(squares) if result_dtype.is_complex else squares, dims, True)
     degrees = max(count - correction, 0) if mask is None else F.clamp(F.to(count, total.dtype) - correction, 0)
-    result = F.to(total / degrees if mask is not None or degrees else total * math.nan, wanted)
+    result = F.to(total / degrees if mask is not None or degrees else total * math.nan, result_dtype)
     return result if keepdim else F.unsafe_view(F.squeeze(result, dims))
 
 

@@ -66,7 +66,7 @@ def _check_dtype(x, dtype):
 
 
 def _direction(F, x, norm, ord):
-    """Return the derivative of a norm by each element, with PyTorch's conventions at corners."""
+    """Return the derivative of a norm with respect to each element, with PyTorch's conventions where there is none."""
     if ord == 0:
         return F.zeros_like(x)
     if ord == 1:
@@ -345,7 +345,7 @@ def _differences(F, x1, x2):
 
 
 def _by_points(F, grad, x1, x2, result, p):
-    """Return the gradient of distances by the first points."""
+    """Return the gradient of distances with respect to the first points."""
     if p == 2 and max(x1.shape[-2], x2.shape[-2]) > MANY:
         weights = F.div(grad, F.where(result == 0, inf, result))
         return x1 * F.sum(weights, -1, True) - F.matmul(weights, x2)
@@ -353,7 +353,7 @@ def _by_points(F, grad, x1, x2, result, p):
     return F.sum(direction * F.unsqueeze(grad, -1), -2)
 
 
-#: From this number of points on, PyTorch and gradcore compute distances by a matrix product.
+#: The number of points above which PyTorch and gradcore compute distances by a matrix product.
 MANY = 25
 
 
@@ -402,8 +402,8 @@ def cdist(K, x1, x2, p: float = 2.0, compute_mode: str | None = "use_mm_for_eucl
     )
     if p == 2 and product:
         squares = [(x * x).sum(axis=-1, keepdims=True) for x in (x1, x2)]
-        found = squares[0] + squares[1].swapaxes(-1, -2) - 2 * K.matmul(x1, x2.swapaxes(-1, -2))
-        return K.xp.sqrt(K.xp.maximum(found, 0))
+        squared_distances = squares[0] + squares[1].swapaxes(-1, -2) - 2 * K.matmul(x1, x2.swapaxes(-1, -2))
+        return K.xp.sqrt(K.xp.maximum(squared_distances, 0))
     if not x1.shape[-1]:
         return K.vector_norm(_differences(K, x1, x2), 2, (-1,), False)
     return K.vector_norm(_differences(K, x1, x2), p, (-1,), False)

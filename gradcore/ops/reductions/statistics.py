@@ -25,7 +25,7 @@ def _scaled_distances(F, self, dim, correction):
 
 
 def _var_vjp(F, grad, self, dim, correction):
-    # As `_scaled_distances`, but what is the same for many elements is multiplied first.
+    # As `_scaled_distances`, but factors that many elements share are multiplied first.
     degrees = reduced_size(self.shape, dim) - correction
     scale = F.reshape(grad, keep_reduced_dims(self.shape, dim)) * (2 / degrees if degrees > 0 else math.inf)
     return F.mul(F.sub(self, F.mean(self, dim, True)), scale)
@@ -113,7 +113,7 @@ _OF_VARIANCE = (
     ),
 )  # fmt: skip
 
-#: Those of its root.
+#: The derivatives of the standard deviation, in the same order.
 _OF_ROOT = (
     lambda F, grad, self, result, dim, correction: _var_vjp(F, _over_root(F, grad, result), self, dim, correction),
     lambda F, t, self, result, dim, correction, keepdim: _over_root(
@@ -141,8 +141,8 @@ def _declare_moments(name, text, root):
     def pair(K, self, dim: Dims, correction: float, keepdim: bool = False):
         return _moments(K, f"{name}_mean", self, dim, correction, keepdim)
 
-    one = general(vjp, name=f"{name}_correction", node=f"{node}Backward0", **options)(single)
-    one.jvp("self")(jvp)
+    variant = general(vjp, name=f"{name}_correction", node=f"{node}Backward0", **options)(single)
+    variant.jvp("self")(jvp)
     outputs = ("result", "mean")
     options.update(name=f"{name}_mean_correction", node=f"{node}MeanBackward0", outputs=outputs, materialize=False)
     options["saved"] = {"result0": "result"} if root else {}
@@ -313,25 +313,27 @@ def _quantile(F, name, self, q, dim, keepdim, interpolation, ignore_nan):
         dim = wrap_dim(dim, self.ndim)
         moved = F.movedim(self, dim, -1) if self.ndim else F.reshape(self, (1,))
     values = F.sort(moved, -1)[0]
-    known = values == values
+    is_number = values == values
     last = values.shape[-1] - 1
     points = F.reshape(q, (-1,))
     if ignore_nan:
-        ranks = F.clamp(points * (F.sum(known, -1, True) - 1), min=0)
+        ranks = F.clamp(points * (F.sum(is_number, -1, True) - 1), min=0)
     else:  # with a NaN among them, all quantiles are the NaN that was sorted last
-        ranks = F.where(F.all(known, -1, True), points * last, F.full_like(points, last))
+        ranks = F.where(F.all(is_number, -1, True), points * last, F.full_like(points, last))
     if interpolation in ("lower", "higher", "nearest"):
         ranks = {"lower": F.floor, "higher": F.ceil, "nearest": F.round}[interpolation](ranks)
     below = F.to(ranks.detach(), dtypes.int64)
-    found = F.gather(values, -1, below)
+    quantiles = F.gather(values, -1, below)
     if interpolation in ("linear", "midpoint"):
         above = F.gather(values, -1, F.to(F.ceil(ranks.detach()), dtypes.int64))
-        found = F.lerp(found, above, F.full_like(ranks, 0.5) if interpolation == "midpoint" else ranks - below)
+        quantiles = F.lerp(quantiles, above, F.full_like(ranks, 0.5) if interpolation == "midpoint" else ranks - below)
     if not self.ndim:
-        found = F.reshape(found, points.shape)
+        quantiles = F.reshape(quantiles, points.shape)
     elif keepdim:
-        found = F.reshape(found, (1,) * self.ndim + points.shape) if dim is None else F.unsqueeze(found, dim)
-    return F.unsafe_view(F.squeeze(found, -1) if q.ndim == 0 else F.movedim(found, -1, 0))
+        quantiles = (
+            F.reshape(quantiles, (1,) * self.ndim + points.shape) if dim is None else F.unsqueeze(quantiles, dim)
+        )
+    return F.unsafe_view(F.squeeze(quantiles, -1) if q.ndim == 0 else F.movedim(quantiles, -1, 0))
 
 
 _QUANTILE = """
@@ -447,8 +449,8 @@ def cov(F, self, *, correction: int = 1, fweights=None, aweights=None):
         total = F.sum(weights)
         if F.holds_anywhere(total == 0):
             raise RuntimeError("cov(): weights sum to zero, can't be normalized")
-        taken = correction if aweights is None else correction * F.sum(weights * aweights) / total
-        divisor = F.clamp(total - taken, min=0)
+        subtracted = correction if aweights is None else correction * F.sum(weights * aweights) / total
+        divisor = F.clamp(total - subtracted, min=0)
         away = rows - F.sum(rows * weights, 1, True) / total
         products = F.matmul(away, F.conj(F.transpose(away * weights, 0, 1)))
     return F.squeeze(products / divisor)

@@ -41,13 +41,15 @@ def _check_joinable(shapes, dim):
 
 def _pieces(F, grad, shapes, dim):
     """Return the parts of a joined gradient that belong to tensors of the given shapes."""
-    kept = [s for s in shapes if not _is_skipped(s)]
-    if not kept:
+    joined_shapes = [s for s in shapes if not _is_skipped(s)]
+    if not joined_shapes:
         return [grad] * len(shapes)
-    dim = wrap_dim(dim, len(kept[0]))
+    dim = wrap_dim(dim, len(joined_shapes[0]))
     starts = itertools.accumulate((0 if _is_skipped(s) else s[dim] for s in shapes[:-1]), initial=0)
     return [
-        F.new_zeros(grad, s) if _is_skipped(s) and len(kept[0]) > 1 else F.slice_of(grad, dim, start, start + s[dim])
+        F.new_zeros(grad, s)
+        if _is_skipped(s) and len(joined_shapes[0]) > 1
+        else F.slice_of(grad, dim, start, start + s[dim])
         for s, start in zip(shapes, starts, strict=True)
     ]
 
@@ -88,10 +90,10 @@ def cat(K, tensors: Arrays, dim: int = 0):
 
 def _joined_with_care(K, tensors, dim):
     """Concatenate tensors that the array library refused: drop empty vectors, or raise."""
-    kept = [x for x in K.alike(tensors) if not _is_skipped(x.shape)] or tensors
-    dim = wrap_dim(dim, kept[0].ndim)
+    joined = [x for x in K.alike(tensors) if not _is_skipped(x.shape)] or tensors
+    dim = wrap_dim(dim, joined[0].ndim)
     _check_joinable([x.shape for x in tensors], dim)
-    return K.join_arrays(kept, dim)
+    return K.join_arrays(joined, dim)
 
 
 @linear(

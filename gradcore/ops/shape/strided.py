@@ -42,8 +42,8 @@ def as_strided(F, self, size: Ints, stride: Ints, storage_offset: int | None = N
         raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
     if storage_offset is not None and storage_offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
-    own = self.storage_offset()
-    offset = 0 if storage_offset is None else storage_offset - own
+    own_offset = self.storage_offset()
+    offset = 0 if storage_offset is None else storage_offset - own_offset
     return F.strided_view(self, size, stride, offset, self.stride())
 
 
@@ -80,12 +80,12 @@ def _(F, t, self_shape, size, stride, offset, own):
 def _positions(K, shape, own, size, stride, offset):
     """Return the memory offsets of a tensor's elements and of a strided view's, and the memory's size."""
     start = max(0, -offset)
-    here, there = K.locations(shape, own, start), K.locations(size, stride, start + offset)
+    own_positions, view_positions = K.locations(shape, own, start), K.locations(size, stride, start + offset)
     ends = [
         begin + sum((n - 1) * s for n, s in zip(dims, steps, strict=True)) + 1
         for dims, steps, begin in ((shape, own, start), (size, stride, start + offset))
     ]
-    return here, there, max(*ends, 1)
+    return own_positions, view_positions, max(*ends, 1)
 
 
 @linear(
@@ -95,10 +95,10 @@ def _positions(K, shape, own, size, stride, offset):
 )
 def strided_back(K, self, shape: Any, own: Any, size: Any, stride: Any, offset: int):
     """Return the adjoint of `strided_view`: elements of a view, added at the elements of the tensor."""
-    here, there, length = _positions(K, shape, own, size, stride, offset)
-    memory = K.sum_into_rows(length, there, self.reshape(-1, 1))
-    counts = K.sum_into_rows(length, here, K.xp.ones((here.size, 1), self.dtype))
-    return K.div(memory[here], counts[here]).reshape(shape)
+    own_positions, view_positions, length = _positions(K, shape, own, size, stride, offset)
+    memory = K.sum_into_rows(length, view_positions, self.reshape(-1, 1))
+    counts = K.sum_into_rows(length, own_positions, K.xp.ones((own_positions.size, 1), self.dtype))
+    return K.div(memory[own_positions], counts[own_positions]).reshape(shape)
 
 
 @linear(
@@ -108,10 +108,10 @@ def strided_back(K, self, shape: Any, own: Any, size: Any, stride: Any, offset: 
 )
 def strided_copy(K, self, shape: Any, own: Any, size: Any, stride: Any, offset: int):
     """Return a copy of the elements that `strided_view` reads; zeros where the tensor has no element."""
-    here, there, length = _positions(K, shape, own, size, stride, offset)
-    memory = K.sum_into_rows(length, here, self.reshape(-1, 1))
-    counts = K.sum_into_rows(length, here, K.xp.ones((here.size, 1), self.dtype))
-    return K.div(memory, K.xp.maximum(counts.real, 1))[there].reshape(size)
+    own_positions, view_positions, length = _positions(K, shape, own, size, stride, offset)
+    memory = K.sum_into_rows(length, own_positions, self.reshape(-1, 1))
+    counts = K.sum_into_rows(length, own_positions, K.xp.ones((own_positions.size, 1), self.dtype))
+    return K.div(memory, K.xp.maximum(counts.real, 1))[view_positions].reshape(size)
 
 
 @composite(samples=lambda: [case(floats(3, 4), floats(2, 3), (2, 3), (1, 4), 1)])

@@ -6,7 +6,7 @@ from gradcore.backends.portable.filter_tables import twiddles
 from gradcore.ops.declare.samples import case, complexes, floats
 from gradcore.ops.declare.table import linear
 
-#: The type of the inverse.
+#: The type of the inverse transform, by type.
 _INVERSE = {1: 1, 2: 3, 3: 2, 4: 4}
 
 

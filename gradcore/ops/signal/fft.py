@@ -15,7 +15,7 @@ from gradcore.ops.declare.table import composite, linear
 
 _PRIVATE = {"function": False, "method": False}
 
-#: The normalisation of the transform in the other direction with the same factor.
+#: For each normalisation, the one with which the transform in the other direction has the same factor.
 _SWAPPED = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
@@ -92,11 +92,11 @@ def cut_or_pad(K, self, sizes: tuple[int, ...], dims: tuple[int, ...]):
     shape = list(self.shape)
     for d, n in zip(dims, sizes, strict=True):
         shape[d] = n
-    kept = tuple(slice(min(n, m)) for n, m in zip(self.shape, shape, strict=True))
+    common_part = tuple(slice(min(n, m)) for n, m in zip(self.shape, shape, strict=True))
     if all(n <= m for n, m in zip(shape, self.shape, strict=True)):
-        return self[kept].copy()
+        return self[common_part].copy()
     out = K.xp.zeros(tuple(shape), self.dtype)
-    out[kept] = self[kept]
+    out[common_part] = self[common_part]
     return out
 
 
@@ -149,11 +149,11 @@ def _check_sizes(sizes):
 
 def _resize_dims(F, x, dims, sizes):
     """Return the tensor cut or padded to `sizes`; None keeps the size of a dim."""
-    wanted = [x.shape[d] if n is None else n for d, n in zip(dims, sizes, strict=True)]
-    _check_sizes(wanted)
-    if all(n == x.shape[d] for d, n in zip(dims, wanted, strict=True)):
+    new_sizes = [x.shape[d] if n is None else n for d, n in zip(dims, sizes, strict=True)]
+    _check_sizes(new_sizes)
+    if all(n == x.shape[d] for d, n in zip(dims, new_sizes, strict=True)):
         return x
-    return F.cut_or_pad(x, tuple(wanted), dims)
+    return F.cut_or_pad(x, tuple(new_sizes), dims)
 
 
 def _floating(F, x):

@@ -88,7 +88,7 @@ def stft(
         x = F.reshape(x, (*self.shape[:-1], x.shape[-1]))
     if x.shape[-1] < n_fft:
         raise RuntimeError(f"stft expected 0 < n_fft <= {x.shape[-1]}, but got n_fft={n_fft}")
-    # The window comes last: it is as long as n_fft says, which is only now known to be a length that there is.
+    # The window is built last, because its length n_fft has to be checked before.
     window = _window(F, self, window, n_fft, win, ", which is known to cause spectral leakage.")
     frames = F.unfold_dim(x, -1, n_fft, hop) * window
     transform = F.fft_rfft if onesided else F.fft_fft
@@ -159,9 +159,9 @@ def istft(
     weight = F.unfold_dim_backward(squares, (count,), 0, n_fft, hop)
     start = n_fft // 2 if center else 0
     end = start + length if length is not None else count - start
-    kept = min(end, count)
-    signal, weight = F.narrow(signal, -1, start, kept - start), F.narrow(weight, 0, start, kept - start)
+    stop = min(end, count)
+    signal, weight = F.narrow(signal, -1, start, stop - start), F.narrow(weight, 0, start, stop - start)
     if F.holds_anywhere(weight.abs() < 1e-11):
         raise RuntimeError("window overlap add min: the sum of the squared windows is 0 somewhere (NOLA is violated)")
     out = signal / weight
-    return F.pad(out, (0, end - kept)) if end > kept else out
+    return F.pad(out, (0, end - stop)) if end > stop else out

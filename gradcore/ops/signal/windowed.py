@@ -123,24 +123,24 @@ def correlate_valid(K, self, weights, dims: Dims, by: str):
         for k in itertools.product(*map(range, taps)):
             total = total + self[window(self, k, sizes)] * weights[window(weights, k, [1] * len(dims))]
         return total
-    found = [K.sum(self[window(self, i, taps)] * weights, dims, True) for i in itertools.product(*map(range, sizes))]
+    values = [K.sum(self[window(self, i, taps)] * weights, dims, True) for i in itertools.product(*map(range, sizes))]
     for d, n in reversed(list(zip(dims, sizes, strict=True))):
-        found = [K.xp.concatenate(found[i : i + n], axis=d) for i in range(0, len(found), n)]
-    return found[0]
+        values = [K.xp.concatenate(values[i : i + n], axis=d) for i in range(0, len(values), n)]
+    return values[0]
 
 
 def _by_fourier(K, x, weights, dims):
     """Return the result of `correlate_valid` by Fourier transforms."""
     sizes = tuple(x.shape[d] for d in dims)
-    kept = tuple(slice(x.shape[d] - weights.shape[d] + 1) if d in dims else slice(None) for d in range(x.ndim))
+    valid_part = tuple(slice(x.shape[d] - weights.shape[d] + 1) if d in dims else slice(None) for d in range(x.ndim))
     weights = pad_with_zeros(
         K, weights, dims, [0] * len(dims), [n - weights.shape[d] for d, n in zip(dims, sizes, strict=True)]
     )
     if x.dtype.kind == "c" or weights.dtype.kind == "c":
         product = K.fft_c2c(x, dims, "backward", True) * K.fft_c2c(weights, dims, "forward", False)
-        return K.fft_c2c(product, dims, "backward", False)[kept]
+        return K.fft_c2c(product, dims, "backward", False)[valid_part]
     product = K.fft_r2c(x, dims, "backward", True) * K.conj(K.fft_r2c(weights, dims, "backward", True))
-    return K.fft_c2r(product, dims, "backward", sizes[-1])[kept]
+    return K.fft_c2r(product, dims, "backward", sizes[-1])[valid_part]
 
 
 # -- ranks -----------------------------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from gradcore.ops.declare.table import general
 
-#: Where the integrand is below ``exp(-LIMIT)`` it is left out.
+#: The integrand is neglected where it is below ``exp(-LIMIT)``.
 _LIMIT = 40.0
-#: Terms of the series.
+#: The number of terms of the series.
 _TERMS = 20
 #: Gauss's quadrature of 32 points on [0, 1]: half of the points, which lie symmetrically, and their weights.
 _POINTS = (

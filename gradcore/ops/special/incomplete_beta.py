@@ -18,15 +18,15 @@ from __future__ import annotations
 
 from gradcore.ops.special.quadrature import gauss_legendre
 
-#: By how much p is raised.
+#: The number by which recurrences raise p.
 _RAISED = 8
-#: The integrand is left out where it is below ``exp(-_DROP)`` times its largest value.
+#: The integrand is neglected where it is below ``exp(-_DROP)`` times its largest value.
 _DROP = 38.0
-#: Points of the quadrature.
+#: The number of quadrature points.
 _POINTS = 64
-#: Steps in the search for the end of the interval, whose exact place does not matter.
+#: The number of steps in the search for the end of the interval, whose exact position does not matter.
 _BISECTIONS = 6
-#: By how much the argument of the digamma function is raised before its asymptotic series is used.
+#: The number by which recurrences raise the argument of the digamma function before its asymptotic series is used.
 _DIGAMMA_RAISED = 10
 #: ``B_2 / 2, B_4 / 4, ...``: the coefficients of that series.
 _DIGAMMA_SERIES = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)

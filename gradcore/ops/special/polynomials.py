@@ -144,11 +144,11 @@ def _high_chebyshev(kind: _Kind) -> Callable[..., Any]:
         wave, slope = (waves[0], -waves[1]) if kind.wave == "cos" else (waves[1], waves[0])
         envelope, change = kind.envelope(K, angle)
         value = wave / envelope
-        found = [value, (value * change - (n + kind.shift) * slope) / (envelope * K.sin(angle))]
+        values = [value, (value * change - (n + kind.shift) * slope) / (envelope * K.sin(angle))]
         for m in range(order - 1):
             of_slope, of_value = (kind.a + 2 * m) * x - kind.b, n * (n + kind.a - 1) - m * (m - 1 + kind.a)
-            found.append((of_slope * found[m + 1] - of_value * found[m]) / K.sin(angle) ** 2)
-        return K.real(found[order])
+            values.append((of_slope * values[m + 1] - of_value * values[m]) / K.sin(angle) ** 2)
+        return K.real(values[order])
 
     def at_ends(K, x, n, order):
         sign = 1 - 2 * (n - 2 * K.floor(n / 2))
@@ -161,9 +161,9 @@ def _high_chebyshev(kind: _Kind) -> Callable[..., Any]:
         dtype = (x + n).dtype
         x, n = K.astype(x, "float64"), K.astype(n, "float64")
         ends = K.abs(x) == 1
-        found = K.where(ends, at_ends(K, K.where(ends, x, 1.0), n, order), inside(K, x, n, order))
-        found = K.astype(found, dtype)
-        return K.where(K.abs(found) < inf, found, nan)
+        values = K.where(ends, at_ends(K, K.where(ends, x, 1.0), n, order), inside(K, x, n, order))
+        values = K.astype(values, dtype)
+        return K.where(K.abs(values) < inf, values, nan)
 
     return high
 

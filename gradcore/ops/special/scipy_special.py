@@ -123,8 +123,8 @@ def _is_complex(x):
 
 # -- elliptic integrals -----------------------------------------------------------------------------------------------
 #
-# By the parameter m they have removable singularities at 0 and 1, where differences of the integrals cancel. Near them,
-# and where the angle is small, the integrals' own derivatives are integrated numerically.
+# Their derivatives with respect to the parameter m have removable singularities at 0 and 1, where differences of the
+# integrals cancel. Near these, and for small angles, the derivative of the integrand is integrated numerically.
 
 
 def _integral_of_sines(F, phi, m, power):
@@ -156,7 +156,7 @@ def _incomplete_slope(F, phi, m, power):
     turns = F.round(phi / math.pi)
     rest = phi - math.pi * turns
     square = F.sin(rest) ** 2
-    # Beyond a quarter turn the complete integral is a part, so that all its m have to be small.
+    # Beyond a quarter turn the complete integral is one of the terms, so that all m have to be small.
     use = F.where(turns == 0, abs(m) * square, abs(m)) <= 0.5
     small = F.where(use, m, 0)
     whole = _integral_of_sines(F, m * 0 + math.pi / 2, small, power)
@@ -204,7 +204,7 @@ def _sine_root(F, phi, m):
     return F.sqrt(1 - m * F.sin(phi) ** 2)
 
 
-#: ``(F, x, result)``.
+#: Derivatives of functions of one argument, ``(F, x, result)``.
 _ONE = {
     "gamma": lambda F, x, y: y * F.digamma(x),
     "loggamma": lambda F, x, y: F.digamma(x),
@@ -295,7 +295,7 @@ def _modstruve_slope(F, v, x, y):
     return _two(F, "modstruve", order + 1, x) + order / x * value + first
 
 
-#: ``(F, x, y, result)`` for each argument; None where there is no formula.
+#: Derivatives of functions of two arguments, ``(F, x, y, result)`` for each argument; None if there is no formula.
 _TWO = {
     "beta": (
         lambda F, a, b, y: -y * _digamma_step(F, a, b),
@@ -392,13 +392,13 @@ def _beta_density(F, a, b, x):
 
 
 def _beta_slope(F, a, b, x, position):
-    """Return the derivative of the regularized incomplete beta function by `a` or `b`."""
+    """Return the derivative of the regularized incomplete beta function with respect to `a` or `b`."""
     from gradcore.ops.special.incomplete_beta import beta_slope
 
     return beta_slope(F, a, b, x, position)
 
 
-#: ``(F, x, y, z, result)`` for each argument.
+#: Derivatives of functions of three arguments, ``(F, x, y, z, result)`` for each argument.
 _THREE = {
     "betainc": (
         lambda F, a, b, x, y: _beta_slope(F, a, b, x, 0),
@@ -538,5 +538,5 @@ special_of_four.vjp("w")(
 )
 special_of_four.jvp("w")(lambda F, t, x, y, z, w, result, name: t * _slope(F, _FOUR, name, 3, x, y, z, w, result))
 
-#: The names of each number of arguments.
+#: The names of the functions, by number of arguments.
 NAMES = {1: tuple(_ONE), 2: tuple(_TWO), 3: tuple(_THREE), 4: tuple(_FOUR)}
