@@ -173,7 +173,7 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 
 def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     if mode == "raw":
-        raise TypeError("linalg.qr(mode='raw') of tensors: use gradcore.geqrf")
+        raise TypeError("linalg.qr(mode='raw') is not implemented for tensors; use gradcore.geqrf")
     result = F.linalg_qr(_matrix(a), "reduced" if mode == "r" else mode)  # derivatives of R need Q
     return result[1] if mode == "r" else QRResult(*result)
 

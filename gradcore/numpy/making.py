@@ -341,7 +341,7 @@ class Joined:
     def __getitem__(self, key: Any) -> Any:
         parts = key if isinstance(key, tuple) else (key,)
         if isinstance(parts[0], str):
-            raise TypeError("r_ with a string: use concatenate(axis=...) or stack")
+            raise TypeError("r_ and c_ of tensors do not take strings; use concatenate(axis=...) or stack")
         values = [tensor_of(np.r_[p]) if isinstance(p, slice) else F.atleast_1d(tensor_of(p)) for p in parts]
         if self._ndmin == 2:
             values = [v[:, None] if v.ndim == 1 else v for v in values]

@@ -136,5 +136,5 @@ def _cupy(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return value
     if value._device.type != "cuda":
-        raise TypeError(f"CuPy takes tensors on CUDA, and not on {value._device}: use tensor.cuda()")
+        raise TypeError(f"CuPy functions take tensors on CUDA, but got one on {value._device}: use tensor.cuda()")
     return value._array

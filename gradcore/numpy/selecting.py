@@ -578,7 +578,7 @@ class vectorize:
         signature: Any = None,
     ) -> None:
         if signature is not None or otypes == "O":
-            raise TypeError("vectorize(signature=...) of tensors: use gradcore.func.vmap")
+            raise TypeError("vectorize(signature=...) is not implemented for tensors; use gradcore.func.vmap")
         self.pyfunc, self.otypes, self.excluded = pyfunc, otypes, set(excluded or ())
         self.__doc__ = doc or pyfunc.__doc__
 

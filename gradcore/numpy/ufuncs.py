@@ -223,7 +223,7 @@ class Ufunc:
         keepdims: bool = False,
     ) -> Any:
         if signature is not None:
-            raise TypeError(f"{self.__name__}(signature=...) of tensors: use dtype=")
+            raise TypeError(f"{self.__name__}(signature=...) is not implemented for tensors; use dtype=")
         if self.ufunc.signature is not None:
             inputs, back = _core_last(self.ufunc.signature, inputs, axis, axes, keepdims)
         if where is not True:  # masked elements are computed of ones, whose derivatives are not taken

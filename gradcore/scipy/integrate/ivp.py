@@ -111,7 +111,7 @@ def solve_ivp(
     settings = Settings(method, **options)
     if adjoint:
         if events is not None or dense_output:
-            raise TypeError("solve_ivp(adjoint=True) knows the solution at t_eval alone: no events, no dense_output")
+            raise TypeError("solve_ivp(adjoint=True) computes the solution at t_eval only: no events, no dense_output")
         return _by_adjoint(field, span, state, t_eval, settings, scaling)
     return _by_steps(field, span, state, t_eval, dense_output, _events(events, extra), settings, scaling)
 

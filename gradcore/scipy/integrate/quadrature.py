@@ -261,7 +261,7 @@ def quad_vec(
     tensor([0.5000, 0.3333], dtype=torch.float64)
     """
     if norm != "max" or quadrature not in (None, "gk21"):
-        raise TypeError("quad_vec() of tensors has norm='max' and quadrature='gk21' alone")
+        raise TypeError("quad_vec() of tensors is implemented for norm='max' and quadrature='gk21' only")
     return _integrate(f, a, b, args, full_output, epsabs, epsrel, limit, points)
 
 

@@ -158,7 +158,7 @@ def romb(y: Any, dx: Any = 1.0, axis: int = -1, show: bool = False) -> AnyTensor
     tensor(2.6667, dtype=torch.float64)
     """
     if show:
-        raise TypeError("romb(show=True) prints a table, which tensors have not")
+        raise TypeError("romb(show=True) is not implemented for tensors; leave show out")
     values = F.movedim(inexact(tensor_of(y)), axis, -1)
     intervals = values.shape[-1] - 1
     if intervals < 1 or intervals & (intervals - 1):

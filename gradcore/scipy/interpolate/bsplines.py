@@ -194,7 +194,9 @@ def make_interp_spline(
     if check_finite and not bool(F.all(F.isfinite(values.detach()))):
         raise ValueError("array must not contain infs or NaNs")
     if isinstance(bc_type, str) and bc_type == "periodic":
-        raise NotImplementedError("periodic splines of tensors: use CubicSpline(x, y, bc_type='periodic')")
+        raise NotImplementedError(
+            "make_interp_spline(bc_type='periodic') is not implemented; use CubicSpline(x, y, bc_type='periodic')"
+        )
     pair = (
         (None, None) if bc_type in (None, "not-a-knot") else (bc_type, bc_type) if isinstance(bc_type, str) else bc_type
     )

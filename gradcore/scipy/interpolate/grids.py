@@ -68,7 +68,7 @@ class RegularGridInterpolator:
         """Interpolate at `xi`: points of shape ``(..., number of dims)``, or a tuple of coordinates that broadcast."""
         method = self.method if method is None else method
         if nu is not None:
-            raise TypeError("RegularGridInterpolator() of tensors: differentiate instead of nu")
+            raise TypeError("RegularGridInterpolator() of tensors does not take nu; differentiate the result instead")
         d = len(self.grid)
         if isinstance(xi, tuple):
             xi = F.stack(list(F.broadcast_tensors(*(like(x, self.grid[0]) for x in xi))), -1)

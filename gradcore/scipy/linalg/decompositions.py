@@ -292,7 +292,7 @@ def qr(
     tensor([[5.]], dtype=torch.float64)
     """
     if pivoting or mode not in ("full", "economic"):
-        raise TypeError("qr() of tensors has the modes full and economic, without pivots")
+        raise TypeError("qr() of tensors is implemented for the modes 'full' and 'economic' without pivoting only")
     return tuple(F.linalg_qr(check_matrix(a, check_finite), "reduced" if mode == "economic" else "complete"))
 
 

@@ -310,7 +310,9 @@ def least_squares(
     tensor([0.3333, 0.3333, 0.3333], dtype=torch.float64)
     """
     if callable(jac) or callable(loss):
-        raise TypeError("least_squares() of tensors has exact Jacobians and the losses that have names")
+        raise TypeError(
+            "least_squares() of tensors has exact Jacobians: leave jac out, and choose the loss by its name"
+        )
     unknowns = Unknowns(x0, args)
     f = unknowns.numbers(lambda x, *args: fun(x, *args, **(kwargs or {})))
     settings = {

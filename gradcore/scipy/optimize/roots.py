@@ -226,7 +226,7 @@ def newton(
         raise TypeError("newton() of tensors has exact derivatives: leave fprime and fprime2 out")
     unknowns, function = _scalar_function(func, args, x0)
     if unknowns.start.size != 1:
-        raise TypeError("newton() of tensors looks for one number; use root() for several")
+        raise TypeError("newton() of tensors finds the root of one number; use root() for several")
     slope = None if x1 is not None else _slopes(unknowns, function)[0]
     result = scipy_module("optimize").newton(
         _number(unknowns, function),

@@ -59,7 +59,7 @@ class Unknowns:
         with no_grad():
             leaves = [inexact(tensor_of(x)).detach() for x in guesses]
             if any(F.is_complex(x) for x in leaves):
-                raise TypeError("unknowns are real numbers; look for view_as_real of complex ones")
+                raise TypeError("unknowns must be real numbers; use gradcore.view_as_real for complex ones")
             self.like = leaves
             self.vector: AnyTensor = F.cat([F.reshape(x, (-1,)) for x in promote(*leaves)])
         self.start: Array = np.array(self.vector.host(), float)

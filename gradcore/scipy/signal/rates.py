@@ -39,7 +39,9 @@ def upfirdn(
     if up < 1 or down < 1:
         raise ValueError("Both up and down must be >= 1")
     if mode not in ("constant", "zero") or cval != 0:
-        raise NotImplementedError("only zeros beyond the ends; extend the signal itself")
+        raise NotImplementedError(
+            "upfirdn() is implemented for zeros beyond the ends only; extend the signal before the call"
+        )
     return F.rate_filter(x, h, int(up), int(down), axis_of(axis, x.ndim))
 
 
@@ -101,7 +103,7 @@ def resample_poly(
         background = _BACKGROUND[padtype](x, dim)
         x = x - background
     elif padtype != "constant" or cval:
-        raise NotImplementedError("padtype is 'constant' (zeros), 'mean', 'median', 'minimum' or 'maximum'")
+        raise NotImplementedError("padtype must be 'constant' with cval=0, 'mean', 'median', 'minimum' or 'maximum'")
     y = F.rate_filter(x, pad_with_zeros(F, h, (0,), (before,), (after,)), up, down, dim)
     y = F.narrow(y, dim, first, n_out)
     return y if background is None else y + background

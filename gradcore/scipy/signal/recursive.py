@@ -207,7 +207,7 @@ def filtfilt(
     if method not in ("pad", "gust"):
         raise ValueError("method must be 'pad' or 'gust'.")
     if method == "gust":
-        raise NotImplementedError("method='gust' chooses states by least squares; use method='pad'")
+        raise NotImplementedError("filtfilt(method='gust') is not implemented; use method='pad'")
     b, a, x = _coefficients(b, a, x)
     dim = axis_of(axis, x.ndim)
     zi = lfilter_zi(b, a)
@@ -263,7 +263,7 @@ def freqz(
     b, a = (inexact(t) for t in together(b, a))
     b, a = (F.reshape(t, (1,)) if not t.ndim else t for t in (b, a))
     if b.ndim != 1 or a.ndim != 1:
-        raise NotImplementedError("freqz of coefficients of several filters; use gradcore.func.vmap")
+        raise NotImplementedError("freqz() takes the coefficients of one filter; use gradcore.func.vmap for several")
     if worN is None or np.ndim(worN) == 0:
         n, last = 512 if worN is None else int(worN), 2 * np.pi if whole else np.pi
         w = np.linspace(0, last, n, endpoint=include_nyquist and not whole)

@@ -212,9 +212,9 @@ def expm_multiply(
     tensor([1., 2.])
     """
     if any(value is not None for value in (start, stop, num, endpoint)):
-        raise TypeError("expm_multiply() of tensors takes no times: multiply A by each")
+        raise TypeError("expm_multiply() of tensors takes no times: call it for each time t with t * A")
     if isinstance(A, LinearOperator):
-        raise TypeError("expm_multiply() of tensors takes a matrix, whose norm decides on the steps")
+        raise TypeError("expm_multiply() of tensors takes a matrix, because the number of steps depends on its norm")
     size = float(norm(A.detach(), 1)) if isinstance(A, SparseTensor) else float(abs(A.detach()).sum(0).max())
     steps = max(1, math.ceil(size))
     bound = 2.0**-53 if B.dtype.to_real().name == "float64" else 2.0**-24

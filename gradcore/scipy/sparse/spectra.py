@@ -153,7 +153,9 @@ def eigsh(
             [0.0000, 0.0000, 0.0000]], dtype=torch.float64))
     """
     if M is not None or sigma is not None:
-        raise TypeError("eigsh() of tensors takes no M and no sigma: pass the operator of the problem that they make")
+        raise TypeError(
+            "eigsh() of tensors takes neither M nor sigma: pass the operator of the equivalent standard problem"
+        )
     operator, example = _operator(A, "eigsh")
     if operator.shape[0] != operator.shape[1]:
         raise ValueError(f"expected square matrix (shape={operator.shape})")

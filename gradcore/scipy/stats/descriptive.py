@@ -21,7 +21,7 @@ def _prepare(a: Any, axis: Any, nan_policy: str = "propagate") -> tuple[AnyTenso
     if nan_policy not in ("propagate", "raise", "omit"):
         raise ValueError("nan_policy must be one of {'propagate', 'raise', 'omit'}")
     if nan_policy != "propagate":
-        raise NotImplementedError("nan_policy is 'propagate'; leave NaN out with masks")
+        raise NotImplementedError("only nan_policy='propagate' is implemented; remove NaN before the call")
     x = floating(a)
     dims = axes_of(axis if axis is None or isinstance(axis, tuple) else (axis,), x.ndim)
     return x, dims, math.prod(x.shape[d] for d in dims)
@@ -271,7 +271,7 @@ def pearsonr(x: Any, y: Any, *, alternative: str = "two-sided", method: Any = No
     tensor(0.5000)
     """
     if alternative != "two-sided" or method is not None:
-        raise NotImplementedError("alternative='two-sided' without a method")
+        raise NotImplementedError("pearsonr() is implemented for alternative='two-sided' without method only")
     x, y = (inexact(t) for t in together(x, y))
     x, dims, n = _prepare(x, axis)
     if n < 2:

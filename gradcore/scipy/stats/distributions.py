@@ -256,7 +256,9 @@ class _MultivariateNormal:
         tensor([0.5000, 0.0000], dtype=torch.float64)
         """
         if allow_singular:
-            raise NotImplementedError("allow_singular=True; the covariance is factored by Cholesky")
+            raise NotImplementedError(
+                "allow_singular=True is not implemented: the covariance must be positive definite"
+            )
         x, mean, cov = (inexact(t) for t in together(x, 0.0 if mean is None else mean, cov))
         n = max(mean.shape[-1] if mean.ndim else 1, cov.shape[-1] if cov.ndim else 1)
         if cov.ndim < 2:
