@@ -154,8 +154,8 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> bool:
 
 
 def _same(a: Tensor, b: Tensor, equal_nan: bool = False) -> AnyTensor:
-    same = a == b
-    return F.logical_or(same, F.logical_and(F.isnan(a), F.isnan(b))) if equal_nan else same
+    is_equal = a == b
+    return F.logical_or(is_equal, F.logical_and(F.isnan(a), F.isnan(b))) if equal_nan else is_equal
 
 
 def array_equiv(a1: ArrayLike, a2: ArrayLike) -> bool:

@@ -262,8 +262,8 @@ def sparse_compressed_tensor(
                            f"{stored.ndim}")  # fmt: skip
     block = tuple(stored.shape[1:]) if layout in BLOCKED else (1, 1)
     if size is None:
-        outer, other = ends.shape[0] - 1, int(inner.max()) + 1 if inner.numel() else 0
-        across = (outer, other) if layout in BY_ROWS else (other, outer)
+        outer, inner_size = ends.shape[0] - 1, int(inner.max()) + 1 if inner.numel() else 0
+        across = (outer, inner_size) if layout in BY_ROWS else (inner_size, outer)
         size = across[0] * block[0], across[1] * block[1]
     sizes = tuple(_check_sizes(list(map(int, size))))
     if len(sizes) != 2:

@@ -106,10 +106,10 @@ def docstring(op: Any, method: bool = False, inplace: bool = False) -> str:
     inplace : bool
         Whether the docstring is for the in-place method, which writes the result into its tensor.
     """
-    head, own = op.doc, {}
+    head, declared = op.doc, {}
     if "\n" in head:
         head, *rest = _SECTION.split(inspect.cleandoc(head))
-        own = dict(zip(rest[::2], rest[1::2], strict=True))
+        declared = dict(zip(rest[::2], rest[1::2], strict=True))
     generated = {
         "Parameters": _parameters(op, method),
         "Returns": _describe_result(op),
@@ -120,7 +120,7 @@ def docstring(op: Any, method: bool = False, inplace: bool = False) -> str:
         generated["Examples"] = session
     if shape:
         generated["Returns"] = f"{'tuple of Tensor' if shape.startswith('Two') else 'Tensor'}\n    {shape}"
-    generated.update(own)
+    generated.update(declared)
     if inplace:
         head = f"`{op.path.rpartition('.')[2]}` in place: the result is written into the tensor."
         generated["Returns"], generated["Examples"] = "Tensor\n    The tensor itself.", ""

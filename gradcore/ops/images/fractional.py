@@ -29,12 +29,12 @@ def _positions(F: Any, starts: Sequence[Any], sizes: Sequence[int], kernel: Sequ
     lead = tuple(starts[0].shape[:2])
     for start, size, k in zip(starts, sizes, kernel, strict=True):
         taps = F.index_tensor(list(range(k)), start)
-        here = F.unsqueeze(start.to(taps.dtype), -1) + taps
+        offsets = F.unsqueeze(start.to(taps.dtype), -1) + taps
         if positions is None:
-            positions = here
+            positions = offsets
             continue
-        windows, elements = positions.shape[2] * here.shape[2], positions.shape[3] * k
-        joined = positions[:, :, :, None, :, None] * size + here[:, :, None, :, None, :]
+        windows, elements = positions.shape[2] * offsets.shape[2], positions.shape[3] * k
+        joined = positions[:, :, :, None, :, None] * size + offsets[:, :, None, :, None, :]
         positions = F.reshape(joined, (*lead, windows, elements))
     return positions
 

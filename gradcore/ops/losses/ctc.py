@@ -132,22 +132,22 @@ def ctc_losses_backward(F, grad, grad_alphas, log_probs, labels, ends, counts, r
     if grad is not None:
         last = F.select(alphas, 0, steps - 1) + F.unsqueeze(result, 1)
         flow = F.unsqueeze(-grad, 1) * F.exp(F.where(ends, last, NEVER))
-    found: list[Any] = [None] * steps
+    gradients: list[Any] = [None] * steps
     for t in reversed(range(steps)):
         if grad_alphas is not None:
             flow = flow + F.select(grad_alphas, 0, t)
         if not t:
             break
         lasts, shares = counts > t, 0
-        found[t] = F.where(lasts, F.where(F.select(alphas, 0, t) <= NEVER / 2, 0, flow), 0)
+        gradients[t] = F.where(lasts, F.where(F.select(alphas, 0, t) <= NEVER / 2, 0, flow), 0)
         for by, allowed in enumerate((lasts, lasts, lasts & skipped)):
             away = F.select(alphas, 0, t - 1) - _along(F, F.select(sums, 0, t), -by, -NEVER)
             share = F.exp(F.where(allowed, F.where(away < 0, away, 0), NEVER))
-            shares = shares + _along(F, found[t], -by, 0) * share
+            shares = shares + _along(F, gradients[t], -by, 0) * share
         flow = F.where(lasts, shares, flow)
-    found[0] = _first(F, flow, 0)
+    gradients[0] = _first(F, flow, 0)
     index = F.expand(F.unsqueeze(labels, 0), scores.shape)
-    return F.scatter_add(F.new_zeros(log_probs, log_probs.shape), 2, index, F.stack(found, 0))
+    return F.scatter_add(F.new_zeros(log_probs, log_probs.shape), 2, index, F.stack(gradients, 0))
 
 
 @composite(

@@ -299,12 +299,12 @@ def _batch_norm(
         for name, tensor in (("running_mean", running_mean), ("running_var", running_var)):
             if tensor is None:
                 raise RuntimeError(f"{name} must be defined in evaluation mode")
-    operands = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-    for name, tensor in operands.items():
+    tensors = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+    for name, tensor in tensors.items():
         if tensor is not None and prod(tensor.shape) != channels:
             raise RuntimeError(f"{name} should contain {channels} elements not {prod(tensor.shape)}")
     check_implemented("batch_norm", input, "bi")
-    check_parameters(input, *operands.values())
+    check_parameters(input, *tensors.values())
     if not prod(input.shape):
         return F.clone(input)
     if not training:

@@ -89,8 +89,8 @@ def lstm_backward(
 ):
     """Return the gradients of `lstm_sequence`."""
     grads = grad, grad_h, grad_c, grad_gates, grad_cells
-    given = LstmGradients(*grads, h0, c0, weight, projection, result, gates, cells, sizes, reverse, needs)
-    return lstm_gradients(F, direct_run(F), given)
+    operands = LstmGradients(*grads, h0, c0, weight, projection, result, gates, cells, sizes, reverse, needs)
+    return lstm_gradients(F, direct_run(F), operands)
 
 
 @general(
@@ -131,8 +131,8 @@ def gru_backward(
     needs: Needs,
 ):
     """Return the gradients of `gru_sequence`."""
-    given = GruGradients(grad, grad_h, grad_gates, h0, weight, result, gates, sizes, reverse, needs)
-    return gru_gradients(F, direct_run(F), given)
+    operands = GruGradients(grad, grad_h, grad_gates, h0, weight, result, gates, sizes, reverse, needs)
+    return gru_gradients(F, direct_run(F), operands)
 
 
 @general(
@@ -160,5 +160,5 @@ def _(F, grads, h0, weight, result, relu, sizes, reverse, needs):
 @composite(function=False, method=False)
 def rnn_backward(F, grad, grad_h, h0, weight, result, relu: bool, sizes: Sizes | None, reverse: bool, needs: Needs):
     """Return the gradients of `rnn_sequence`."""
-    given = RnnGradients(grad, grad_h, h0, weight, result, relu, sizes, reverse, needs)
-    return rnn_gradients(F, direct_run(F), given)
+    operands = RnnGradients(grad, grad_h, h0, weight, result, relu, sizes, reverse, needs)
+    return rnn_gradients(F, direct_run(F), operands)

@@ -37,11 +37,11 @@ def _lowest(dtype):
 def _all_dims(dim, ndim):
     """Return the dims sorted and counted from the front; all dims for None and for an empty sequence."""
     dims = () if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
-    found = [wrap_dim(d, ndim) for d in dims]
-    for d, wrapped in zip(dims, found, strict=True):
-        if found.count(wrapped) > 1:
+    dims_from_front = [wrap_dim(d, ndim) for d in dims]
+    for d, wrapped in zip(dims, dims_from_front, strict=True):
+        if dims_from_front.count(wrapped) > 1:
             raise RuntimeError(f"dim={d} appears multiple times in the list of dims")
-    return tuple(sorted(found)) or tuple(range(ndim))
+    return tuple(sorted(dims_from_front)) or tuple(range(ndim))
 
 
 def _cast(F, result, dtype):

@@ -164,8 +164,8 @@ def put_at_index(F, grad, shape, dim, index):
     """Return zeros of `shape` with `grad` at the index: the transpose of `at_index`."""
     if not shape:
         return grad
-    one = keep_reduced_dims(shape, dim)
-    return F.place(F.reshape(grad, one), shape, dim, F.reshape(index, one))
+    kept_shape = keep_reduced_dims(shape, dim)
+    return F.place(F.reshape(grad, kept_shape), shape, dim, F.reshape(index, kept_shape))
 
 
 def selection(function, path, /, **options):

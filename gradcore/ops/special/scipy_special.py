@@ -455,8 +455,8 @@ _FOUR = {
 
 
 def _slope(F, table, name, position, *values):
-    found = table.get(name) or table[name.partition(":")[0]]  # whose branches have one formula
-    formula = found if callable(found) else found[position]
+    formulas = table.get(name) or table[name.partition(":")[0]]  # whose branches have one formula
+    formula = formulas if callable(formulas) else formulas[position]
     if formula is None:
         raise NotImplementedError(
             f"the derivative of {name.partition(':')[0]} by argument {position} is not implemented"

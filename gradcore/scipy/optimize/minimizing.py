@@ -125,11 +125,13 @@ class _Constraints:
     """The constraints of a problem: converted for SciPy, with exact Jacobians, and the active ones as a function."""
 
     def __init__(self, constraints: Any, unknowns: Unknowns) -> None:
-        given = [constraints] if isinstance(constraints, dict) or hasattr(constraints, "lb") else list(constraints)
+        constraint_list = (
+            [constraints] if isinstance(constraints, dict) or hasattr(constraints, "lb") else list(constraints)
+        )
         self.unknowns = unknowns
         #: Function of a vector, lower and upper limits.
         self.parts: list[tuple[Callable[[AnyTensor], AnyTensor], Any, Any]] = []
-        self.for_scipy: Any = [self._prepare_constraint(each) for each in given] or ()
+        self.for_scipy: Any = [self._prepare_constraint(each) for each in constraint_list] or ()
 
     def _prepare_constraint(self, given: Any) -> Any:
         unknowns = self.unknowns
