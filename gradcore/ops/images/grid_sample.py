@@ -99,7 +99,7 @@ def _far_slope(x: Any) -> Any:
 
 
 class _Tap(NamedTuple):
-    """One of the elements that contribute to each point, over all dims.
+    """Element that contributes to each point, over all dims.
 
     Attributes
     ----------

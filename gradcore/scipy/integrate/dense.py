@@ -14,7 +14,7 @@ __all__ = ["OdeSolution", "Segment"]
 
 
 class Segment(NamedTuple):
-    """One step of a solver: its times, the state before it, and the interpolant's coefficients.
+    """Step of a solver: its times, the state before it, and the interpolant's coefficients.
 
     They are those of the powers of ``(t - t_old) / h``, from the first power on.
     """

@@ -194,7 +194,7 @@ def _steps_of(f: Any, span: tuple[float, float], y: AnyTensor, settings: Setting
 
 
 class _ForeignSegment:
-    """One step of a SciPy solver, with the interface of `Segment`."""
+    """Step of a SciPy solver, with the interface of `Segment`."""
 
     def __init__(self, dense: Any, like: AnyTensor) -> None:
         self.dense, self.like, self.t_old, self.t = dense, like, dense.t_old, dense.t

@@ -26,7 +26,7 @@ _BOUNDARIES = ("even", "odd", "constant", "zeros", None)
 
 
 class Segments(NamedTuple):
-    """How a signal is split into segments: window, length, overlap and size of the Fourier transform."""
+    """The segmentation of a signal: window, length, overlap and size of the Fourier transform."""
 
     window: AnyTensor
     length: int
