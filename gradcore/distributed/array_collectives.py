@@ -26,8 +26,8 @@ def _run(array: Array, call: Callable[[AnyTensor], AnyTensor], rows_in: bool = F
     array : array
     call : callable
     rows_in, rows_out : bool
-        Whether the first dim of what is given, and of the result, counts processes or rows, so that it stays in front
-        of the dim of the batch.
+        Whether the first dim of the argument, and of the result, counts processes or rows. That dim then stays before
+        the batch dim.
     """
     if isinstance(array, BatchedArray):
 

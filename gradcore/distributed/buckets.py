@@ -45,7 +45,7 @@ LATE = (
 
 
 class GradBucket:
-    """Gradients that are reduced together, as views of one flat tensor. Communication hooks get it.
+    """Gradients that are reduced together, as views of one flat tensor. Communication hooks receive such objects.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class GradBucket:
             start += p.numel()
         #: How many gradients are still to come.
         self.waiting = len(self._parameters)
-        #: What the reduction will give.
+        #: The future for the result of the reduction.
         self.work: Work | None = None
         self.future: Future[Any] | None = None
 
@@ -125,11 +125,11 @@ class Reducer:
     Parameters
     ----------
     parameters : list of (str, Tensor)
-        Those that require grad.
+        The names and parameters that require grad.
     group : ProcessGroup
-        Used by this object alone.
+        A group that only this object uses.
     capacity, first_capacity : int
-        Bytes of a bucket; of the first one, which is to be on its way early.
+        Bytes of a bucket, and of the first one, which is smaller so that its reduction starts early.
     find_unused : bool
         Whether parameters that a forward has not used count as ready.
     static : bool
@@ -158,7 +158,7 @@ class Reducer:
         self.sparse = {i for i, name in enumerate(self.names) if name in sparse}
         self.sparse_grads: dict[int, AnyTensor | None] = {}
         self.hook: tuple[Any, Hook] | None = None
-        #: What the sum is divided by.
+        #: The divisor of the sum.
         self.divisor = group.size()
         #: The process whose order of arrival counts.
         self.source = 0
@@ -229,7 +229,7 @@ class Reducer:
         Parameters
         ----------
         outputs : sequence
-            What forward has returned: tensors, and what else there was.
+            The values that forward has returned: tensors and other objects.
         local : bool
             Whether gradients stay in this process.
         """
@@ -255,8 +255,8 @@ class Reducer:
         if self.static:
             absent = [i for i, n in enumerate(self.left) if not n]
         elif self.find_unused:
-            found = used_leaves(outputs)
-            absent = [i for i, p in enumerate(self.parameters) if id(p) not in found]
+            used = used_leaves(outputs)
+            absent = [i for i, p in enumerate(self.parameters) if id(p) not in used]
         else:
             return
         self.absent = set(absent)
@@ -368,26 +368,26 @@ class Reducer:
         indices, values = grad._indices()[0], grad._values()
         size = self.group.size()
         counts = zeros(size, dtype=int64, device=p.device)
-        mine = tensor([len(indices)], device=p.device)
-        collectives.all_gather_into_tensor(counts, mine, group=self.group)
-        longest, every = int(counts.max()), counts.tolist()
+        own_count = tensor([len(indices)], device=p.device)
+        collectives.all_gather_into_tensor(counts, own_count, group=self.group)
+        longest, lengths = int(counts.max()), counts.tolist()
         parts = []
         for part in (indices, values):
             padded = part.new_zeros((longest, *part.shape[1:]))
             padded[: len(part)] = part
             out = part.new_zeros((size * longest, *part.shape[1:]))
             collectives.all_gather_into_tensor(out, padded, group=self.group)
-            parts.append(functional.cat([out[k * longest : k * longest + n] for k, n in enumerate(every)]))
+            parts.append(functional.cat([out[k * longest : k * longest + n] for k, n in enumerate(lengths)]))
         return sparse_coo_tensor(parts[0][None], parts[1] / self.divisor, p.shape).coalesce()
 
     def _wait(self, bucket: GradBucket) -> None:
         if bucket.work is not None:
             bucket.work.wait()
         if bucket.future is not None:
-            found = bucket.future.wait()
-            found = found[0] if isinstance(found, (list, tuple)) else found
-            if found is not bucket._buffer:
-                bucket._buffer.copy_(found.view(bucket._buffer.shape))
+            reduced = bucket.future.wait()
+            reduced = reduced[0] if isinstance(reduced, (list, tuple)) else reduced
+            if reduced is not bucket._buffer:
+                bucket._buffer.copy_(reduced.view(bucket._buffer.shape))
 
     def _unused_everywhere(self) -> set[int]:
         """Return the parameters that got no gradient in any process, whose ``.grad`` does not change.

@@ -45,11 +45,11 @@ def join_world(rank: int, size: int, init_method: str | None, seconds: float) ->
     DistNetworkError
         If the processes do not find each other.
     """
-    told = json.loads(share(lambda: _start_server(size), rank, size, init_method, seconds))
-    number = told["ids"][rank]
-    os.environ.update(PMI_PORT=f"{told['host']}:{told['port']}", PMI_ID=str(number))
+    server = json.loads(share(lambda: _start_server(size), rank, size, init_method, seconds))
+    number = server["ids"][rank]
+    os.environ.update(PMI_PORT=f"{server['host']}:{server['port']}", PMI_ID=str(number))
     try:
-        watcher = socket.create_connection((told["host"], told["port"]), seconds)
+        watcher = socket.create_connection((server["host"], server["port"]), seconds)
     except OSError as error:
         raise DistNetworkError(
             f"rank {rank} of {size}: the process manager of rank 0 does not answer: {error}"

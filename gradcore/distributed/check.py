@@ -56,41 +56,41 @@ class _Checks:
     def collectives(self) -> None:
         """Check every collective in every dtype, contiguous and transposed."""
         for dtype in DTYPES:
-            every = self.all_ranks((4, 3), dtype)
-            mine = every[self.rank]
-            total = gc.stack(every).any(0) if dtype is gc.bool else gc.stack(every).sum(0).to(dtype)
+            inputs = self.all_ranks((4, 3), dtype)
+            own_input = inputs[self.rank]
+            total = gc.stack(inputs).any(0) if dtype is gc.bool else gc.stack(inputs).sum(0).to(dtype)
             for view in VIEWS:
-                t = mine.clone()
+                t = own_input.clone()
                 dist.all_reduce(view(t))
                 _same(t, total, f"all_reduce of {dtype}")
-                t = mine.clone()
+                t = own_input.clone()
                 dist.broadcast(view(t), src=self.size - 1)
-                _same(t, every[-1], f"broadcast of {dtype}")
-                out = [gc.empty_like(mine) for _ in every]
-                dist.all_gather([view(o) for o in out], view(mine))
-                _same(gc.stack(out), gc.stack(every), f"all_gather of {dtype}")
-            t = mine.clone()
+                _same(t, inputs[-1], f"broadcast of {dtype}")
+                out = [gc.empty_like(own_input) for _ in inputs]
+                dist.all_gather([view(o) for o in out], view(own_input))
+                _same(gc.stack(out), gc.stack(inputs), f"all_gather of {dtype}")
+            t = own_input.clone()
             dist.reduce(t, dst=0)
-            _same(t, total if self.rank == 0 else mine, f"reduce of {dtype}")
-            found = gc.empty(self.size * 4, 3, dtype=dtype, device=self.device)
-            dist.all_to_all_single(found, gc.cat([mine] * self.size))
-            _same(found, gc.cat(every), f"all_to_all_single of {dtype}")
-            part = gc.empty_like(mine)
-            dist.reduce_scatter_tensor(part, gc.cat([mine] * self.size))
+            _same(t, total if self.rank == 0 else own_input, f"reduce of {dtype}")
+            exchanged = gc.empty(self.size * 4, 3, dtype=dtype, device=self.device)
+            dist.all_to_all_single(exchanged, gc.cat([own_input] * self.size))
+            _same(exchanged, gc.cat(inputs), f"all_to_all_single of {dtype}")
+            part = gc.empty_like(own_input)
+            dist.reduce_scatter_tensor(part, gc.cat([own_input] * self.size))
             _same(part, total, f"reduce_scatter_tensor of {dtype}")
-            dist.scatter(part, every if self.rank == 0 else None, src=0)
-            _same(part, mine, f"scatter of {dtype}")
+            dist.scatter(part, inputs if self.rank == 0 else None, src=0)
+            _same(part, own_input, f"scatter of {dtype}")
 
     def sizes(self) -> None:
         """Check uneven sizes, and empty tensors."""
         out = [gc.empty(rank, 2, device=self.device) for rank in range(self.size)]
-        every = [self.of_rank(rank, (rank, 2)) for rank in range(self.size)]
-        dist.all_gather(out, every[self.rank])
-        _same(gc.cat(out), gc.cat(every), "all_gather of uneven sizes")
+        inputs = [self.of_rank(rank, (rank, 2)) for rank in range(self.size)]
+        dist.all_gather(out, inputs[self.rank])
+        _same(gc.cat(out), gc.cat(inputs), "all_gather of uneven sizes")
         part = gc.empty(self.rank, device=self.device)
         dist.reduce_scatter(part, [self.of_rank(self.rank, (rank,)) for rank in range(self.size)])
-        wanted = gc.stack([self.of_rank(rank, (self.rank,)) for rank in range(self.size)]).sum(0)
-        _same(part, wanted, "reduce_scatter of uneven sizes")
+        expected = gc.stack([self.of_rank(rank, (self.rank,)) for rank in range(self.size)]).sum(0)
+        _same(part, expected, "reduce_scatter of uneven sizes")
 
     def calls_under_way(self) -> None:
         """Check asynchronous calls that are waited for in another order, or read at once."""
@@ -104,8 +104,10 @@ class _Checks:
         """Check messages around the ring of all ranks."""
         after, before = (self.rank + 1) % self.size, (self.rank - 1) % self.size
         out = gc.empty(1000, device=self.device)
-        mine = self.of_rank(self.rank, (1000,))
-        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, mine, after), dist.P2POp(dist.irecv, out, before)]):
+        message = self.of_rank(self.rank, (1000,))
+        for work in dist.batch_isend_irecv(
+            [dist.P2POp(dist.isend, message, after), dist.P2POp(dist.irecv, out, before)]
+        ):
             work.wait()
         _same(out, self.of_rank(before, (1000,)), "messages")
 
@@ -116,10 +118,10 @@ class _Checks:
             t = gc.ones(3, device=self.device)
             dist.all_reduce(t, group=ends)
             _same(t, gc.full((3,), 2.0), "all_reduce in a group")
-        found: list[Any] = [None] * self.size
-        dist.all_gather_object(found, {"rank": self.rank})
-        if [each["rank"] for each in found] != list(range(self.size)):
-            raise _Wrong(f"all_gather_object: {found}")
+        objects: list[Any] = [None] * self.size
+        dist.all_gather_object(objects, {"rank": self.rank})
+        if [received["rank"] for received in objects] != list(range(self.size)):
+            raise _Wrong(f"all_gather_object: {objects}")
 
     def derivatives(self) -> None:
         """Check the derivatives of a sum over processes."""
@@ -145,25 +147,25 @@ class _Checks:
 
     def training(self) -> None:
         """Check ten steps of DistributedDataParallel and of fully_shard against one process, and a checkpoint."""
-        wanted = self.train_model(lambda net: net, lambda x: x).state_dict()
+        expected = self.train_model(lambda net: net, lambda x: x).state_dict()
         model = self.train_model(
             lambda net: gc.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=0.0005), self._own
         )
-        for name, found in model.module.state_dict().items():
-            _same(found, wanted[name], f"DistributedDataParallel: {name}")
+        for name, value in model.module.state_dict().items():
+            _same(value, expected[name], f"DistributedDataParallel: {name}")
         model = self.train_model(lambda net: fully_shard([net[0], net[2], net])[-1], self._own)
-        whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
-        for name, found in whole.items():
-            _same(found, wanted[name], f"fully_shard: {name}")
+        full_state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+        for name, value in full_state.items():
+            _same(value, expected[name], f"fully_shard: {name}")
         with tempfile.TemporaryDirectory() as folder:
             where = [folder]
             dist.broadcast_object_list(where, src=0)
             checkpoint.save(get_model_state_dict(model), checkpoint_id=where[0])
-            again = {name: gc.zeros_like(t) for name, t in whole.items()}
-            checkpoint.load(again, checkpoint_id=where[0])
+            loaded = {name: gc.zeros_like(t) for name, t in full_state.items()}
+            checkpoint.load(loaded, checkpoint_id=where[0])
             dist.barrier()
-        for name, found in again.items():
-            _same(found, wanted[name], f"checkpoint: {name}")
+        for name, value in loaded.items():
+            _same(value, expected[name], f"checkpoint: {name}")
 
     def measure(self) -> list[str]:
         """Return lines with the speed of ``all_reduce`` in float32 for several sizes."""
@@ -178,8 +180,8 @@ class _Checks:
                 if self.device.type == "cuda":
                     gc.cuda.synchronize()
                 best = min(best, time.perf_counter() - start)
-            sent = 8 * count * (self.size - 1) / self.size
-            lines.append(f"{4 * count:>11,} bytes  {best * 1e6:>10,.0f} us  {sent / best / 1e9:>7.2f} GB/s")
+            bytes_sent = 8 * count * (self.size - 1) / self.size
+            lines.append(f"{4 * count:>11,} bytes  {best * 1e6:>10,.0f} us  {bytes_sent / best / 1e9:>7.2f} GB/s")
         return lines
 
 
@@ -196,14 +198,14 @@ def _run() -> None:
     say(f"{checks.size} processes, {dist.get_backend()}, {checks.device.type}")
     for check in (checks.collectives, checks.sizes, checks.calls_under_way, checks.messages, checks.groups,
                   checks.derivatives, checks.training):  # fmt: skip
-        what = (check.__doc__ or "").rstrip(".").lower()
+        title = (check.__doc__ or "").rstrip(".").lower()
         try:
             check()
             dist.barrier()
         except Exception as error:
-            print(f"WRONG, in rank {checks.rank}: {what}: {error}", flush=True)
+            print(f"WRONG, in rank {checks.rank}: {title}: {error}", flush=True)
             raise
-        say(f"ok: {what}")
+        say(f"ok: {title}")
     say("all_reduce, best of 5; bytes per second that each process sends:")
     for line in checks.measure():
         say(line)

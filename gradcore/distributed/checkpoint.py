@@ -189,9 +189,9 @@ def _write_all(mine: dict[str, Any], folder: Path, group: groups.ProcessGroup | 
             stream.flush()
             os.fsync(stream.fileno())
         part.replace(folder / _INDEX)
-        for old in folder.iterdir():
-            if old.suffix in (".pt", ".part") and not old.name.startswith(index.token):
-                old.unlink(missing_ok=True)
+        for file in folder.iterdir():
+            if file.suffix in (".pt", ".part") and not file.name.startswith(index.token):
+                file.unlink(missing_ok=True)
     if group is not None:
         collectives.barrier(group)
 
@@ -211,7 +211,7 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], p
     Parameters
     ----------
     state_dict : dict
-        Nested as what was saved, or a part of that.
+        Nested like the saved state dict, or a part of it.
     checkpoint_id : path
         The folder.
     process_group : ProcessGroup, optional
@@ -222,36 +222,37 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], p
     FileNotFoundError
         If there is no checkpoint.
     KeyError
-        If it lacks something.
+        If the checkpoint lacks a name of the state dict.
     ValueError
-        If a tensor has another shape.
+        If a tensor has another shape in the checkpoint.
     """
     folder = Path(checkpoint_id)
     index = folder / _INDEX
     if not index.exists():
         raise FileNotFoundError(f"there is no whole checkpoint in {folder}")
-    found = Index.parse(index.read_text())
+    contents = Index.parse(index.read_text())
     leaves = list(_leaves(state_dict))
-    missing = [name for name, *_ in leaves if name not in found]
+    missing = [name for name, *_ in leaves if name not in contents]
     if missing:
         raise KeyError(f"the checkpoint in {folder} lacks {', '.join(missing)}")
-    wanted: dict[str, list[tuple[str, Any, Any, Any, int]]] = {}
+    reads: dict[str, list[tuple[str, Any, Any, Any, int]]] = {}
     for name, value, container, key in leaves:
-        _check_shape(name, value, found.shapes)
+        _check_shape(name, value, contents.shapes)
         span = (value.start, value.start + value.values.numel()) if isinstance(value, Shard) else (0, None)
-        for file, start in found.parts(name, *span):
-            wanted.setdefault(file, []).append((name, value, container, key, start))
-    for file in sorted(wanted):
-        # A file of which a part is wanted is mapped, so that only this part is read; else checksums are compared.
-        partial = any(isinstance(value, Shard) for _, value, *_ in wanted[file])
-        held = read(folder / file, mmap=partial or len(found.names_in(file)) > len(wanted[file]))
-        for name, value, container, key, start in wanted[file]:
-            if isinstance(value, (Tensor, Shard)) and isinstance(held[name], Tensor):
-                _check_shape(name, value, {name: found.shapes.get(name, held[name].shape)})
+        for file, start in contents.parts(name, *span):
+            reads.setdefault(file, []).append((name, value, container, key, start))
+    for file in sorted(reads):
+        # If only a part of a file is needed, the file is mapped and only this part is read. Otherwise checksums are
+        # compared.
+        partial = any(isinstance(value, Shard) for _, value, *_ in reads[file])
+        stored = read(folder / file, mmap=partial or len(contents.names_in(file)) > len(reads[file]))
+        for name, value, container, key, start in reads[file]:
+            if isinstance(value, (Tensor, Shard)) and isinstance(stored[name], Tensor):
+                _check_shape(name, value, {name: contents.shapes.get(name, stored[name].shape)})
                 with no_grad():
-                    _put(value, held[name].reshape(-1), start)
+                    _put(value, stored[name].reshape(-1), start)
             else:
-                container[key] = _copy(held[name])
+                container[key] = _copy(stored[name])
 
 
 def _check_shape(name: str, value: object, shapes: Mapping[str, Sequence[int]]) -> None:
@@ -270,10 +271,10 @@ def _put(into: Tensor | Shard, elements: Tensor, start: int) -> None:
         if not into.is_contiguous():
             into.copy_(flat.view(into.shape))
         return
-    own = into.values.detach()
-    first, end = max(start, into.start), min(start + elements.numel(), into.start + own.numel())
+    values = into.values.detach()
+    first, end = max(start, into.start), min(start + elements.numel(), into.start + values.numel())
     if first < end:
-        own[first - into.start : end - into.start].copy_(elements[first - start : end - start])
+        values[first - into.start : end - into.start].copy_(elements[first - start : end - start])
 
 
 __getattr__ = paths.further(__name__)

@@ -92,8 +92,10 @@ class Index:
 
     def names_in(self, file: str) -> set[str]:
         """Return the names of the values that have a part in a file."""
-        own = {name for name, parts in self.files.items() if any(self.file_of(rank) == file for rank, _ in parts)}
-        return own | set(self.lengths)
+        written_names = {
+            name for name, parts in self.files.items() if any(self.file_of(rank) == file for rank, _ in parts)
+        }
+        return written_names | set(self.lengths)
 
     def dump(self) -> str:
         """Return the index as text."""
@@ -102,11 +104,11 @@ class Index:
     @classmethod
     def parse(cls, text: str) -> Index:
         """Return the index from text. Earlier versions, in which each part has the name of its file, are supported."""
-        found = json.loads(text)
-        if found.pop("version") > 2:
-            return cls(**found)
-        index = cls("", shapes=found.get("shapes", {}))
-        for name, parts in found["files"].items():
+        fields = json.loads(text)
+        if fields.pop("version") > 2:
+            return cls(**fields)
+        index = cls("", shapes=fields.get("shapes", {}))
+        for name, parts in fields["files"].items():
             named = [(parts, 0)] if isinstance(parts, str) else parts
             split = [(*file.removesuffix(".pt").rpartition("-"), start) for file, start in named]
             index.token = split[0][0]
@@ -159,7 +161,7 @@ def agree(values: Mapping[str, Value], token: str, group: ProcessGroup | None) -
     Parameters
     ----------
     values : mapping
-        What this process has.
+        The values in the state dict of this process.
     token : str
         That of rank 0 is used.
     group : ProcessGroup, optional

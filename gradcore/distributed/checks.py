@@ -70,11 +70,11 @@ class Comparison(Request):
     engine : Communicator
     call : str
     alike : mapping
-        What must be the same in all processes.
+        Arguments that must be the same in all processes.
     parts : pair of sequences of int, optional
         The number of elements sent to each process, and the number received from each.
     shown : mapping, optional
-        What the error shows of the call, by default `alike`.
+        Arguments of the call that the error shows, by default `alike`.
     """
 
     def __init__(
@@ -111,10 +111,13 @@ class Comparison(Request):
         with group.lock:  # the thread that lets requests go on may find that another call differs, too
             if group.difference is None:
                 data = json.dumps([self._shown, self._parts]).encode()
-                found = [json.loads(each) for each in gather_bytes(group, self._engine.side, data, self._shown)]
-                group.difference = _unequal_parts([parts for _, parts in found], ranks) or (
+                calls = [
+                    json.loads(data_of_rank)
+                    for data_of_rank in gather_bytes(group, self._engine.side, data, self._shown)
+                ]
+                group.difference = _unequal_parts([parts for _, parts in calls], ranks) or (
                     f"ranks of the group {group.name!r} make different calls: "
-                    + "; ".join(f"rank {rank}: {shown}" for rank, (shown, _) in zip(ranks, found, strict=True))
+                    + "; ".join(f"rank {rank}: {shown}" for rank, (shown, _) in zip(ranks, calls, strict=True))
                 )
             return str(group.difference)
 
@@ -127,12 +130,12 @@ def _hash_of(text: str) -> int:
 def _balance(rank: int, sent: Sequence[int] | None, received: Sequence[int] | None) -> int:
     """Return the hashes of what `rank` sends minus those of what it expects, modulo ``2**64``."""
     ranks = np.arange(max(len(sent or ()), len(received or ())), dtype=np.uint64)
-    own = np.full_like(ranks, rank)
+    own_rank = np.full_like(ranks, rank)
     total = 0
     if sent is not None:
-        total += int(_hash_messages(own, ranks, np.array(sent, np.uint64)).sum())
+        total += int(_hash_messages(own_rank, ranks, np.array(sent, np.uint64)).sum())
     if received is not None:
-        total -= int(_hash_messages(ranks, own, np.array(received, np.uint64)).sum())
+        total -= int(_hash_messages(ranks, own_rank, np.array(received, np.uint64)).sum())
     return total % 2**64
 
 
@@ -150,11 +153,11 @@ def _hash_messages(source: Array, target: Array, count: Array) -> Array:
 
 def _unequal_parts(parts: Sequence[Parts | None], ranks: Sequence[int]) -> str | None:
     """Return a text that names two processes of which one sends another number of elements than the other expects."""
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    counts = [part for part in parts if part is not None]
+    if len(counts) < len(parts):
         return None
-    for i, (sent, _) in enumerate(known):
-        for j, (_, received) in enumerate(known):
+    for i, (sent, _) in enumerate(counts):
+        for j, (_, received) in enumerate(counts):
             if sent is not None and received is not None and sent[j] != received[i]:
                 return f"rank {ranks[i]} sends {sent[j]} elements to rank {ranks[j]}, which receives {received[i]}"
     return None
@@ -268,7 +271,7 @@ def check_same_kind(call: str, tensors: Sequence[AnyTensor]) -> None:
 
 
 def check_written(call: str, t: AnyTensor) -> None:
-    """Refuse a tensor whose elements share memory, and warn of one that has a history, which does not change."""
+    """Raise if elements of a tensor to write to share memory; warn if it has a history, which the write ignores."""
     if repeats(t._array):
         raise RuntimeError(
             f"{call}: more than one element of the written-to tensor refers to a single memory location. Please "

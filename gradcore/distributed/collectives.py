@@ -58,11 +58,11 @@ class Call:
     tensors : sequence of Tensor
         All tensors of the call, of one dtype and device.
     written : sequence of Tensor
-        Those that it writes.
+        The tensors that the call writes to.
     op : ReduceOp, optional
         The reduction.
     **details
-        What errors say besides.
+        Further arguments that errors show.
     """
 
     def __init__(
@@ -302,7 +302,7 @@ def reduce(
     async_op : bool
         Return a handle at once.
     group_dst : int, optional
-        Its rank in the group, in the place of `dst`.
+        The rank of that process in the group, instead of `dst`.
 
     Returns
     -------
@@ -346,7 +346,7 @@ def broadcast(
     async_op : bool
         Return a handle at once.
     group_src : int, optional
-        Its rank in the group, in the place of `src`.
+        The rank of that process in the group, instead of `src`.
 
     Returns
     -------
@@ -389,7 +389,7 @@ def all_gather(tensor_list: list[AnyTensor], tensor: AnyTensor, group: Any = Non
     Parameters
     ----------
     tensor_list : list of Tensor
-        One for each rank, each of the size that this rank gives; sizes may differ between ranks.
+        One for each rank, each with the size of that rank's `tensor`; sizes may differ between ranks.
     tensor : Tensor
     group : ProcessGroup, optional
         By default the world.
@@ -420,8 +420,8 @@ def all_gather(tensor_list: list[AnyTensor], tensor: AnyTensor, group: Any = Non
     _check_size("all_gather", "tensor", tensor._array.size, counts[members.rank()], "its place in `tensor_list`")
     call.check(parts=([counts[members.rank()]] * len(counts), counts))
     out, finish = call.target()
-    given, counts = call.pack_tensors([tensor]), [call.width * n for n in counts]
-    return call.start(lambda: call.engine.all_gather(out, given, counts), finish, async_op)
+    elements, counts = call.pack_tensors([tensor]), [call.width * n for n in counts]
+    return call.start(lambda: call.engine.all_gather(out, elements, counts), finish, async_op)
 
 
 def all_gather_into_tensor(
@@ -465,8 +465,8 @@ def all_gather_into_tensor(
     _check_size(name, "output_tensor", output_tensor._array.size, count * members.size(), "all input together")
     call.check(shape=call.shapes[0])
     out, finish = call.target()
-    given, counts = call.pack_tensors([input_tensor]), [call.width * count] * members.size()
-    return call.start(lambda: call.engine.all_gather(out, given, counts), finish, async_op)
+    elements, counts = call.pack_tensors([input_tensor]), [call.width * count] * members.size()
+    return call.start(lambda: call.engine.all_gather(out, elements, counts), finish, async_op)
 
 
 def gather(
@@ -483,7 +483,7 @@ def gather(
     ----------
     tensor : Tensor
     gather_list : list of Tensor, optional
-        In the process that gets them: one for each rank, each of the size that this rank gives.
+        In the process that gets them: one for each rank, each with the size of that rank's `tensor`.
     dst : int
         The rank in the world of that process; by default 0.
     group : ProcessGroup, optional
@@ -491,7 +491,7 @@ def gather(
     async_op : bool
         Return a handle at once.
     group_dst : int, optional
-        Its rank in the group, in the place of `dst`.
+        The rank of that process in the group, instead of `dst`.
 
     Returns
     -------
@@ -514,14 +514,14 @@ def gather(
     _check_list("gather", "gather_list", gather_list, members, receives, "destination")
     lists: list[AnyTensor] = gather_list if receives and gather_list else []
     call = Call("gather", members, [tensor, *lists], lists, dst=members.ranks[root])
-    sent = [tensor._array.size if i == root else 0 for i in range(members.size())]
+    sizes = [tensor._array.size if i == root else 0 for i in range(members.size())]
     counts = _numels(lists)
     if receives:
         _check_size("gather", "tensor", tensor._array.size, counts[root], "its place in `gather_list`")
-    call.check(parts=(sent, counts or [0] * members.size()))
+    call.check(parts=(sizes, counts or [0] * members.size()))
     out, finish = call.target() if receives else (None, None)
-    given, counts = call.pack_tensors([tensor]), [call.width * n for n in counts]
-    return call.start(lambda: call.engine.gather(out, given, counts, root), finish, async_op)
+    elements, counts = call.pack_tensors([tensor]), [call.width * n for n in counts]
+    return call.start(lambda: call.engine.gather(out, elements, counts, root), finish, async_op)
 
 
 def _check_list(call: str, name: str, tensors: Any, group: ProcessGroup, is_root: bool, what: str) -> None:
@@ -548,7 +548,7 @@ def scatter(
     ----------
     tensor : Tensor
     scatter_list : list of Tensor, optional
-        In the process that sends: one for each rank, each of the size that this rank takes.
+        In the process that sends: one for each rank, each with the size of that rank's output.
     src : int
         The rank in the world of that process; by default 0.
     group : ProcessGroup, optional
@@ -556,7 +556,7 @@ def scatter(
     async_op : bool
         Return a handle at once.
     group_src : int, optional
-        Its rank in the group, in the place of `src`.
+        The rank of that process in the group, instead of `src`.
 
     Returns
     -------
@@ -585,8 +585,8 @@ def scatter(
         _check_size("scatter", "tensor", tensor._array.size, counts[root], "its place in `scatter_list`")
     call.check(parts=(counts or [0] * members.size(), received))
     out, finish = call.target()
-    given, counts = call.pack_tensors(lists) if sends else None, [call.width * n for n in counts]
-    return call.start(lambda: call.engine.scatter(out, given, counts, root), finish, async_op)
+    elements, counts = call.pack_tensors(lists) if sends else None, [call.width * n for n in counts]
+    return call.start(lambda: call.engine.scatter(out, elements, counts, root), finish, async_op)
 
 
 def reduce_scatter(
@@ -602,7 +602,7 @@ def reduce_scatter(
     ----------
     output : Tensor
     input_list : list of Tensor
-        One for each rank, each of the size that this rank takes.
+        One for each rank, each with the size of that rank's output.
     op : ReduceOp
     group : ProcessGroup, optional
         By default the world.
@@ -635,8 +635,8 @@ def reduce_scatter(
 
 def _reduce_scatter(call: Call, tensors: Sequence[AnyTensor], counts: Sequence[int], async_op: bool) -> Any:
     out, finish = call.target()
-    given, counts = call.pack_tensors(tensors), [call.width * n for n in counts]
-    return call.start(lambda: call.engine.reduce_scatter(out, given, counts, call.engine_op), finish, async_op)
+    elements, counts = call.pack_tensors(tensors), [call.width * n for n in counts]
+    return call.start(lambda: call.engine.reduce_scatter(out, elements, counts, call.engine_op), finish, async_op)
 
 
 def reduce_scatter_tensor(
@@ -719,9 +719,9 @@ def _all_to_all(
 ) -> Any:
     call.check(parts=(list(counts), list(out_counts)))
     out, finish = call.target()
-    given = call.pack_tensors(tensors)
+    elements = call.pack_tensors(tensors)
     sizes = [call.width * n for n in out_counts], [call.width * n for n in counts]
-    return call.start(lambda: call.engine.all_to_all(out, given, *sizes), finish, async_op)
+    return call.start(lambda: call.engine.all_to_all(out, elements, *sizes), finish, async_op)
 
 
 def all_to_all_single(

@@ -41,8 +41,8 @@ def _mean(process_group: Any, bucket: GradBucket, dtype: Any) -> Future[Any]:
     buffer = bucket.buffer()
     if dtype is not None and not group.engine_for(buffer.device.type).reduces_halves:
         return _mean_of_halves(group, buffer, buffer.to(dtype))
-    sent = (buffer if dtype is None else buffer.to(dtype)).div_(group.size())
-    work = collectives.all_reduce(sent, group=group, async_op=True)
+    rounded = (buffer if dtype is None else buffer.to(dtype)).div_(group.size())
+    work = collectives.all_reduce(rounded, group=group, async_op=True)
     future: Future[Any] = work.get_future()
     return future.then(lambda future: future.value()[0].to(buffer.dtype))
 
@@ -55,14 +55,14 @@ def _mean_of_halves(group: ProcessGroup, buffer: AnyTensor, sent: AnyTensor) -> 
     starts when the result is waited for.
     """
     size = group.size()
-    each = -(-sent.numel() // size)
-    rows = zeros(each * size, dtype=sent.dtype, device=sent.device)
+    share = -(-sent.numel() // size)
+    rows = zeros(share * size, dtype=sent.dtype, device=sent.device)
     rows[: sent.numel()] = sent
     received = empty_like(rows)
     work = collectives.all_to_all_single(received, rows, group=group, async_op=True)
 
     def gather(_: Future[Any]) -> AnyTensor:
-        mean = (received.view(size, each).float().sum(0) / size).to(sent.dtype)
+        mean = (received.view(size, share).float().sum(0) / size).to(sent.dtype)
         collectives.all_gather_into_tensor(rows, mean, group=group)
         return rows[: sent.numel()].to(buffer.dtype)
 

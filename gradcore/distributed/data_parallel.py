@@ -112,13 +112,13 @@ class DistributedDataParallel(Module):
             )
         self.process_group = duplicate_group(resolve(process_group), "DistributedDataParallel")
         self._buffers_sent = [b for n, b in module.named_buffers() if n not in ignored]
-        every = [*((n, p) for n, p in module.named_parameters() if n not in ignored), *module.named_buffers()]
-        alike = {n: f"{tuple(t.shape)} {t.dtype.name}" for n, t in every}
+        named_tensors = [*((n, p) for n, p in module.named_parameters() if n not in ignored), *module.named_buffers()]
+        alike = {n: f"{tuple(t.shape)} {t.dtype.name}" for n, t in named_tensors}
         check_alike(
             self.process_group, self.process_group.any_engine, "DistributedDataParallel", {"module": alike}, always=True
         )
         if init_sync:
-            self._send([t for _, t in every], 0)
+            self._send([t for _, t in named_tensors], 0)
         self._make_reducer = partial(
             Reducer,
             parameters,
@@ -146,10 +146,10 @@ class DistributedDataParallel(Module):
         for t in tensors:
             kinds[t.dtype, t.device].append(t)
         with no_grad():
-            for same in kinds.values():
-                flat = functional.cat([t.detach().reshape(-1) for t in same])
+            for batch in kinds.values():
+                flat = functional.cat([t.detach().reshape(-1) for t in batch])
                 collectives.broadcast(flat, group=self.process_group, group_src=source)
-                for t, part in zip(same, flat.split([t.numel() for t in same]), strict=True):
+                for t, part in zip(batch, flat.split([t.numel() for t in batch]), strict=True):
                     t.detach().copy_(part.view(t.shape))
 
     # -- forward ----------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class DistributedDataParallel(Module):
         Parameters
         ----------
         state : object
-            What the hook keeps between calls.
+            State that the hook keeps between calls.
         hook : callable
             ``hook(state, bucket)`` begins to reduce the gradients of a `GradBucket`, and returns a future for the
             tensor that replaces the bucket's buffer. It divides by the number of processes.
@@ -209,7 +209,7 @@ class DistributedDataParallel(Module):
         Raises
         ------
         RuntimeError
-            If there is one already.
+            If the module already has a hook.
         """
         if self._reducer is None:
             self._reducer = self._make_reducer()

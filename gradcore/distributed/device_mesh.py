@@ -43,12 +43,12 @@ class DeviceMesh:
         world.engine_for(device_type)
         rows = []
         for dim in range(ranks.ndim):
-            own = None
+            own_group = None
             for row in np.moveaxis(ranks, dim, -1).reshape(-1, ranks.shape[dim]).tolist():
                 # Every process makes every group, in the same order.
-                made = world if row == list(range(world.size())) else groups.new_group(row)
-                own = made if world.rank() in row else own
-            rows.append(own)
+                row_group = world if row == list(range(world.size())) else groups.new_group(row)
+                own_group = row_group if world.rank() in row else own_group
+            rows.append(own_group)
         self._set(device_type, ranks, names, rows)
 
     def _set(
@@ -60,8 +60,8 @@ class DeviceMesh:
     ) -> None:
         self.device_type, self.mesh_dim_names = device_type, names
         self._ranks, self._groups = ranks, list(rows)
-        found = np.argwhere(ranks == groups.get_rank()).tolist()
-        self._coordinate: list[int] | None = found[0] if found else None
+        positions = np.argwhere(ranks == groups.get_rank()).tolist()
+        self._coordinate: list[int] | None = positions[0] if positions else None
 
     @property
     def mesh(self) -> Tensor:
@@ -110,20 +110,20 @@ class DeviceMesh:
 
     def __getitem__(self, names: str | tuple[str, ...]) -> DeviceMesh:
         """Return the sub-mesh of some dimensions that contains this process, with the same groups."""
-        wanted = (names,) if isinstance(names, str) else tuple(names)
+        requested = (names,) if isinstance(names, str) else tuple(names)
         if self.mesh_dim_names is None:
             raise RuntimeError("Cannot slice a DeviceMesh without mesh_dim_names!")
-        known = list(self.mesh_dim_names)
-        dims = [known.index(name) for name in wanted if name in known]
-        if not wanted or len(dims) < len(wanted) or dims != sorted(set(dims)):
+        known_names = list(self.mesh_dim_names)
+        dims = [known_names.index(name) for name in requested if name in known_names]
+        if not requested or len(dims) < len(requested) or dims != sorted(set(dims)):
             raise KeyError(
-                f"Invalid mesh_dim_names {wanted} specified. Valid mesh_dim_names are {known}, "
+                f"Invalid mesh_dim_names {requested} specified. Valid mesh_dim_names are {known_names}, "
                 "each once and in this order."
             )
         at = self._coordinate or [0] * self.ndim
         part = self._ranks[tuple(slice(None) if dim in dims else at[dim] for dim in range(self.ndim))]
         result = object.__new__(DeviceMesh)
-        result._set(self.device_type, part, wanted, [self._groups[dim] for dim in dims])
+        result._set(self.device_type, part, requested, [self._groups[dim] for dim in dims])
         return result
 
     def __repr__(self) -> str:

@@ -284,13 +284,13 @@ class _Unit:
             return slot, (t.shape, t.stride(), t.storage_offset(), t.dtype)
 
         def unpack(packed: Any) -> Any:
-            slot, kept = packed
+            slot, saved = packed
             if not isinstance(slot, _Slot):
-                return kept if slot is None else slot(kept)
+                return saved if slot is None else slot(saved)
             if slot.values is None:
                 self.schedule.collect()  # so that their memory is free
                 self.gather(-1)
-            shape, stride, offset, dtype = kept
+            shape, stride, offset, dtype = saved
             values = slot.values if slot.values.dtype is dtype else slot.values.view(dtype)
             return values.as_strided(shape, stride, offset)
 
@@ -324,10 +324,10 @@ class _Unit:
 
     def reduce_pending(self) -> None:
         """Reduce the gradients left from earlier backwards of parameters that got none in this backward."""
-        left = [slot for slot in self.slots if slot.pending is not None] if self.syncs else []
-        for slot in left:
+        pending_slots = [slot for slot in self.slots if slot.pending is not None] if self.syncs else []
+        for slot in pending_slots:
             grad, slot.pending = slot.pending, None
-            self._reduce(slot, grad, self, left)
+            self._reduce(slot, grad, self, pending_slots)
 
     def reduce_unreplicated(self) -> None:
         """Reduce over replicas the gradients kept from earlier backwards, of parameters that got none in this one."""
@@ -438,7 +438,7 @@ class FSDPModule:
         self._fsdp_unit.following[-1] = [module._fsdp_unit for module in modules]
 
     def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
-        """Set whether backward reduces gradients over processes, or accumulates full gradients until it does.
+        """Set whether backward reduces gradients over processes.
 
         If not, it accumulates full gradients until it does again.
 
@@ -448,7 +448,7 @@ class FSDPModule:
             False in all but the last backward of a step: gradients are then communicated once. Whole gradients take
             the memory of whole parameters meanwhile.
         recurse : bool
-            Whether the modules inside do the same.
+            Whether to change the inner modules too.
         """
         for unit in self._units(recurse):
             unit.syncs = requires_gradient_sync
@@ -462,7 +462,7 @@ class FSDPModule:
             False in all but the last backward of a step: the replicas then communicate once, and each process keeps
             the gradients of its parts meanwhile. Without replicas it has no effect.
         recurse : bool
-            Whether the modules inside do the same.
+            Whether to change the inner modules too.
         """
         for unit in self._units(recurse):
             unit.reduces_over_replicas = requires_all_reduce
@@ -482,7 +482,7 @@ class FSDPModule:
         ----------
         reshard_after_forward : bool
         recurse : bool
-            Whether the modules inside do the same.
+            Whether to change the inner modules too.
         """
         for unit in self._units(recurse):
             unit.reshard = reshard_after_forward
@@ -495,7 +495,7 @@ class FSDPModule:
         reshard_after_backward : bool
             False saves a gathering where several backwards come before a step.
         recurse : bool
-            Whether the modules inside do the same.
+            Whether to change the inner modules too.
         """
         for unit in self._units(recurse):
             unit.reshards_after_backward = reshard_after_backward
@@ -521,7 +521,7 @@ def fully_shard(
     gathers the whole parameters, and frees them after it. Backward gathers them again, and reduces the gradients to the
     parts, which then have the mean over all processes. Each of these three is one collective for all parameters of one
     dtype. An optimiser made of ``module.parameters()`` has the state of
-    the parts alone; it has to treat elements one by one, as SGD, Adam and their like do.
+    the parts alone; it has to treat elements one by one, as SGD, Adam and similar optimisers do.
 
     Call it on the modules inside first, such as the layers of a transformer, then on the whole: each call makes one
     unit that is gathered and freed together, of the parameters that are not sharded yet.
@@ -552,7 +552,7 @@ def fully_shard(
     Returns
     -------
     Module or list of Module
-        What was given.
+        `module` itself.
 
     Examples
     --------
@@ -569,9 +569,9 @@ def fully_shard(
     >>> gc.distributed.destroy_process_group()
     """
     if isinstance(module, (list, tuple)):
-        for each in module:
+        for one_group in module:
             fully_shard(
-                each,
+                one_group,
                 mesh=mesh,
                 reshard_after_forward=reshard_after_forward,
                 mp_policy=mp_policy,
@@ -581,14 +581,14 @@ def fully_shard(
         return module
     if "_fsdp_unit" in module.__dict__:
         raise AssertionError("fully_shard was called on this module already")
-    found = dict(_parameters_of(module, {id(p) for p in ignored_params or ()}))
+    named_parameters = dict(_parameters_of(module, {id(p) for p in ignored_params or ()}))
     group, replicas = _groups_of(module, *_split_mesh(mesh))
-    alike = [f"{tuple(p.shape)} {p.dtype.name}" for p, _ in found.values()]
-    for each in (group,) if replicas is None else (group, replicas):
-        check_alike(each, each.any_engine, "fully_shard", {"parameters": alike}, always=True)
+    alike = [f"{tuple(p.shape)} {p.dtype.name}" for p, _ in named_parameters.values()]
+    for one_group in (group,) if replicas is None else (group, replicas):
+        check_alike(one_group, one_group.any_engine, "fully_shard", {"parameters": alike}, always=True)
     offloads = isinstance(offload_policy, CPUOffloadPolicy)
     slots = []
-    for p, owners in found.values():
+    for p, owners in named_parameters.values():
         compute_device = _find_compute_device(p.device, mesh, group) if offloads else None
         slots.append(_Slot(ShardedParameter.of(p, group, replicas, compute_device), owners))
         for owner, _ in owners if compute_device is not None else ():
@@ -646,9 +646,11 @@ def _groups_of(
     """
     for unit in units_of(module):
         for slot in unit.slots[:1]:
-            own, spread = slot.shard.process_group, slot.shard.replicas
-            if own.ranks == group.ranks and (spread and spread.ranks) == (replicas and replicas.ranks):
-                return own, spread
+            unit_group, unit_replicas = slot.shard.process_group, slot.shard.replicas
+            if unit_group.ranks == group.ranks and (unit_replicas and unit_replicas.ranks) == (
+                replicas and replicas.ranks
+            ):
+                return unit_group, unit_replicas
     return duplicate_group(group, "fully_shard"), None if replicas is None else duplicate_group(
         replicas, "fully_shard replicas"
     )

@@ -70,7 +70,7 @@ class ProcessGroup:
         self.engines, self.ranks, self.timeout = dict(engines), list(ranks), timeout
         self.name, self.backend = name, backend
         self._engine = next(iter(self.engines.values()))
-        #: What went wrong, after which no process knows in which call the others are.
+        #: The error of a failed call. After it, processes do not know in which call the others are.
         self.broken: str | None = None
         #: How the calls of the processes differ, once a `Comparison` has found that they do.
         self.difference: str | None = None
@@ -226,8 +226,8 @@ def is_nccl_available() -> bool:
 
 def is_backend_available(backend: str) -> bool:
     """Return whether the engine called `backend` is installed."""
-    known = {"mpi": is_mpi_available, "gloo": is_gloo_available, "nccl": is_nccl_available}
-    return backend.lower() in known and known[backend.lower()]()
+    availability = {"mpi": is_mpi_available, "gloo": is_gloo_available, "nccl": is_nccl_available}
+    return backend.lower() in availability and availability[backend.lower()]()
 
 
 def is_torchelastic_launched() -> bool:
@@ -277,18 +277,18 @@ def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
     """Return the rank in a group of the process with that rank in the world."""
-    found = find(group)
-    if global_rank not in found.ranks:
-        raise ValueError(f"Global rank {global_rank} is not part of group {found}")
-    return found.ranks.index(global_rank)
+    members = find(group)
+    if global_rank not in members.ranks:
+        raise ValueError(f"Global rank {global_rank} is not part of group {members}")
+    return members.ranks.index(global_rank)
 
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
     """Return the rank in the world of the process with that rank in a group."""
-    found = find(group)
-    if not 0 <= group_rank < found.size():
-        raise ValueError(f"Group rank {group_rank} is not part of group {found}")
-    return found.ranks[group_rank]
+    members = find(group)
+    if not 0 <= group_rank < members.size():
+        raise ValueError(f"Group rank {group_rank} is not part of group {members}")
+    return members.ranks[group_rank]
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
@@ -391,12 +391,12 @@ def init_process_group(
     limit = default_pg_timeout if timeout is None else timeout
     if not isinstance(limit, timedelta):
         raise TypeError(f"Expected timeout argument to be of type datetime.timedelta, got {limit}")
-    given = rank if rank >= 0 else environment.rank(), world_size if world_size > 0 else environment.size()
+    rank_and_size = rank if rank >= 0 else environment.rank(), world_size if world_size > 0 else environment.size()
     engines: dict[str, Communicator] = {}
     if "cpu" in names:
-        engines["cpu"] = _start_mpi(given, limit, init_method)
+        engines["cpu"] = _start_mpi(rank_and_size, limit, init_method)
     if "cuda" in names:
-        engines["cuda"] = _start_nccl(given, limit, init_method, device_id, engines.get("cpu"))
+        engines["cuda"] = _start_nccl(rank_and_size, limit, init_method, device_id, engines.get("cpu"))
     first = next(iter(engines.values()))
     name = backend.lower() if backend else ",".join(f"{device}:{engine}" for device, engine in names.items())
     _state.world = ProcessGroup(engines, range(first.size), limit, group_name or "world", name)
@@ -419,18 +419,19 @@ def _start_mpi(given: tuple[int | None, int | None], limit: timedelta, init_meth
     from gradcore.distributed.mpi import MPICommunicator
 
     try:
-        made = MPICommunicator.of_world(limit.total_seconds())
+        communicator = MPICommunicator.of_world(limit.total_seconds())
     finally:
         if started_by_hand:
             by_hand.forget_world()
-    for found, wanted in zip((made.rank, made.size), given, strict=True):
-        if wanted is not None and found != wanted:
+    for actual, expected in zip((communicator.rank, communicator.size), given, strict=True):
+        if expected is not None and actual != expected:
             raise DistNetworkError(
-                f"MPI has started this process as rank {made.rank} of {made.size}, and it should be rank {given[0]} of "
+                f"MPI has started this process as rank {communicator.rank} of {communicator.size}, "
+                f"and it should be rank {given[0]} of "
                 f"{given[1]}: start the program with mpiexec -n {given[1]}, of the MPI that mpi4py "
                 "was built for, or with python -m gradcore.distributed.run"
             )
-    return made if made.size > 1 else Alone()
+    return communicator if communicator.size > 1 else Alone()
 
 
 def _start_nccl(
@@ -479,8 +480,8 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
     if group is None or group is _state.world:
         if _state.world is None:
             raise ValueError(_UNSET)
-        for each in reversed(_state.groups):
-            each.close()
+        for member_group in reversed(_state.groups):
+            member_group.close()
         _state.world, _state.groups = None, []
         return
     group.close()
@@ -524,16 +525,16 @@ def new_group(
     >>> gc.distributed.destroy_process_group()
     """
     world = resolve(None)
-    wanted = list(range(world.size())) if ranks is None else sorted(ranks)
-    if len(set(wanted)) < len(wanted) or not wanted or not {*wanted} <= {*range(world.size())}:
-        raise ValueError(f"the ranks of a group must be different, and below {world.size()}, but they are {wanted}")
+    members = list(range(world.size())) if ranks is None else sorted(ranks)
+    if len(set(members)) < len(members) or not members or not {*members} <= {*range(world.size())}:
+        raise ValueError(f"the ranks of a group must be different, and below {world.size()}, but they are {members}")
     from gradcore.distributed.checks import check_alike
 
-    check_alike(world, world.any_engine, "new_group", {"ranks": wanted}, always=True)  # nobody is left waiting
-    if world.rank() not in wanted:
+    check_alike(world, world.any_engine, "new_group", {"ranks": members}, always=True)  # nobody is left waiting
+    if world.rank() not in members:
         return GroupMember.NON_GROUP_MEMBER
-    engines = {device: engine.split(wanted) for device, engine in world.engines.items()}
-    result = ProcessGroup(engines, wanted, timeout or world.timeout, group_desc or f"ranks {wanted}", world.backend)
+    engines = {device: engine.split(members) for device, engine in world.engines.items()}
+    result = ProcessGroup(engines, members, timeout or world.timeout, group_desc or f"ranks {members}", world.backend)
     _state.groups.append(result)
     return result
 

@@ -146,9 +146,9 @@ def limit_start(seconds: float) -> Iterator[None]:
 
 def _start_watchdog(channel: int, rank: int | None, seconds: float) -> subprocess.Popen[bytes]:
     """Start a process that ends all others after `seconds`."""
-    said = f"rank {rank}: not all ranks called init_process_group within {seconds:g} s"
+    message = f"rank {rank}: not all ranks called init_process_group within {seconds:g} s"
     program = (
-        f"import os, sys, time\ntime.sleep({max(seconds, 0.001)!r})\nsys.stderr.write({said!r} + chr(10))\n"
+        f"import os, sys, time\ntime.sleep({max(seconds, 0.001)!r})\nsys.stderr.write({message!r} + chr(10))\n"
         f"sys.stderr.flush()\nos.write({channel}, b'cmd=abort exitcode=1\\n')"
     )
     return subprocess.Popen([sys.executable, "-I", "-S", "-c", program], pass_fds=(channel,))

@@ -38,7 +38,7 @@ class Machines:
 
     def __init__(self, least: int, most: int, path: Path | None = None) -> None:
         self.least, self.most, self.path = least, most, path
-        #: Those in use since the last `choose`.
+        #: The machines in use since the last `choose`.
         self.used: list[str] = []
         self._lost: set[str] = set()
         self._listed: list[str] = []
@@ -67,10 +67,10 @@ class Machines:
             listed = self._list()
             if listed != self._listed:
                 self._listed, self._lost = listed, set()
-            left = [name for name in listed if name not in self._lost]
+            usable = [name for name in listed if name not in self._lost]
             # Better a machine that has failed once than too few.
-            again = [name for name in listed if name in self._lost]
-            self.used = (left + again[: max(0, self.least - len(left))])[: self.most]
+            failed_before = [name for name in listed if name in self._lost]
+            self.used = (usable + failed_before[: max(0, self.least - len(usable))])[: self.most]
             if len(self.used) >= self.least:
                 return self.used
             if time.monotonic() > end:
@@ -107,6 +107,6 @@ def _answers(mpiexec: Sequence[str], name: str) -> bool:
 
 def host_options(mpiexec: str, names: Sequence[str], each: int) -> list[str]:
     """Return options of ``mpiexec`` that place `each` processes on each machine, in the order of the names."""
-    told = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False).stdout.lower()
-    is_open_mpi = "open mpi" in told or "openrte" in told or "prte" in told
+    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False).stdout.lower()
+    is_open_mpi = "open mpi" in version or "openrte" in version or "prte" in version
     return ["--host" if is_open_mpi else "-hosts", ",".join(f"{name}:{each}" for name in names)]

@@ -15,10 +15,10 @@ __all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
 
 
 def _peer(group: ProcessGroup, call: str, name: str, peer: int | None, group_peer: int | None) -> int:
-    found = root_of(group, call, name, peer, group_peer)
-    if found == group.rank():
-        raise ValueError(f"Invalid {name}: the rank of this process itself, {group.ranks[found]}")
-    return found
+    rank = root_of(group, call, name, peer, group_peer)
+    if rank == group.rank():
+        raise ValueError(f"Invalid {name}: the rank of this process itself, {group.ranks[rank]}")
+    return rank
 
 
 def isend(
@@ -60,8 +60,8 @@ def _send(name: str, tensor: Any, dst: int | None, group: Any, tag: int, group_d
         return None
     to = _peer(members, name, "dst", dst, group_dst)
     call = Call(name, members, [tensor], [], dst=members.ranks[to], tag=tag or None)
-    given = call.pack_tensors([tensor])
-    return call.start(lambda: call.engine.send(given, to, tag), None, later)
+    elements = call.pack_tensors([tensor])
+    return call.start(lambda: call.engine.send(elements, to, tag), None, later)
 
 
 def irecv(
@@ -121,8 +121,8 @@ def _receive(name: str, tensor: Any, src: int | None, group: Any, tag: int, grou
     if members is None:
         return None
     source = None if src is None and group_src is None else _peer(members, name, "src", src, group_src)
-    known = "any" if source is None else members.ranks[source]
-    call = Call(name, members, [tensor], [tensor], src=known, tag=tag or None)
+    source_rank = "any" if source is None else members.ranks[source]
+    call = Call(name, members, [tensor], [tensor], src=source_rank, tag=tag or None)
     buffer, finish = call.target()
     return call.start(lambda: call.engine.receive(buffer, source, tag), finish, True, _Receipt)
 

@@ -142,8 +142,8 @@ class MPICommunicator(Communicator):
         return self._call(self.comm.Iallreduce, self._mpi.IN_PLACE, buffer, op=self._ops[op])
 
     def reduce(self, buffer: Array, op: ReduceOp, root: int) -> Request:
-        given = (self._mpi.IN_PLACE, buffer) if self.rank == root else (buffer, None)
-        return self._call(self.comm.Ireduce, *given, op=self._ops[op], root=root)
+        buffers = (self._mpi.IN_PLACE, buffer) if self.rank == root else (buffer, None)
+        return self._call(self.comm.Ireduce, *buffers, op=self._ops[op], root=root)
 
     def broadcast(self, buffer: Array, root: int) -> Request:
         return self._call(self.comm.Ibcast, buffer, root=root)

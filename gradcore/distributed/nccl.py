@@ -122,27 +122,27 @@ class NCCLCommunicator(Communicator):
 
         A thread creates it, as NCCL waits without a limit.
         """
-        found: list[Any] = []
+        outcome: list[Any] = []
 
         def connect() -> None:
             try:
                 with self.on_device():
-                    found.append(self._nccl.NcclCommunicator(self.size, unique_id, self.rank))
+                    outcome.append(self._nccl.NcclCommunicator(self.size, unique_id, self.rank))
             except Exception as error:
-                found.append(error)
+                outcome.append(error)
 
         thread = threading.Thread(target=connect, name="gradcore-nccl", daemon=True)
         thread.start()
         thread.join(self._seconds)
         where = f"rank {self.rank} of {self.size}, on cuda:{self.index}"
-        if not found:
+        if not outcome:
             raise DistNetworkError(f"{where}: not all ranks have come to NCCL within {self._seconds:g} s")
-        if isinstance(found[0], Exception):
+        if isinstance(outcome[0], Exception):
             raise DistNetworkError(
-                f"{where}: NCCL does not start: {found[0]}. Each process needs a device of its own: "
+                f"{where}: NCCL does not start: {outcome[0]}. Each process needs a device of its own: "
                 "cuda.set_device(local_rank) before init_process_group, or its device_id; NCCL_DEBUG=INFO says more"
-            ) from found[0]
-        return found[0]
+            ) from outcome[0]
+        return outcome[0]
 
     def on_device(self) -> Any:
         """Return a context in which the device of the communicator is current."""
@@ -271,12 +271,12 @@ class NCCLCommunicator(Communicator):
         return self._call(lambda comm, stream: comm.allGather(at, to, given.nbytes, kind, stream), out, given)
 
     def gather(self, out: Array | None, given: Array, counts: Sequence[int], root: int) -> Request:
-        sent = [given if rank == root else given[:0] for rank in range(self.size)]
-        return self._exchange(None if out is None else _parts(out, counts), sent, out, given)
+        messages = [given if rank == root else given[:0] for rank in range(self.size)]
+        return self._exchange(None if out is None else _parts(out, counts), messages, out, given)
 
     def scatter(self, out: Array, given: Array | None, counts: Sequence[int], root: int) -> Request:
-        received = [out if rank == root else out[:0] for rank in range(self.size)]
-        return self._exchange(received, None if given is None else _parts(given, counts), out, given)
+        targets = [out if rank == root else out[:0] for rank in range(self.size)]
+        return self._exchange(targets, None if given is None else _parts(given, counts), out, given)
 
     def reduce_scatter(self, out: Array, given: Array, counts: Sequence[int], op: ReduceOp) -> Request:
         if not given.size:
@@ -321,8 +321,8 @@ class NCCLCommunicator(Communicator):
         if self.rank == first:
             unique_id = self.unique_id()
             buffer = self.as_array(np.frombuffer(unique_id, np.uint8))
-            sent = [buffer if rank in ranks[1:] else buffer[:0] for rank in range(self.size)]
-            request = self._exchange(None, sent, buffer)
+            messages = [buffer if rank in ranks[1:] else buffer[:0] for rank in range(self.size)]
+            request = self._exchange(None, messages, buffer)
         else:
             buffer = self.empty(128, np.uint8)
             request = self.receive(buffer, first, 0)

@@ -46,12 +46,12 @@ def _broadcast(group: ProcessGroup, data: bytes, root: int, call: str) -> bytes:
 def _gather(group: ProcessGroup, data: bytes, root: int, call: str) -> list[bytes]:
     """Return the bytes of all processes in the process `root`, and an empty list in the others."""
     engine = group.any_engine
-    own, receives = engine.as_array(np.frombuffer(data, np.uint8)), engine.rank == root
+    own_bytes, receives = engine.as_array(np.frombuffer(data, np.uint8)), engine.rank == root
     counts = engine.empty(engine.size, np.int64) if receives else None
     wait_for(group, engine.gather(counts, engine.as_array(np.array([len(data)])), [1] * engine.size, root), call)
     lengths = engine.as_host(counts).tolist() if counts is not None else []
     out = engine.empty(sum(lengths), np.uint8) if receives else None
-    wait_for(group, engine.gather(out, own, lengths, root), call)
+    wait_for(group, engine.gather(out, own_bytes, lengths, root), call)
     return [] if out is None else split_bytes(engine.as_host(out), lengths)
 
 
@@ -122,7 +122,7 @@ def broadcast_object_list(
     device
         Accepted for compatibility.
     group_src : int, optional
-        Its rank in the group, in the place of `src`.
+        The rank of that process in the group, instead of `src`.
 
     Raises
     ------
@@ -135,10 +135,10 @@ def broadcast_object_list(
     root = root_of(members, "broadcast_object_list", "src", 0 if src is None and group_src is None else src, group_src)
     alike = {"src": root, "length": len(object_list)}
     check_alike(members, members.any_engine, "broadcast_object_list", alike, always=True)
-    own = serialize_object(list(object_list)) if members.rank() == root else b""
-    sent = _broadcast(members, own, root, "broadcast_object_list")
+    own_bytes = serialize_object(list(object_list)) if members.rank() == root else b""
+    sent_bytes = _broadcast(members, own_bytes, root, "broadcast_object_list")
     if members.rank() != root:
-        object_list[:] = deserialize_object(sent)
+        object_list[:] = deserialize_object(sent_bytes)
 
 
 def gather_object(
@@ -161,7 +161,7 @@ def gather_object(
     group : ProcessGroup, optional
         By default the world.
     group_dst : int, optional
-        Its rank in the group, in the place of `dst`.
+        The rank of that process in the group, instead of `dst`.
     """
     members = member_of(group, "gather_object")
     if members is None:
@@ -171,9 +171,9 @@ def gather_object(
     if receives != (object_gather_list is not None):
         raise ValueError("gather_object: the list is given on the destination rank, and on no other")
     check_alike(members, members.any_engine, "gather_object", {"dst": root}, always=True)
-    found = _gather(members, serialize_object(obj), root, "gather_object")
+    serialized = _gather(members, serialize_object(obj), root, "gather_object")
     if object_gather_list is not None:
-        object_gather_list[:] = map(deserialize_object, found)
+        object_gather_list[:] = map(deserialize_object, serialized)
 
 
 def scatter_object_list(
@@ -196,7 +196,7 @@ def scatter_object_list(
     group : ProcessGroup, optional
         By default the world.
     group_src : int, optional
-        Its rank in the group, in the place of `src`.
+        The rank of that process in the group, instead of `src`.
     """
     members = member_of(group, "scatter_object_list")
     if members is None:
@@ -204,9 +204,9 @@ def scatter_object_list(
     root = root_of(members, "scatter_object_list", "src", 0 if src is None and group_src is None else src, group_src)
     if not scatter_object_output_list:
         raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
-    given: Sequence[Any] = scatter_object_input_list or [] if members.rank() == root else []
-    if members.rank() == root and len(given) != members.size():
-        raise ValueError(f"scatter_object_list: {len(given)} objects for {members.size()} ranks")
+    objects: Sequence[Any] = scatter_object_input_list or [] if members.rank() == root else []
+    if members.rank() == root and len(objects) != members.size():
+        raise ValueError(f"scatter_object_list: {len(objects)} objects for {members.size()} ranks")
     check_alike(members, members.any_engine, "scatter_object_list", {"src": root}, always=True)
-    own = _scatter(members, [serialize_object(each) for each in given], root, "scatter_object_list")
-    scatter_object_output_list[0] = deserialize_object(own)
+    serialized = _scatter(members, [serialize_object(obj) for obj in objects], root, "scatter_object_list")
+    scatter_object_output_list[0] = deserialize_object(serialized)

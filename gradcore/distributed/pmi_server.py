@@ -129,8 +129,8 @@ class Connection:
         elif command == "get":
             key = words["key"]
             value = server.mapping() if key == "PMI_process_mapping" else server.values.get(key)
-            found = "rc=0 msg=success" if value is not None else "rc=-1 msg=key_not_found"
-            self.say(f"cmd=get_result {found} value={value or 'unknown'}")
+            status = "rc=0 msg=success" if value is not None else "rc=-1 msg=key_not_found"
+            self.say(f"cmd=get_result {status} value={value or 'unknown'}")
         elif command == "barrier_in":
             server.arrive(self)
         elif command == "abort":
@@ -157,9 +157,9 @@ _ANSWERS = {
 
 def main() -> None:
     """Serve the ranks that the argument describes."""
-    told = json.loads(sys.argv[1])
-    server = Server(told["ids"])
-    host = told["host"]
+    settings = json.loads(sys.argv[1])
+    server = Server(settings["ids"])
+    host = settings["host"]
     with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
         print(listener.getsockname()[1], flush=True)
         threading.Thread(target=_end_with_parent, args=(server,), daemon=True).start()

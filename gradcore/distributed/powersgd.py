@@ -80,28 +80,30 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Any]:
     buffer = bucket.buffer()
     if state.use_error_feedback and index in state.error_dict:
         buffer += state.error_dict[index]
-    given = buffer.clone() if state.use_error_feedback else None
+    uncompressed = buffer.clone() if state.use_error_feedback else None
     matrices: list[AnyTensor] = []
-    rest: list[AnyTensor] = []
+    uncompressible: list[AnyTensor] = []
     for grad in bucket.gradients():
         matrix = grad.view(grad.shape[0], -1) if grad.ndim > 1 else grad
-        (matrices if _shrinks(matrix, state) else rest).append(matrix)
-    if rest:
-        flat = F.cat([grad.reshape(-1) for grad in rest]) / group.size()
+        (matrices if _shrinks(matrix, state) else uncompressible).append(matrix)
+    if uncompressible:
+        flat = F.cat([grad.reshape(-1) for grad in uncompressible]) / group.size()
         collectives.all_reduce(flat, group=group)
-        for grad, part in zip(rest, flat.split([grad.numel() for grad in rest]), strict=True):
+        for grad, part in zip(uncompressible, flat.split([grad.numel() for grad in uncompressible]), strict=True):
             grad.copy_(part.view(grad.shape))
     approximations = _approximate(state, index, matrices, group) if matrices else []
-    if given is not None:  # what is lost: the process's own gradient less what all have agreed on
-        lost = F.zeros_like(buffer)
+    if (
+        uncompressed is not None
+    ):  # the error: this process's own gradient minus the approximation that all processes share
+        error = F.zeros_like(buffer)
         start = 0
         for grad in bucket.gradients():
             matrix = next((k for k, m in enumerate(matrices) if m.data_ptr() == grad.data_ptr()), None)
             if matrix is not None:
-                part = given[start : start + grad.numel()]
-                lost[start : start + grad.numel()] = part - approximations[matrix].reshape(-1)
+                part = uncompressed[start : start + grad.numel()]
+                error[start : start + grad.numel()] = part - approximations[matrix].reshape(-1)
             start += grad.numel()
-        state.error_dict[index] = lost
+        state.error_dict[index] = error
     for matrix, approximation in zip(matrices, approximations, strict=True):
         matrix.copy_(approximation)
     future: Future[Any] = Future()
@@ -119,8 +121,8 @@ def _shrinks(matrix: AnyTensor, state: PowerSGDState) -> bool:
 def _approximate(state: PowerSGDState, index: int, matrices: list[AnyTensor], group: Any) -> list[AnyTensor]:
     """Approximate the means of matrices over processes by one step of a power iteration."""
     rank = state.matrix_approximation_rank
-    known = state.q_memory_dict.get(index) if state.warm_start else None
-    Q = known or [
+    previous = state.q_memory_dict.get(index) if state.warm_start else None
+    Q = previous or [
         randn(m.shape[1], min(rank, *m.shape), generator=state.generator, dtype=m.dtype).to(m.device) for m in matrices
     ]
     Q = [linalg.qr(q)[0] for q in Q]

@@ -131,13 +131,13 @@ def _ask(address: tuple[str, int], rank: int, end: float) -> bytes:
 
 def _read(peer: socket.socket, count: int) -> bytes:
     """Read `count` bytes. Raise ConnectionError if there are fewer."""
-    found = b""
-    while len(found) < count:
-        part = peer.recv(count - len(found))
+    data = b""
+    while len(data) < count:
+        part = peer.recv(count - len(data))
         if not part:
-            raise ConnectionError(f"the connection ended after {len(found)} of {count} bytes")
-        found += part
-    return found
+            raise ConnectionError(f"the connection ended after {len(data)} of {count} bytes")
+        data += part
+    return data
 
 
 def _prove(what: bytes, data: bytes) -> bytes:

@@ -66,10 +66,10 @@ class ShardedParameter(Parameter):
 
         With a `compute_device`, the part is on the CPU.
         """
-        each = -(-p.numel() // group.size())
+        length = -(-p.numel() // group.size())
         with no_grad():
-            own = empty(each, dtype=p.dtype, device=p.device if compute_device is None or p.is_meta else "cpu")
-        result: ShardedParameter = cls(own, p.requires_grad)
+            part = empty(length, dtype=p.dtype, device=p.device if compute_device is None or p.is_meta else "cpu")
+        result: ShardedParameter = cls(part, p.requires_grad)
         result.full_shape, result.process_group = tuple(p.shape), group
         result.replicas, result.unreplicated_grad, result.compute_device = replicas, None, compute_device
         if not p.is_meta:
@@ -78,12 +78,12 @@ class ShardedParameter(Parameter):
 
     def _take(self, whole: AnyTensor) -> None:
         """Write this process's part of the values that rank 0 of the first replica has for the whole parameter."""
-        group, each = self.process_group, self.numel()
+        group, length = self.process_group, self.numel()
         with no_grad():
-            padded = zeros(each * group.size(), dtype=self.dtype, device=self.compute_device or self.device)
+            padded = zeros(length * group.size(), dtype=self.dtype, device=self.compute_device or self.device)
             padded[: self.full_numel] = whole.reshape(-1).to(padded.device)
             collectives.broadcast(padded, group=group, group_src=0)
-            part = padded[each * group.rank() : each * (group.rank() + 1)]
+            part = padded[length * group.rank() : length * (group.rank() + 1)]
             if self.replicas is not None:
                 collectives.broadcast(part, group=self.replicas, group_src=0)
             self.detach().copy_(part)
@@ -119,9 +119,9 @@ class ShardedParameter(Parameter):
         All processes make this call. It temporarily allocates one whole parameter.
         """
         with no_grad():
-            whole = empty(self.full_shape, dtype=self.dtype, device=self.device)
-            initialize(whole)
-        self._take(whole)
+            parameter = empty(self.full_shape, dtype=self.dtype, device=self.device)
+            initialize(parameter)
+        self._take(parameter)
         return self
 
     def accumulate(self, grad: Tensor) -> None:
@@ -173,17 +173,17 @@ def initialize_whole(owner: Module, initialize: Callable[..., object], *args: ob
     determines the values.
     """
     shards = {name: p for name, p in owner._parameters.items() if isinstance(p, ShardedParameter)}
-    whole = {
+    parameter = {
         name: Parameter(empty(p.full_shape, dtype=p.dtype, device=p.device), p.requires_grad)
         for name, p in shards.items()
     }
-    owner._parameters |= whole
+    owner._parameters |= parameter
     try:
         initialize(*args, **kwargs)
     finally:
         owner._parameters.update(shards)
     for name, p in shards.items():
-        p._take(whole[name].detach())
+        p._take(parameter[name].detach())
 
 
 class Gathering:
@@ -211,13 +211,13 @@ class Gathering:
             )
         group = first.process_group
         flat = [shard.detach() for shard in shards]
-        own = flat[0] if len(flat) == 1 else functional.cat(flat)
+        sent_values = flat[0] if len(flat) == 1 else functional.cat(flat)
         if dtype is not None and first.is_floating_point():
-            own = own.to(dtype)
+            sent_values = sent_values.to(dtype)
         if first.compute_device is not None:
-            own = own.to(first.compute_device)
-        self._whole = empty(own.numel() * group.size(), dtype=own.dtype, device=own.device)
-        self._work = collectives.all_gather_into_tensor(self._whole, own, group, async_op=True)
+            sent_values = sent_values.to(first.compute_device)
+        self._whole = empty(sent_values.numel() * group.size(), dtype=sent_values.dtype, device=sent_values.device)
+        self._work = collectives.all_gather_into_tensor(self._whole, sent_values, group, async_op=True)
         self.versions = [shard._version for shard in shards]
 
     def wait(self) -> list[Tensor]:

@@ -73,12 +73,14 @@ def export_value(value: Any, p: Any, options: StateDictOptions) -> Any:
         if p.compute_device is not None:
             value = value.to(p.compute_device)
         receives = not options.only_rank0 or group.rank() == 0
-        whole = empty(value.numel() * group.size() if receives else 0, dtype=value.dtype, device=value.device)
+        gathered = empty(value.numel() * group.size() if receives else 0, dtype=value.dtype, device=value.device)
         if options.only_rank0:
-            collectives.gather(value, list(whole.chunk(group.size())) if receives else None, group=group, group_dst=0)
+            collectives.gather(
+                value, list(gathered.chunk(group.size())) if receives else None, group=group, group_dst=0
+            )
         else:
-            collectives.all_gather_into_tensor(whole, value, group)
-        value = whole[: p.full_numel].view(p.full_shape) if receives else value
+            collectives.all_gather_into_tensor(gathered, value, group)
+        value = gathered[: p.full_numel].view(p.full_shape) if receives else value
     return value.cpu() if options.cpu_offload else value
 
 
@@ -100,19 +102,19 @@ def receive_values(values: Mapping[str, Any], like: Mapping[str, Any]) -> dict[s
         }
     objects.broadcast_object_list(described, src=0)
     parts: dict[str, Any] = {}
-    for name, (shape, what) in (described[0] or {}).items():
+    for name, (shape, dtype_or_value) in (described[0] or {}).items():
         if shape is None:
-            parts[name] = what
+            parts[name] = dtype_or_value
             continue
         p = like.get(name)
         device = None if p is None else getattr(p, "compute_device", None) or p.device
         with no_grad():
             if groups.get_rank() == 0:
-                whole = values[name].detach().to(device).contiguous()
+                received = values[name].detach().to(device).contiguous()
             else:
-                whole = empty(shape, dtype=dtypes.DTYPES[what], device=device)
-            collectives.broadcast(whole, src=0)
-            part = select_part(whole, p)
+                received = empty(shape, dtype=dtypes.DTYPES[dtype_or_value], device=device)
+            collectives.broadcast(received, src=0)
+            part = select_part(received, p)
             parts[name] = part if p is None else part.to(p.device)
     return parts
 
@@ -175,17 +177,17 @@ def set_model_state_dict(
     inner, options = _inner(model), options or StateDictOptions()
     parameters = dict(inner.named_parameters(remove_duplicate=False))
     if options.broadcast_from_rank0 and groups.is_initialized():
-        own = receive_values(model_state_dict, {**inner.state_dict(), **parameters})
+        own_state = receive_values(model_state_dict, {**inner.state_dict(), **parameters})
     else:
-        own = {name: select_part(value, parameters.get(name)) for name, value in model_state_dict.items()}
-    return inner.load_state_dict(own, strict=options.strict)
+        own_state = {name: select_part(value, parameters.get(name)) for name, value in model_state_dict.items()}
+    return inner.load_state_dict(own_state, strict=options.strict)
 
 
 def name_parameters(model: Module, optimizer: Optimizer) -> Iterator[tuple[int, str, Any]]:
     """Yield the parameters of an optimiser with their numbers and names."""
     names = {id(p): name for name, p in _inner(model).named_parameters()}
-    every = [p for group in optimizer.param_groups for p in group["params"]]
-    for i, p in enumerate(every):
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for i, p in enumerate(parameters):
         if id(p) not in names:
             raise ValueError(f"parameter {i} of the optimiser is none of the model")
         yield i, names[id(p)], p
@@ -238,22 +240,22 @@ def set_optimizer_state_dict(
     """
     named = list(name_parameters(model, optimizers))
     numbers = {name: i for i, name, _ in named}
-    given, param_groups = optim_state_dict.get("state", {}), optim_state_dict.get("param_groups", [])
+    states, param_groups = optim_state_dict.get("state", {}), optim_state_dict.get("param_groups", [])
     if options is not None and options.broadcast_from_rank0 and groups.is_initialized():
-        sent = [param_groups, {name: list(values) for name, values in given.items()}]
-        objects.broadcast_object_list(sent, src=0)
-        param_groups = sent[0]
+        described = [param_groups, {name: list(values) for name, values in states.items()}]
+        objects.broadcast_object_list(described, src=0)
+        param_groups = described[0]
         state = {}
         for i, name, p in named:
-            keys = sent[1].get(name)
+            keys = described[1].get(name)
             if keys is not None:
                 like = dict.fromkeys(keys, p)
-                state[i] = receive_values(given.get(name, {}), like)
+                state[i] = receive_values(states.get(name, {}), like)
     else:
         state = {
-            i: {key: select_part(value, p) for key, value in given[name].items()}
+            i: {key: select_part(value, p) for key, value in states[name].items()}
             for i, name, p in named
-            if name in given
+            if name in states
         }
     param_groups = [{**g, "params": [numbers[name] for name in g["params"]]} for g in param_groups]
     optimizers.load_state_dict({"state": state, "param_groups": param_groups})
@@ -263,17 +265,17 @@ def create_state(optimizer: Optimizer) -> None:
     """Create the state of an optimizer by a step of size zero."""
     if optimizer.state:
         return
-    every = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
-    grads, rates = [p.grad for p in every], [group["lr"] for group in optimizer.param_groups]
+    parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+    grads, rates = [p.grad for p in parameters], [group["lr"] for group in optimizer.param_groups]
     with no_grad():
-        for p in every:
+        for p in parameters:
             p.grad = zeros_like(p)
         for group in optimizer.param_groups:
             group["lr"] = tensor(0.0) if isinstance(group["lr"], Tensor) else 0.0
         optimizer.step()
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
-        for p, grad in zip(every, grads, strict=True):
+        for p, grad in zip(parameters, grads, strict=True):
             p.grad = grad
 
 

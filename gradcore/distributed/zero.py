@@ -98,16 +98,16 @@ class ZeroRedundancyOptimizer(Optimizer):
     def _share(self) -> None:
         """Assign parameters to processes, the largest first, each to the process with the fewest elements."""
         loads = [0] * self.process_group.size()
-        every = [p for group in self.param_groups for p in group["params"]]
-        for p in sorted(every, key=lambda p: -p.numel()):
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        for p in sorted(parameters, key=lambda p: -p.numel()):
             if id(p) not in self._owner:
                 self._owner[id(p)] = loads.index(min(loads))
             loads[self._owner[id(p)]] += max(p.numel(), 1)
         rank = self.process_group.rank()
-        own = [[p for p in group["params"] if self._owner[id(p)] == rank] for group in self.param_groups]
-        self._groups = [k for k, params in enumerate(own) if params]
+        own_parameters = [[p for p in group["params"] if self._owner[id(p)] == rank] for group in self.param_groups]
+        self._groups = [k for k, params in enumerate(own_parameters) if params]
         if self._groups:
-            self.optim = self._class([{"params": own[k]} for k in self._groups], **self._options)
+            self.optim = self._class([{"params": own_parameters[k]} for k in self._groups], **self._options)
             self._pass_options()
             self.state = self.optim.state
 
@@ -145,14 +145,14 @@ class ZeroRedundancyOptimizer(Optimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 shares.setdefault((self._owner[id(p)], p.dtype), []).append(p)
-        sent = []
+        works = []
         with no_grad():
             for owner, dtype in sorted(shares, key=lambda key: (key[0], key[1].name)):
                 params = shares[owner, dtype]
                 flat = functional.cat([p.detach().reshape(-1) for p in params])
                 work = collectives.broadcast(flat, group=self.process_group, group_src=owner, async_op=True)
-                sent.append((owner, params, flat, work))
-            for owner, params, flat, work in sent:
+                works.append((owner, params, flat, work))
+            for owner, params, flat, work in works:
                 work.wait()
                 if owner != self.process_group.rank():
                     for p, part in zip(params, flat.split([p.numel() for p in params]), strict=True):
@@ -167,8 +167,8 @@ class ZeroRedundancyOptimizer(Optimizer):
         -------
         dict
         """
-        every = [p for group in self.param_groups for p in group["params"]]
-        return {"state": {str(i): self.state[p] for i, p in enumerate(every) if p in self.state}}
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        return {"state": {str(i): self.state[p] for i, p in enumerate(parameters) if p in self.state}}
 
     def consolidate_state_dict(self, to: int = 0) -> None:
         """Collect the state of all processes in one, which can then call `state_dict`. All processes make this call.
@@ -180,11 +180,11 @@ class ZeroRedundancyOptimizer(Optimizer):
         """
         root = self.process_group.ranks.index(to)
         is_root = self.process_group.rank() == root
-        found: list[Any] | None = [None] * self.process_group.size() if is_root else None
-        objects.gather_object(self.local_state_dict()["state"], found, group=self.process_group, group_dst=root)
+        collected: list[Any] | None = [None] * self.process_group.size() if is_root else None
+        objects.gather_object(self.local_state_dict()["state"], collected, group=self.process_group, group_dst=root)
         self._full = None
-        if found is not None:
-            self._full = {key: value for each in found for key, value in each.items()}
+        if collected is not None:
+            self._full = {key: value for each in collected for key, value in each.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of all parameters, as one optimiser would have it, after `consolidate_state_dict`.
@@ -211,10 +211,10 @@ class ZeroRedundancyOptimizer(Optimizer):
         state_dict : dict
             A result of `state_dict`, of this class or of the optimiser itself.
         """
-        every = [p for group in self.param_groups for p in group["params"]]
-        own = {i for i, p in enumerate(every) if self._owner[id(p)] == self.process_group.rank()}
-        kept = {**state_dict, "state": {i: s for i, s in state_dict["state"].items() if int(i) in own}}
-        super().load_state_dict(kept)
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        own_numbers = {i for i, p in enumerate(parameters) if self._owner[id(p)] == self.process_group.rank()}
+        own_state = {**state_dict, "state": {i: s for i, s in state_dict["state"].items() if int(i) in own_numbers}}
+        super().load_state_dict(own_state)
         if self.optim is not None:
             self.optim.state = self.state
             self._pass_options()

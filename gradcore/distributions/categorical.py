@@ -61,9 +61,9 @@ class Categorical(OfCategories):
     Parameters
     ----------
     probs : Tensor, optional
-        Of the categories, along the last dim; they need not sum to 1.
+        Probabilities of the categories along the last dim; they need not sum to 1.
     logits : Tensor, optional
-        Logarithms of these; one of both must be given.
+        Logarithms of `probs`; give either `probs` or `logits`.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -130,9 +130,9 @@ class OneHotCategorical(OfCategories):
     Parameters
     ----------
     probs : Tensor, optional
-        Of the categories, along the last dim; they need not sum to 1.
+        Probabilities of the categories along the last dim; they need not sum to 1.
     logits : Tensor, optional
-        Logarithms of these; one of both must be given.
+        Logarithms of `probs`; give either `probs` or `logits`.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -185,9 +185,9 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
     Parameters
     ----------
     probs : Tensor, optional
-        Of the categories, along the last dim; they need not sum to 1.
+        Probabilities of the categories along the last dim; they need not sum to 1.
     logits : Tensor, optional
-        Logarithms of these; one of both must be given.
+        Logarithms of `probs`; give either `probs` or `logits`.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -212,9 +212,9 @@ class Multinomial(OfCategories):
     total_count : int
         The number of choices.
     probs : Tensor, optional
-        Of the categories, along the last dim; they need not sum to 1.
+        Probabilities of the categories along the last dim; they need not sum to 1.
     logits : Tensor, optional
-        Logarithms of these; one of both must be given.
+        Logarithms of `probs`; give either `probs` or `logits`.
     validate_args : bool, optional
         Whether parameters and values are checked.
 

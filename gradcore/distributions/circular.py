@@ -30,7 +30,7 @@ class VonMises(Distribution):
     loc : Tensor
         The mean angle.
     concentration : Tensor
-        How near to it the angles are.
+        How concentrated the angles are around the mean.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -104,9 +104,9 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
     probs : float or Tensor, optional
         The parameter p, between 0 and 1.
     logits : float or Tensor, optional
-        The logarithm of its odds; one of both must be given.
+        The logarithm of the odds; give either `probs` or `logits`.
     lims : pair of float
-        Between these, near 1/2, Taylor series replace formulas that cancel there.
+        Bounds of the interval around 1/2 in which Taylor series replace formulas that cancel.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -178,8 +178,8 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
 
     def cdf(self, value: Tensor) -> Tensor:
         odds, x = self._log_odds, self._check_sample(value)
-        found = self._choose((odds * x).expm1() / odds.expm1(), x + self._small_odds * x * (x - 1) / 2)
-        return functional.where(x <= 0, 0.0, functional.where(x >= 1, 1.0, found))  # type: ignore[no-any-return]
+        probability = self._choose((odds * x).expm1() / odds.expm1(), x + self._small_odds * x * (x - 1) / 2)
+        return functional.where(x <= 0, 0.0, functional.where(x >= 1, 1.0, probability))  # type: ignore[no-any-return]
 
     def icdf(self, value: Tensor) -> Tensor:
         odds = self._log_odds

@@ -24,7 +24,7 @@ class Independent(Distribution):
     ----------
     base_distribution : Distribution
     reinterpreted_batch_ndims : int
-        How many dims.
+        The number of these dims.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -108,9 +108,9 @@ class MixtureSameFamily(Distribution):
     Parameters
     ----------
     mixture_distribution : Categorical
-        Of the component that a value comes from.
+        Distribution of the index of the component from which a value is drawn.
     component_distribution : Distribution
-        The components, along its last batch dim.
+        The components, along the last batch dim.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -139,8 +139,10 @@ class MixtureSameFamily(Distribution):
         if not isinstance(component_distribution, Distribution):
             raise ValueError("The Component distribution need to be an instance of torch.distributions.Distribution")
         batch = component_distribution.batch_shape[:-1]
-        for mine, theirs in zip(reversed(mixture_distribution.batch_shape), reversed(batch), strict=False):
-            if mine != 1 and theirs != 1 and mine != theirs:
+        for mixture_size, component_size in zip(
+            reversed(mixture_distribution.batch_shape), reversed(batch), strict=False
+        ):
+            if mixture_size != 1 and component_size != 1 and mixture_size != component_size:
                 raise ValueError(
                     f"`mixture_distribution.batch_shape` ({mixture_distribution.batch_shape}) is not compatible with "
                     f"`component_distribution.batch_shape`({batch})"
@@ -194,12 +196,12 @@ class MixtureSameFamily(Distribution):
         return within + between
 
     def cdf(self, value: Tensor) -> Tensor:
-        each = self._component_distribution.cdf(self._for_each(value))
-        return (each * self._mixture_distribution.probs).sum(-1)  # type: ignore[no-any-return]
+        component_cdf = self._component_distribution.cdf(self._for_each(value))
+        return (component_cdf * self._mixture_distribution.probs).sum(-1)  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
-        each = self._component_distribution.log_prob(self._for_each(self._check_sample(value)))
-        return (each + self._mixture_distribution.logits.log_softmax(-1)).logsumexp(-1)  # type: ignore[no-any-return]
+        component_log_prob = self._component_distribution.log_prob(self._for_each(self._check_sample(value)))
+        return (component_log_prob + self._mixture_distribution.logits.log_softmax(-1)).logsumexp(-1)  # type: ignore[no-any-return]
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():

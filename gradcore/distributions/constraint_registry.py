@@ -28,7 +28,7 @@ class ConstraintRegistry:
         ----------
         constraint : Constraint or type
         factory : callable, optional
-            From the constraint to the transform; without it, a decorator is returned.
+            A function from a constraint to a transform; without it, a decorator is returned.
 
         Returns
         -------

@@ -97,9 +97,9 @@ class _Dependent(Constraint):
 
     def __call__(self, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> _Dependent:
         """Return a copy with the given properties."""
-        known = self._is_discrete if is_discrete is NotImplemented else is_discrete
+        was_discrete = self._is_discrete if is_discrete is NotImplemented else is_discrete
         dims = self._event_dim if event_dim is NotImplemented else event_dim
-        return type(self)(is_discrete=known, event_dim=dims)
+        return type(self)(is_discrete=was_discrete, event_dim=dims)
 
     def check(self, x: Tensor) -> Tensor:
         """Raise an error, since the set is unknown."""
@@ -126,7 +126,7 @@ class dependent_property(property, _Dependent):
     fn : callable, optional
         Returns the constraint.
     is_discrete, event_dim : optional
-        What is known without an instance.
+        Properties of the constraint that are known without an instance.
 
     Examples
     --------
@@ -195,7 +195,7 @@ class MixtureSameFamilyConstraint(Constraint):
     Parameters
     ----------
     base_constraint : Constraint
-        Of the components.
+        Constraint of the components.
 
     Examples
     --------
@@ -223,8 +223,8 @@ class MixtureSameFamilyConstraint(Constraint):
     def check(self, value: Tensor) -> Tensor:
         """Return whether the values belong to the set of every component."""
         dim = -1 - self.event_dim
-        each = self.base_constraint.check(value.unsqueeze(dim))
-        return each.reshape(*each.shape[: value.ndim - self.event_dim], -1).all(-1)
+        belongs = self.base_constraint.check(value.unsqueeze(dim))
+        return belongs.reshape(*belongs.shape[: value.ndim - self.event_dim], -1).all(-1)
 
 
 class _Elementwise(Constraint):
@@ -420,8 +420,8 @@ def _is_lower_cholesky(x: Tensor) -> Tensor:
 
 def _is_corr_cholesky(x: Tensor) -> Tensor:
     tolerance = dtypes.finfo(x.dtype).eps * x.shape[-1] * 10  # from the sum of squares
-    ones = ((x.square().sum(-1) - 1).abs() <= tolerance).all(-1)
-    return ones & _is_lower_cholesky(x)  # type: ignore[no-any-return]
+    has_unit_rows = ((x.square().sum(-1) - 1).abs() <= tolerance).all(-1)
+    return has_unit_rows & _is_lower_cholesky(x)  # type: ignore[no-any-return]
 
 
 def _is_square(x: Tensor) -> Tensor:

@@ -117,7 +117,7 @@ class Laplace(_LocationScale):
     loc : float or Tensor
         The mean.
     scale : float or Tensor
-        The mean distance from it.
+        The mean absolute distance from `loc`.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -169,7 +169,7 @@ class Cauchy(_LocationScale):
     loc : float or Tensor
         The median.
     scale : float or Tensor
-        Half the width at half the greatest density.
+        Half of the width at half of the largest density.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -279,7 +279,7 @@ class Uniform(Distribution):
     Parameters
     ----------
     low, high : float or Tensor
-        The bounds, of which the upper one is not reached.
+        The bounds; values are below `high`.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -346,9 +346,9 @@ class GeneralizedPareto(Distribution):
     loc : float or Tensor
         The threshold.
     scale : float or Tensor
-        How far values lie above it.
+        The scale of the excesses over the threshold.
     concentration : float or Tensor
-        How heavy the tail is; for negative ones, there is an upper bound.
+        How heavy the tail is; if it is negative, values have an upper bound.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -422,8 +422,8 @@ class GeneralizedPareto(Distribution):
     def variance(self) -> Tensor:
         k = self.concentration
         inside = functional.where(k < 0.5, k, functional.zeros_like(k))
-        found = self.scale**2 / ((1 - inside) ** 2 * (1 - 2 * inside))
-        return functional.where(k < 0.5, found, full_like(k, math.inf))  # type: ignore[no-any-return]
+        value = self.scale**2 / ((1 - inside) ** 2 * (1 - 2 * inside))
+        return functional.where(k < 0.5, value, full_like(k, math.inf))  # type: ignore[no-any-return]
 
     @property
     def mode(self) -> Tensor:

@@ -30,7 +30,7 @@ class Bernoulli(WithProbabilities, ExponentialFamily):
     probs : float or Tensor, optional
         The probability of 1.
     logits : float or Tensor, optional
-        The logarithm of its odds; one of both must be given.
+        The logarithm of the odds; give either `probs` or `logits`.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -88,7 +88,7 @@ class Geometric(WithProbabilities):
     probs : float or Tensor, optional
         The probability of success.
     logits : float or Tensor, optional
-        The logarithm of its odds; one of both must be given.
+        The logarithm of the odds; give either `probs` or `logits`.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -160,7 +160,7 @@ class Binomial(_OfTrials):
     probs : Tensor, optional
         The probability of success.
     logits : Tensor, optional
-        The logarithm of its odds; one of both must be given.
+        The logarithm of the odds; give either `probs` or `logits`.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -232,11 +232,11 @@ class NegativeBinomial(_OfTrials):
     Parameters
     ----------
     total_count : float or Tensor
-        After how many failures one stops; need not be a whole number.
+        The number of failures at which counting stops; need not be an integer.
     probs : Tensor, optional
         The probability of success, below 1.
     logits : Tensor, optional
-        The logarithm of its odds; one of both must be given.
+        The logarithm of the odds; give either `probs` or `logits`.
     validate_args : bool, optional
         Whether parameters and values are checked.
 

@@ -31,8 +31,8 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
                          "__torch_function__.")  # fmt: skip
     first = next((v for v in values if isinstance(v, Tensor)), None)
     options = {"dtype": dtypes.get_default_dtype()} if first is None else {"dtype": first.dtype, "device": first.device}
-    made = [v if isinstance(v, Tensor) else tensor(v, **options) for v in values]
-    return tuple(functional.broadcast_tensors(*made))
+    tensors = [v if isinstance(v, Tensor) else tensor(v, **options) for v in values]
+    return tuple(functional.broadcast_tensors(*tensors))
 
 
 class lazy_property(functools.cached_property):  # type: ignore[type-arg]
@@ -132,13 +132,13 @@ class Distribution(ShortErrors):
         Parameters
         ----------
         batch_shape : sequence of int
-            To which the batch shape can be expanded.
+            The new shape, to which the batch shape can be expanded.
 
         Returns
         -------
         Distribution
         """
-        new = object.__new__(type(self)) if _instance is None else _instance
+        expanded = object.__new__(type(self)) if _instance is None else _instance
         batch = Size(batch_shape)
         for name, value in self.__dict__.items():
             if isinstance(value, Tensor) and name not in self._shared:
@@ -146,9 +146,9 @@ class Distribution(ShortErrors):
                 value = value.expand(*batch, *value.shape[value.ndim - event :])
             elif isinstance(value, Distribution):
                 value = value.expand(self._batch_shape_of(name, batch))
-            new.__dict__[name] = value
-        new._batch_shape = batch
-        return new
+            expanded.__dict__[name] = value
+        expanded._batch_shape = batch
+        return expanded
 
     def _batch_shape_of(self, name: str, batch: Size) -> Sequence[int]:
         """Return the batch shape that the component distribution `name` needs, given the batch shape of this one."""

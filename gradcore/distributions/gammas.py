@@ -127,7 +127,7 @@ class Beta(ExponentialFamily):
     Parameters
     ----------
     concentration1, concentration0 : float or Tensor
-        The larger the first, the nearer to 1; the larger the second, the nearer to 0.
+        A larger `concentration1` moves values towards 1, a larger `concentration0` towards 0.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -198,7 +198,7 @@ class Dirichlet(ExponentialFamily):
     Parameters
     ----------
     concentration : Tensor
-        Of each share, along the last dim.
+        The concentration of each share, along the last dim.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -243,9 +243,9 @@ class Dirichlet(ExponentialFamily):
 
     def entropy(self) -> Tensor:
         total = self.concentration.sum(-1)
-        own = ((self.concentration - 1.0) * self.concentration.digamma()).sum(-1)
+        digamma_terms = ((self.concentration - 1.0) * self.concentration.digamma()).sum(-1)
         k = self.concentration.shape[-1]
-        return self._log_normalizer(self.concentration) - (k - total) * total.digamma() - own  # type: ignore[no-any-return]
+        return self._log_normalizer(self.concentration) - (k - total) * total.digamma() - digamma_terms  # type: ignore[no-any-return]
 
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:
@@ -265,7 +265,7 @@ class StudentT(Distribution):
     loc : float or Tensor
         The median.
     scale : float or Tensor
-        How wide it is.
+        The scale.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -324,7 +324,7 @@ class FisherSnedecor(Distribution):
     Parameters
     ----------
     df1, df2 : float or Tensor
-        The degrees of freedom above and below.
+        The degrees of freedom of numerator and denominator.
     validate_args : bool, optional
         Whether parameters and values are checked.
 

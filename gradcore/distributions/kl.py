@@ -41,7 +41,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Callable[..., Tensor]],
     Parameters
     ----------
     type_p, type_q : type
-        Classes of distributions, or bases of such. The most specific registration counts.
+        Classes of distributions, or base classes of them. The most specific registration is used.
 
     Returns
     -------
@@ -59,9 +59,9 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Callable[..., Tensor]],
     tensor(0.)
     """
     types: dict[str, Any] = {"type_p": type_p, "type_q": type_q}
-    for name, each in types.items():
-        if not isinstance(each, type):
-            raise TypeError(f"Expected {name} to be a Distribution subclass but got {each}")
+    for name, cls in types.items():
+        if not isinstance(cls, type):
+            raise TypeError(f"Expected {name} to be a Distribution subclass but got {cls}")
 
     def register(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         _FORMULAS[type_p, type_q] = function
@@ -91,7 +91,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     Returns
     -------
     Tensor
-        Of the batch shape.
+        The divergences, in the batch shape.
 
     Raises
     ------
@@ -130,19 +130,19 @@ def _of_families(p: Any, q: Any) -> Tensor:
         )
     natural, normalizer, slopes = p._normalizer_and_slopes()
     result = q._log_normalizer(*q._natural_params) - normalizer
-    for mine, theirs, slope in zip(natural, q._natural_params, slopes, strict=True):
-        result = result - sum_rightmost((theirs - mine) * slope, len(q.event_shape))
+    for theta_p, theta_q, slope in zip(natural, q._natural_params, slopes, strict=True):
+        result = result - sum_rightmost((theta_q - theta_p) * slope, len(q.event_shape))
     return result  # type: ignore[no-any-return]
 
 
 @register_kl(Bernoulli, Bernoulli)
 def _bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
-    one = p.probs * (F.softplus(-q.logits) - F.softplus(-p.logits))
+    term_of_one = p.probs * (F.softplus(-q.logits) - F.softplus(-p.logits))
     zero = (1 - p.probs) * (F.softplus(q.logits) - F.softplus(p.logits))
-    one = functional.where(q.probs == 0, math.inf, one)
-    one = functional.where(p.probs == 0, 0.0, one)
+    term_of_one = functional.where(q.probs == 0, math.inf, term_of_one)
+    term_of_one = functional.where(p.probs == 0, 0.0, term_of_one)
     zero = functional.where(q.probs == 1, math.inf, zero)
-    return one + functional.where(p.probs == 1, 0.0, zero)  # type: ignore[no-any-return]
+    return term_of_one + functional.where(p.probs == 1, 0.0, zero)  # type: ignore[no-any-return]
 
 
 @register_kl(Beta, Beta)
@@ -174,9 +174,9 @@ def _one_hot(p: OneHotCategorical, q: OneHotCategorical) -> Tensor:
 
 @register_kl(ContinuousBernoulli, ContinuousBernoulli)
 def _continuous_bernoulli(p: ContinuousBernoulli, q: ContinuousBernoulli) -> Tensor:
-    mine = p._log_norm() + (-p.probs).log1p()
-    theirs = q._log_norm() + (-q.probs).log1p()
-    return p.mean * (p.logits - q.logits) + mine - theirs  # type: ignore[no-any-return]
+    log_norm_p = p._log_norm() + (-p.probs).log1p()
+    log_norm_q = q._log_norm() + (-q.probs).log1p()
+    return p.mean * (p.logits - q.logits) + log_norm_p - log_norm_q  # type: ignore[no-any-return]
 
 
 @register_kl(Dirichlet, Dirichlet)
@@ -246,8 +246,8 @@ def _uniform(p: Uniform, q: Uniform) -> Tensor:
 
 @register_kl(Cauchy, Cauchy)
 def _cauchy(p: Cauchy, q: Cauchy) -> Tensor:
-    together = ((p.scale + q.scale).pow(2) + (p.loc - q.loc).pow(2)).log()
-    return together - (4 * p.scale * q.scale).log()
+    log_sum = ((p.scale + q.scale).pow(2) + (p.loc - q.loc).pow(2)).log()
+    return log_sum - (4 * p.scale * q.scale).log()
 
 
 @register_kl(TransformedDistribution, TransformedDistribution)
@@ -383,9 +383,9 @@ def _to_normal(p: Distribution, q: Normal) -> Tensor:
 @register_kl(Gamma, Gumbel)
 def _gamma_gumbel(p: Gamma, q: Gumbel) -> Tensor:
     product, start = p.rate * q.scale, q.loc / q.scale
-    own = (p.concentration - 1) * p.concentration.digamma() - p.concentration.lgamma() - p.concentration
+    entropy_terms = (p.concentration - 1) * p.concentration.digamma() - p.concentration.lgamma() - p.concentration
     return (
-        own
+        entropy_terms
         + product.log()
         + p.concentration / product
         - start
@@ -436,8 +436,10 @@ def _uniform_beta(p: Uniform, q: Beta) -> Tensor:
     a, b = q.concentration1 - 1, q.concentration0 - 1
     width = p.high - p.low
     below = (functional.xlogy(p.high, p.high) - functional.xlogy(p.low, p.low)) / width - 1
-    rest = (functional.xlogy(1 - p.low, 1 - p.low) - functional.xlogy(1 - p.high, 1 - p.high)) / width - 1
-    value = log_beta(q.concentration1, q.concentration0) - width.log() - a * below - b * rest
+    mean_log_complement = (
+        functional.xlogy(1 - p.low, 1 - p.low) - functional.xlogy(1 - p.high, 1 - p.high)
+    ) / width - 1
+    value = log_beta(q.concentration1, q.concentration0) - width.log() - a * below - b * mean_log_complement
     return _infinite_unless((p.low >= 0) & (p.high <= 1), value)
 
 

@@ -82,7 +82,7 @@ class Wishart(OfCovariance, ExponentialFamily):
     Parameters
     ----------
     df : float or Tensor
-        How many vectors; need not be a whole number, but must exceed their size less 1.
+        The number of vectors; need not be an integer, but must be greater than their size minus 1.
     covariance_matrix, precision_matrix, scale_tril : Tensor, optional
         The covariance of the vectors, its inverse, or its Cholesky factor; one must be given.
     validate_args : bool, optional

@@ -55,10 +55,10 @@ _FACTORS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def the_given(*matrices: Tensor | None) -> tuple[str, Tensor]:
     """Return the name and value of the one matrix that is not None. Raise an error if there is not exactly one."""
-    given = [(name, matrix) for name, matrix in zip(_FACTORS, matrices, strict=True) if matrix is not None]
-    if len(given) != 1:
+    named_matrices = [(name, matrix) for name, matrix in zip(_FACTORS, matrices, strict=True) if matrix is not None]
+    if len(named_matrices) != 1:
         raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
-    return given[0]
+    return named_matrices[0]
 
 
 def check_matrix(name: str, value: Tensor) -> None:
@@ -181,9 +181,9 @@ class LowRankMultivariateNormal(Distribution):
     loc : Tensor
         The mean.
     cov_factor : Tensor
-        As many rows as the mean has elements, and fewer columns.
+        A matrix with as many rows as the mean has elements, and fewer columns.
     cov_diag : Tensor
-        What the diagonal has besides.
+        The diagonal matrix that is added, as a vector.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -220,8 +220,8 @@ class LowRankMultivariateNormal(Distribution):
         self.loc, self.cov_diag = loc.expand(*batch, -1), cov_diag.expand(*batch, -1)
         self.cov_factor = cov_factor.expand(*batch, -1, -1)
         super().__init__(batch, Size((n,)), validate_args=validate_args)
-        one = eye(cov_factor.shape[-1], dtype=cov_factor.dtype, device=cov_factor.device)
-        self._capacitance_tril = cholesky(one + self._scale_factor @ self.cov_factor)
+        identity = eye(cov_factor.shape[-1], dtype=cov_factor.dtype, device=cov_factor.device)
+        self._capacitance_tril = cholesky(identity + self._scale_factor @ self.cov_factor)
 
     @property
     def _scale_factor(self) -> Tensor:
@@ -259,8 +259,8 @@ class LowRankMultivariateNormal(Distribution):
         rank = self.cov_factor.shape[-1]
         shape = (*sample_shape, *self._batch_shape, rank, 1)
         shared = functional.randn(*shape, dtype=self.loc.dtype, device=self.loc.device)
-        own = random("randn", self, sample_shape, self.loc)
-        return self.loc + (self.cov_factor @ shared).squeeze(-1) + self.cov_diag.sqrt() * own  # type: ignore[no-any-return]
+        diagonal_noise = random("randn", self, sample_shape, self.loc)
+        return self.loc + (self.cov_factor @ shared).squeeze(-1) + self.cov_diag.sqrt() * diagonal_noise  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
         difference = self._check_sample(value) - self.loc

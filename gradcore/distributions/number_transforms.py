@@ -164,7 +164,7 @@ class PowerTransform(Transform):
     ----------
     exponent : float or Tensor
     cache_size : int
-        Whether the last input and output are remembered.
+        1 to cache the last input and output, 0 to compute them again.
 
     Examples
     --------
@@ -217,7 +217,7 @@ class AffineTransform(Transform):
     event_dim : int
         The dims of one value.
     cache_size : int
-        Whether the last input and output are remembered.
+        1 to cache the last input and output, 0 to compute them again.
 
     Examples
     --------
@@ -282,9 +282,9 @@ class CumulativeDistributionTransform(Transform):
     Parameters
     ----------
     distribution : Distribution
-        With `cdf` and `icdf`.
+        A distribution with `cdf` and `icdf`.
     cache_size : int
-        Whether the last input and output are remembered.
+        1 to cache the last input and output, 0 to compute them again.
 
     Examples
     --------

@@ -216,7 +216,7 @@ class Gumbel(TransformedDistribution):
     loc : float or Tensor
         The mode.
     scale : float or Tensor
-        How wide it is.
+        The scale.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -323,7 +323,7 @@ class Kumaraswamy(TransformedDistribution):
     Parameters
     ----------
     concentration1, concentration0 : float or Tensor
-        The larger the first, the nearer to 1; the larger the second, the nearer to 0.
+        A larger `concentration1` moves values towards 1, a larger `concentration0` towards 0.
     validate_args : bool, optional
         Whether parameters and values are checked.
 

@@ -67,7 +67,7 @@ class LogitRelaxedBernoulli(_WithTemperature):
     probs : float or Tensor, optional
         The probability of 1.
     logits : float or Tensor, optional
-        The logarithm of its odds; one of both must be given.
+        The logarithm of the odds; give either `probs` or `logits`.
     validate_args : bool, optional
         Whether parameters and values are checked.
     """
@@ -104,7 +104,7 @@ class RelaxedBernoulli(_Relaxed):
     probs : float or Tensor, optional
         The probability of 1.
     logits : float or Tensor, optional
-        The logarithm of its odds; one of both must be given.
+        The logarithm of the odds; give either `probs` or `logits`.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -137,9 +137,9 @@ class ExpRelaxedCategorical(_WithTemperature, OfCategories):
     temperature : Tensor
         The lower, the nearer to one category.
     probs : Tensor, optional
-        Of the categories, along the last dim; they need not sum to 1.
+        Probabilities of the categories along the last dim; they need not sum to 1.
     logits : Tensor, optional
-        Logarithms of these; one of both must be given.
+        Logarithms of `probs`; give either `probs` or `logits`.
     validate_args : bool, optional
         Whether parameters and values are checked.
     """
@@ -174,9 +174,9 @@ class RelaxedOneHotCategorical(_Relaxed):
     temperature : Tensor
         The lower, the nearer to one category.
     probs : Tensor, optional
-        Of the categories, along the last dim; they need not sum to 1.
+        Probabilities of the categories along the last dim; they need not sum to 1.
     logits : Tensor, optional
-        Logarithms of these; one of both must be given.
+        Logarithms of `probs`; give either `probs` or `logits`.
     validate_args : bool, optional
         Whether parameters and values are checked.
 

@@ -318,7 +318,7 @@ class IndependentTransform(Transform):
     reinterpreted_batch_ndims : int
         How many more dims.
     cache_size : int
-        Whether the last input and output are remembered.
+        1 to cache the last input and output, 0 to compute them again.
 
     Examples
     --------
@@ -386,7 +386,7 @@ class ReshapeTransform(Transform):
     in_shape, out_shape : sequence of int
         With as many elements.
     cache_size : int
-        Whether the last input and output are remembered.
+        1 to cache the last input and output, 0 to compute them again.
 
     Examples
     --------

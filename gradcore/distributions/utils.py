@@ -29,8 +29,8 @@ euler_constant = 0.57721566490153286060
 
 def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
     """Return the logarithms of probabilities, or of the odds if `is_binary`."""
-    kept = clamp_probs(probs)
-    return kept.log() - (-kept).log1p() if is_binary else kept.log()
+    clamped = clamp_probs(probs)
+    return clamped.log() - (-clamped).log1p() if is_binary else clamped.log()
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:

@@ -256,7 +256,7 @@ class CatTransform(_OfParts):
     lengths : sequence of int, optional
         Of the parts; by default, all are 1.
     cache_size : int
-        Whether the last input and output are remembered.
+        1 to cache the last input and output, 0 to compute them again.
 
     Examples
     --------
@@ -319,7 +319,7 @@ class StackTransform(_OfParts):
     dim : int
         Along which the slices lie.
     cache_size : int
-        Whether the last input and output are remembered.
+        1 to cache the last input and output, 0 to compute them again.
 
     Examples
     --------

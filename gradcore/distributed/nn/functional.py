@@ -159,11 +159,11 @@ def gather(tensor: AnyTensor, dst: int = 0, group: Any = None) -> tuple[AnyTenso
     root = root_of(members, "gather", "dst", dst, None)
     size = members.size()
     is_root = members.rank() == root
-    sent = tuple(int(i == root) for i in range(size))
-    found = F.exchange_rows(F.unsqueeze(tensor, 0), members, (1,) * size if is_root else (0,) * size, sent)
+    sent_rows = tuple(int(i == root) for i in range(size))
+    rows = F.exchange_rows(F.unsqueeze(tensor, 0), members, (1,) * size if is_root else (0,) * size, sent_rows)
     if is_root:
-        return tuple(F.unbind(found, 0))
-    nothing = F.sum(found, 0)  # of no rows: zeros, through which backward still makes its collective
+        return tuple(F.unbind(rows, 0))
+    nothing = F.sum(rows, 0)  # of no rows: zeros, through which backward still makes its collective
     return tuple(nothing + 0 for _ in range(size))
 
 
@@ -191,8 +191,8 @@ def scatter(tensors: Sequence[AnyTensor], src: int = 0, group: Any = None) -> An
     rows = F.stack(list(tensors), 0)
     is_root = members.rank() == root
     received = tuple(int(i == root) for i in range(size))
-    sent = (1,) * size if is_root else (0,) * size
-    return F.squeeze(F.exchange_rows(rows if is_root else rows[:0], members, received, sent), 0)
+    sent_rows = (1,) * size if is_root else (0,) * size
+    return F.squeeze(F.exchange_rows(rows if is_root else rows[:0], members, received, sent_rows), 0)
 
 
 def reduce_scatter(
@@ -244,8 +244,8 @@ def all_to_all(
     members = resolve(group)
     received = tuple(t.numel() for t in output_tensor_list)
     sent = tuple(t.numel() for t in input_tensor_list)
-    found = F.exchange_rows(F.cat([F.reshape(t, (-1,)) for t in input_tensor_list], 0), members, received, sent)
-    parts = F.split(found, list(received), 0)
+    elements = F.exchange_rows(F.cat([F.reshape(t, (-1,)) for t in input_tensor_list], 0), members, received, sent)
+    parts = F.split(elements, list(received), 0)
     return tuple(F.reshape(part, tuple(t.shape)) for part, t in zip(parts, output_tensor_list, strict=True))
 
 
