@@ -60,7 +60,7 @@ class ProcessGroup:
     timeout : timedelta
         How long a call may take.
     name : str
-        In error messages.
+        Name of the group in error messages.
     backend : str
     """
 
@@ -350,8 +350,8 @@ def init_process_group(
     ----------
     backend : str, optional
         ``"mpi"`` for tensors of the CPU; ``"gloo"`` is MPI too. ``"nccl"`` for tensors of CUDA, ``"cpu:mpi,cuda:nccl"``
-        for both. Where there is no CUDA, ``"nccl"`` is MPI, with a warning. A process that was started alone is a world
-        of one, which needs neither.
+        for both. Without CUDA, ``"nccl"`` is MPI, with a warning. A process that was started alone is a world of
+        one process, which needs neither.
     init_method : str, optional
         How processes that no launcher of MPI has started, and those of NCCL, find each other: ``env://``
         (``MASTER_ADDR`` and ``MASTER_PORT``), ``tcp://host:port``, or ``file:///path`` of a file that does not exist
@@ -359,21 +359,21 @@ def init_process_group(
     timeout : timedelta, optional
         How long a collective may take before it is an error: by default ten minutes.
     world_size, rank : int
-        By default those of the launcher; compared with what MPI says.
+        By default those of the launcher. They must agree with those of MPI.
     store
         Accepted for compatibility: None.
     group_name : str
-        In error messages.
+        Name of the world in error messages.
     pg_options
         Accepted for compatibility.
     device_id : device or int, optional
-        The device that NCCL uses in this process, by default the current one, or that of the local rank where nobody
-        has chosen one. It becomes the current device.
+        The device that NCCL uses in this process, by default the current device. If none was
+        chosen, it is the device of the local rank. It becomes the current device.
 
     Raises
     ------
     DistNetworkError
-        If an engine is missing, or knows of other processes than the environment.
+        If an engine is missing, or its rank and size differ from those of the environment.
 
     Examples
     --------
@@ -502,7 +502,7 @@ def new_group(
     Parameters
     ----------
     ranks : sequence of int, optional
-        Of the world; by default all.
+        Ranks of the world; by default all.
     timeout : timedelta, optional
         How long a call may take; by default as in the world.
     backend : str, optional
@@ -542,7 +542,7 @@ def new_group(
 def duplicate_group(group: ProcessGroup, name: str) -> ProcessGroup:
     """Return a new group of the same processes, whose calls do not mix with those of others.
 
-    All of them make this call.
+    All processes of the group make this call.
     """
     if group.size() == 1:
         return group

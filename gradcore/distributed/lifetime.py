@@ -1,4 +1,4 @@
-"""The end of processes that were started together, before MPI knows them.
+"""The end of processes that were started together, before they initialize MPI.
 
 MPI ends all processes when one fails, but only those that have initialized it. Without this module, a process that
 fails before that would leave the others waiting inside ``MPI_Init`` forever, where Python's timeouts have no effect.

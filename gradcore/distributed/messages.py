@@ -37,7 +37,7 @@ def isend(
     tag : int
         Messages are received by their tags; NCCL has none.
     group_dst : int, optional
-        The rank in the group, in the place of `dst`.
+        The rank in the group, instead of `dst`.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def irecv(
     tag : int
         That of the message; NCCL has none.
     group_src : int, optional
-        The rank in the group, in the place of `src`.
+        The rank in the group, instead of `src`.
 
     Returns
     -------
@@ -141,7 +141,7 @@ class P2POp:
         By default the world.
     tag : int
     group_peer : int, optional
-        The rank in the group, in the place of `peer`.
+        The rank in the group, instead of `peer`.
     """
 
     def __init__(

@@ -114,7 +114,7 @@ def broadcast_object_list(
     Parameters
     ----------
     object_list : list
-        Equally long in all processes.
+        A list of the same length in all processes.
     src : int
         The rank in the world of the process that sends; by default 0.
     group : ProcessGroup, optional
@@ -127,7 +127,7 @@ def broadcast_object_list(
     Raises
     ------
     pickle.UnpicklingError
-        If it sends something that is not allowed, see `all_gather_object`.
+        If that process sends an object that is not allowed, see `all_gather_object`.
     """
     members = member_of(group, "broadcast_object_list")
     if members is None:
@@ -155,7 +155,7 @@ def gather_object(
     obj : object
         See `all_gather_object`.
     object_gather_list : list, optional
-        In the process that gets them: as long as there are ranks.
+        In the destination process: a list with one element for each rank.
     dst : int
         The rank in the world of that process; by default 0.
     group : ProcessGroup, optional

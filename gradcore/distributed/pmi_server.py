@@ -6,8 +6,8 @@ standard library, as the start of all processes waits for it.
 
 The argument is JSON with the host on which to listen and an identity for each rank. The server writes its port to
 standard output. Connections that do not know the identity of a rank are refused. The server ends when all ranks have
-ended MPI, or when its input ends, which means that rank 0 has ended. If a rank ends in another way, those that watch
-are told.
+ended MPI, or when its input ends, which means that rank 0 has ended. If a rank ends in another way, the server
+notifies all processes that watch.
 """
 
 from __future__ import annotations

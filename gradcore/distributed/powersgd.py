@@ -25,17 +25,17 @@ class PowerSGDState:
     process_group : ProcessGroup or None
         By default the world.
     matrix_approximation_rank : int
-        Columns of the thin matrices: more are more exact, and more bytes.
+        The number of columns of the thin matrices. More columns are more accurate, but send more bytes.
     start_powerSGD_iter : int
-        How many iterations begin with exact gradients; at least two, as buckets change after the first.
+        The number of first iterations with exact gradients: at least two, because buckets change after the first.
     min_compression_rate : float
-        Matrices that would not shrink by this factor are sent as they are.
+        Matrices that would not shrink by this factor are not compressed.
     use_error_feedback : bool
-        Whether what is lost in an iteration is added to the gradient of the next.
+        Whether the error of an iteration is added to the gradient of the next iteration.
     warm_start : bool
-        Whether an iteration begins with the matrices of the one before.
+        Whether an iteration begins with the matrices of the previous iteration.
     random_seed : int
-        Of the first matrices; the same in all processes.
+        Seed of the first matrices; the same in all processes.
     """
 
     def __init__(
@@ -82,14 +82,14 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Any]:
         buffer += state.error_dict[index]
     uncompressed = buffer.clone() if state.use_error_feedback else None
     matrices: list[AnyTensor] = []
-    uncompressible: list[AnyTensor] = []
+    exact_gradients: list[AnyTensor] = []
     for grad in bucket.gradients():
         matrix = grad.view(grad.shape[0], -1) if grad.ndim > 1 else grad
-        (matrices if _shrinks(matrix, state) else uncompressible).append(matrix)
-    if uncompressible:
-        flat = F.cat([grad.reshape(-1) for grad in uncompressible]) / group.size()
+        (matrices if _shrinks(matrix, state) else exact_gradients).append(matrix)
+    if exact_gradients:
+        flat = F.cat([grad.reshape(-1) for grad in exact_gradients]) / group.size()
         collectives.all_reduce(flat, group=group)
-        for grad, part in zip(uncompressible, flat.split([grad.numel() for grad in uncompressible]), strict=True):
+        for grad, part in zip(exact_gradients, flat.split([grad.numel() for grad in exact_gradients]), strict=True):
             grad.copy_(part.view(grad.shape))
     approximations = _approximate(state, index, matrices, group) if matrices else []
     if (

@@ -143,7 +143,8 @@ class End:
     code : int
         The exit code.
     reason : str
-        ``"signal"`` if the launcher got a signal that ends the run, ``"machines"`` if other machines are there.
+        ``"signal"`` if the launcher got a signal that ends the run, ``"machines"`` if the machines
+        have changed.
     killed : int, optional
         The rank of a process that ended first and without a report.
     """
@@ -197,7 +198,7 @@ def end_group(launcher: subprocess.Popen[bytes], folder: Path) -> None:
 
 
 def explain_end(folder: Path, killed: int | None) -> str:
-    """Return why processes ended without a report (another one was waited for in vain, or killed), or ""."""
+    """Return why processes ended without a report: one was killed, or did not arrive. The text may be empty."""
     for path in folder.glob("*.wait"):
         seconds = float(path.read_text() or "inf")
         if time.time() > path.stat().st_mtime + seconds:
@@ -223,7 +224,7 @@ class Watch:
     Parameters
     ----------
     folder : Path
-        Where processes of this machine note their ids and failures, how they end, and that they wait for others.
+        The folder to which processes of this machine write their ids, failures, ends and whether they wait for others.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -237,7 +238,7 @@ class Watch:
         self._descriptors: dict[int, int] = {}
 
     def wait(self, seconds: float) -> None:
-        """Wait until a process ends, or for `seconds`. MPI ends the others at once, so that later all look alike."""
+        """Wait until a process ends, or for `seconds`. MPI ends the others at once, which hides the first one."""
         poll = getattr(os, "pidfd_open", None)
         known = {*self.ended, *self._descriptors.values()}
         for path in self.folder.glob("*.pid"):

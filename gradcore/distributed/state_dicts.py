@@ -35,7 +35,7 @@ class StateDictOptions:
     Parameters
     ----------
     full_state_dict : bool
-        Whether each process gets whole tensors, which all of them gather, in the place of shards.
+        Whether each process gets whole tensors, gathered from all processes, instead of shards.
     cpu_offload : bool
         Whether tensors are copied to the CPU. With `full_state_dict`, rank 0 alone gets them, and the others get empty
         state dicts.
@@ -90,7 +90,7 @@ def receive_values(values: Mapping[str, Any], like: Mapping[str, Any]) -> dict[s
     Parameters
     ----------
     values : dict
-        Those of rank 0, with whole tensors. Other processes may pass anything.
+        The values of rank 0, as whole tensors. Other processes may pass anything.
     like : mapping
         The parameter, or other tensor, to which each value belongs. Its device is that of the result.
     """

@@ -49,10 +49,10 @@ def _number(count: int, noun: str) -> str:
 
 
 def _compiled_state() -> str:
-    found = compiled.state()
+    state = compiled.state()
     if hasattr(registry.CPU.backend, "library"):
-        return f"used ({found})"
-    return found if not found.startswith("built: ") else f"{found}, for programs that start from now on"
+        return f"used ({state})"
+    return state if not state.startswith("built: ") else f"{state}, for programs that start from now on"
 
 
 def _cuda() -> str:

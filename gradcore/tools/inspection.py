@@ -1,6 +1,6 @@
 """Traversal of graphs: nodes, edges, operations and the memory that nodes keep. Nothing here recurses.
 
-This is the interface that `gradcore.viz` is made of: it knows nodes by it alone.
+`gradcore.viz` reads nodes only through this interface.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ def roots(tensors: Any) -> list[Any]:
     RuntimeError
         If none of them requires grad.
     """
-    found: list[Any] = []
+    nodes: list[Any] = []
     for value in [tensors] if isinstance(tensors, GradientEdge) else tree_leaves(tensors):
         edge = value[:2] if isinstance(value, GradientEdge) else None
         if isinstance(value, Tensor):
             edge = gradient_edge(value)
         if edge is not None:
-            found.append(edge[0])
-    if not found:
+            nodes.append(edge[0])
+    if not nodes:
         raise RuntimeError("there is no graph: none of the tensors requires grad")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(nodes))
 
 
 def reachable(nodes: Iterable[Any]) -> list[Any]:
@@ -122,15 +122,15 @@ def _is_leaf(t: AnyTensor) -> bool:
 
 
 def _of_tensor(name: str, t: AnyTensor, node: Any) -> Iterator[Saved]:
-    """Yield the saved tensors in `t`, also those inside of what a hook has packed."""
+    """Yield the saved tensors in `t`, including tensors inside values that a hook has packed."""
     if isinstance(t, SavedTensor) and t.unpack_hook is not None:
-        # What hooks put in the place of a tensor: count the tensors that are found in it.
+        # Hooks may replace a tensor by another object: count the tensors inside that object.
         for inner in tree_leaves(t.packed):
             yield from _of_tensor(name, inner, node)
         frame = getattr(t.unpack_hook, "__self__", None)
         if isinstance(frame, Frame):
-            for kept in frame.inputs._saved or ():
-                yield from _of_tensor("argument of a checkpoint", kept, frame.inputs)
+            for argument in frame.inputs._saved or ():
+                yield from _of_tensor("argument of a checkpoint", argument, frame.inputs)
     elif isinstance(t, SavedTensor) and t.output_nr is not None:
         yield Saved(name, t._array, str(t._array.dtype), t.device or node._device, None)
     elif isinstance(t, SavedTensor):

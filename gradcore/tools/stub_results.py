@@ -54,20 +54,24 @@ def _kind(value: Any) -> str:
 def overloads(op: Op, signature: list[str], method: bool) -> list[tuple[list[str], str]]:
     """Return the overloads of an operation, the general one last: parameters and result.
 
-    There are none if one signature says it all.
+    The list is empty if one signature is enough.
     """
     general = signature, result(op)
     if op.overloads:
-        forms = [([each for each in given.split(", ") if each], returned) for given, returned in op.overloads]
+        forms = [([each for each in names.split(", ") if each], returned) for names, returned in op.overloads]
         return [
-            *(([signature[0], *map(_qualify_builtins, given)], _qualify_builtins(to)) for given, to in forms),
+            *(([signature[0], *map(_qualify_builtins, names)], _qualify_builtins(to)) for names, to in forms),
             general,
         ]
     flag = next((i for i, each in enumerate(signature) if each.startswith("return_indices:")), None)
     if flag is None:
         return []
-    others = [*signature[:flag], *signature[flag + 1 :]]
-    return [(others, "Tensor"), (_with_keyword(others, "return_indices: Literal[True]"), PAIR), general]
+    other_parameters = [*signature[:flag], *signature[flag + 1 :]]
+    return [
+        (other_parameters, "Tensor"),
+        (_with_keyword(other_parameters, "return_indices: Literal[True]"), PAIR),
+        general,
+    ]
 
 
 def _with_keyword(parameters: list[str], keyword: str) -> list[str]:

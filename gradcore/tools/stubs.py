@@ -1,7 +1,7 @@
 """Generator of the stub files of operations, for editors and type checkers: ``python -m gradcore.tools.stubs``.
 
-Functions and methods are made from the table of operations when they are first looked up; the stub files beside the
-modules say their names and types. A test keeps them equal to the table.
+Functions and methods are made from the table of operations when they are first looked up; the stub files next to the
+modules declare their names and types. A test keeps them equal to the table.
 """
 
 from __future__ import annotations
@@ -198,12 +198,12 @@ def _result_annotation(function: Any) -> str:
 
 def _list_declared_names() -> set[str]:
     """Return the names that the class `Tensor` or one of its bases declares in source."""
-    own = {name for name, value in vars(Tensor).items() if _home(value) == "gradcore.tensor"}
+    defined = {name for name, value in vars(Tensor).items() if _home(value) == "gradcore.tensor"}
     special = {
         "__annotations__", "__array_priority__", "__dict__", "__firstlineno__", "__module__", "__slots__",
         "__static_attributes__", "__weakref__",
     }  # fmt: skip
-    return own | special | set(dir(object)) - set(COMPARISONS)
+    return defined | special | set(dir(object)) - set(COMPARISONS)
 
 
 def _home(value: Any) -> str:
@@ -214,10 +214,10 @@ def _home(value: Any) -> str:
 
 def _reexports(module: ModuleType) -> list[str]:
     """Return import lines of everything public of a package except operations, from where it is defined."""
-    others = {*namespaces.functions(""), *dtypes.DTYPES, *dtypes.ALIASES, "annotations"}
+    defined_elsewhere = {*namespaces.functions(""), *dtypes.DTYPES, *dtypes.ALIASES, "annotations"}
     imports, values = [], []
     for name in dir(module):
-        if name.startswith("_") or name in others:
+        if name.startswith("_") or name in defined_elsewhere:
             continue
         value = getattr(module, name)
         if isinstance(value, ModuleType):
@@ -247,8 +247,8 @@ def _reexport(home: str, name: str) -> str:
 
 def _defining_module(name: str, value: Any) -> str | None:
     for path, module in sorted(sys.modules.items()):
-        own = path == module.__name__ and path.startswith("gradcore.")
-        if own and vars(module).get(name) is value and name in getattr(module, "__all__", ()):
+        is_source = path == module.__name__ and path.startswith("gradcore.")
+        if is_source and vars(module).get(name) is value and name in getattr(module, "__all__", ()):
             return path
     return None
 
@@ -267,8 +267,8 @@ def _namespace(path: str, module: ModuleType) -> str:
     imports = [
         f"from {f.__module__} import {n} as {n}" for n, f in functions.items() if f.__module__ != module.__name__
     ]
-    own = [_def(n, ANYTHING, "Any") for n, f in functions.items() if f.__module__ == module.__name__]
-    lines = ["", ALIASES, *_add_blank_line(classes), *own, *_functions(path)]
+    definitions = [_def(n, ANYTHING, "Any") for n, f in functions.items() if f.__module__ == module.__name__]
+    lines = ["", ALIASES, *_add_blank_line(classes), *definitions, *_functions(path)]
     return HEADER + "\n".join([*sorted([*IMPORTS.splitlines(), *imports]), *lines]) + "\n"
 
 
@@ -279,8 +279,8 @@ def _switches(module: switches.Switches) -> str:
     }
     functions = {name: value for name, value in vars(module).items() if name in module.__all__ and callable(value)}
     lines = [f"{name}: Any" for name in sorted(attributes)]
-    own = [_def(n, ANYTHING, _result_annotation(f)) for n, f in sorted(functions.items())]
-    return HEADER + "\n".join([*_add_blank_line(lines), *own]) + "\n"
+    definitions = [_def(n, ANYTHING, _result_annotation(f)) for n, f in sorted(functions.items())]
+    return HEADER + "\n".join([*_add_blank_line(lines), *definitions]) + "\n"
 
 
 def _base(cls: type) -> str:
@@ -336,7 +336,7 @@ def _forward(cls: type) -> list[str]:
 
 
 def _format_settings(parameters: Iterable[inspect.Parameter]) -> list[str]:
-    """Return the settings with the types of their defaults; a number may stand for one in each dim."""
+    """Return the settings with the types of their defaults; a single number may stand for one number per dim."""
     shown, keyword_only = ["self"], False
     for p in parameters:
         if p.kind is p.KEYWORD_ONLY and not keyword_only:

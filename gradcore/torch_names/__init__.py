@@ -1,1 +1,1 @@
-"""Import paths and names of PyTorch, and small modules that stand at these paths alone."""
+"""Import paths and names of PyTorch, and small modules that exist only at these paths."""

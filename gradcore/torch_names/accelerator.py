@@ -1,4 +1,4 @@
-"""The device besides the CPU, whichever it is, as ``torch.accelerator`` has it: here CUDA, or none.
+"""Functions of ``torch.accelerator`` for the device other than the CPU: CUDA, or none.
 
 Examples
 --------
@@ -54,7 +54,7 @@ def current_accelerator(check_available: bool = False) -> Device | None:
     Parameters
     ----------
     check_available : bool
-        Whether to look for a usable device now. That is always done here.
+        Accepted for compatibility: gradcore always checks whether the device is usable.
     """
     return Device("cuda") if cuda.is_available() else None
 

@@ -1,7 +1,7 @@
 """Programs that say ``import torch``, run with gradcore: ``python -m gradcore.as_torch script.py``.
 
 Every module below ``torch`` is then gradcore's module of that name, the same object, for the program and for the
-packages that it imports. What gradcore does not have raises an ImportError or an AttributeError that says why.
+packages that it imports. Missing modules raise an ImportError that gives the reason, missing names an AttributeError.
 
 Examples
 --------
@@ -44,7 +44,7 @@ _COMPILED = ("torchaudio", "torchtext", "torchvision")
 
 
 class _Loader(Loader):
-    """Gives a module of gradcore under another name."""
+    """Loader that returns a module of gradcore under another name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -60,7 +60,7 @@ class _Loader(Loader):
 
 
 class _Refusing(Loader):
-    """Says why an installed package cannot be imported."""
+    """Loader that raises an error which says why an installed package cannot be imported."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         raise ModuleNotFoundError(
@@ -85,7 +85,7 @@ class _Distribution(importlib.metadata.Distribution):
 
 
 class _Finder(MetaPathFinder):
-    """Finds ``torch`` and what is below it in gradcore."""
+    """Finder of ``torch`` and the modules below it in gradcore."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -94,15 +94,15 @@ class _Finder(MetaPathFinder):
         if top in _PACKAGES:
             name = f"{_PACKAGES[top]}.{inner}".rstrip(".")
             try:
-                found = importlib.util.find_spec(name)
+                spec = importlib.util.find_spec(name)
             except ModuleNotFoundError as error:
                 why = str(error).replace("'gradcore.", "'torch." if top == "torch" else "'gradcore.")
                 why = why.replace(repr(name), repr(fullname))
                 if fullname not in placeholders.names():
                     raise ModuleNotFoundError(why, name=fullname) from None
                 return ModuleSpec(fullname, placeholders.Placeholders(why), is_package=True)
-            if found is not None:
-                is_package = found.submodule_search_locations is not None
+            if spec is not None:
+                is_package = spec.submodule_search_locations is not None
                 return ModuleSpec(fullname, _Loader(name), is_package=is_package)
             if fullname in placeholders.names():
                 why = f"No module named {fullname!r}"
@@ -115,12 +115,12 @@ class _Finder(MetaPathFinder):
     def find_distributions(
         self, context: importlib.metadata.DistributionFinder.Context
     ) -> Iterable[importlib.metadata.Distribution]:
-        """Return the distribution ``torch``, where it is asked for."""
+        """Return the distribution ``torch`` if it is requested."""
         return [_Distribution()] if context.name in ("torch", None) else []
 
 
 def _complete(module: ModuleType) -> None:
-    """Give a module of gradcore the names that only PyTorch has, and its classes the modules that PyTorch's have."""
+    """Add the names that only PyTorch has to a module of gradcore, and set PyTorch's module names on its classes."""
     top, _, inner = module.__name__.partition(".")
     if top not in ("gradcore", "torch"):
         return
@@ -146,7 +146,7 @@ def _home_of(cls: type, path: str) -> str:
 
 
 class _Inherited:
-    """Data by which a spawned process makes `torch` gradcore, before it reads anything else."""
+    """Data that a spawned process reads first, and that makes it install gradcore as `torch`."""
 
     def __reduce__(self) -> Any:
         lines = f"import sys; sys.path[:] = {sys.path!r}; import gradcore.as_torch; gradcore.as_torch.install()"
@@ -166,8 +166,8 @@ def _install_in_children() -> None:
 def install() -> None:
     """Make ``import torch`` give gradcore, in this process and from now on.
 
-    `gradcore.__version__` then begins with the version of PyTorch whose names gradcore has, for those who compare it,
-    and ends with gradcore's own; `gradcore.__name__` is ``"torch"``.
+    `gradcore.__version__` then begins with the version of PyTorch whose names gradcore has, for programs that
+    compare it, and ends with gradcore's own version; `gradcore.__name__` is ``"torch"``.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """PyTorch's operations by the names that its library ATen has for them: ``torch.ops.aten.mm.default``.
 
-They are what programs name operations by, in policies of selective checkpointing above all: the name of an operation
-equals the function that stands for it here. Calling one calls that function.
+Programs use these names above all in policies of selective checkpointing. A name compares equal to the function of
+gradcore that replaces the operation, and calling the name calls that function.
 
 Examples
 --------
@@ -45,7 +45,7 @@ _FUNCTIONS = {
 
 @cache
 def _names(packet: str) -> frozenset[str]:
-    """Return the functions that an operation of ATen stands for."""
+    """Return the names of the functions of gradcore that replace an operation of ATen."""
     if packet.startswith("_scaled_dot_product"):
         return frozenset({"scaled_dot_product_attention"})
     return frozenset({packet, *_FUNCTIONS.get(packet, "").split()})
@@ -57,9 +57,9 @@ class Overload:
     Parameters
     ----------
     packet : str
-        Its name.
+        The name of the operation.
     overload : str
-        The name of the types, ``"default"`` or for example ``"Tensor"``.
+        The name of the overload, for example ``"default"`` or ``"Tensor"``.
     """
 
     def __init__(self, packet: str, overload: str) -> None:
@@ -124,7 +124,7 @@ operators = _Operators()
 
 
 def _function(packet: str) -> Any:
-    """Return the first of the functions that an operation stands for; None if there is none."""
+    """Return the first function of gradcore that replaces an operation, or None if there is none."""
     for name in (packet, *sorted(_names(packet) - {packet})):
         if name.rstrip("_") in OPS:
             return getattr(functional, name)

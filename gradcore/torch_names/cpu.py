@@ -1,4 +1,4 @@
-"""The CPU under the names of `gradcore.cuda`, as ``torch.cpu`` has it: one device, with one stream."""
+"""The CPU under the names of `gradcore.cuda`, as in ``torch.cpu``: one device with one stream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class Stream:
-    """The order in which the CPU works: that of the program."""
+    """The only stream of the CPU: operations run in the order of the program."""
 
     def wait_stream(self, stream: Any) -> None:
         """Do nothing: everything before has been done."""
@@ -58,7 +58,7 @@ def set_device(device: Any) -> None:
 
 
 def synchronize(device: Any = None) -> None:
-    """Do nothing: what has been called has been done."""
+    """Do nothing: all calls have finished."""
 
 
 def current_stream(device: Any = None) -> Stream:

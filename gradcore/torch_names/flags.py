@@ -1,4 +1,4 @@
-"""Settings of PyTorch's that have one value here, or change what is said rather than what is computed."""
+"""Settings of PyTorch that have a fixed value in gradcore, or change warnings instead of results."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _warns_always = False
 
 
 def set_warn_always(b: bool, /) -> None:
-    """Choose whether a warning is given each time, or by Python's rules: once for each line that caused it.
+    """Set whether warnings are shown each time, or by Python's rules: once for each line that caused them.
 
     Parameters
     ----------
     b : bool
-        Whether the same warning is given again.
+        Whether the same warning is shown again.
     """
     if not isinstance(b, bool):
         raise TypeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
@@ -36,7 +36,7 @@ def set_warn_always(b: bool, /) -> None:
 
 
 def is_warn_always_enabled() -> bool:
-    """Return whether warnings are given each time, see `set_warn_always`."""
+    """Return whether warnings are shown each time, see `set_warn_always`."""
     return _warns_always
 
 
@@ -52,5 +52,5 @@ def set_num_interop_threads(n: int, /) -> None:
 
 
 def set_flush_denormal(mode: bool, /) -> bool:
-    """Return whether numbers below the smallest normal one can be taken for zero: False, NumPy's CPU code does not."""
+    """Return whether subnormal numbers can be treated as zero: False, because NumPy's CPU code keeps them."""
     return False

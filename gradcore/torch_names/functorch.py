@@ -1,4 +1,4 @@
-"""The package ``functorch``: the transforms of `gradcore.func`, and modules as functions in the form from before it.
+"""The package ``functorch``: the transforms of `gradcore.func`, and older functions that convert modules.
 
 Examples
 --------
@@ -85,19 +85,19 @@ def make_functional_with_buffers(
     disable_autograd_tracking : bool
         Whether the parameters do not require grad.
     """
-    own = copy.deepcopy(model)
-    params, buffers = dict(own.named_parameters()), dict(own.named_buffers())
+    module_copy = copy.deepcopy(model)
+    params, buffers = dict(module_copy.named_parameters()), dict(module_copy.named_buffers())
 
     def function(values: Sequence[Tensor], others: Sequence[Tensor], *args: Any, **kwargs: Any) -> Any:
         state = dict(zip((*params, *buffers), (*values, *others), strict=True))
-        return functional_call(own, state, args, kwargs)
+        return functional_call(module_copy, state, args, kwargs)
 
     values = tuple(p.detach() if disable_autograd_tracking else p for p in params.values())
     return function, values, tuple(buffers.values())
 
 
 def combine_state_for_ensemble(models: Sequence[Module]) -> tuple[Callable[..., Any], Tensors, Tensors]:
-    """Return alike modules as one function for `vmap`, with their parameters and buffers stacked in a new first dim."""
+    """Return modules of one structure as a function for `vmap`, with parameters and buffers stacked in a new dim."""
     params, buffers = stack_module_state(models)
     return make_functional_with_buffers(models[0])[0], tuple(params.values()), tuple(buffers.values())
 

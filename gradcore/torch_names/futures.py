@@ -1,4 +1,4 @@
-"""Results that are there later, as ``torch.futures`` has them."""
+"""Futures: results that are set later, as in ``torch.futures``."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Result = TypeVar("Result")
 
 
 class Future(Generic[Result]):
-    """A result that a thread will set, or the error instead.
+    """A result, or an error, that a thread sets later.
 
     Parameters
     ----------
     devices : sequence, optional
-        CUDA devices that the result may be on. Whoever waits for the result waits for no stream.
+        CUDA devices of the result. `wait` does not wait for their streams.
 
     Examples
     --------
@@ -39,11 +39,11 @@ class Future(Generic[Result]):
         return self._future.done()
 
     def wait(self) -> Any:
-        """Return the result, when it is there; raises the error that was set."""
+        """Wait for the result and return it; raise the error if one was set."""
         return self._future.result()
 
     def value(self) -> Any:
-        """Return the result, or its error. It has to be there."""
+        """Return the result, or raise its error. The future must be done."""
         if not self.done():
             raise RuntimeError("the future has no value yet; use wait()")
         return self._future.result()
@@ -81,20 +81,20 @@ class Future(Generic[Result]):
 
 def collect_all(futures: list[Future[Any]]) -> Future[Any]:
     """Return a future for the list of futures, done when all of them are."""
-    together: Future[Any] = Future()
-    left = len(futures)
-    if not left:
-        together.set_result([])
+    combined: Future[Any] = Future()
+    pending = len(futures)
+    if not pending:
+        combined.set_result([])
 
     def count(_: Any) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            together.set_result(futures)
+        nonlocal pending
+        pending -= 1
+        if not pending:
+            combined.set_result(futures)
 
     for future in futures:
         future.add_done_callback(count)
-    return together
+    return combined
 
 
 def wait_all(futures: list[Future[Any]]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Files from the network, as ``torch.hub`` has them: states of models, kept in a folder.
+"""Files from the network, as in ``torch.hub``: state dicts of models, cached in a folder.
 
 Models themselves are code written for another library, and are not loaded: see ``python -m gradcore.as_torch``.
 """
@@ -28,7 +28,7 @@ _chosen: list[str] = []
 def get_dir() -> str:
     """Return the folder for files from the network.
 
-    It is the one given to `set_dir`, else ``$TORCH_HOME/hub``, else ``~/.cache/torch/hub`` (or below
+    It is the folder set by `set_dir`, otherwise ``$TORCH_HOME/hub``, otherwise ``~/.cache/torch/hub`` (or below
     ``$XDG_CACHE_HOME``).
     """
     if _chosen:
@@ -44,20 +44,20 @@ def set_dir(d: str | os.PathLike[str]) -> None:
 
 
 def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, progress: bool = True) -> None:
-    """Write what is at a URL to a file, all of it or nothing.
+    """Download a URL to a file. If the download fails, no file is written.
 
     Parameters
     ----------
     url, dst : str
     hash_prefix : str, optional
-        How the SHA-256 of the file has to begin.
+        The required beginning of the SHA-256 of the file.
     progress : bool
         Whether a line says what is loaded.
 
     Raises
     ------
     RuntimeError
-        If the hash is another one.
+        If the hash does not begin with `hash_prefix`.
     """
     if progress:
         print(f'Downloading: "{url}" to {dst}', file=sys.stderr)
@@ -67,9 +67,9 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
         with urllib.request.urlopen(url) as source, part.open("wb") as file:
             shutil.copyfileobj(source, file)
         with part.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if hash_prefix is not None and not found.startswith(hash_prefix):
-            raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{found}")')
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if hash_prefix is not None and not digest.startswith(hash_prefix):
+            raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{digest}")')
         part.replace(target)
 
 
@@ -109,8 +109,8 @@ def load_state_dict_from_url(
     name = file_name or os.path.basename(urllib.parse.urlparse(url).path)
     path = folder / name
     if not path.exists():
-        written = _HASH.search(name) if check_hash else None
-        download_url_to_file(url, str(path), written and written[1], progress)
+        hash_in_name = _HASH.search(name) if check_hash else None
+        download_url_to_file(url, str(path), hash_in_name and hash_in_name[1], progress)
     return serialization.load(path, map_location, weights_only=weights_only)
 
 

@@ -1,4 +1,4 @@
-"""Names of ``torch.jit`` for programs that are also scripted elsewhere: here they run as the Python that they are.
+"""Names of ``torch.jit`` for programs that are scripted under PyTorch. In gradcore they run as Python.
 
 Examples
 --------
@@ -79,7 +79,7 @@ export = interface = script_if_tracing = script_method = unused = _overload = _o
 
 
 def ignore(drop: Any = False, **settings: Any) -> Any:
-    """Return the function itself, or a decorator that gives it back."""
+    """Return the function itself, or a decorator that returns it."""
     return drop if callable(drop) else _return_unchanged
 
 

@@ -36,7 +36,7 @@ _STRATEGY = "file_descriptor"
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """Return the ways to share memory: there is one."""
+    """Return the names of the ways to share memory, of which there is one."""
     return {_STRATEGY}
 
 
@@ -67,7 +67,7 @@ class ProcessContext:
         self.processes = list(processes)
 
     def pids(self) -> list[int]:
-        """Return the numbers that the system has given to the processes."""
+        """Return the process ids."""
         return [process.pid for process in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
@@ -88,8 +88,8 @@ class ProcessContext:
         end = None if timeout is None else time.monotonic() + timeout
         waiting = {process.sentinel: process for process in self.processes}
         while waiting and not any(process.exitcode for process in self.processes):
-            left = None if end is None else max(end - time.monotonic(), 0.0)
-            ended = multiprocessing.connection.wait(list(waiting), left)
+            remaining = None if end is None else max(end - time.monotonic(), 0.0)
+            ended = multiprocessing.connection.wait(list(waiting), remaining)
             if not ended:
                 return False
             for sentinel in ended:
@@ -106,7 +106,7 @@ class ProcessContext:
 
 
 def _call(fn: Callable[..., object], *args: object) -> None:
-    """Call `fn` in a process of its own; leave its error where the end of the interpreter finds it."""
+    """Call `fn` in its own process, and store its error for the exit of the interpreter."""
     try:
         fn(*args)
     except BaseException as error:

@@ -1,7 +1,7 @@
-"""Objects that take calls over: what PyTorch has in ``torch.overrides``.
+"""Functions of ``torch.overrides``, for objects that override operations.
 
-A class takes over the calls that its instances are given to by defining ``__torch_function__``, under PyTorch's name,
-so that classes written for PyTorch work unchanged. Subclasses of `gradcore.Tensor` inherit one that keeps the subclass.
+A class overrides calls with its instances as arguments by defining ``__torch_function__``. The name is PyTorch's, so
+classes written for PyTorch work unchanged. Subclasses of `gradcore.Tensor` inherit a method that keeps the subclass.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ __all__ = [
 
 
 class TorchFunctionMode:
-    """Context in which all operations of a thread go through a method of one's own.
+    """Context in which all operations of a thread call a method of the mode.
 
     Subclasses define ``__torch_function__`` as an ordinary method. While it runs, the mode itself is off, so that it
-    can call `func`. Modes nest; the innermost one is asked first.
+    can call `func`. Modes nest; the innermost mode is called first.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class TorchFunctionMode:
     def __torch_function__(
         self, func: Callable[..., Any], types: tuple[type, ...], args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Make the call, or something else; `NotImplemented` leaves it to the arguments."""
+        """Make the call, or replace it; return `NotImplemented` to leave it to the arguments."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -82,12 +82,12 @@ class TorchFunctionMode:
 
 
 def has_torch_function(relevant_args: Sequence[Any]) -> bool:
-    """Return whether a mode is on, or an argument takes calls over.
+    """Return whether a mode is active, or an argument overrides calls.
 
     Parameters
     ----------
     relevant_args : sequence
-        The arguments that may.
+        The arguments that may override the call.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def has_torch_function_unary(relevant_arg: Any) -> bool:
 
 
 def has_torch_function_variadic(*relevant_args: Any) -> bool:
-    """Call `has_torch_function` with arguments given one by one.
+    """Call `has_torch_function` with arguments passed one by one.
 
     Examples
     --------
@@ -125,21 +125,21 @@ def has_torch_function_variadic(*relevant_args: Any) -> bool:
 def handle_torch_function(
     public_api: Callable[..., Any], relevant_args: Sequence[Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """Hand a call over to a mode or to the arguments that take calls over.
+    """Pass a call to a mode, or to the arguments that override it.
 
     Parameters
     ----------
     public_api : callable
         The function that the user called.
     relevant_args : sequence
-        The arguments that may take it over.
+        The arguments that may override the call.
     *args, **kwargs
-        All of its arguments.
+        All arguments of the call.
 
     Raises
     ------
     TypeError
-        If nobody makes the call.
+        If neither a mode nor an argument makes the call.
 
     Examples
     --------
@@ -160,12 +160,12 @@ def handle_torch_function(
 
 
 def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a function so that its arguments may take it over.
+    """Decorate a function so that its arguments may override it.
 
     Parameters
     ----------
     dispatcher : callable
-        Called with the function's arguments; gives those that may take it over.
+        Called with the function's arguments; returns those that may override the call.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_tensor_like(inp: Any) -> bool:
-    """Return whether an object is a tensor, or takes calls over as one.
+    """Return whether an object is a tensor, or overrides calls like a tensor.
 
     Examples
     --------
@@ -216,7 +216,7 @@ def get_default_nowrap_functions() -> set[Callable[..., Any]]:
 
 @functools.cache
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
-    """Return the functions that arguments can take over, by the module or class that has them.
+    """Return the functions that arguments can override, by the module or class that contains them.
 
     Examples
     --------
@@ -237,7 +237,7 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
 
 @functools.cache
 def get_ignored_functions() -> set[Callable[..., Any]]:
-    """Return the public functions that no argument takes over: those that make tensors, and settings."""
+    """Return the public functions that no argument can override: functions that create tensors, and settings."""
     import gradcore
 
     public: Any = vars(gradcore)["__all__"]
@@ -247,7 +247,7 @@ def get_ignored_functions() -> set[Callable[..., Any]]:
 
 @functools.cache
 def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., int]]:
-    """Return for each function that arguments can take over one with the same parameters that returns -1."""
+    """Return, for each function that arguments can override, a function with the same parameters that returns -1."""
 
     def override(call: Callable[..., Any]) -> Callable[..., int]:
         def answer(*args: Any, **kwargs: Any) -> int:
@@ -273,7 +273,7 @@ def _calls_of_tensors() -> dict[Any, str]:
 
 
 def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
-    """Return whether a function that is handed over is a method of `Tensor`, or the getter of an attribute.
+    """Return whether the function of an overridden call is a method of `Tensor`, or the getter of an attribute.
 
     Examples
     --------
@@ -285,7 +285,7 @@ def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
 
 
 def resolve_name(f: Callable[..., Any]) -> str | None:
-    """Return the full name of a function that is handed over, for example ``'gradcore.Tensor.add'``.
+    """Return the full name of the function of an overridden call, for example ``'gradcore.Tensor.add'``.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Import paths and names that PyTorch has besides the modules that define them here.
+"""Import paths and names of PyTorch that differ from the modules that define them in gradcore.
 
-A line of the tables is all that a path needs: its module is made when it is first imported, and its names are looked up
-where they are defined when they are first used.
+Each path is one line of the tables. Its module is created when it is first imported, and its names are looked up in the
+defining modules when they are first used.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ optim: swa_utils
 utils: _pytree benchmark checkpoint data dlpack hooks
 """
 
-#: Modules of PyTorch that have no counterpart, with the reason and what does their work here.
+#: Modules of PyTorch that have no counterpart, with the reason and the replacement in gradcore.
 ABSENT = {
     "_dynamo.config": "gradcore.compile takes its settings as arguments, see gradcore.compiler",
     "_inductor": "gradcore.compile has targets of its own, see gradcore.compiler and gradcore.compiled",
@@ -267,7 +267,7 @@ def _read(table: str) -> dict[str, dict[str, tuple[str, str]]]:
 
 
 def _read_rooms(table: str) -> dict[str, str]:
-    """Return where each module of the table of rooms lies, by its path of before."""
+    """Return the present path of each module in the table of rooms, by its former path."""
     rows = (line.split(": ") for line in table.strip().splitlines())
     return {name: f"{room}.{name.rpartition('.')[2]}" for room, names in rows for name in names.split()}
 
@@ -278,7 +278,7 @@ _FORMER = {new: old for old, new in MOVED.items()}
 
 
 def _translate(path: str, table: dict[str, str]) -> str:
-    """Return a path with the longest beginning that is in the table replaced."""
+    """Return a path with its longest prefix in the table replaced."""
     head = path
     while head and head not in table:
         head = head.rpartition(".")[0]
@@ -286,12 +286,12 @@ def _translate(path: str, table: dict[str, str]) -> str:
 
 
 def translate_former(path: str) -> str:
-    """Return where the module of a path lies: the path itself, unless it or a package above it has moved."""
+    """Return the present path of a module: the path itself, unless it or a package above it has moved."""
     return _translate(path, MOVED)
 
 
 def former(path: str) -> str:
-    """Return the path that users and PyTorch know a module by: the inverse of `translate_former`."""
+    """Return the path of a module for users and in PyTorch: the inverse of `translate_former`."""
     return _translate(path, _FORMER)
 
 
@@ -316,10 +316,10 @@ def absence(path: str) -> str:
 
 def _public(path: str) -> list[str]:
     """Return the public names that the table has for a path."""
-    found: set[str] = set()
+    names: set[str] = set()
     for name, (source, _) in NAMES.get(path, {}).items():
-        found |= set(_module(source).__all__) if name.startswith("*") else {name}
-    return sorted(name for name in found if not name.startswith("_"))
+        names |= set(_module(source).__all__) if name.startswith("*") else {name}
+    return sorted(name for name in names if not name.startswith("_"))
 
 
 def _look_up(path: str, name: str) -> Any:
@@ -346,17 +346,17 @@ def later(path: str) -> list[str]:
 
 
 def further(module: str) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for a module that has more names than it defines: those of the tables.
+    """Return a ``__getattr__`` for a module, which looks up the names that the tables add.
 
     Parameters
     ----------
     module : str
-        Its name.
+        The name of the module.
 
     Returns
     -------
     callable
-        What is found stays in the module.
+        The function. It stores the names that it finds in the module.
     """
     path = former(module.partition(".")[2])
     scope = vars(sys.modules[module])
@@ -365,10 +365,10 @@ def further(module: str) -> Callable[[str], Any]:
     for inner in NAMES:
         above, _, name = inner.rpartition(".")
         if above == path and callable(scope.get(name)):
-            # Made at once: Python would bind an imported submodule to that name of the package.
-            found = _spec(f"{module}.{name}")
-            sys.modules[found.name] = module_from_spec(found)
-            _Maker().exec_module(sys.modules[found.name])
+            # The module is created now, because Python would bind an imported submodule to that name of the package.
+            spec = _spec(f"{module}.{name}")
+            sys.modules[spec.name] = module_from_spec(spec)
+            _Maker().exec_module(sys.modules[spec.name])
 
     def __getattr__(name: str) -> Any:
         if name == "__all__" and path in NAMES:
@@ -399,9 +399,10 @@ def _shown(module: ModuleType) -> list[str]:
 
 
 class _Maker:
-    """Makes the module of a path, in which the public names of the package above it are found too.
+    """Loader that creates the module of a path, which also has the public names of the package above it.
 
-    Programs take names from where PyTorch's own modules import them: ``Distribution`` from ``distributions.normal``.
+    Programs import names from modules in which PyTorch imports them itself: ``Distribution`` from
+    ``distributions.normal``.
     """
 
     def create_module(self, spec: ModuleSpec) -> None:
@@ -411,11 +412,11 @@ class _Maker:
         path = module.__name__.partition(".")[2]
         module.__doc__ = f"Names that are also found at ``torch.{path}``."
         scope: dict[str, Any] = vars(module)
-        own = further(module.__name__)
+        look_up = further(module.__name__)
 
         def __getattr__(name: str) -> Any:
             try:
-                return own(name)
+                return look_up(name)
             except AttributeError:
                 above = path.rpartition(".")[0]
                 if name.startswith("_") or f"{path}.{name}" in ABSENT or name not in _module(above).__all__:
@@ -430,7 +431,7 @@ def _spec(name: str, is_package: bool = False) -> ModuleSpec:
 
 
 class _Alias:
-    """Gives a module that has moved at its former path: the same module, also where it is run (``python -m``)."""
+    """Loader that returns a moved module at its former path, also for ``python -m``."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -454,25 +455,25 @@ def _spec_of(name: str) -> ModuleSpec | None:
 
 
 class _MovedFinder:
-    """Finds modules that have moved, before Python looks for files: it would make a module of each path."""
+    """Finder of moved modules. It runs before Python looks for files, which would create a second module."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         package, _, inner = fullname.partition(".")
-        if package != _PACKAGE or (new := translate_former(inner)) == inner:
+        if package != _PACKAGE or (moved_path := translate_former(inner)) == inner:
             return None
         if inner not in MOVED and inner in NAMES:
             return None  # below a package that has moved, but not in it
-        found = _spec_of(f"{_PACKAGE}.{new}")
-        if found is None:
+        spec = _spec_of(f"{_PACKAGE}.{moved_path}")
+        if spec is None:
             return None
-        is_package = found.submodule_search_locations is not None  # with a ``__main__``, perhaps
-        return ModuleSpec(fullname, _Alias(f"{_PACKAGE}.{new}"), is_package=is_package)  # type: ignore[arg-type]
+        is_package = spec.submodule_search_locations is not None  # with a ``__main__``, perhaps
+        return ModuleSpec(fullname, _Alias(f"{_PACKAGE}.{moved_path}"), is_package=is_package)  # type: ignore[arg-type]
 
 
 class _Finder:
-    """Finds the modules of the tables, after Python has looked for files."""
+    """Finder of the modules of the tables, which runs after Python has looked for files."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None

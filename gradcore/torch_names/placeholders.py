@@ -1,7 +1,7 @@
 """Stand-ins for names of PyTorch that gradcore lacks, for programs that run with `gradcore.as_torch`.
 
-Packages import many names that they never use. Such a name can be imported, passed on, subclassed and asked for with
-``isinstance``; what calls it raises an error that says what is missing. Without `as_torch` there are none of them.
+Packages import many names that they never use. A program can import, pass on and subclass such a name, and use it in
+``isinstance``. A call of the name raises an error that says what is missing. Without `as_torch` there are no stand-ins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Placeholders", "attach", "homes", "names"]
 
 @functools.cache
 def names() -> dict[str, dict[str, str]]:
-    """Return PyTorch's names by the path of the module, each with what it is; see tests/oracle/write_torch_names.py."""
+    """Return PyTorch's names by the path of the module, each with its kind; see tests/oracle/write_torch_names.py."""
     results: dict[str, dict[str, str]] = {}
     for line in Path(__file__).with_name("torch_names.txt").read_text("utf-8").splitlines():
         if not line.startswith("#"):
@@ -35,13 +35,13 @@ def names() -> dict[str, dict[str, str]]:
 
 @functools.cache
 def _above() -> set[str]:
-    """Return the paths of modules that have others below them."""
+    """Return the paths of modules that contain other modules."""
     return {path.rpartition(".")[0] for path in names()}
 
 
 @functools.cache
 def homes() -> dict[str, list[str]]:
-    """Return the modules in which PyTorch defines classes, by the names of these."""
+    """Return the modules in which PyTorch defines classes, by the name of the class."""
     results: dict[str, list[str]] = {}
     for path, entries in names().items():
         for name, entry in entries.items():
@@ -51,18 +51,18 @@ def homes() -> dict[str, list[str]]:
 
 
 def attach(module: ModuleType, path: str) -> None:
-    """Give a module of gradcore all names of PyTorch's module of that path that it does not have itself."""
+    """Add placeholders to a module of gradcore for all names that only PyTorch's module at `path` has."""
     entries, scope = names().get(path), vars(module)
-    own = scope.get("__getattr__")
-    if entries is None or hasattr(own, "placeholders"):
+    module_getattr = scope.get("__getattr__")
+    if entries is None or hasattr(module_getattr, "placeholders"):
         return
     if path in _above():
         scope.setdefault("__path__", [])  # so that modules below it are looked for
 
     def __getattr__(name: str) -> Any:
         try:
-            if own is not None:
-                return own(name)
+            if module_getattr is not None:
+                return module_getattr(name)
             raise AttributeError(f"module {path!r} has no attribute {name!r}")
         except AttributeError as error:
             if name not in entries:
@@ -74,12 +74,12 @@ def attach(module: ModuleType, path: str) -> None:
 
 
 class Placeholders(Loader):
-    """Makes the module of a path that gradcore does not have.
+    """Loader that creates the module of a path that gradcore does not have.
 
     Parameters
     ----------
     why : str
-        What the import would say.
+        The message of the error that the import would raise.
     """
 
     def __init__(self, why: str) -> None:
@@ -103,7 +103,7 @@ class Placeholders(Loader):
         scope["__getattr__"] = __getattr__
 
 
-#: What asks whether something is there has an answer.
+#: Functions that ask whether a feature is available, with their results.
 _ANSWERS = {
     "is_available": False, "is_initialized": False, "is_built": False, "device_count": 0, "is_compiling": False,
     "is_tracing": False, "is_scripting": False, "is_fx_tracing": False, "is_fx_symbolic_tracing": False,
@@ -111,7 +111,8 @@ _ANSWERS = {
 }  # fmt: skip
 
 
-#: Decorators that packages use when they are imported, of what is not there: they give back what they get.
+#: Missing decorators that packages call when they are imported, as functions that return their argument. The value
+#: says whether the decorator takes arguments.
 _DECORATORS = {"functional_datapipe": True, "guaranteed_datapipes_determinism": True, "wrap": False, "disable": False}
 
 
@@ -148,7 +149,7 @@ def _refuse(path: str, why: str) -> NotImplementedError:
 
 
 def _class(path: str, name: str, why: str, base: type) -> type:
-    """Return a class that can be subclassed and asked for, and has no instances."""
+    """Return a class that can be subclassed and used in ``isinstance``, and has no instances."""
 
     def __new__(cls: type, *args: Any, **named: Any) -> Any:
         raise _refuse(f"{path}.{name}", why)
@@ -172,7 +173,7 @@ def _function(path: str, name: str, why: str) -> Callable[..., Any]:
 
 
 class _Object:
-    """An object of PyTorch's that is there by name alone, such as a dtype that gradcore lacks."""
+    """Placeholder for an object of PyTorch, such as a dtype that gradcore lacks."""
 
     def __init__(self, path: str, why: str) -> None:
         self._path, self._why = path, why
@@ -188,6 +189,6 @@ class _Object:
 
 
 def _find(path: str) -> Any:
-    """Return what a path leads to, in the process that reads a pickle."""
+    """Return the object at a path, in the process that reads a pickle."""
     module, _, name = path.rpartition(".")
     return getattr(importlib.import_module(module), name)

@@ -1,4 +1,4 @@
-"""Points that fill a cube more evenly than random ones, as ``torch.quasirandom`` has them."""
+"""Quasirandom points, which fill a cube more evenly than random points, as in ``torch.quasirandom``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SobolEngine:
     scramble : bool
         Whether the sequence is scrambled (a random linear map and a random shift, after Matousek).
     seed : int, optional
-        Of the scrambling; by default drawn from gradcore's generator.
+        Seed of the scrambling; by default drawn from gradcore's generator.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class SobolEngine:
         ----------
         n : int
         out : Tensor, optional
-            Where to write them.
+            Tensor to write the points to.
         dtype : dtype, optional
             By default that of new tensors.
         """
@@ -86,7 +86,7 @@ class SobolEngine:
         return self
 
     def fast_forward(self, n: int) -> SobolEngine:
-        """Leave out the next points."""
+        """Skip the next `n` points."""
         if n:
             self._sequence.fast_forward(n)
         return self

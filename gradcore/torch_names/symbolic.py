@@ -1,4 +1,4 @@
-"""Sizes that PyTorch's compiler keeps as symbols, and choices that it keeps as nodes: here numbers and Python's own."""
+"""Symbolic sizes and control flow of PyTorch's compiler: in gradcore, numbers and Python's own statements."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     Parameters
     ----------
     pred : bool or Tensor
-        Whether `true_fn` is called; of a tensor its only element.
+        Whether to call `true_fn`. A tensor must have one element.
     true_fn, false_fn : callable
     operands : sequence
         Their arguments.
@@ -91,7 +91,7 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
     Parameters
     ----------
     cond_fn, body_fn : callable
-        Of as many arguments as there are inputs; `body_fn` returns as many.
+        Functions with one argument for each input; `body_fn` returns one result for each input.
     carried_inputs : sequence
 
     Returns

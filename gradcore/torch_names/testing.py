@@ -67,24 +67,26 @@ class _Comparison:
     def differences(self, actual: Any, expected: Any, where: str = "") -> str | None:
         """Return the first difference with its path in nested containers; None if there is none."""
         if isinstance(actual, Tensor) and isinstance(expected, Tensor):
-            found = self.between_tensors(actual, expected)
+            difference = self.between_tensors(actual, expected)
         elif isinstance(actual, Mapping) and isinstance(expected, Mapping):
             return self.between_mappings(actual, expected, where)
         elif _is_sequence(actual) and _is_sequence(expected):
             return self.between_sequences(actual, expected, where)
         elif actual is None or expected is None:
-            found = None if actual is expected else f"None mismatch: {actual} is not {expected}"
+            difference = None if actual is expected else f"None mismatch: {actual} is not {expected}"
         else:
             actual, expected = _plain(actual), _plain(expected)
             if type(actual) in _NUMBERS and type(expected) in _NUMBERS:
-                found = self.between_numbers(actual, expected)
+                difference = self.between_numbers(actual, expected)
             elif isinstance(actual, np.ndarray) and isinstance(expected, np.ndarray):
-                found = self.between_tensors(creation.from_numpy(actual.copy()), creation.from_numpy(expected.copy()))
+                difference = self.between_tensors(
+                    creation.from_numpy(actual.copy()), creation.from_numpy(expected.copy())
+                )
             else:
                 raise TypeError(
                     f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}."
                 )
-        return f"{found}\n\nThe failure occurred for item {where}" if found and where else found
+        return f"{difference}\n\nThe failure occurred for item {where}" if difference and where else difference
 
     def between_mappings(self, actual: Mapping[Any, Any], expected: Mapping[Any, Any], where: str) -> str | None:
         missing, additional = expected.keys() - actual.keys(), actual.keys() - expected.keys()
@@ -94,8 +96,8 @@ class _Comparison:
                 f"Missing keys in the actual mapping: {sorted(missing, key=repr)}\n"
                 f"Additional keys in the actual mapping: {sorted(additional, key=repr)}"
             )
-        found = (self.differences(actual[key], expected[key], f"{where}[{key!r}]") for key in expected)
-        return next(filter(None, found), None)
+        differences = (self.differences(actual[key], expected[key], f"{where}[{key!r}]") for key in expected)
+        return next(filter(None, differences), None)
 
     def between_sequences(self, actual: Sequence[Any], expected: Sequence[Any], where: str) -> str | None:
         if len(actual) != len(expected):
@@ -123,11 +125,13 @@ class _Comparison:
         for name in self.attributes:
             if name == "stride" and not (actual._strided and expected._strided):
                 continue
-            ours, theirs = (getattr(t, name) for t in (actual, expected))
-            ours, theirs = (ours(), theirs()) if callable(ours) else (ours, theirs)
-            if ours != theirs:
+            actual_value, expected_value = (getattr(t, name) for t in (actual, expected))
+            actual_value, expected_value = (
+                (actual_value(), expected_value()) if callable(actual_value) else (actual_value, expected_value)
+            )
+            if actual_value != expected_value:
                 label = f"{name}()" if name == "stride" else name
-                return f"The values for attribute '{label}' do not match: {ours} != {theirs}."
+                return f"The values for attribute '{label}' do not match: {actual_value} != {expected_value}."
         if actual.is_meta or expected.is_meta:
             raise NotImplementedError("Comparing meta tensors is currently not supported")
         tolerances = self.given or _tolerances(actual.dtype, expected.dtype)
@@ -140,12 +144,14 @@ class _Comparison:
     def between_parts(self, actual: Any, expected: Any, tolerances: tuple[float, float]) -> str | None:
         """Return the first difference of two sparse tensors of one layout, or None; indices must be equal."""
         kind = actual.layout._name.removeprefix("sparse_").upper()
-        for what, count in (("sparse dimensions", "sparse_dim"), ("specified values", "_nnz")):
-            ours, theirs = getattr(actual, count)(), getattr(expected, count)()
-            if ours != theirs:
-                return f"The number of {what} in sparse {kind} tensors does not match: {ours} != {theirs}"
-        for mine, other, name in zip(actual.index, expected.index, _INDICES[kind], strict=True):
-            if result := self.between_elements(mine, other, (0.0, 0.0), f"Sparse {kind} {name}"):
+        for label, count in (("sparse dimensions", "sparse_dim"), ("specified values", "_nnz")):
+            actual_count, expected_count = getattr(actual, count)(), getattr(expected, count)()
+            if actual_count != expected_count:
+                return (
+                    f"The number of {label} in sparse {kind} tensors does not match: {actual_count} != {expected_count}"
+                )
+        for actual_index, expected_index, name in zip(actual.index, expected.index, _INDICES[kind], strict=True):
+            if result := self.between_elements(actual_index, expected_index, (0.0, 0.0), f"Sparse {kind} {name}"):
                 return result
         return self.between_elements(actual._values(), expected._values(), tolerances, f"Sparse {kind} values")
 
@@ -153,17 +159,18 @@ class _Comparison:
         self, actual: Tensor, expected: Tensor, tolerances: tuple[float, float], what: str = ""
     ) -> str | None:
         rtol, atol = tolerances
-        ours, theirs = (_wide(t) for t in (actual, expected))
+        actual_array, expected_array = (_wide(t) for t in (actual, expected))
         with np.errstate(all="ignore"):
-            close = np.isclose(ours, theirs, rtol, atol, self.equal_nan)
+            close = np.isclose(actual_array, expected_array, rtol, atol, self.equal_nan)
             if close.all():
                 return None
-            absolute = abs(ours - theirs)
-            relative = absolute / abs(theirs)
+            absolute = abs(actual_array - expected_array)
+            relative = absolute / abs(expected_array)
         absolute, relative = (np.where(close, 0, values) for values in (absolute, relative))
-        if not ours.ndim:
+        if not actual_array.ndim:
             return (
-                f"{what or 'Scalars'} are not {_manner(rtol, atol)}!\n\nExpected {theirs} but got {ours}.\n"
+                f"{what or 'Scalars'} are not {_manner(rtol, atol)}!\n\n"
+                f"Expected {expected_array} but got {actual_array}.\n"
                 f"Absolute difference: {absolute}{_describe_bound(atol, rtol)}\n"
                 f"Relative difference: {relative}{_describe_bound(rtol, atol)}"
             )
@@ -186,12 +193,12 @@ def _plain(value: Any) -> Any:
 
 
 def _tolerances(*kinds: dtypes.dtype) -> tuple[float, float]:
-    found = [_TOLERANCES.get(kind, (0.0, 0.0)) for kind in kinds]
-    return max(pair[0] for pair in found), max(pair[1] for pair in found)
+    bounds = [_TOLERANCES.get(kind, (0.0, 0.0)) for kind in kinds]
+    return max(pair[0] for pair in bounds), max(pair[1] for pair in bounds)
 
 
 def _wide(value: Tensor) -> Any:
-    """Return a tensor's numbers, in a dtype in which differences of its own are not rounded to zero."""
+    """Return a tensor's numbers in a dtype in which their differences are not rounded to zero."""
     value = value.detach().cpu()
     if value.dtype.is_complex or value.dtype in (dtypes.float32, dtypes.float64, dtypes.int64):
         return value.resolve_conj().numpy()
@@ -230,7 +237,7 @@ def assert_close(
     Parameters
     ----------
     actual, expected : Tensor, number, None, ndarray, or sequences and mappings of them
-        What there is, and what there should be.
+        The value to check, and the expected value.
     allow_subclasses : bool
         Whether objects of different types are compared where one is a subclass of the other.
     rtol, atol : float, optional
@@ -239,16 +246,16 @@ def assert_close(
     equal_nan : bool
         Whether two NaNs are equal.
     check_device, check_dtype, check_layout, check_stride : bool
-        What has to be equal besides the shape and the values.
+        Properties that must be equal, in addition to the shape and the values.
     msg : str or callable, optional
-        The message of the error, or what makes it from the message that there would be.
+        The message of the error, or a function that returns it for the default message.
 
     Raises
     ------
     AssertionError
-        If something differs; the message tells what, where and how much.
+        If something differs. The message says what differs, where and how much.
     TypeError
-        For what cannot be compared.
+        If the objects cannot be compared.
     ValueError
         If only one tolerance is given.
 
@@ -258,15 +265,15 @@ def assert_close(
     >>> gc.testing.assert_close(gc.tensor([1.0]), gc.tensor([1.0 + 1e-7]))
     """
     checks = {"layout": check_layout, "stride": check_stride, "device": check_device, "dtype": check_dtype}
-    attributes = ("shape", *(name for name, wanted in checks.items() if wanted))
+    attributes = ("shape", *(name for name, is_compared in checks.items() if is_compared))
     comparison = _Comparison(rtol, atol, equal_nan, attributes, check_dtype)
     related = isinstance(actual, type(expected)) or isinstance(expected, type(actual))
     tensors = isinstance(actual, Tensor) and isinstance(expected, Tensor)
     if tensors and not (related if allow_subclasses else type(actual) is type(expected)):
         raise TypeError(f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}.")
-    found = comparison.differences(actual, expected)
-    if found:
-        raise AssertionError(msg(found) if callable(msg) else msg or found)
+    difference = comparison.differences(actual, expected)
+    if difference:
+        raise AssertionError(msg(difference) if callable(msg) else msg or difference)
 
 
 def assert_allclose(
@@ -310,9 +317,9 @@ def make_tensor(
         complex numbers (both parts).
     requires_grad : bool
     noncontiguous : bool
-        Whether the elements lie apart from each other in memory.
+        Whether there are gaps between the elements in memory.
     exclude_zero : bool
-        Whether zeros are replaced: by 1 where numbers are whole, else by the smallest positive normal number.
+        Whether zeros are replaced: by 1 for integers and bools, otherwise by the smallest positive normal number.
     memory_format
         Accepted for compatibility.
 
@@ -323,7 +330,7 @@ def make_tensor(
     Raises
     ------
     ValueError
-        If `low` is not below `high`, or gradients of a dtype without them are asked for.
+        If `low` is not below `high`, or `requires_grad` is True for a dtype without gradients.
 
     Examples
     --------
@@ -333,16 +340,16 @@ def make_tensor(
             [1, 1, 1]])
     """
     size = sizes(shape, "make_tensor")
-    whole = not dtype.is_differentiable
-    bounds = {dtypes.bool_: (0, 2), dtypes.uint8: (0, 10)}.get(dtype, (-9, 10 if whole else 9))
+    is_integral = not dtype.is_differentiable
+    bounds = {dtypes.bool_: (0, 2), dtypes.uint8: (0, 10)}.get(dtype, (-9, 10 if is_integral else 9))
     least, most = bounds[0] if low is None else low, bounds[1] if high is None else high
     if not least < most:
         raise ValueError(f"`low` must be less than `high`, but got {least} >= {most}")
-    if requires_grad and whole:
+    if requires_grad and is_integral:
         raise ValueError(f"`requires_grad=True` is not supported for boolean and integral dtypes, but got {dtype=}")
-    apart = noncontiguous and math.prod(size) > 1
-    drawn = (*size[:-1], 2 * size[-1]) if apart else size
-    if whole:
+    has_gaps = noncontiguous and math.prod(size) > 1
+    drawn = (*size[:-1], 2 * size[-1]) if has_gaps else size
+    if is_integral:
         result = random.randint(math.ceil(least), math.ceil(most), drawn, device=device).to(dtype)
     else:
         real = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(dtype, dtype)
@@ -350,8 +357,8 @@ def make_tensor(
         result = random.rand(parts, dtype=real, device=device) * (most - least) + least
         result = (result[0] + 1j * result[1]).to(dtype) if dtype.is_complex else result
     if exclude_zero:
-        result[result == 0] = 1 if whole else dtypes.finfo(dtype).tiny
-    return (result[..., ::2] if apart else result).requires_grad_(requires_grad)
+        result[result == 0] = 1 if is_integral else dtypes.finfo(dtype).tiny
+    return (result[..., ::2] if has_gaps else result).requires_grad_(requires_grad)
 
 
 paths.show_public(__name__)

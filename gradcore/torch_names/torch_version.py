@@ -1,4 +1,4 @@
-"""Versions that compare as versions do: what ``torch.__version__`` is."""
+"""The class of ``torch.__version__``: strings that compare as versions."""
 
 from __future__ import annotations
 

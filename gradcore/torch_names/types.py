@@ -1,4 +1,4 @@
-"""Types for annotations, as ``torch.types`` has them."""
+"""Types for annotations, as in ``torch.types``."""
 
 from __future__ import annotations
 

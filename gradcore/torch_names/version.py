@@ -1,4 +1,4 @@
-"""Versions, as ``torch.version`` has them: gradcore's, and those of what it is built with, which is nothing."""
+"""Versions, as in ``torch.version``: that of gradcore, and None for libraries that gradcore is not built with."""
 
 from __future__ import annotations
 

@@ -91,8 +91,8 @@ def _loops() -> Iterator[str]:
     """Yield the sources of all loops. They are generated only if something is compiled."""
     from gradcore.tools.compiled.loops import sources
 
-    found = sources()
-    yield from (found[name] for name in sorted(found))
+    loop_sources = sources()
+    yield from (loop_sources[name] for name in sorted(loop_sources))
 
 
 def is_used() -> bool:

@@ -78,8 +78,8 @@ def _settings_of(op: Op) -> list[dict[str, Any]]:
     defaults = {p.name: p.default for p in parameters}
     result = [] if any(value is inspect.Parameter.empty for value in defaults.values()) else [defaults]
     for case in op.samples() if op.samples is not None else ():
-        given = {**dict(zip(op.names, case.args, strict=False)), **case.settings}
-        chosen = {name: given.get(name, default) for name, default in defaults.items()}
+        arguments = {**dict(zip(op.names, case.args, strict=False)), **case.settings}
+        chosen = {name: arguments.get(name, default) for name, default in defaults.items()}
         described = any(isinstance(v, (Floats, Bools, Ints, Values)) for v in chosen.values())
         if chosen not in result and not described and inspect.Parameter.empty not in chosen.values():
             result.append(chosen)
@@ -105,8 +105,8 @@ def optimizers() -> Iterator[tuple[Any, dict[str, Any]]]:
     """Yield optimizer classes, with options to compile them for."""
     for cls in vars(optim).values():
         if isinstance(cls, type) and issubclass(cls, ElementwiseOptimizer):
-            known = inspect.signature(cls).parameters
-            yield from ((cls, options) for options in _OPTIONS if all(name in known for name in options))
+            parameters = inspect.signature(cls).parameters
+            yield from ((cls, options) for options in _OPTIONS if all(name in parameters for name in options))
 
 
 def _steps() -> Iterator[Kernel]:

@@ -11,7 +11,7 @@ __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval"]
 
 
 class Interval(NamedTuple):
-    """From when to when, in microseconds since the first event."""
+    """Start and end of an event, in microseconds since the first event."""
 
     start: float
     end: float
@@ -52,7 +52,7 @@ class _Times:
 
     @property
     def self_cuda_time_total(self) -> float:
-        """Microseconds on the device, without what is called from here."""
+        """Microseconds on the device, without the events called from here."""
         return self.self_device_time_total
 
     @property
@@ -95,16 +95,16 @@ class FunctionEvent(_Times):
     time_range : Interval
     thread : int
     cpu_parent : FunctionEvent or None
-        What it was called from.
+        The event from which this one was called.
     cpu_children : list of FunctionEvent
     input_shapes : list
-        The shapes of the arguments, if asked for; empty ones for what is no tensor.
+        The shapes of the arguments, if recorded; empty lists for arguments that are not tensors.
     stack : list of str
-        Where it was called from, innermost first, if asked for.
+        The lines of the call stack, innermost first, if recorded.
     cpu_memory_usage, device_memory_usage : int
-        Bytes of results that are no views of arguments, if asked for.
+        Bytes of results that are not views of arguments, if recorded.
     sequence_nr : int
-        The number of the node that a call made, or that was run: the same for both; -1 where there is none.
+        The number of the node that a call recorded, or that backward ran: the same number for both. -1 without a node.
     scope : int
         0 for operations, 1 for nodes of backward, 7 for named parts.
 
@@ -147,7 +147,7 @@ class FunctionEvent(_Times):
 
     @property
     def time_range(self) -> Interval:
-        """When it ran."""
+        """The start and end of the event."""
         return Interval((self.start - self.origin) / 1e3, (self.stop - self.origin) / 1e3)
 
     @property
@@ -157,22 +157,22 @@ class FunctionEvent(_Times):
 
     @property
     def self_cpu_time_total(self) -> float:  # type: ignore[override]
-        """Microseconds without what was called from here."""
+        """Microseconds without the events called from here."""
         return self.cpu_time_total - sum(child.cpu_time_total for child in self.cpu_children)
 
     @property
     def self_device_time_total(self) -> float:  # type: ignore[override]
-        """Microseconds on the device without what was called from here."""
+        """Microseconds on the device without the events called from here."""
         return self.device_time_total - sum(child.device_time_total for child in self.cpu_children)
 
     @property
     def self_cpu_memory_usage(self) -> int:
-        """Bytes without those of what was called from here; negative where those have been freed again."""
+        """Bytes without those of the events called from here; negative if those have been freed again."""
         return self.cpu_memory_usage - sum(child.cpu_memory_usage for child in self.cpu_children)
 
     @property
     def self_device_memory_usage(self) -> int:
-        """Bytes on the device without those of what was called from here."""
+        """Bytes on the device without those of the events called from here."""
         return self.device_memory_usage - sum(child.device_memory_usage for child in self.cpu_children)
 
     def __repr__(self) -> str:
@@ -185,7 +185,7 @@ class FunctionEvent(_Times):
 
 
 class FunctionEventAvg(_Times):
-    """The sums over events of one name (and one list of shapes, and one stack, if asked for).
+    """The sums over events of one name (and with the same shapes and stack, if these were recorded).
 
     Examples
     --------
@@ -202,7 +202,7 @@ class FunctionEventAvg(_Times):
         "stack",
     )  # fmt: skip
 
-    #: What is added up.
+    #: The attributes that are added up.
     SUMS = (
         "count", "cpu_time_total", "self_cpu_time_total", "device_time_total", "self_device_time_total",
         "cpu_memory_usage", "self_cpu_memory_usage", "device_memory_usage", "self_device_memory_usage",
@@ -236,7 +236,7 @@ class FunctionEventAvg(_Times):
 
 
 class EventList(list[Any]):
-    """Events, or sums of events, with what can be made of them.
+    """A list of events, or of sums of events, with methods that export and summarize them.
 
     Examples
     --------
@@ -264,15 +264,15 @@ class EventList(list[Any]):
         group_by_stack_n : int
             Group calls by this many innermost lines of their stack too.
         """
-        found: dict[Any, FunctionEventAvg] = {}
+        sums: dict[Any, FunctionEventAvg] = {}
         for event in self:
             shapes = str(event.input_shapes) if group_by_input_shapes else ""
             stack = tuple(event.stack[:group_by_stack_n])
             key = event.key, shapes, stack
-            if key not in found:
-                found[key] = FunctionEventAvg(event.key, event.input_shapes if group_by_input_shapes else "", stack)
-            found[key].add(event)
-        return self._like(found.values())
+            if key not in sums:
+                sums[key] = FunctionEventAvg(event.key, event.input_shapes if group_by_input_shapes else "", stack)
+            sums[key].add(event)
+        return self._like(sums.values())
 
     def total_average(self) -> FunctionEventAvg:
         """Return the sum over all events."""
@@ -310,7 +310,7 @@ class EventList(list[Any]):
         header : str, optional
             A line above the table.
         top_level_events_only : bool
-            Leave out what was called from other events.
+            Leave out events that were called from other events.
         """
         events: list[Any] = list(self)
         if top_level_events_only:

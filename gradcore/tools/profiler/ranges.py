@@ -1,4 +1,4 @@
-"""The profiler that notes nothing itself: operations and backward nodes are ranges for NVIDIA's profilers."""
+"""A recorder without events of its own: operations and backward nodes become ranges for NVIDIA's profilers."""
 
 from __future__ import annotations
 

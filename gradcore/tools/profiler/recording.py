@@ -30,7 +30,7 @@ class Recorder:
     shapes, memory, stacks : bool
         Whether to note the shapes of arguments, the bytes of new results, and from where in the program each call came.
     use_device : str or None
-        Whose time to take, besides that of the CPU.
+        The device to measure times on, in addition to the CPU.
     """
 
     def __init__(self, *, shapes: bool, memory: bool, stacks: bool, use_device: str | None) -> None:
@@ -43,7 +43,7 @@ class Recorder:
     # -- a call ---------------------------------------------------------------------------------------------------
 
     def begin(self, name: str, args: tuple[Any, ...] = ()) -> FunctionEvent:
-        """Note that something begins, inside of what has begun before and has not ended."""
+        """Begin an event inside the innermost event that has not ended, and return it."""
         opened = self._open
         event = FunctionEvent(len(self.events), name, self.thread, opened[-1] if opened else None)
         if opened:
@@ -61,7 +61,7 @@ class Recorder:
         return event
 
     def end(self, event: FunctionEvent) -> None:
-        """Note that it has ended."""
+        """End the event `event`."""
         event.stop = perf_counter_ns()
         if event.device_start is not None:
             event.device_stop = self._mark(event.device_index)
@@ -79,9 +79,9 @@ class Recorder:
         return result
 
     def node(self, node: Any, grad: Any, run: Callable[[], Any]) -> Any:
-        """Run a node of backward, to which `grad` (a gradient, or one for each output) has come.
+        """Run a node of backward, with `grad`: a gradient, or one for each output.
 
-        `run` gives a gradient for each input; for a leaf, the sum that it has now.
+        `run` returns a gradient for each input; for a leaf, it returns the accumulated gradient.
         """
         name = node.name() if not node.is_accumulator else "torch::autograd::AccumulateGrad"
         outer = self.begin(f"autograd::engine::evaluate_function: {name}")
@@ -95,8 +95,8 @@ class Recorder:
             self.end(outer)
         if self.memory:
             for event in (inner, outer):
-                made = pieces if isinstance(pieces, list | tuple) else (pieces,)
-                self._count(event, made, grad if isinstance(grad, list) else [grad])
+                results = pieces if isinstance(pieces, list | tuple) else (pieces,)
+                self._count(event, results, grad if isinstance(grad, list) else [grad])
         return pieces
 
     # -- what is noted --------------------------------------------------------------------------------------------
@@ -109,13 +109,13 @@ class Recorder:
             self._count(event, _tensors((result,)), _tensors(args))
 
     def _count(self, event: FunctionEvent, results: Iterable[Any], given: Iterable[Any]) -> None:
-        """Add up the bytes of results, tensors or arrays, that do not lie in the memory of the arguments."""
-        known = {id(_owner(each)) for each in given}
+        """Add the bytes of results (tensors or arrays) that do not share memory with the arguments to an event."""
+        owner_ids = {id(_owner(each)) for each in given}
         for each in results:
             owner = _owner(each)
-            if owner is None or id(owner) in known:
+            if owner is None or id(owner) in owner_ids:
                 continue
-            known.add(id(owner))
+            owner_ids.add(id(owner))
             if isinstance(owner, np.ndarray):
                 event.cpu_memory_usage += owner.nbytes
             else:
@@ -134,7 +134,7 @@ class Recorder:
         return mark
 
     def finish(self) -> None:
-        """Wait for the device, and read what time passed between its marks."""
+        """Wait for the device, and read the times between its marks."""
         if self.device is None:
             return
         for event in self.events:

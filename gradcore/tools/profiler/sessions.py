@@ -1,4 +1,4 @@
-"""Profiling of training loops: some steps are left out, some are recorded, and each recording is handed on."""
+"""Profiling of training loops: some steps are skipped, some are recorded, and each recording is passed to a handler."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def schedule(
     Returns
     -------
     callable
-        Of the number of a step, what is done with it.
+        A function from the number of a step to the `ProfilerAction` for it.
 
     Examples
     --------
@@ -153,11 +153,11 @@ class profile:
     activities : iterable of ProfilerActivity, optional
         CPU, CUDA or both; by default both where CUDA is available.
     schedule : callable, optional
-        Of the number of a step, a `ProfilerAction`; all are recorded if None.
+        A function from the number of a step to a `ProfilerAction`; all steps are recorded if None.
     on_trace_ready : callable, optional
         Called with this object whenever a recording is complete.
     record_shapes, profile_memory, with_stack : bool
-        What to note besides times, as in `gradcore.autograd.profiler.profile`.
+        What to record in addition to times, as in `gradcore.autograd.profiler.profile`.
     with_flops, with_modules, experimental_config, acc_events
         Accepted as in PyTorch.
 
@@ -219,7 +219,7 @@ class profile:
         self.stop()
 
     def start(self) -> None:
-        """Begin; the context does so."""
+        """Begin the session, as entering the context does."""
         if self.current_action in _RECORDING:
             self._begin_recording()
 
@@ -231,7 +231,7 @@ class profile:
                 self.on_trace_ready(self)
 
     def step(self) -> None:
-        """Say that a step of the program is done."""
+        """Mark the end of a step of the program."""
         before = self.current_action
         self.step_num += 1
         self.current_action = self.schedule(self.step_num)

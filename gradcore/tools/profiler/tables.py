@@ -52,20 +52,20 @@ def table(
         The longest texts in the columns ``"name"``, ``"shapes"``, ``"source"``.
     header : str or None
     use_device : str or None
-        The device that there are times of.
+        The device for which times were recorded.
     memory : bool
-        Whether there are bytes.
+        Whether bytes were recorded.
     """
     total = sum(event.self_cpu_time_total for event in everything)
     device_total = sum(event.self_device_time_total for event in everything)
     rows = [_row(event, total, device_total, widths, use_device, memory) for event in events]
     if not rows:
         return ""
-    used = [name for name in rows[0] if name not in _OPTIONAL or any(row[name] for row in rows)]
-    widest = {name: max(_WIDTH, len(name), *(len(row[name]) for row in rows)) for name in used}
-    rule = "  ".join("-" * widest[name] for name in used) + "  "
-    lines = [rule, "  ".join(name.rjust(widest[name]) for name in used) + "  ", rule]
-    lines += ["  ".join(row[name].rjust(widest[name]) for name in used) + "  " for row in rows]
+    columns = [name for name in rows[0] if name not in _OPTIONAL or any(row[name] for row in rows)]
+    widest = {name: max(_WIDTH, len(name), *(len(row[name]) for row in rows)) for name in columns}
+    rule = "  ".join("-" * widest[name] for name in columns) + "  "
+    lines = [rule, "  ".join(name.rjust(widest[name]) for name in columns) + "  ", rule]
+    lines += ["  ".join(row[name].rjust(widest[name]) for name in columns) + "  " for row in rows]
     lines += [rule, f"Self CPU time total: {format_time(total)}"]
     if use_device is not None:
         lines.append(f"Self {use_device.upper()} time total: {format_time(device_total)}")

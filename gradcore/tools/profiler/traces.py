@@ -14,7 +14,7 @@ __all__ = ["write_chrome_trace", "write_stacks"]
 def write_chrome_trace(events: Any, path: Any) -> None:
     """Write the events in Chrome's trace format, compressed if the name ends in ``.gz``."""
     process = os.getpid()
-    found = []
+    records = []
     for event in events:
         interval = event.time_range
         args: dict[str, Any] = {"Sequence number": event.sequence_nr}
@@ -22,7 +22,7 @@ def write_chrome_trace(events: Any, path: Any) -> None:
             args["Input Dims"] = event.input_shapes
         if event.stack:
             args["Call stack"] = ";".join(event.stack)
-        found.append(
+        records.append(
             {
                 "name": event.name,
                 "ph": "X",
@@ -34,7 +34,7 @@ def write_chrome_trace(events: Any, path: Any) -> None:
                 "args": args,
             }
         )
-    text = json.dumps({"traceEvents": found, "displayTimeUnit": "ms"})
+    text = json.dumps({"traceEvents": records, "displayTimeUnit": "ms"})
     if str(path).endswith(".gz"):
         with gzip.open(path, "wt", encoding="utf-8") as file:
             file.write(text)

@@ -59,9 +59,9 @@ class Vertex:
     saved : list of str
         What is kept for backward, a short text for each tensor.
     details : dict
-        What a tooltip says besides.
+        Further entries of the tooltip.
     count : int
-        How many nodes this is.
+        The number of nodes that the card represents.
     """
 
     kind: str
@@ -84,7 +84,7 @@ class Description:
 
 
 def describe(tensors: Any, params: Any, max_nodes: int) -> Description:
-    """Describe the graph of tensors; graphs of more than `max_nodes` nodes in groups."""
+    """Describe the graph of tensors; graphs of more than `max_nodes` nodes are drawn in groups."""
     names = _names(params)
     nodes = reachable(roots(tensors))
     grouped = len(nodes) > max_nodes
@@ -137,9 +137,9 @@ def kind_of(node: Any) -> str:
         return "leaf"
     if hasattr(node, "_forward_cls"):
         return "function"
-    written = title_of(node).endswith("_") or node._inner is not None
+    is_write = title_of(node).endswith("_") or node._inner is not None
     op = operation_of(node)
-    return "view" if written or (op is not None and op.view) else "operation"
+    return "view" if is_write or (op is not None and op.view) else "operation"
 
 
 def saved_text(value: Saved) -> str:
@@ -174,13 +174,13 @@ class _Writer:
         self.saved = {node: values for node in nodes if (values := saved_values(node))}
         self.fill(nodes)
         edges = [(a, b, count, label) for (a, b, label), count in self.edges.items()]
-        kept: dict[int, Any] = {}
+        arrays: dict[int, Any] = {}
         for values in self.saved.values():
-            kept.update((storage(value.array)[0], value.array) for value in values if value.leaf is None)
-        total = sum(storage(array)[1] for array in kept.values())
-        gone = sum(map(is_freed, nodes))
+            arrays.update((storage(value.array)[0], value.array) for value in values if value.leaf is None)
+        total = sum(storage(array)[1] for array in arrays.values())
+        freed = sum(map(is_freed, nodes))
         summary = f"{len(nodes):,} nodes · {bytes_text(total)} kept for backward"
-        summary += f" · {gone:,} freed" if gone else ""
+        summary += f" · {freed:,} freed" if freed else ""
         return Description(self.vertices, edges, summary, isinstance(self, _Groups))
 
     def result(self, value: Any, edge: Any) -> None:
@@ -236,7 +236,7 @@ class _Each(_Writer):
 
 
 class _Groups(_Writer):
-    """A vertex for all nodes of one operation that were recorded at one line; all leaves in few."""
+    """A vertex for all nodes of one operation that were recorded at one line. Leaves share a few vertices."""
 
     def fill(self, nodes: list[Any]) -> None:
         groups: dict[Any, int] = {}
@@ -254,9 +254,9 @@ class _Groups(_Writer):
         for number, (node, _) in self.results:
             self.edges[self.of[node], number, ""] += 1
         for node in nodes:
-            own = self.of[node]
+            vertex_number = self.of[node]
             for source, _ in edges_of(node):
-                self.edges[self.of[source], own, ""] += 1
+                self.edges[self.of[source], vertex_number, ""] += 1
         for number, size in saved.items():
             if size:
                 self.vertices[number].saved.append(f"{bytes_text(size)} saved")

@@ -46,10 +46,10 @@ def lay_out_with_dot(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple
     # The program returns edges in an order of its own: each one carries its number.
     lines += [f'n{a} -> n{b} [label="{number}"];' for number, (a, b) in enumerate(edges) if a != b]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [program, "-Tplain"], input="\n".join([*lines, "}"]), capture_output=True, text=True, timeout=60, check=True
         )
-        return _read(done.stdout, len(sizes), edges)
+        return _read(process.stdout, len(sizes), edges)
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
 

@@ -1,4 +1,4 @@
-"""Drawings as SVG: cards with coloured headings, readable on light and on dark ground."""
+"""Drawings as SVG: cards with coloured headings, readable on light and on dark backgrounds."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ SWEEPS = 12
 
 
 class Layout(NamedTuple):
-    """Centres of the vertices, the points that the edges pass, and the size of it all."""
+    """Centres of the vertices, the points that the edges pass through, and the size of the drawing."""
 
     centres: list[tuple[float, float]]
     routes: list[list[tuple[float, float]]]
@@ -76,7 +76,7 @@ def _against(n: int, edges: Sequence[tuple[int, int]]) -> list[bool]:
 
 
 def _ranks(n: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the longest way to a last vertex, counted from the top: inputs stand right above what they go into."""
+    """Return the rank of each vertex, counted from the top, so that inputs are directly above their consumers."""
     below: list[list[int]] = [[] for _ in range(n)]
     above: list[list[int]] = [[] for _ in range(n)]
     for a, b in edges:
@@ -97,7 +97,7 @@ def _ranks(n: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 
 
 class _Grid:
-    """Vertices and, where an edge crosses a rank, invisible ones."""
+    """Grid of vertices, with an invisible vertex wherever an edge crosses a rank."""
 
     def __init__(
         self, sizes: Sequence[tuple[float, float]], ranks: list[int], edges: Sequence[tuple[int, int]]
@@ -125,7 +125,7 @@ class _Grid:
         return len(self.sizes) - 1
 
     def _walk(self) -> list[int]:
-        """Return all vertices, depth first from the last ones up: a first order in which relatives are neighbours."""
+        """Return all vertices, depth first from the last ones up, so that connected vertices are neighbours."""
         seen = [False] * len(self.sizes)
         results: list[int] = []
         for start in [v for v in range(len(seen)) if not self.down[v]] + list(range(len(seen))):
@@ -141,7 +141,7 @@ class _Grid:
     # -- orders -----------------------------------------------------------------------------------------------------
 
     def order(self) -> None:
-        """Sweep down and up, ordering each rank by where the neighbours stand; keep the order with fewest crossings."""
+        """Order each rank by the positions of the neighbours, down and up; keep the order with fewest crossings."""
         best, fewest = [list(row) for row in self.rows], self._crossings()
         for sweep in range(SWEEPS):
             if not fewest:

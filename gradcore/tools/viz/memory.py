@@ -43,9 +43,9 @@ class MemoryReport:
     nodes : int
         All nodes of the graph.
     freed : int
-        How many of them have given up what they had saved.
+        The number of nodes whose saved tensors have been freed.
     total : int
-        Bytes that the graph keeps alive, beside leaves.
+        Bytes that the graph keeps alive, without leaves.
     leaves : int
         Bytes of leaves.
     """
@@ -95,7 +95,7 @@ def memory(tensors: Any, *, limit: int | None = 30) -> MemoryReport:
     tensors : Tensor, GradientEdge or nested container of them
         The results.
     limit : int or None
-        At most so many rows; the others are joined to one.
+        The maximal number of rows; the remaining rows are added up in one.
 
     Returns
     -------
@@ -120,17 +120,17 @@ def memory(tensors: Any, *, limit: int | None = 30) -> MemoryReport:
     AccumulateGrad      1      0 B        0 B
     SumBackward0        1      0 B        0 B
     """
-    known: dict[int, Any] = {}  # the arrays themselves, so that none goes while their addresses are keys
+    arrays: dict[int, Any] = {}  # the arrays themselves, so that none is freed while its address is a key
     groups: dict[tuple[str, SourceLine | None], list[int]] = {}
-    gone = 0
+    freed = 0
     for node in reversed(reachable(roots(tensors))):
         counts = groups.setdefault((type(node).__name__, of_node(node)), [0, 0, 0])
         counts[0] += 1
-        gone += is_freed(node)
+        freed += is_freed(node)
         for value in saved_values(node):
             key, size = storage(value.array)
-            if key not in known:
-                known[key] = value.array
+            if key not in arrays:
+                arrays[key] = value.array
                 counts[1 if value.leaf is None else 2] += size
     rows = [MemoryRow(name, line, *counts) for (name, line), counts in groups.items()]
     rows.sort(key=lambda row: (-row.saved, -row.leaves, row.operation, str(row.line)))
@@ -139,4 +139,4 @@ def memory(tensors: Any, *, limit: int | None = 30) -> MemoryReport:
         sums = [sum(sizes) for sizes in zip(*(row[2:] for row in rest), strict=True)]
         joined = MemoryRow(f"{len(rest)} more", None, *sums)
         rows = [*rows[: limit - 1], joined]
-    return MemoryReport(rows, gone)
+    return MemoryReport(rows, freed)

@@ -41,14 +41,14 @@ def _line(name: str, module: Any, depth: int) -> str:
 
 
 def _parameters(module: Any) -> str:
-    """Return the shapes of a module's own parameters, and how many numbers it has with those of the modules in it."""
-    every = list(module.parameters())
-    if any(type(p).__name__ == "UninitializedParameter" for p in every):
+    """Return the shapes of a module's own parameters, and the number of elements including inner modules."""
+    parameters = list(module.parameters())
+    if any(type(p).__name__ == "UninitializedParameter" for p in parameters):
         return "parameters of sizes that the first call decides"
-    own = [
+    own_shapes = [
         f"{name} {' x '.join(map(str, p.shape)) or 'scalar'}" for name, p in module._parameters.items() if p is not None
     ]
-    frozen = sum(p.numel() for p in every if not p.requires_grad)
-    total = sum(p.numel() for p in every)
+    frozen = sum(p.numel() for p in parameters if not p.requires_grad)
+    total = sum(p.numel() for p in parameters)
     counts = [f"{total:,} parameters"] if total else []
-    return ", ".join(own + counts + ([f"{frozen:,} frozen"] if frozen else []))
+    return ", ".join(own_shapes + counts + ([f"{frozen:,} frozen"] if frozen else []))

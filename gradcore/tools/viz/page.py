@@ -1,4 +1,4 @@
-"""A page around a drawing, which needs nothing else: zoom, pan, details of what the mouse is on."""
+"""Self-contained HTML page around a drawing, with zoom, pan and details of the vertex under the mouse."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Picture:
     Attributes
     ----------
     vertices : list of Vertex
-        What is drawn: results first, inputs after what they go into.
+        The vertices of the drawing: results first, inputs after their consumers.
     summary : str
         A line on the whole graph.
     """
@@ -58,11 +58,11 @@ class Picture:
 
     @cached_property
     def html(self) -> str:
-        """The drawing as a page that needs nothing else, with zoom and details of every vertex."""
+        """The drawing as a self-contained page, with zoom and details of every vertex."""
         return page(self.svg, self.summary)
 
     def save(self, path: Any) -> None:
-        """Write the picture to a file; its suffix says how: ``.svg``, ``.html`` or ``.dot``.
+        """Write the picture to a file; its suffix determines the format: ``.svg``, ``.html`` or ``.dot``.
 
         Parameters
         ----------

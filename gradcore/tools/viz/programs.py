@@ -22,7 +22,7 @@ def program(compiled: Any, *args: Any, max_nodes: int = 150, engine: str | None 
     Parameters
     ----------
     compiled : function
-        What `gradcore.compile` gives for a function.
+        A function that `gradcore.compile` has returned.
     *args, **named
         Arguments; the function is called with them until there is a program.
     max_nodes : int
@@ -74,21 +74,21 @@ class _Drawing:
         """Add a program; results first, inputs last."""
         grouped = len(part.calls) > self.max_nodes
         self.grouped |= grouped
-        known: dict[Any, int] = {}
+        numbers: dict[Any, int] = {}
         reads: list[tuple[int, int]] = []
         for position, n in enumerate(part.outputs):
             title = "result" if not position else f"result {position + 1}"
             reads.append((n, self._vertex(Vertex("result", prefix + title, _facts(part.types.get(n))))))
         for call in reversed(part.calls):
-            made = [*values_in(call.results)] or [*values_in(call.args)][:1]
-            facts = _facts(part.types.get(made[0])) if made else []
+            results = [*values_in(call.results)] or [*values_in(call.args)][:1]
+            facts = _facts(part.types.get(results[0])) if results else []
             key: Any = (call.name, *facts) if grouped else id(call)
-            number = known.get(key)
+            number = numbers.get(key)
             if number is None:
-                number = known[key] = self._vertex(_card(call, part, facts))
+                number = numbers[key] = self._vertex(_card(call, part, facts))
             else:
                 self.vertices[number].count += 1
-            for n in made:  # of writes the first one: so what is read comes from the last before it
+            for n in results:  # of writes, the first argument: a later read then depends on the last write before it
                 for read in [each for each in reads if each[0] == n]:
                     reads.remove(read)
                     self.edges[number, read[1]] += 1
@@ -105,14 +105,14 @@ class _Drawing:
     def description(self, parts: list[Program]) -> Description:
         """Return the description of the drawing."""
         calls = sum(len(part.calls) for part in parts)
-        made = {
+        types = {
             n: part.types[n]
             for part in parts
             for call in part.calls
             for n in values_in(call.results)
             if n in part.types
         }
-        size = sum(known.nbytes for n, known in made.items() if known.memory == n)
+        size = sum(value_type.nbytes for n, value_type in types.items() if value_type.memory == n)
         summary = f"{calls:,} call{'s' if calls != 1 else ''} · {bytes_text(size)} of values"
         edges = [(a, b, count, "") for (a, b), count in self.edges.items() if a != b]
         return Description(self.vertices, edges, summary, self.grouped)
@@ -131,6 +131,8 @@ def _card(call: Call, part: Program, facts: list[str]) -> Vertex:
         more = [f"and {len(titles) - 24} more"] if len(titles) > 24 else []
         return Vertex("fused", f"{len(titles)} fused calls", [*facts, *lines, *more])
     results = [part.types[n] for n in values_in(call.results) if n in part.types]
-    is_view = not results or any(known.memory != n for n, known in zip(values_in(call.results), results, strict=False))
+    is_view = not results or any(
+        result_type.memory != n for n, result_type in zip(values_in(call.results), results, strict=False)
+    )
     settings = {"call": repr(call)}
     return Vertex("view" if is_view else "operation", call.name.rpartition(".")[2], facts, [], settings)

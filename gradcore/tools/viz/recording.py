@@ -16,7 +16,7 @@ __all__ = ["record"]
 
 
 class record(TorchFunctionMode):
-    """Inside, nodes remember where they were recorded and what their results are like, for `graph` and `memory`.
+    """Context in which nodes store the line that recorded them and the shapes of their results.
 
     Outside it costs nothing. Inside, every operation takes some tens of microseconds more.
 
@@ -71,9 +71,9 @@ class record(TorchFunctionMode):
         while waiting:
             for source, _ in edges_of(waiting.pop()):
                 if source._sequence_nr() > first and not source.is_accumulator:
-                    others = source.metadata
-                    if "line" not in others:
-                        others["line"] = notes["line"]
+                    source_notes = source.metadata
+                    if "line" not in source_notes:
+                        source_notes["line"] = notes["line"]
                         waiting.append(source)
 
 

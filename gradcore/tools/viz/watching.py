@@ -1,4 +1,4 @@
-"""Finding loops that keep every round's graph alive."""
+"""Detection of loops that keep the graph of every iteration alive."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class KeptGraphs(NamedTuple):
     line : SourceLine
         The line at which they were recorded.
     grows : bool
-        Whether they are joined to one graph that grows, by adding up results; else something holds each of them.
+        True if results are added up, so that the graphs form one growing graph; False if each graph is referenced.
     graphs : int
-        How many graphs, one of each round, are alive.
+        The number of graphs, one for each iteration, that are alive.
     saved : int
-        How many bytes they keep for backward.
+        The bytes that the graphs keep for backward.
     """
 
     line: SourceLine
@@ -57,7 +57,7 @@ class KeptGraphs(NamedTuple):
 
 
 class watch_graphs(TorchFunctionMode):
-    """Inside, a loop that keeps the graphs of all its rounds alive is reported with its line, by a warning.
+    """Context that warns about loops which keep the graphs of all iterations alive, with the line.
 
     Two things are looked for: many separate graphs of the same leaves that come from one line and are alive at the same
     time, and a sum to which one line adds such a graph in each round. Steps of one computation, as those of a recurrent
@@ -68,15 +68,15 @@ class watch_graphs(TorchFunctionMode):
     Parameters
     ----------
     limit : int
-        How many graphs are too many. Losses of single samples that are summed before backward are separate graphs as
-        well: for these, choose a limit above their number.
+        The number of graphs from which on a line is reported. Losses of single samples that are summed before
+        backward are separate graphs too: choose a limit above their number.
     warn : bool
         Whether to warn, or only to fill `found`.
 
     Attributes
     ----------
     found : list of KeptGraphs
-        What was found, one entry for each line.
+        The reports, one for each line.
 
     Examples
     --------
@@ -120,12 +120,12 @@ class watch_graphs(TorchFunctionMode):
         self._next[line] = max(self.limit, 2 * len(alive))
         if len(alive) >= self.limit:
             self._look(line, alive)
-            # Until the next look the graph doubles, so that all looks together cost no more than the last one.
-            if not any(kept.line == line for kept in self.found):
+            # The graph doubles before the next check, so that all checks together cost at most twice the last one.
+            if not any(graphs.line == line for graphs in self.found):
                 self._next[line] = max(self.limit, min(2 * len(alive), len(alive) + self.limit))
 
     def _look(self, line: SourceLine, alive: list[Any]) -> None:
-        if any(kept.line == line for kept in self.found):
+        if any(graphs.line == line for graphs in self.found):
             return
         grows = True
         count, nodes = _added_up(alive)
@@ -134,30 +134,30 @@ class watch_graphs(TorchFunctionMode):
             everything = [n for nodes in self._nodes.values() for r in nodes if (n := r()) is not None]
             count, nodes = _separate(alive, everything)
         if count >= self.limit:
-            kept = KeptGraphs(line, grows, count, _bytes(nodes))
-            self.found.append(kept)
+            graphs = KeptGraphs(line, grows, count, _bytes(nodes))
+            self.found.append(graphs)
             if self.warn:
-                warnings.warn(str(kept), stacklevel=5)
+                warnings.warn(str(graphs), stacklevel=5)
 
 
 def _below(node: Any, first: int) -> tuple[list[Any], list[Any]]:
-    """Return the nodes of a node's inputs: those of its own round, and those that rounds may share.
+    """Return the input nodes of a node in two lists: nodes of the same iteration, and nodes that iterations may share.
 
-    The latter are leaves, and what is older than `first`.
+    Shared nodes are leaves and nodes that are older than `first`.
     """
-    own: list[Any] = []
+    own_nodes: list[Any] = []
     shared: list[Any] = []
     for source, _ in edges_of(node):
         outside = source.is_accumulator or source._sequence_nr() < first
-        (shared if outside else own).append(source)
-    return own, shared
+        (shared if outside else own_nodes).append(source)
+    return own_nodes, shared
 
 
 def _separate(alive: list[Any], everything: list[Any]) -> tuple[int, list[Any]]:
     """Count the connected graphs that nodes belong to, and collect the nodes of all of them.
 
-    Rounds of a loop share leaves, or what was there before the first of them: graphs that share nothing with another
-    one do not count. Nor do nodes that were computed with further, as what came of that is alive.
+    Iterations of a loop share leaves, or nodes from before the first iteration. Graphs that share nothing with another
+    graph are not counted. Nodes that are inputs of other nodes are not counted either, since those nodes are alive.
     """
     first = min(node._sequence_nr() for node in alive)
     group: dict[Any, int] = {}
@@ -168,7 +168,7 @@ def _separate(alive: list[Any], everything: list[Any]) -> tuple[int, list[Any]]:
             parent[i] = i = parent[parent[i]]
         return i
 
-    used: set[Any] = set()
+    inner_nodes: set[Any] = set()
     borders: dict[Any, set[int]] = defaultdict(set)
     for start in everything:
         if start in group or start._sequence_nr() < first:
@@ -182,23 +182,23 @@ def _separate(alive: list[Any], everything: list[Any]) -> tuple[int, list[Any]]:
                 parent[top(group[node])] = top(number)
                 continue
             group[node] = number
-            own, shared = _below(node, first)
-            used.update(own)
-            stack.extend(own)
+            own_nodes, shared = _below(node, first)
+            inner_nodes.update(own_nodes)
+            stack.extend(own_nodes)
             for border in shared:
                 borders[border].add(number)
-    together: set[int] = set()
+    connected: set[int] = set()
     for numbers in borders.values():
-        found = {top(i) for i in numbers}
-        together |= found if len(found) > 1 else set()
-    return len({top(group[node]) for node in alive if node not in used} & together), list(group)
+        roots = {top(i) for i in numbers}
+        connected |= roots if len(roots) > 1 else set()
+    return len({top(group[node]) for node in alive if node not in inner_nodes} & connected), list(group)
 
 
 def _added_up(alive: list[Any]) -> tuple[int, list[Any]]:
     """Count the graphs that a chain of additions joins, one in each step, and collect their nodes.
 
-    Steps are nodes of one kind. One counts if an input of it is another one, the others lead to none at all, and to a
-    leaf to which those of an earlier step led, too.
+    Steps are nodes of one type. A step is counted if one of its inputs is another step, and its other inputs lead to no
+    step, but to a leaf that the inputs of an earlier step have reached too.
     """
     kinds: dict[type, list[Any]] = defaultdict(list)
     for node in alive:
@@ -213,9 +213,9 @@ def _steps(nodes: list[Any]) -> tuple[int, list[Any]]:
     seen: set[Any] = set()
     borders: set[Any] = set()
     for node in sorted(nodes, key=methodcaller("_sequence_nr")):
-        own, shared = _below(node, first)
-        stack = [n for n in own if n not in steps]
-        if len(stack) == len(own) or not (stack or shared):
+        own_nodes, shared = _below(node, first)
+        stack = [n for n in own_nodes if n not in steps]
+        if len(stack) == len(own_nodes) or not (stack or shared):
             continue
         separate = True
         reached = set(shared)
@@ -225,8 +225,8 @@ def _steps(nodes: list[Any]) -> tuple[int, list[Any]]:
                 separate = False
             elif n not in seen:
                 seen.add(n)
-                own, shared = _below(n, first)
-                stack.extend(own)
+                own_nodes, shared = _below(n, first)
+                stack.extend(own_nodes)
                 reached.update(shared)
         count += separate and not borders.isdisjoint(reached)
         borders |= reached
@@ -234,12 +234,12 @@ def _steps(nodes: list[Any]) -> tuple[int, list[Any]]:
 
 
 def _bytes(nodes: list[Any]) -> int:
-    known: dict[int, Any] = {}
+    arrays: dict[int, Any] = {}
     total = 0
     for node in nodes:
         for value in saved_values(node):
             key, size = storage(value.array)
-            if key not in known and value.leaf is None:
-                known[key] = value.array
+            if key not in arrays and value.leaf is None:
+                arrays[key] = value.array
                 total += size
     return total
