@@ -42,9 +42,9 @@ _JOIN, _LOOK = 600.0, 1.0
 
 def _find_mpiexec() -> str:
     """Return the path of ``mpiexec``, from this Python's environment or from the system."""
-    given = os.environ.get("MPIEXEC")
-    beside = [Path(sys.executable).with_name(name) for name in ("mpiexec", "mpiexec.exe")]
-    result = given or next((str(path) for path in beside if path.exists()), None)
+    chosen = os.environ.get("MPIEXEC")
+    candidates = [Path(sys.executable).with_name(name) for name in ("mpiexec", "mpiexec.exe")]
+    result = chosen or next((str(path) for path in candidates if path.exists()), None)
     result = result or shutil.which("mpiexec") or shutil.which("mpirun")
     if result is None:
         raise SystemExit(
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     cores = os.cpu_count() or 1
-    each = cores if options.nproc_per_node in ("cpu", "auto") else int(options.nproc_per_node)
+    per_machine = cores if options.nproc_per_node in ("cpu", "auto") else int(options.nproc_per_node)
     try:
         least, most = parse_range(options.nnodes)
     except ValueError as error:
@@ -97,16 +97,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         except RuntimeError as error:
             raise SystemExit(f"gradcore.distributed.run: {error}") from None
         if options.no_mpi:
-            command = [sys.executable, "-m", "gradcore.distributed.direct", "-n", str(each)]
+            command = [sys.executable, "-m", "gradcore.distributed.direct", "-n", str(per_machine)]
         else:
-            hosts = [] if options.hostfile is None else host_options(mpiexec, names, each)
-            command = [mpiexec, "-n", str(each * len(names)), *hosts, *shlex.split(options.mpiexec_args)]
+            hosts = [] if options.hostfile is None else host_options(mpiexec, names, per_machine)
+            command = [mpiexec, "-n", str(per_machine * len(names)), *hosts, *shlex.split(options.mpiexec_args)]
         with tempfile.TemporaryDirectory(prefix="gradcore-run-") as name:
             folder = Path(name)
             variables = {
-                "OMP_NUM_THREADS": str(max(1, cores // each)),
+                "OMP_NUM_THREADS": str(max(1, cores // per_machine)),
                 **os.environ,
-                "LOCAL_WORLD_SIZE": str(each),
+                "LOCAL_WORLD_SIZE": str(per_machine),
                 "GRADCORE_RUN_FOLDER": name,
                 "TORCHELASTIC_RUN_ID": run_id,
                 "TORCHELASTIC_RESTART_COUNT": str(attempt),
@@ -127,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return code
         if least < most and not reported:
             if end.killed is not None:
-                machines.lose(end.killed // each)
+                machines.lose(end.killed // per_machine)
             elif options.hostfile is not None:
                 machines.lose_silent([mpiexec, *shlex.split(options.mpiexec_args)])
         attempt += 1
@@ -158,28 +158,28 @@ def _run(command: Sequence[str], variables: dict[str, str], folder: Path, machin
     """Run the processes, and return how they ended."""
     with (
         subprocess.Popen(command, env=variables, start_new_session=True, preexec_fn=_die_with_launcher) as launcher,
-        _passing(launcher, folder) as got,
+        _passing(launcher, folder) as signal_times,
         contextlib.closing(Watch(folder)) as watch,
     ):
         looked, resized = time.monotonic(), None
         while launcher.poll() is None:
             watch.wait(0.1 if watch.is_watching else 0.01)
             now = time.monotonic()
-            if resized is None and not got and watch.failed is None and now > looked + _LOOK:
+            if resized is None and not signal_times and watch.failed is None and now > looked + _LOOK:
                 looked = now
                 if machines.have_changed():
                     resized = now
                     _signal_processes(launcher, folder, signal.SIGTERM)
-            if watch.failed is None and not got and resized is None:
+            if watch.failed is None and not signal_times and resized is None:
                 watch.look()
             elif watch.failed is not None and now > watch.failed + _PATIENCE:
                 end_group(launcher, folder)
-            stopped = got[0] if got else resized
+            stopped = signal_times[0] if signal_times else resized
             if stopped is not None and now > stopped + _GRACE:
                 end_group(launcher, folder)
         watch.wait(0)
         code = launcher.returncode or watch.code
-        reason = "signal" if got else "machines" if resized is not None and code else ""
+        reason = "signal" if signal_times else "machines" if resized is not None and code else ""
         return End(code, reason, watch.find_killed())
 
 
@@ -240,10 +240,10 @@ class Watch:
     def wait(self, seconds: float) -> None:
         """Wait until a process ends, or for `seconds`. MPI ends the others at once, which hides the first one."""
         poll = getattr(os, "pidfd_open", None)
-        known = {*self.ended, *self._descriptors.values()}
+        watched = {*self.ended, *self._descriptors.values()}
         for path in self.folder.glob("*.pid"):
             text = path.read_text()
-            if text and int(path.stem) not in known:
+            if text and int(path.stem) not in watched:
                 try:
                     self._descriptors[poll(int(text)) if poll else -1 - int(path.stem)] = int(path.stem)
                 except ProcessLookupError:
@@ -299,17 +299,17 @@ class Watch:
         for path in self.folder.glob("*.pid"):
             rank, pid = int(path.stem), int(path.read_text() or 0)
             end = self.folder / f"{rank}.end"
-            gone = not end.exists() and pid and has_ended(pid)
-            left = waiting and end.exists() and end.read_text() == "unknown"
-            if not (gone or left):
+            has_died = not end.exists() and pid and has_ended(pid)
+            left_early = waiting and end.exists() and end.read_text() == "unknown"
+            if not (has_died or left_early):
                 continue
             if now < self.suspected.setdefault(rank, now) + _DOUBT:
                 continue  # its last words may be on their way
-            if gone:
+            if has_died:
                 self._say(explain_end(self.folder, self.find_killed()) or f"rank {rank} ended")
-            elif left:
-                others = ", ".join(map(str, sorted(waiting)))
-                self._say(f"rank {rank} ended before init_process_group, in which rank {others} waits for it")
+            elif left_early:
+                waiting_ranks = ", ".join(map(str, sorted(waiting)))
+                self._say(f"rank {rank} ended before init_process_group, in which rank {waiting_ranks} waits for it")
             else:
                 continue
             self._fail(now, 1)
@@ -340,17 +340,17 @@ def _passing(launcher: subprocess.Popen[bytes], folder: Path) -> Iterator[list[f
 
     It yields a list of the times of signals that end them.
     """
-    got: list[float] = []
+    signal_times: list[float] = []
 
     def pass_on(number: int, frame: object) -> None:
         if number in (signal.SIGINT, signal.SIGTERM):
-            got.append(time.monotonic())
+            signal_times.append(time.monotonic())
         _signal_processes(launcher, folder, number)
 
     numbers = [getattr(signal, name) for name in _PASSED if hasattr(signal, name)]
     before = {number: signal.signal(number, pass_on) for number in numbers}
     try:
-        yield got
+        yield signal_times
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -359,9 +359,9 @@ def _passing(launcher: subprocess.Popen[bytes], folder: Path) -> Iterator[list[f
 def _report(folder: Path, end: End) -> int:
     """Print the errors of the processes, first that of the one that failed first, and return its exit code."""
     code = end.code
-    said = (folder / "said").exists()  # while they ran
+    was_reported = (folder / "said").exists()  # while they ran
     failures = sorted((json.loads(path.read_text()) for path in folder.glob("*.error")), key=lambda f: f["time"])
-    if not failures and said:
+    if not failures and was_reported:
         return code if code > 0 else 128 - code
     why = "" if failures else explain_end(folder, end.killed)
     if why:
@@ -372,11 +372,11 @@ def _report(folder: Path, end: End) -> int:
     if not failures:
         return code if code > 0 else 128 - code
     first = failures[0]
-    if not said:
+    if not was_reported:
         print(f"gradcore.distributed.run: rank {first['rank']} failed first:\n{first['text']}", file=sys.stderr)
-    for other in failures[1:]:
-        last = other["text"].strip().splitlines()[-1]
-        print(f"rank {other['rank']} failed {other['time'] - first['time']:.1f} s later: {last}", file=sys.stderr)
+    for failure in failures[1:]:
+        last = failure["text"].strip().splitlines()[-1]
+        print(f"rank {failure['rank']} failed {failure['time'] - first['time']:.1f} s later: {last}", file=sys.stderr)
     return int(first["code"])
 
 
