@@ -154,7 +154,7 @@ class Reducer:
         self.names, self.parameters = [name for name, _ in parameters], [p for _, p in parameters]
         self.group, self.capacity, self.first_capacity = group, capacity, first_capacity
         self.find_unused, self.static, self.as_views = find_unused, static, as_views
-        #: The parameters whose gradients are sparse: they have no place in buckets, and come together after those.
+        #: Parameters with sparse gradients: they are not in buckets, and are reduced together after all buckets.
         self.sparse = {i for i, name in enumerate(self.names) if name in sparse}
         self.sparse_grads: dict[int, AnyTensor | None] = {}
         self.hook: tuple[Any, Hook] | None = None

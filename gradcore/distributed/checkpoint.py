@@ -85,7 +85,7 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], p
     Parameters
     ----------
     state_dict : dict
-        Nested dicts and lists of tensors, and of what `gradcore.save` writes.
+        Nested dicts and lists of tensors and of other objects that `gradcore.save` can write.
     checkpoint_id : path
         A folder, which all processes see. A checkpoint that is there is replaced at the end.
     process_group : ProcessGroup, optional
@@ -206,7 +206,7 @@ def _write(path: Path, values: dict[str, Any]) -> None:
 def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], process_group: Any = None) -> None:
     """Read a checkpoint into the tensors of a state dict, in place. Values that are not tensors are replaced.
 
-    Each process reads what its own state dict names. The checkpoint may have been written by any number of processes.
+    Each process reads the values that its own state dict names. Any number of processes may have written the checkpoint.
 
     Parameters
     ----------

@@ -128,7 +128,7 @@ def _hash_of(text: str) -> int:
 
 
 def _balance(rank: int, sent: Sequence[int] | None, received: Sequence[int] | None) -> int:
-    """Return the hashes of what `rank` sends minus those of what it expects, modulo ``2**64``."""
+    """Return the hashes of the messages that `rank` sends minus those that it expects, modulo ``2**64``."""
     ranks = np.arange(max(len(sent or ()), len(received or ())), dtype=np.uint64)
     own_rank = np.full_like(ranks, rank)
     total = 0
@@ -169,7 +169,7 @@ def wait_for(group: ProcessGroup, request: Request, call: str) -> None:
 
 
 def gather_bytes(group: ProcessGroup, engine: Communicator, data: bytes, call: str) -> list[bytes]:
-    """Return the bytes that each process of a group gives to this call, without comparing the calls."""
+    """Return the bytes that each process of a group passes to this call, without comparing the calls."""
     counts = engine.empty(engine.size, np.int64)
     wait_for(group, engine.all_gather(counts, engine.as_array(np.array([len(data)])), [1] * engine.size), call)
     lengths = engine.as_host(counts).tolist()

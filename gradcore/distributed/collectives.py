@@ -105,7 +105,8 @@ class Call:
         Parameters
         ----------
         shape : tuple of int, optional
-            The shape that the tensors of all processes must have; beside the call only its number of elements counts.
+            The shape that the tensors of all processes must have. Comparisons at the same time as the call only
+            check its number of elements.
         parts : pair of sequences of int, optional
             The number of elements sent to each process, and the number received from each.
         """
@@ -688,7 +689,7 @@ def all_to_all(
     Parameters
     ----------
     output_tensor_list, input_tensor_list : list of Tensor
-        One for each rank. The sizes of what is sent and received are the same on both sides, and else free.
+        One for each rank. A sent tensor and the received one must have the same size; sizes may differ otherwise.
     group : ProcessGroup, optional
         By default the world.
     async_op : bool

@@ -131,7 +131,7 @@ class Communicator:
         raise NotImplementedError
 
     def all_to_all(self, out: Array, given: Array, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
-        """Send a part of `given` to each process, and write what each sends into `out`."""
+        """Send a part of `given` to each process, and write the parts from all processes to `out`."""
         raise NotImplementedError
 
     def barrier(self) -> Request:

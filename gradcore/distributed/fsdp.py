@@ -117,7 +117,7 @@ class _Schedule:
         self.order: list[_Unit] = []
         self.before: list[_Unit] = []
         self.running = 0
-        #: Reductions that some gradients are still to be added to, and those that are under way.
+        #: Reductions that still wait for gradients, and reductions in progress.
         self.open: dict[tuple[object, Hashable], Reduction] = {}
         self.reductions: list[Reduction] = []
         self.queued = False

@@ -72,7 +72,7 @@ def irecv(
     Parameters
     ----------
     tensor : Tensor
-        Of the size and dtype of what is sent. It is there when the handle's ``wait`` has returned.
+        Of the size and dtype of the sent tensor. It is complete when the handle's ``wait`` has returned.
     src : int, optional
         The rank in the world of the process that sends; by default any, which NCCL cannot do.
     group : ProcessGroup, optional

@@ -76,7 +76,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     object_list : list
         As long as there are ranks.
     obj : object
-        Containers, numbers, strings, tensors, and what `gradcore.serialization.add_safe_globals` has allowed.
+        A container, number, string or tensor, or a class that `gradcore.serialization.add_safe_globals` has allowed.
     group : ProcessGroup, optional
         By default the world.
 

@@ -58,7 +58,7 @@ class PowerSGDState:
         self.use_error_feedback, self.warm_start = use_error_feedback, warm_start
         self.generator = Generator().manual_seed(random_seed)
         self.iter = 0
-        #: By the number of the bucket: what was lost, and the matrices with fewer rows.
+        #: By the number of the bucket: the error of the last approximation, and the matrices with fewer rows.
         self.error_dict: dict[int, AnyTensor] = {}
         self.q_memory_dict: dict[int, list[AnyTensor]] = {}
 

@@ -66,7 +66,7 @@ class Compared(Request):
         return self._request.ready()
 
 
-#: Polls before a waiting process sleeps between them. They give the processor to whoever else is ready to run.
+#: Polls before a waiting process sleeps between them. They yield the processor to other threads that are ready to run.
 _SPINS = 2000
 _yield: Callable[[], Any] = getattr(os, "sched_yield", lambda: time.sleep(0))
 

@@ -48,7 +48,7 @@ Ints: TypeAlias = builtins.int | Sequence[builtins.int]
 Dims: TypeAlias = Ints | None
 """
 
-#: Types of settings by the annotation in a declaration; what is not here is checked when it is called only.
+#: Types of settings by the annotation in a declaration. Other settings are checked only when they are called.
 TYPES = {
     "Arrays": "Sequence[Tensor]", "Dims": "Dims", "DType": "dtype | None", "Ints": "Ints", "Ints | None": "Ints | None",
     "Number": "Number", "Number | None": "Number | None",

@@ -200,7 +200,7 @@ def install() -> None:
             _complete(module)
     paths.on_public = lambda name: _complete(sys.modules[name])
     _install_in_children()
-    # PyTorch's own behaviour, of which a warning says what is lost.
+    # PyTorch's own behaviour, with a warning about the lost history.
     gradcore.set_history_loss("warn")
 
 

@@ -52,7 +52,7 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
     hash_prefix : str, optional
         The required beginning of the SHA-256 of the file.
     progress : bool
-        Whether a line says what is loaded.
+        Whether to print a line for each download.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def load_state_dict_from_url(
     map_location
         As for `gradcore.load`.
     progress : bool
-        Whether a line says what is loaded.
+        Whether to print a line for each download.
     check_hash : bool
         Whether the file's name ends with the beginning of its SHA-256, as ``name-0123abcd.pth``, and has to be right.
     file_name : str, optional

@@ -115,7 +115,7 @@ def is_used() -> bool:
 def remove() -> int:
     """Delete all libraries that were built, by whatever environment, for whatever version and CPU.
 
-    What a build left that was killed goes, too.
+    Files that a killed build has left are removed too.
 
     Returns
     -------

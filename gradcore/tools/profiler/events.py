@@ -283,7 +283,7 @@ class EventList(list[Any]):
 
     @property
     def self_cpu_time_total(self) -> float:
-        """Microseconds of all events, each without what it called."""
+        """Microseconds of all events, each without the events called from it."""
         return float(sum(event.self_cpu_time_total for event in self))
 
     def table(

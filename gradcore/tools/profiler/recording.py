@@ -234,7 +234,7 @@ class record_function:
 
 
 def is_profiling() -> bool:
-    """Return whether a profiler records what this thread does."""
+    """Return whether a profiler records the operations of this thread."""
     return bool(local.state.mode & PROFILE)
 
 

@@ -63,7 +63,7 @@ class ProfilerAction(enum.Enum):
     NONE = 0
     WARMUP = 1
     RECORD = 2
-    #: Record, and hand on what was recorded at the end of the step.
+    #: Record, and pass the recording on at the end of the step.
     RECORD_AND_SAVE = 3
 
 
@@ -224,7 +224,7 @@ class profile:
             self._begin_recording()
 
     def stop(self) -> None:
-        """End the session, and hand on what is being recorded, as leaving the context does."""
+        """End the session, and pass the current recording on, as leaving the context does."""
         if self._running:
             self._end_recording()
             if self.on_trace_ready is not None:

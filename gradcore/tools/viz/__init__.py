@@ -1,4 +1,4 @@
-"""Seeing graphs and programs: pictures of them, what memory they keep, and loops that keep too many alive."""
+"""Pictures of graphs and programs, the memory that they keep, and loops that keep too many graphs alive."""
 
 from gradcore.tools.viz.memory import MemoryReport, MemoryRow, memory
 from gradcore.tools.viz.picture import Picture, graph

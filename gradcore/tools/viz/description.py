@@ -29,7 +29,7 @@ from gradcore.utils._pytree import tree_leaves
 
 __all__ = ["Description", "Vertex", "describe"]
 
-#: The kinds of vertices, with what the legend says of them.
+#: The kinds of vertices, with their texts in the legend.
 KINDS = {
     "result": "result",
     "operation": "operation",
@@ -57,7 +57,7 @@ class Vertex:
     facts : list of str
         Lines below the title: shape, device, source, time.
     saved : list of str
-        What is kept for backward, a short text for each tensor.
+        A short text for each tensor that is kept for backward.
     details : dict
         Further entries of the tooltip.
     count : int
