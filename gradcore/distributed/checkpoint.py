@@ -206,7 +206,7 @@ def _write(path: Path, values: dict[str, Any]) -> None:
 def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], process_group: Any = None) -> None:
     """Read a checkpoint into the tensors of a state dict, in place. Values that are not tensors are replaced.
 
-    Each process reads the values that its own state dict names. Any number of processes may have written the checkpoint.
+    Each process reads the values that its state dict names. Any number of processes may have written the checkpoint.
 
     Parameters
     ----------
