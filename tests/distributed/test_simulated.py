@@ -16,7 +16,7 @@ def test_a_rank_among_many(size: int) -> None:
     found = simulate(size)
     share = (size - 1) / size
     assert found["DDP step"]["calls"] == found["DDP step"]["comparisons"] <= 3
-    assert found["DDP step"]["KB sent"] * 1e3 == pytest.approx(2 * share * MODEL)
+    assert found["DDP step"]["KB sent"] * 1e3 == pytest.approx(2 * share * MODEL, rel=1e-3)  # and what is compared
     assert found["FSDP step"]["calls"] == found["FSDP step"]["comparisons"] == 3 * LAYERS
     assert found["FSDP step"]["KB sent"] * 1e3 == pytest.approx(3 * share * MODEL, rel=0.05)  # parts are padded
     assert found["FSDP step"]["KB kept"] * 1e3 == pytest.approx(3 * MODEL / size, rel=0.05)

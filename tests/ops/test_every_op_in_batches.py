@@ -128,8 +128,8 @@ def test_gradients_of_samples(case: Drawn) -> None:
     check(case, gradients(case))
 
 
-@pytest.mark.sampled(32)
-@by_label(DIFFERENTIABLE[::4])
+@pytest.mark.sampled(128)
+@by_label(DIFFERENTIABLE)
 def test_gradients_of_samples_on_the_strict_device(case: Drawn, strict: str) -> None:
     check(case, gradients(case), strict)
 

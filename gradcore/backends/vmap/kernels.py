@@ -108,7 +108,10 @@ def _flash_attention(level: Any, kernel: Any, generic: Any, *args: Any) -> Any:
     return calls.call_elementwise(level, kernel, *args)
 
 
-KERNEL_RULES["flash_attention_backward"] = _flash_attention
+# Each sample has gradients of its own, also of operands that all samples share.
+KERNEL_RULES["flash_attention_backward"] = lambda level, kernel, generic, *args: calls.call_elementwise(
+    level, kernel, *(calls.as_batched(a, level) for a in args)
+)
 KERNEL_RULES.update(
     dict.fromkeys((f"special_of_{count}" for count in ("one", "two", "three", "four")), _flash_attention)
 )
