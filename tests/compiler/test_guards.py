@@ -17,6 +17,8 @@ import pytest
 import gradcore as gc
 from gradcore import nn
 from gradcore.compiler.function import MOST_PROGRAMS, CompiledFunction
+from gradcore.dispatch.signatures import make_function
+from gradcore.ops.declare.table import OPS
 
 SCALE = 2.0
 TABLE = {"scale": 3.0, "more": [1.0, 2.0]}
@@ -622,6 +624,17 @@ def test_replaced_functions_of_the_library_are_seen(owner: Any, name: str, monke
             assert compiled(x).tolist() == function(x).tolist() != before
             assert vars(owner)[name] is _replacement, "a capture has taken the replacement back"
     assert compiled(x).tolist() == function(x).tolist() == before
+
+
+def test_replaced_functions_are_seen_that_were_called_for_the_first_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc.nn.functional, "relu", make_function(OPS["functional_relu"], method=False))
+    module, x = gc.nn.ReLU(), gc.tensor([-1.0, 2.0])
+    compiled = CompiledFunction(lambda x: module(x) * 3, cpp="0")
+    for _ in range(3):
+        assert compiled(x).tolist() == [0.0, 6.0]
+    monkeypatch.setattr(gc.nn.functional, "relu", lambda x, inplace=False: x * 7)
+    with pytest.warns(UserWarning, match="runs as it is"):
+        assert [compiled(x).tolist() for _ in range(4)] == [[-7.0 * 3, 14.0 * 3]] * 4
 
 
 def test_replaced_methods_of_optimizers_are_seen() -> None:

@@ -676,7 +676,7 @@ class Guards:
     def _functions_of_library(self) -> None:
         """Guard the library's public functions and methods of tensors that ran, as users may replace them."""
         methods = self._user_names.union(*map(_operator_methods, self._users))
-        ran = {n for n, each in vars(functional).items() if getattr(each, "__code__", None) in self.executed}
+        ran = {code.co_name for code in self.executed}
         for owner, public in ((Tensor, methods), (functional, ran - {"__getattr__"})):
             names = sorted(n for n in public & vars(owner).keys() if isinstance(vars(owner)[n], types.FunctionType))
             if names:
