@@ -55,7 +55,10 @@ def main(argv: list[str]) -> None:
 
 
 def _die_with_parent(number: int) -> None:
-    """Ask the system to send a signal to this process when its parent ends; see `lifetime.die_with_parent`."""
+    """Ask the system to send a signal to this process when its parent ends; as `lifetime.die_with_parent`.
+
+    This file runs without the package, so it cannot import that function.
+    """
     import ctypes
 
     with contextlib.suppress(OSError, AttributeError):

@@ -117,7 +117,7 @@ dist.destroy_process_group()
 
 @dataclass
 class Outcome:
-    """How a job has ended.
+    """The end of a job.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class Outcome:
 
 
 def program(phase: str, kind: str) -> str:
-    """The text of a job in which rank 1 fails."""
+    """Return the source of a program in which rank 1 fails in a phase, in a given way."""
     line = PHASES[phase].replace("FAIL", "fail()")
     text = PROGRAM.replace(f"# {phase}\n", f"{line}\n").replace("KIND", KINDS[kind]).replace("LIMIT", str(LIMIT))
     handled = kind not in ("is killed", "segmentation fault")
@@ -166,7 +166,7 @@ def run(phase: str, kind: str, folder: Path) -> Outcome:
 
 
 def find_fault(phase: str, kind: str, outcome: Outcome, patience: float = PATIENCE) -> str:
-    """What is wrong with the end of a job, or an empty string."""
+    """Compare the end of a job with what is expected; return a description of the first fault, or an empty string."""
     said = outcome.said
     report = said.partition("gradcore.distributed.run: ")[2]
     limit = patience + (LIMIT if kind in SILENT else 0)

@@ -480,12 +480,12 @@ class Guards:
         if o is None:
             return
         user = not trusted.is_library_class(type(value))  # whose methods may do anything
-        base = self.bind(OrderedDict if isinstance(value, OrderedDict) else dict)
-        size, element = (
-            (f"{base}.__len__({o})", f"{base}.__getitem__({o}, {{}})") if user else (f"len({o})", f"{o}[{{}}]")
-        )
+        plain = OrderedDict if isinstance(value, OrderedDict) else dict
+        base = self.bind(plain)
+        size = f"{base}.__len__({o})" if user else f"len({o})"
+        element = f"{base}.__getitem__({o}, {{}})" if user else f"{o}[{{}}]"
         own_keys = f"{base}.__iter__({o})" if user else o
-        keys = (*value,) if not user else (*(OrderedDict if isinstance(value, OrderedDict) else dict).__iter__(value),)
+        keys = (*(plain.__iter__(value) if user else value),)
         same_keys = f"tuple({own_keys}) == {self.bind(keys)}" if keys else f"{size} == 0"
         if any(type(key) is not str for key in keys):  # 1, 1.0 and True are equal
             same_keys = f"{size} == {len(keys)} and all(map(same, {own_keys}, {self.bind(keys)}))"
