@@ -8,23 +8,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <utility>
 #include <vector>
 
-#include "elements.h"
+#include "lanes.h"
 #include "pool.h"
 
 namespace gradcore {
-
-#if defined(__AVX512F__)
-constexpr int register_bytes = 64, registers = 32;
-#elif defined(__AVX__)
-constexpr int register_bytes = 32, registers = 16;
-#elif defined(__aarch64__)
-constexpr int register_bytes = 16, registers = 32;
-#else
-constexpr int register_bytes = 16, registers = 16;
-#endif
 
 // A tile of the result has so many registers of positions, of so many outputs; one of the weight's gradient two
 // registers of outputs, of so many taps. Both fill three quarters of the registers, the others hold operands.
@@ -32,34 +21,6 @@ constexpr int tile_positions = 3, tile_outputs = registers / 4, tile_taps = regi
 
 // The padded part of an image that stays in the second level of cache, in bytes; positions of a part at least.
 constexpr i64 part_bytes = 1 << 18, part_positions = 192;
-
-// A register of numbers, and one that may be anywhere in memory.
-template <class T>
-struct Lanes;
-
-template <>
-struct Lanes<float> {
-    static constexpr int count = register_bytes / 4;
-    typedef float Type __attribute__((vector_size(register_bytes)));
-    typedef float Anywhere __attribute__((vector_size(register_bytes), aligned(4), may_alias));
-};
-
-template <>
-struct Lanes<double> {
-    static constexpr int count = register_bytes / 8;
-    typedef double Type __attribute__((vector_size(register_bytes)));
-    typedef double Anywhere __attribute__((vector_size(register_bytes), aligned(8), may_alias));
-};
-
-template <class T>
-INLINE typename Lanes<T>::Type load(const T* from) {
-    return *reinterpret_cast<const typename Lanes<T>::Anywhere*>(from);
-}
-
-template <class T>
-INLINE void store(T* to, typename Lanes<T>::Type lanes) {
-    *reinterpret_cast<typename Lanes<T>::Anywhere*>(to) = lanes;
-}
 
 // What does not change between calls; written by `convolution.py`. Channels and outputs are those of a group. Element t
 // of a phase is element stride * t + start of the image; a tap reads at its shift in its phase.
@@ -370,33 +331,6 @@ INLINE void for_outputs(i64 outputs, const F& work) {
         work(o, outputs - o < width ? outputs - o : width, width);
     }
 }
-
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_shufflevector)
-#define TRANSPOSES_REGISTERS
-#endif
-#endif
-
-#if defined(TRANSPOSES_REGISTERS)
-// Exchanges, of two registers, blocks of D lanes: the odd ones of the first for the even ones of the second.
-template <class V, int D, int... lane>
-INLINE void exchange(V& a, V& b, std::integer_sequence<int, lane...>) {
-    constexpr int lanes = sizeof...(lane);
-    const V first = __builtin_shufflevector(a, b, (lane & D ? lane - D + lanes : lane)...);
-    b = __builtin_shufflevector(a, b, (lane & D ? lane + lanes : lane + D)...);
-    a = first;
-}
-
-template <class T, int D>
-INLINE void transpose_registers(typename Lanes<T>::Type* row) {
-    constexpr int lanes = Lanes<T>::count;
-    if constexpr (D < lanes) {
-        for (int i = 0; i < lanes; ++i)
-            if (!(i & D)) exchange<typename Lanes<T>::Type, D>(row[i], row[i + D], std::make_integer_sequence<int, lanes>());
-        transpose_registers<T, D * 2>(row);
-    }
-}
-#endif
 
 // The rows of a matrix as columns, of which there are `width`, the last ones zero.
 template <class T>

@@ -1,10 +1,11 @@
-// Products of matrices, and with vectors, by BLAS, in the threads of this library: each computes some of the matrices of
-// a batch, or some rows or columns of a matrix.
+// Products of matrices, and with vectors, by BLAS or by kernels of this library, in its threads: each computes some of
+// the matrices of a batch, or some rows or columns of a matrix.
 
 #include <algorithm>
 #include <numeric>
 
 #include "arrays.h"
+#include "matrix_kernel.h"
 #include "pool.h"
 
 using gradcore::Array;
@@ -66,6 +67,13 @@ bool multiply(const void* function, i64 threads, const Array& a, const Array& b,
     if (!describe(a, sizeof(T), first) || !describe(b, sizeof(T), second)) return false;
     const i64 rows = out.extents[out.dims - 2], columns = out.extents[out.dims - 1], inner = a.extents[a.dims - 1];
     const i64 matrices = rows * columns ? out.size() / (rows * columns) : 0;
+    const auto operand = [](const char* place, const Matrix& m) -> gradcore::Operand<T> {
+        const bool turned = m.order == transposed;
+        return {reinterpret_cast<const T*>(place), turned ? 1 : m.lead, turned ? m.lead : 1};
+    };
+    using Kernel = gradcore::MatrixKernel<T>;
+    const bool fits = Kernel::fits(rows, columns, inner, operand(a.data, first), operand(b.data, second));
+    if (threads < 2 && !fits) return false;
     const bool by_columns = columns > rows;
     const i64 length = by_columns ? columns : rows, steps = (length + step_of_parts - 1) / step_of_parts;
     const i64 cuts = matrices >= many * threads ? 1 : std::min(threads / std::gcd(matrices, threads), steps);
@@ -81,6 +89,10 @@ bool multiply(const void* function, i64 threads, const Array& a, const Array& b,
         } else {
             left += start * first.row;
             target += start * out.strides[out.dims - 2];
+        }
+        if (fits) {
+            return Kernel::multiply(by_columns ? rows : size, by_columns ? size : columns, inner, operand(left, first),
+                                    operand(right, second), reinterpret_cast<T*>(target), columns);
         }
         gemm(row_major, first.order, second.order, I(by_columns ? rows : size), I(by_columns ? size : columns), I(inner),
              T(1), reinterpret_cast<const T*>(left), I(first.lead), reinterpret_cast<const T*>(right), I(second.lead),
@@ -133,7 +145,8 @@ bool multiply(const void* gemm, bool long_integers, i64 threads, const void* a, 
 }  // namespace
 
 // Whether `out`, which is contiguous, is now the product of `a` and `b`, arrays of NumPy with the same dims but for the
-// last two. `gemm` is the function of CBLAS for their dtype, whose integers have 64 bits, or 32.
+// last two. With one thread, it is only if a kernel of this library is faster than BLAS. `gemm` is the function of CBLAS
+// for their dtype, whose integers have 64 bits, or 32.
 extern "C" bool gradcore_multiply_f(const void* gemm, bool long_integers, i64 threads, const void* a, const void* b,
                                     const void* out) {
     return multiply<float>(gemm, long_integers, threads, a, b, out);

@@ -1,4 +1,4 @@
-"""Matrix products by NumPy's OpenBLAS in the threads of the compiled library.
+"""Matrix products by kernels of the compiled library, or by NumPy's OpenBLAS in the library's threads.
 
 OpenBLAS's own threads would be in their way: those of both look for work for a while after the last one.
 """
@@ -30,7 +30,7 @@ _LARGE, _BLOCK = 2 * WORTH_A_THREAD, 256
 
 
 class CompiledProducts(NumpyBackend):
-    """Products of matrices, and of batches of them, for more than one thread."""
+    """Products of matrices, and of batches of them."""
 
     library: ctypes.CDLL
 
@@ -79,18 +79,23 @@ class CompiledProducts(NumpyBackend):
         return self._multiply_vector.get(x.dtype.char) if dense else None
 
     def _product(self, a: Any, b: Any) -> Any:
-        out = self.product_in_threads(a, b) if a.ndim > 1 and a.ndim == b.ndim else None
+        out = self.large_product(a, b) if a.ndim > 1 and a.ndim == b.ndim else None
         return super()._product(a, b) if out is None else out
 
-    def product_in_threads(self, a: Any, b: Any) -> Any:
-        """Multiply two arrays of equal rank, or return None if they are small or not supported."""
+    def large_product(self, a: Any, b: Any) -> Any:
+        """Multiply two arrays of equal rank, or return None if they are small or not supported.
+
+        With one thread, return None for the shapes at which OpenBLAS is faster.
+        """
         products = a.size * b.shape[-1]
-        if products <= MANY or a.dtype.char not in _FUNCTIONS or a.dtype != b.dtype or threads.available() < 2:
+        if products <= MANY or a.dtype.char not in _FUNCTIONS or a.dtype != b.dtype:
             return None
         multiply, inner = self._multiply.get(a.dtype.char), a.shape[-1]
         if multiply is None or inner < 2 or inner != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
             return None
         out = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype)
-        number = min(threads.available(), products // _WORTH_A_THREAD)
+        number = threads.available()
+        if number < 2:
+            return out if multiply(1, a, b, out) else None
         with NUMPY.alone():
-            return out if multiply(max(number, 1), a, b, out) else None
+            return out if multiply(max(min(number, products // _WORTH_A_THREAD), 1), a, b, out) else None

@@ -62,14 +62,14 @@ class NumpyProducts(Products):
     """Matrix products of NumPy arrays."""
 
     sum_over: Any
-    #: Function for products of `MANY` multiplications or more that uses threads, or None if no library has one.
-    product_in_threads: Any = None
+    #: Function for products of more than `MANY` multiplications, or None if no library has one.
+    large_product: Any = None
 
     def matmul(self, a: Any, b: Any) -> Any:
         if a.ndim == 2 == b.ndim and a.dtype is b.dtype and a.dtype.char in "fd":
             rows, inner = a.shape
-            if self.product_in_threads is not None and rows * b.size > MANY:
-                out = self.product_in_threads(a, b)
+            if self.large_product is not None and rows * b.size > MANY:
+                out = self.large_product(a, b)
                 if out is not None:
                     return out
             # For many rows, OpenBLAS takes longer with a small transposed second operand than with its copy.

@@ -1,0 +1,76 @@
+// Registers of numbers, and the transposition of as many of them as they have lanes.
+
+#pragma once
+
+#include <utility>
+
+#include "elements.h"
+
+namespace gradcore {
+
+#if defined(__AVX512F__)
+constexpr int register_bytes = 64, registers = 32;
+#elif defined(__AVX__)
+constexpr int register_bytes = 32, registers = 16;
+#elif defined(__aarch64__)
+constexpr int register_bytes = 16, registers = 32;
+#else
+constexpr int register_bytes = 16, registers = 16;
+#endif
+
+// A register of numbers, and one that may be anywhere in memory.
+template <class T>
+struct Lanes;
+
+template <>
+struct Lanes<float> {
+    static constexpr int count = register_bytes / 4;
+    typedef float Type __attribute__((vector_size(register_bytes)));
+    typedef float Anywhere __attribute__((vector_size(register_bytes), aligned(4), may_alias));
+};
+
+template <>
+struct Lanes<double> {
+    static constexpr int count = register_bytes / 8;
+    typedef double Type __attribute__((vector_size(register_bytes)));
+    typedef double Anywhere __attribute__((vector_size(register_bytes), aligned(8), may_alias));
+};
+
+template <class T>
+INLINE typename Lanes<T>::Type load(const T* from) {
+    return *reinterpret_cast<const typename Lanes<T>::Anywhere*>(from);
+}
+
+template <class T>
+INLINE void store(T* to, typename Lanes<T>::Type lanes) {
+    *reinterpret_cast<typename Lanes<T>::Anywhere*>(to) = lanes;
+}
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define TRANSPOSES_REGISTERS
+#endif
+#endif
+
+#if defined(TRANSPOSES_REGISTERS)
+// Exchanges, of two registers, blocks of D lanes: the odd ones of the first for the even ones of the second.
+template <class V, int D, int... lane>
+INLINE void exchange(V& a, V& b, std::integer_sequence<int, lane...>) {
+    constexpr int lanes = sizeof...(lane);
+    const V first = __builtin_shufflevector(a, b, (lane & D ? lane - D + lanes : lane)...);
+    b = __builtin_shufflevector(a, b, (lane & D ? lane + lanes : lane + D)...);
+    a = first;
+}
+
+template <class T, int D>
+INLINE void transpose_registers(typename Lanes<T>::Type* row) {
+    constexpr int lanes = Lanes<T>::count;
+    if constexpr (D < lanes) {
+        for (int i = 0; i < lanes; ++i)
+            if (!(i & D)) exchange<typename Lanes<T>::Type, D>(row[i], row[i + D], std::make_integer_sequence<int, lanes>());
+        transpose_registers<T, D * 2>(row);
+    }
+}
+#endif
+
+}  // namespace gradcore
