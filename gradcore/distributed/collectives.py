@@ -171,7 +171,7 @@ class Call:
 
     def _divide(self, buffer: Array) -> None:
         """Divide a sum by the number of processes, in place, unless the engine has computed a mean."""
-        if self.op is ReduceOp.AVG and not self.engine.averages:
+        if self.op is ReduceOp.AVG and not self.engine.averages and self.engine.size > 1:
             buffer /= buffer.dtype.type(self.engine.size)
 
     @property
@@ -435,7 +435,7 @@ def all_gather_into_tensor(
     output_tensor : Tensor
         As many times the size of the input as there are ranks.
     input_tensor : Tensor
-        Of the same size in all processes.
+        Of the same size in all processes. It may be this process's part of `output_tensor`, which is then not copied.
     group : ProcessGroup, optional
         By default the world.
     async_op : bool

@@ -53,12 +53,12 @@ class Communicator:
         It is a view of `array` if that is contiguous, unless 16-bit floats are to be reduced.
         """
         flat = array.reshape(-1)
-        kind, name = flat.dtype.kind, flat.dtype.name
+        kind = flat.dtype.kind
         if kind == "b":
             return flat.view(np.uint8)
         if kind == "c":
             return flat.view(np.float32 if flat.dtype.itemsize == 8 else np.float64)
-        if name in ("float16", "bfloat16"):
+        if flat.dtype.itemsize == 2 and flat.dtype.name in ("float16", "bfloat16"):
             if reduced:
                 return flat if self.reduces_halves else flat.astype(np.float32)
             return flat.view(np.uint16)

@@ -11,7 +11,7 @@ from gradcore.autograd.grad_mode import is_grad_enabled, no_grad
 from gradcore.autograd.saved import current_hooks, saved_tensors_hooks
 from gradcore.autograd.variables import Variable
 from gradcore.core.device import device as Device
-from gradcore.core.typing import AnyTensor
+from gradcore.core.typing import AnyTensor, Array
 from gradcore.distributed.checks import check_alike
 from gradcore.distributed.device_mesh import DeviceMesh
 from gradcore.distributed.groups import ProcessGroup, duplicate_group, resolve
@@ -275,10 +275,15 @@ class _Unit:
     def _hooks(self) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         """Return hooks for saved tensors, which save only the layout of full parameters and gather them again."""
         outer = current_hooks()
-        known = {slot.values.untyped_storage().data_ptr(): slot for slot in self.slots if slot.values.numel()}
+        #: Parameters by the identity of their arrays, and of the arrays that own their memory.
+        arrays = {id(slot.values._array): slot for slot in self.slots}
+        memories = {id(_memory_of(slot.values)): slot for slot in self.slots if slot.values.numel()}
 
         def pack(t: AnyTensor) -> Any:
-            slot = known.get(t.untyped_storage().data_ptr())
+            slot = arrays.get(id(t._array))
+            if slot is not None:
+                return slot, None
+            slot = memories.get(id(_memory_of(t)))
             if slot is None:
                 return (None, t) if outer is None else (outer[1], outer[0](t))
             return slot, (t.shape, t.stride(), t.storage_offset(), t.dtype)
@@ -290,6 +295,8 @@ class _Unit:
             if slot.values is None:
                 self.schedule.collect()  # so that their memory is free
                 self.gather(-1)
+            if saved is None:
+                return slot.values
             shape, stride, offset, dtype = saved
             values = slot.values if slot.values.dtype is dtype else slot.values.view(dtype)
             return values.as_strided(shape, stride, offset)
@@ -320,7 +327,7 @@ class _Unit:
             if not self.syncs:
                 slot.pending = grad
                 return
-            self._reduce(slot, grad, call, [s for s in self.slots if s.shard.requires_grad])
+            self._reduce(slot, grad, call)
 
     def reduce_pending(self) -> None:
         """Reduce the gradients left from earlier backwards of parameters that got none in this backward."""
@@ -336,14 +343,19 @@ class _Unit:
                 for slot in self.slots:
                     slot.shard.reduce_over_replicas()
 
-    def _reduce(self, slot: _Slot, grad: AnyTensor, call: object, together: Sequence[_Slot]) -> None:
-        """Add a gradient to the reduction of a call, which begins when all of `together` have gradients."""
+    def _reduce(self, slot: _Slot, grad: AnyTensor, call: object, together: Sequence[_Slot] | None = None) -> None:
+        """Add a gradient to the reduction of a call, which begins when all of `together` have gradients.
+
+        By default, these are all parameters that require grad.
+        """
         key = call, slot.kind
-        reductions = self.schedule.open
-        if key not in reductions:
-            shards = [s.shard for s in together if s.kind == slot.kind]
-            reductions[key] = Reduction(shards, self.policy.reduce_dtype, self.reduces_over_replicas)
-        if reductions[key].add(slot.shard, grad):
+        reduction = self.schedule.open.get(key)
+        if reduction is None:
+            slots = [s for s in self.slots if s.shard.requires_grad] if together is None else together
+            shards = [s.shard for s in slots if s.kind == slot.kind]
+            reduction = Reduction(shards, self.policy.reduce_dtype, self.reduces_over_replicas)
+            self.schedule.open[key] = reduction
+        if reduction.add(slot.shard, grad):
             self.schedule.begin(key)
 
 
@@ -353,6 +365,11 @@ def units_of(module: Module) -> Iterator[_Unit]:
         unit = inner.__dict__.get("_fsdp_unit")
         if unit is not None:
             yield unit
+
+
+def _memory_of(t: AnyTensor) -> Array:
+    """Return the array that owns the memory of a tensor."""
+    return t._device.backend.owner_of(t._array)
 
 
 def _empty(leaf: AnyTensor) -> None:

@@ -150,7 +150,10 @@ class MPICommunicator(Communicator):
 
     def all_gather(self, out: Array, given: Array, counts: Sequence[int]) -> Request:
         if min(counts) == max(counts):
-            return self._call(self.comm.Iallgather, given, out)
+            own_address = _address(out) + self.rank * given.nbytes
+            return self._call(
+                self.comm.Iallgather, self._mpi.IN_PLACE if _address(given) == own_address else given, out
+            )
         return self._call(self.comm.Iallgatherv, given, [out, counts])
 
     def gather(self, out: Array | None, given: Array, counts: Sequence[int], root: int) -> Request:
@@ -175,6 +178,11 @@ class MPICommunicator(Communicator):
 
     def receive(self, buffer: Array, source: int | None, tag: int) -> Request:
         return _Received(self.comm, buffer, source, tag)
+
+
+def _address(array: Array) -> int:
+    """Return the address of the first element of an array."""
+    return int(array.__array_interface__["data"][0])
 
 
 _failed = False

@@ -209,15 +209,17 @@ class Gathering:
                 "FSDP parameters should be materialized on CPU when enabling CPU offloading. For example, load a CPU "
                 f'state dict or call module.to_empty(device="cpu"). Found a parameter on {first.device}'
             )
-        group = first.process_group
-        flat = [shard.detach() for shard in shards]
-        sent_values = flat[0] if len(flat) == 1 else functional.cat(flat)
-        if dtype is not None and first.is_floating_point():
-            sent_values = sent_values.to(dtype)
-        if first.compute_device is not None:
-            sent_values = sent_values.to(first.compute_device)
-        self._whole = empty(sent_values.numel() * group.size(), dtype=sent_values.dtype, device=sent_values.device)
-        self._work = collectives.all_gather_into_tensor(self._whole, sent_values, group, async_op=True)
+        group, device = first.process_group, first.compute_device or first.device
+        dtype = dtype if dtype is not None and first.is_floating_point() else first.dtype
+        width = sum(shard._array.size for shard in shards)
+        self._whole = empty(width * group.size(), dtype=dtype, device=device)
+        own_part = self._whole[width * group.rank() : width * (group.rank() + 1)]
+        if dtype is first.dtype and first.compute_device is None:
+            with device.backend.use_index(device.index):
+                device.backend.xp.concatenate([shard._array for shard in shards], out=own_part._array)
+        else:
+            own_part.copy_(functional.cat([shard.detach() for shard in shards]))
+        self._work = collectives.all_gather_into_tensor(self._whole, own_part, group, async_op=True)
         self.versions = [shard._version for shard in shards]
 
     def wait(self) -> list[Tensor]:
@@ -271,14 +273,16 @@ class Reduction:
         size, each = shard.process_group.size(), shard._array.size
         if self._rows is None:
             dtype, width = self._dtype or grad.dtype, self._columns[-1].stop
-            self._rows = zeros(size, width, dtype=dtype, device=grad.device)
+            self._rows = empty(size, width, dtype=dtype, device=grad.device)
         with grad._device.backend.use_index(grad._device.index):
             flat = grad._array.reshape(-1)
             part = self._rows._array[:, self._columns[position]]
             full = flat.size // each if each else 0
             part[:full] = flat[: full * each].reshape(full, each)
             if full < size:
-                part[full, : flat.size - full * each] = flat[full * each :]
+                left = flat.size - full * each
+                part[full, :left] = flat[full * each :]
+                part[full, left:], part[full + 1 :] = 0, 0
         self._added.add(position)
         return len(self._added) == len(self._shards)
 
@@ -310,9 +314,13 @@ class Reduction:
         self._work = collectives.all_reduce(self._out, ReduceOp.AVG, self._shards[0].replicas, async_op=True)
 
     def _split(self) -> list[tuple[ShardedParameter, Tensor]]:
-        """Return pairs of a parameter and its part of the reduced gradients."""
-        sizes = [shard.numel() for shard in self._shards]
-        return list(zip(self._shards, self._out.split(sizes), strict=True))
+        """Return pairs of a parameter and its part of the reduced gradients, separate slices of one buffer."""
+        out, parts, start = self._out, [], 0
+        for shard in self._shards:
+            end = start + shard._array.size
+            parts.append((shard, wrap(out._array[start:end], out._device, out._dtype)))
+            start = end
+        return parts
 
     def finish(self) -> None:
         """Wait for the gradients, and add them to ``.grad`` of the parameters."""
@@ -324,7 +332,7 @@ class Reduction:
         for shard, part in self._split():
             if self._keeps:
                 left = shard.unreplicated_grad
-                shard.unreplicated_grad = part.clone() if left is None else left + part
+                shard.unreplicated_grad = part if left is None else left + part
             else:
-                shard.accumulate(part if len(self._shards) == 1 else part.clone())
+                shard.accumulate(part)
         self._rows = self._out = self._work = None

@@ -167,6 +167,16 @@ def check_all_gather():
     same(out, np.concatenate([as_numpy(t) for t in tensors]))
 
 
+def check_all_gather_in_place():
+    """The input may be this process's part of the output."""
+    for dtype in (gc.float32, gc.bfloat16, gc.complex64, gc.bool):
+        out = gc.full((size(), 3), 1, dtype=dtype)
+        out[rank()] = gc.tensor([rank(), 0, 2], dtype=dtype)
+        dist.all_gather_into_tensor(out, out[rank()])
+        expected = [gc.tensor([source, 0, 2], dtype=dtype) for source in range(size())]
+        assert gc.equal(out, gc.stack(expected)), out
+
+
 def check_uneven_and_empty():
     tensors = [values(gc.complex64, (i, 2), i) for i in range(size())]  # rank 0 gives nothing
     found = [gc.empty(i, 2, dtype=gc.complex64) for i in range(size())]
