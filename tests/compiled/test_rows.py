@@ -185,6 +185,21 @@ def test_normalization_of_channels(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("width", [32, 33, 127])
+@pytest.mark.parametrize("scale", [1, 1000])
+def test_softmax_of_queries_without_keys(compiled: Any, ran: list[str], dtype: str, width: int, scale: int) -> None:
+    x = draw((2, 3, 50, width), dtype) * np.dtype(dtype).type(scale)
+    x[:, :, ::7], x[0, 0, 3, 5:], x[1, 2, 4, 0] = -np.inf, -np.inf, np.inf
+    x[0, 1, 1, -1], x[0, 1, 7, 0], x[1, 1, 14] = np.nan, np.nan, np.nan
+    expected = SLOW._softmax_in_place(x.copy())
+    found = compiled._softmax_in_place(x)
+    agree(found, expected, TOLERANCE[dtype])
+    assert (found[0, 0, ::7] == 0).all()
+    assert np.isnan(found[0, 1, [1, 7]]).all()
+    assert ran == ["softmax_or_zero"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("affine", [True, False])
 def test_normalization_with_given_statistics(compiled: Any, ran: list[str], dtype: str, affine: bool) -> None:
     x, mean, var = draw((4, 6, 9, 9), dtype), draw((6,), dtype, 1), np.abs(draw((6,), dtype, 2)) + 1

@@ -3,6 +3,7 @@
 #include "rows.h"
 
 FLOAT_KERNEL(softmax)
+FLOAT_KERNEL(softmax_or_zero)
 FLOAT_KERNEL(softmax_backward)
 FLOAT_KERNEL(log_softmax)
 FLOAT_KERNEL(log_softmax_backward)

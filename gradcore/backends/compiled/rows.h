@@ -20,15 +20,36 @@ INLINE void exponentials(const T* x, i64 n, T top, T* out) {
 // ------------------------------------------------------------------------------------------------------------- softmax
 
 template <class T>
+INLINE void softmax_row(i64 width, T top, const T* a, T* b) {
+    exponentials(a, width, top, b);
+    const T scale = static_cast<T>(1 / sum_of(width, b));
+#pragma omp simd
+    for (i64 i = 0; i < width; ++i) b[i] *= scale;
+}
+
+template <class T>
 void softmax(const Work& work, i64 start, i64 stop, const T* x, T* out) {
     const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
         const T* a = x + row * width;
-        T* b = out + row * width;
-        exponentials(a, width, largest(a, width), b);
-        const T scale = static_cast<T>(1 / sum_of(width, b));
-#pragma omp simd
-        for (i64 i = 0; i < width; ++i) b[i] *= scale;
+        softmax_row(width, largest(a, width), a, out + row * width);
+    }
+}
+
+// The same in the memory of `x`, with zeros for rows of minus infinity: queries that see no key.
+template <class T>
+void softmax_or_zero(const Work& work, i64 start, i64 stop, T* x) {
+    const i64 width = work.width;
+    for (i64 row = start; row < stop; ++row) {
+        T* a = x + row * width;
+        const T top = largest(a, width);
+        if (top != -infinity<T>()) {
+            softmax_row(width, top, a, a);
+            continue;
+        }
+        T value = 0;  // or NaN, if there is one
+        for (i64 i = 0; i < width; ++i) value = a[i] == top ? value : a[i];
+        for (i64 i = 0; i < width; ++i) a[i] = value;
     }
 }
 

@@ -30,7 +30,7 @@ ROW_KERNELS = row_kernels(NumpyBackend)
 #: the lanes of the CPU have little to do.
 _WIDTHS = {kernel.symbol: kernel.least_width for kernel in ROW_KERNELS.values()} | {
     "layer_norm_backward": 32, "batch_norm": 128, "batch_norm_backward": 16, "group_norm": 16,
-    "group_norm_backward": 16, "logsumexp": 32,
+    "group_norm_backward": 16, "logsumexp": 32, "softmax_or_zero": 32,
 }  # fmt: skip
 
 
@@ -53,6 +53,10 @@ def _takes_images(kernel: str) -> Condition:
 
 def _takes_statistics(backend: Any, x: Array, *arrays: Any) -> bool:
     return _usual("batch_norm", prod(x.shape[2:]), x, *arrays[:-1])
+
+
+def _takes_softmax_in_place(backend: Any, x: Array) -> bool:
+    return x.ndim > 0 and x.flags.c_contiguous and _usual("softmax_or_zero", x.shape[-1], x)
 
 
 def _takes_layer_gradients(backend: Any, given: NormGradients) -> bool:
@@ -91,6 +95,12 @@ class CompiledRows(CompiledCalls):
         out = np.empty(x.shape[:-1] + (1,) * keepdim, x.dtype)
         self._run("logsumexp", rows.shape, rows, out)
         return out
+
+    @kernel_for(_takes_softmax_in_place)
+    def _softmax_in_place(self, x: Array) -> Array:
+        rows = x.reshape(-1, x.shape[-1])
+        self._run("softmax_or_zero", rows.shape, rows)
+        return x
 
     # -- normalization over the last dims --------------------------------------------------------------------
 

@@ -209,7 +209,7 @@ class Reductions:
         return self.xp.exp(shifted, out=shifted)
 
     @along(1)
-    @native_rows("softmax", "rows -> rows", "dim", 128, "softmax softmax", softmax="dim dtype")
+    @native_rows("softmax", "rows -> rows", "dim", 32, "softmax softmax", softmax="dim dtype")
     def softmax_along(self, x: Any, dim: int) -> Any:
         """Compute ``exp(x) / sum(exp(x))`` along a dim."""
         if not x.size:
