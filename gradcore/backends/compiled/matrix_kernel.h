@@ -1,9 +1,10 @@
 // Products of two matrices, in tiles of the result that stay in registers.
 //
 // BLAS brings both operands into the order of its tiles before it multiplies, which takes a quarter of the time of a
-// product with 64 rows. Here rows of the first operand are read where they lie, and the second operand is copied into
-// panels of as many columns as a tile has, some of its rows at a time, so that they stay in the cache. Every element
-// of the result is the sum of the same numbers in the same order, however the result is divided among threads.
+// product with 64 rows. Here the first operand is read where it lies. So is the second one if its rows are short, or if
+// the result has few; otherwise it is copied into panels of as many columns as a tile has, some of its rows at a time,
+// so that they stay in the cache. Every element of the result is the sum of the same numbers in the same order, however
+// the result is divided among threads.
 
 #pragma once
 
@@ -32,7 +33,10 @@ public:
     // has to stay in the cache. Most lanes of the panels have to be in use.
     static bool fits(i64 rows, i64 columns, i64 inner, Operand<T> a, Operand<T> b) {
         const i64 products = rows * columns * inner, padded = (columns + panel - 1) / panel * panel;
-        if (rows < least_rows || inner < least_inner || 10 * padded > 11 * columns || products > most) return false;
+        if (inner < least_inner || 10 * padded > 11 * columns || products > most) return false;
+        if (rows < least_rows) {
+            return rows >= 4 && b.column == 1 && a.column == 1 && products >= least && bytes_of_row(b) <= 2 * near_rows;
+        }
         if (a.column == 1) return products >= (b.column == 1 ? least : least_transposed);
         return a.row == 1 && products >= least && rows * inner < most_transposed;
     }
@@ -45,18 +49,22 @@ public:
             const i64 wide = std::min(columns - first, width);
             for (i64 d = 0; d < depths; ++d) {
                 const i64 start = inner * d / depths, deep = inner * (d + 1) / depths - start;
-                pack(deep, wide, {b.data + start * b.row + first * b.column, b.row, b.column}, panels->right);
+                const Operand<T> part = {b.data + start * b.row + first * b.column, b.row, b.column};
+                const bool direct = b.column == 1 && (rows <= few_rows || bytes_of_row(b) <= near_rows);
+                const i64 whole = direct ? wide / panel * panel : 0;
+                pack(deep, wide - whole, {part.data + whole * b.column, b.row, b.column}, panels->right);
+                const Right right = {part.data, b.row, whole, panels->right};
                 for (i64 i = 0; i < blocks; ++i) {
                     const i64 top = rows * i / blocks, tall = rows * (i + 1) / blocks - top;
                     const Operand<T> left = {a.data + top * a.row + start * a.column, a.row, a.column};
                     T* target = out + top * lead + first;
                     if (a.column == 1) {
-                        multiply_block<false>(tall, wide, deep, left.data, a.row, *panels, target, lead, d > 0);
+                        multiply_block<false>(tall, wide, deep, left.data, a.row, right, *panels, target, lead, d > 0);
                     } else if (a.row == 1 && columns <= width) {
-                        multiply_block<true>(tall, wide, deep, left.data, a.column, *panels, target, lead, d > 0);
+                        multiply_block<true>(tall, wide, deep, left.data, a.column, right, *panels, target, lead, d > 0);
                     } else {
                         pack_rows(tall, deep, left, panels->left);
-                        multiply_block<true>(tall, wide, deep, panels->left, tile_rows, *panels, target, lead, d > 0);
+                        multiply_block<true>(tall, wide, deep, panels->left, tile_rows, right, *panels, target, lead, d > 0);
                     }
                 }
             }
@@ -70,13 +78,25 @@ private:
     static constexpr i64 panel = lanes * tile_vectors;
     // Rows and columns of the second operand that are copied at a time: 256 KiB, which the second level of cache holds.
     static constexpr i64 depth = 256, width = 1024 / sizeof(T);
-    static constexpr i64 least_rows = 16, least_inner = 16, least_transposed = 1 << 17, least = 1 << 19, most = 1 << 27;
+    static constexpr i64 least_rows = 16, least_inner = 16, least_transposed = 1 << 17, least = 1 << 20, most = 1 << 27;
     static constexpr i64 most_transposed = 1 << 17;
+    // Rows of the second operand are read where they lie if they are so short that the cache holds many of them, or if
+    // too few rows of the result share a copy.
+    static constexpr i64 few_rows = 32, near_rows = 1024;
+
+    static i64 bytes_of_row(Operand<T> b) { return b.row * static_cast<i64>(sizeof(T)); }
 
     struct Panels {
         alignas(64) T right[depth * width];
         alignas(64) T left[depth * tile_rows];
         alignas(64) T edge[tile_rows * panel];
+    };
+
+    // Rows of the second operand: the first columns are read where they lie, the others are packed.
+    struct Right {
+        const T* data;
+        i64 row, direct;
+        const T* packed;
     };
 
     // Panels of the second operand, filled up with zeros; the rows of a panel lie one after the other.
@@ -118,16 +138,17 @@ private:
 
     // Some rows of the result, at most those of a tile, for all columns that are packed.
     template <bool packed>
-    static void multiply_block(i64 rows, i64 columns, i64 inner, const T* a, i64 row, Panels& panels, T* out, i64 lead,
-                               bool adds) {
+    static void multiply_block(i64 rows, i64 columns, i64 inner, const T* a, i64 row, const Right& b, Panels& panels,
+                               T* out, i64 lead, bool adds) {
         for (i64 j = 0; j < columns; j += panel) {
-            const T* right = panels.right + j * inner;
-            const i64 used = columns - j;
+            const bool direct = j < b.direct;
+            const T* right = direct ? b.data + j : b.packed + (j - b.direct) * inner;
+            const i64 used = columns - j, step = direct ? b.row : panel;
             if (used >= panel) {
-                multiply_rows<packed>(rows, inner, a, row, right, out + j, lead, adds);
+                multiply_rows<packed>(rows, inner, a, row, right, step, out + j, lead, adds);
                 continue;
             }
-            multiply_rows<packed>(rows, inner, a, row, right, panels.edge, panel, false);
+            multiply_rows<packed>(rows, inner, a, row, right, step, panels.edge, panel, false);
             for (i64 i = 0; i < rows; ++i) {
                 T* to = out + i * lead + j;
                 const T* from = panels.edge + i * panel;
@@ -137,18 +158,18 @@ private:
     }
 
     template <bool packed, int R = tile_rows>
-    static void multiply_rows(i64 rows, i64 inner, const T* a, i64 row, const T* right, T* out, i64 lead, bool adds) {
-        if (rows == R) return multiply_tile<packed, R>(inner, a, row, right, out, lead, adds);
-        if constexpr (R > 1) multiply_rows<packed, R - 1>(rows, inner, a, row, right, out, lead, adds);
+    static void multiply_rows(i64 rows, i64 inner, const T* a, i64 row, const T* right, i64 step, T* out, i64 lead, bool adds) {
+        if (rows == R) return multiply_tile<packed, R>(inner, a, row, right, step, out, lead, adds);
+        if constexpr (R > 1) multiply_rows<packed, R - 1>(rows, inner, a, row, right, step, out, lead, adds);
     }
 
     template <bool packed, int R>
-    static void multiply_tile(i64 inner, const T* a, i64 row, const T* right, T* out, i64 lead, bool adds) {
+    static void multiply_tile(i64 inner, const T* a, i64 row, const T* right, i64 step, T* out, i64 lead, bool adds) {
         Vector sums[R][tile_vectors] = {};
         // A pointer for each row would leave too few registers for addresses.
         const T* rows[(R + 2) / 3];
         for (int g = 0; g < (R + 2) / 3; ++g) rows[g] = a + 3 * g * row;
-        for (i64 k = 0; k < inner; ++k, right += panel) {
+        for (i64 k = 0; k < inner; ++k, right += step) {
             Vector read[tile_vectors];
             for (int v = 0; v < tile_vectors; ++v) read[v] = load(right + v * lanes);
 #pragma GCC unroll 16

@@ -55,7 +55,7 @@ def _takes_statistics(backend: Any, x: Array, *arrays: Any) -> bool:
     return _usual("batch_norm", prod(x.shape[2:]), x, *arrays[:-1])
 
 
-def _takes_softmax_in_place(backend: Any, x: Array) -> bool:
+def _takes_softmax_in_place(backend: object, x: Array) -> bool:
     return x.ndim > 0 and x.flags.c_contiguous and _usual("softmax_or_zero", x.shape[-1], x)
 
 
