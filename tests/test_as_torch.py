@@ -243,7 +243,7 @@ def test_names_alone_are_refused_when_they_are_called(tmp_path):
         from torch.hub import HASH_REGEX
         from torch.utils.model_zoo import load_url
         from torch.utils._python_dispatch import TorchDispatchMode
-        from torch.distributed.tensor import DTensor
+        from torch.distributed.tensor import Partial
         from torch.fx import GraphModule
         from torch.distributed._tensor.experimental import implicit_replication
         from torch.utils.data.dataloader import _collate_fn_t
@@ -259,7 +259,7 @@ def test_names_alone_are_refused_when_they_are_called(tmp_path):
         class Layer(GraphModule, torch.nn.Module):
             pass
 
-        for call in (lambda: load_url("a"), Mode, Layer, lambda: torch.onnx.export(1), DTensor, torch.float8_e4m3fn,
+        for call in (lambda: load_url("a"), Mode, Layer, lambda: torch.onnx.export(1), Partial, torch.float8_e4m3fn,
                      implicit_replication):
             try:
                 call()
@@ -267,7 +267,7 @@ def test_names_alone_are_refused_when_they_are_called(tmp_path):
                 assert "by name alone" in str(error) and "gradcore" in str(error), error
             else:
                 raise AssertionError(call)
-        assert not isinstance(torch.ones(1), (DTensor, GraphModule))
+        assert not isinstance(torch.ones(1), (Partial, GraphModule))
         assert HASH_REGEX.search("resnet18-f37072fd.pth")[1] == "f37072fd"
         assert not torch.distributed.rpc.is_available()
         assert pickle.loads(pickle.dumps(torch.float8_e4m3fn)) is torch.float8_e4m3fn

@@ -21,6 +21,7 @@ from uuid import uuid4
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.distributed import collectives, groups
 from gradcore.distributed.checkpoint_plan import Index, Value, agree
+from gradcore.distributed.sharded_parameter import DTensor
 from gradcore.serialization import load as read
 from gradcore.serialization import save as write
 from gradcore.tensor import Tensor
@@ -63,6 +64,8 @@ def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any, 
         if isinstance(inner, (dict, list)) and inner:
             yield from _leaves(inner, name)
         else:
+            if isinstance(inner, DTensor):
+                inner = Shard(inner.to_local(), inner.full_shape, inner.start)
             yield "/".join(name), inner, value, key
 
 

@@ -51,6 +51,20 @@ class DeviceMesh:
             rows.append(own_group)
         self._set(device_type, ranks, names, rows)
 
+    @classmethod
+    def from_group(cls, group: ProcessGroup, device_type: str) -> DeviceMesh:
+        """Return a mesh of one dimension of the processes of a group that exists.
+
+        Parameters
+        ----------
+        group : ProcessGroup
+        device_type : str
+            ``"cpu"`` or ``"cuda"``.
+        """
+        mesh = object.__new__(cls)
+        mesh._set(device_type, np.asarray(group.ranks), None, [group])
+        return mesh
+
     def _set(
         self,
         device_type: str,

@@ -202,6 +202,16 @@ class _Unit:
                 for slot, values, version in zip(slots, gathering.wait(), gathering.versions, strict=True):
                     slot.values, slot.version = values, version
 
+    def take_assigned(self, module: Module, keys: object) -> None:
+        """Replace shards whose owners have got other parameters by ``load_state_dict(assign=True)``."""
+        for slot in self.slots:
+            for owner, name in slot.owners:
+                p = owner._parameters[name]
+                if p is not slot.shard and p is not None:
+                    slot.shard = slot.shard.replace(p)
+                    slot.drop()
+            slot.show(slot.shard)
+
     def gather(self, step: int) -> None:
         """Gather all values, and begin to gather those of the units that follow."""
         self.fetch()
@@ -607,7 +617,8 @@ def fully_shard(
     slots = []
     for p, owners in named_parameters.values():
         compute_device = _find_compute_device(p.device, mesh, group) if offloads else None
-        slots.append(_Slot(ShardedParameter.of(p, group, replicas, compute_device), owners))
+        own_mesh = mesh if isinstance(mesh, DeviceMesh) else None
+        slots.append(_Slot(ShardedParameter.of(p, group, replicas, compute_device, own_mesh), owners))
         for owner, _ in owners if compute_device is not None else ():
             for name, buffer in owner._buffers.items():
                 if buffer is not None and not buffer.is_meta:
@@ -623,6 +634,7 @@ def fully_shard(
     object.__setattr__(module, "_fsdp_unit", unit)
     module.register_forward_pre_hook(unit.begin, prepend=True, with_kwargs=True)
     module.register_forward_hook(unit.end, always_call=True)
+    module.register_load_state_dict_post_hook(unit.take_assigned)
     kind = type(module)
     module.__class__ = type(f"FSDP{kind.__name__}", (FSDPModule, kind), {"__module__": kind.__module__})
     return module

@@ -5,26 +5,233 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import SupportsIndex
 
 from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.autograd.variables import wrap
+from gradcore.autograd.variables import as_class, wrap
 from gradcore.core.device import device as Device
 from gradcore.core.dtypes import dtype as DType
 from gradcore.core.typing import AnyTensor
 from gradcore.distributed import collectives
-from gradcore.distributed.groups import ProcessGroup
+from gradcore.distributed.device_mesh import DeviceMesh
+from gradcore.distributed.groups import ProcessGroup, resolve
 from gradcore.distributed.reduce_op import ReduceOp
 from gradcore.distributed.work import Work
 from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import empty, zeros
+from gradcore.torch_names._C import _disabled_torch_function_impl
 
-__all__ = ["Gathering", "Reduction", "ShardedParameter", "initialize_whole"]
+__all__ = [
+    "DTensor",
+    "Gathering",
+    "Reduction",
+    "Replicate",
+    "Shard",
+    "ShardedParameter",
+    "distribute_tensor",
+    "initialize_whole",
+]
 
 
-class ShardedParameter(Parameter):
+@dataclass(frozen=True)
+class Shard:
+    """Placement of a tensor whose parts are spread over the processes along a dimension of a mesh.
+
+    Parts are consecutive elements of the tensor, in the order of memory, and all have the same size. They are whole
+    rows if the number of processes divides the size of `dim`. Otherwise a row may be split.
+
+    Parameters
+    ----------
+    dim : int
+        The dim of the tensor, which must be 0.
+    """
+
+    dim: int = 0
+
+    def is_shard(self, dim: int | None = None) -> bool:
+        """Return whether the tensor is spread, along a given dim if there is one."""
+        return dim is None or dim == self.dim
+
+    def is_replicate(self) -> bool:
+        """Return False: each process has another part."""
+        return False
+
+
+@dataclass(frozen=True)
+class Replicate:
+    """Placement of a tensor of which all processes along a dimension of a mesh have the same part."""
+
+    def is_shard(self, dim: int | None = None) -> bool:
+        """Return False: all processes have the same part."""
+        return False
+
+    def is_replicate(self) -> bool:
+        """Return True."""
+        return True
+
+
+class DTensor(Tensor):
+    """A tensor that is spread over the processes of a mesh, of which this process stores one part.
+
+    `distribute_tensor` creates such tensors, and state dicts of modules that `fully_shard` has changed contain them, as
+    do those of their optimizers. The shape is that of the part, which has one dim. Operations compute with the part
+    and return plain tensors.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.distributed.fsdp import fully_shard
+    >>> gc.distributed.init_process_group("mpi")
+    >>> weight = fully_shard(gc.nn.Linear(3, 2)).state_dict()["weight"]
+    >>> weight.shape, weight.full_shape, weight.placements
+    (torch.Size([6]), (2, 3), (Shard(dim=0),))
+    >>> weight.full_tensor().shape
+    torch.Size([2, 3])
+    >>> gc.distributed.destroy_process_group()
+    """
+
+    __torch_function__ = _disabled_torch_function_impl
+
+    #: The shape of the whole tensor, and the processes that share it.
+    full_shape: tuple[int, ...]
+    process_group: ProcessGroup
+    #: The processes with the same part, if there are replicas of the whole.
+    replicas: ProcessGroup | None
+    #: Where whole values are gathered and gradients are reduced: another device than that of the part if the parts are
+    #: offloaded, None for the same.
+    compute_device: Device | None
+    #: The mesh over which the tensor is spread, or None for one of `process_group` alone.
+    mesh: DeviceMesh | None
+
+    def _set_layout(self, like: DTensor) -> None:
+        """Copy the description of the whole tensor from another part of the same size."""
+        self.full_shape, self.process_group, self.replicas = like.full_shape, like.process_group, like.replicas
+        self.compute_device, self.mesh = like.compute_device, like.mesh
+
+    def with_part(self, part: Tensor) -> DTensor:
+        """Return a tensor that is spread like this one, with `part`, whose memory is shared, as the part."""
+        if part.shape != self.shape:
+            raise RuntimeError(f"a part of shape {tuple(self.shape)} cannot be replaced by one of {tuple(part.shape)}")
+        result: DTensor = as_class(Tensor.detach(part), DTensor)
+        result._set_layout(self)
+        return result
+
+    def detach(self) -> DTensor:
+        """Return a tensor without history that shares the memory of this one and is spread like it."""
+        return self.with_part(self)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> DTensor:
+        if id(self) not in memo:
+            memo[id(self)] = self.with_part(self.to_local().clone())
+        return memo[id(self)]  # type: ignore[return-value]
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:
+        """Save the part alone, as a plain tensor."""
+        return self.to_local().__reduce_ex__(protocol)
+
+    @property
+    def placements(self) -> tuple[Shard | Replicate, ...]:
+        """Return how the tensor is spread along each dimension of the mesh."""
+        return (Shard(0),) if self.replicas is None else (Replicate(), Shard(0))
+
+    @property
+    def device_mesh(self) -> DeviceMesh:
+        """Return the mesh over which the tensor is spread."""
+        if self.mesh is None:
+            kind = (self.compute_device or self.device).type
+            self.mesh = DeviceMesh.from_group(self.process_group, "cpu" if kind == "meta" else kind)
+        return self.mesh
+
+    @property
+    def full_numel(self) -> int:
+        """Number of elements of the whole tensor."""
+        return math.prod(self.full_shape)
+
+    @property
+    def start(self) -> int:
+        """Index of the first element of this part."""
+        return self.process_group.rank() * self.numel()
+
+    def full_tensor(self) -> Tensor:
+        """Return the whole tensor, gathered from all processes. All processes make this call.
+
+        Returns
+        -------
+        Tensor
+            A copy without history.
+        """
+        with no_grad():
+            return Gathering([self], None).wait()[0].clone()
+
+    def to_local(self) -> Tensor:
+        """Return this process's part as a tensor without history that shares its memory."""
+        return Tensor.detach(self)
+
+    def _take(self, whole: AnyTensor) -> None:
+        """Write this process's part of the values that rank 0 of the first replica has for the whole tensor."""
+        group, length = self.process_group, self.numel()
+        with no_grad():
+            padded = zeros(length * group.size(), dtype=self.dtype, device=self.compute_device or self.device)
+            padded[: self.full_numel] = whole.reshape(-1).to(padded.device)
+            collectives.broadcast(padded, group=group, group_src=0)
+            part = padded[length * group.rank() : length * (group.rank() + 1)]
+            if self.replicas is not None:
+                collectives.broadcast(part, group=self.replicas, group_src=0)
+            self.to_local().copy_(part)
+
+
+def distribute_tensor(
+    tensor: Tensor, device_mesh: DeviceMesh | None = None, placements: Sequence[Shard | Replicate] | None = None
+) -> DTensor:
+    """Spread a tensor over the processes of a mesh, with the values of rank 0. All processes make this call.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of the same shape and dtype in all processes.
+    device_mesh : DeviceMesh, optional
+        By default one dimension of all processes.
+    placements : sequence of Shard or Replicate, optional
+        ``[Shard(0)]``, which is the default, or ``[Replicate(), Shard(0)]`` for a mesh of two dimensions.
+
+    Returns
+    -------
+    DTensor
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.distributed.tensor import Shard, distribute_tensor
+    >>> gc.distributed.init_process_group("mpi")
+    >>> t = distribute_tensor(gc.ones(2, 3), gc.distributed.init_device_mesh("cpu", (1,)), [Shard(0)])
+    >>> t.to_local()
+    tensor([1., 1., 1., 1., 1., 1.])
+    >>> gc.distributed.destroy_process_group()
+    """
+    mesh = device_mesh or DeviceMesh.from_group(resolve(None), "cpu" if tensor.is_meta else tensor.device.type)
+    allowed = {1: (Shard(0),), 2: (Replicate(), Shard(0))}.get(mesh.ndim)
+    chosen = allowed if placements is None else tuple(placements)
+    if allowed is None or chosen != allowed:
+        raise NotImplementedError(
+            f"distribute_tensor: placements {chosen} on {mesh!r}: tensors are spread over the last dimension of a mesh "
+            "of one or two dimensions, by [Shard(0)] or [Replicate(), Shard(0)]"
+        )
+    group, replicas = mesh.get_group(mesh.ndim - 1), mesh.get_group(0) if mesh.ndim == 2 else None
+    with no_grad():
+        part = empty(-(-tensor.numel() // group.size()), dtype=tensor.dtype, device=tensor.device)
+    result: DTensor = as_class(Tensor.detach(part), DTensor)
+    result.full_shape, result.process_group, result.replicas = tuple(tensor.shape), group, replicas
+    result.compute_device, result.mesh = None, mesh
+    if not tensor.is_meta:
+        result._take(tensor.detach())
+    return result
+
+
+class ShardedParameter(DTensor, Parameter):
     """The part of a parameter that one process stores: consecutive elements, padded so that all parts have equal sizes.
 
     Functions of `gradcore.nn.init`, ``reset_parameters`` and random methods (``normal_``, ``uniform_``, ...) write the
@@ -43,14 +250,6 @@ class ShardedParameter(Parameter):
     >>> gc.distributed.destroy_process_group()
     """
 
-    #: The shape of the whole parameter, and the processes that share it.
-    full_shape: tuple[int, ...]
-    process_group: ProcessGroup
-    #: The processes with the same part, if there are replicas of the whole.
-    replicas: ProcessGroup | None
-    #: Where whole values are gathered and gradients are reduced: another device than that of the part if the parts are
-    #: offloaded, None for the same.
-    compute_device: Device | None
     #: The gradient that was reduced over `process_group` and not yet over `replicas`.
     unreplicated_grad: AnyTensor
 
@@ -61,6 +260,7 @@ class ShardedParameter(Parameter):
         group: ProcessGroup,
         replicas: ProcessGroup | None = None,
         compute_device: Device | None = None,
+        mesh: DeviceMesh | None = None,
     ) -> ShardedParameter:
         """Return this process's part of a parameter, with the values of rank 0. On ``meta`` it has no values.
 
@@ -70,48 +270,25 @@ class ShardedParameter(Parameter):
         with no_grad():
             part = empty(length, dtype=p.dtype, device=p.device if compute_device is None or p.is_meta else "cpu")
         result: ShardedParameter = cls(part, p.requires_grad)
-        result.full_shape, result.process_group = tuple(p.shape), group
+        result.full_shape, result.process_group, result.mesh = tuple(p.shape), group, mesh
         result.replicas, result.unreplicated_grad, result.compute_device = replicas, None, compute_device
         if not p.is_meta:
             result._take(p.detach())
         return result
 
-    def _take(self, whole: AnyTensor) -> None:
-        """Write this process's part of the values that rank 0 of the first replica has for the whole parameter."""
-        group, length = self.process_group, self.numel()
-        with no_grad():
-            padded = zeros(length * group.size(), dtype=self.dtype, device=self.compute_device or self.device)
-            padded[: self.full_numel] = whole.reshape(-1).to(padded.device)
-            collectives.broadcast(padded, group=group, group_src=0)
-            part = padded[length * group.rank() : length * (group.rank() + 1)]
-            if self.replicas is not None:
-                collectives.broadcast(part, group=self.replicas, group_src=0)
-            self.detach().copy_(part)
+    def __deepcopy__(self, memo: dict[int, object]) -> ShardedParameter:
+        if id(self) not in memo:
+            memo[id(self)] = self.replace(self.to_local().clone().requires_grad_(self.requires_grad))
+        return memo[id(self)]  # type: ignore[return-value]
 
-    @property
-    def full_numel(self) -> int:
-        """Number of elements of the whole parameter."""
-        return math.prod(self.full_shape)
-
-    @property
-    def start(self) -> int:
-        """Index of the first element of this part."""
-        return self.process_group.rank() * self.numel()
-
-    def full_tensor(self) -> Tensor:
-        """Return the whole parameter, gathered from all processes. All processes make this call.
-
-        Returns
-        -------
-        Tensor
-            A copy without history.
-        """
-        with no_grad():
-            return Gathering([self], None).wait()[0].clone()
-
-    def to_local(self) -> Tensor:
-        """Return this process's part as a tensor that shares its memory."""
-        return self.detach()
+    def replace(self, p: Tensor) -> ShardedParameter:
+        """Return a parameter that is spread like this one, with the values of `p`, whose memory is shared."""
+        if p.shape != self.shape:
+            raise RuntimeError(f"a part of shape {tuple(self.shape)} cannot be replaced by one of {tuple(p.shape)}")
+        result: ShardedParameter = type(self)(Tensor.detach(p), p.requires_grad)
+        result._set_layout(self)
+        result.unreplicated_grad = None
+        return result
 
     def initialize_whole(self, initialize: Callable[[Tensor], object]) -> ShardedParameter:
         """Write this process's part of the values that `initialize` writes to a whole tensor on rank 0.
@@ -191,13 +368,13 @@ class Gathering:
 
     Parameters
     ----------
-    shards : sequence of ShardedParameter
+    shards : sequence of DTensor
         Of one dtype, device and group.
     dtype : dtype, optional
         In which floating-point values are sent and returned, by default their own.
     """
 
-    def __init__(self, shards: Sequence[ShardedParameter], dtype: DType | None) -> None:
+    def __init__(self, shards: Sequence[DTensor], dtype: DType | None) -> None:
         self._shards, first = shards, shards[0]
         if first.is_meta:
             raise RuntimeError(
@@ -218,7 +395,7 @@ class Gathering:
             with device.backend.use_index(device.index):
                 device.backend.xp.concatenate([shard._array for shard in shards], out=own_part._array)
         else:
-            own_part.copy_(functional.cat([shard.detach() for shard in shards]))
+            own_part.copy_(functional.cat([shard.to_local() for shard in shards]))
         self._work = collectives.all_gather_into_tensor(self._whole, own_part, group, async_op=True)
         self.versions = [shard._version for shard in shards]
 

@@ -11,7 +11,7 @@ from gradcore.core import dtypes
 from gradcore.distributed import collectives, groups, objects
 from gradcore.distributed.checkpoint import Shard
 from gradcore.distributed.data_parallel import DistributedDataParallel
-from gradcore.distributed.fsdp import ShardedParameter
+from gradcore.distributed.sharded_parameter import DTensor, ShardedParameter
 from gradcore.nn.module import Module
 from gradcore.optim.optimizer import Optimizer
 from gradcore.tensor import Tensor
@@ -65,7 +65,7 @@ def export_value(value: Any, p: Any, options: StateDictOptions) -> Any:
     """Return a value with the size of a parameter for a state dict: as a `Shard`, or as the whole tensor."""
     if not isinstance(value, Tensor):
         return value
-    value = value.detach()
+    value = value.to_local() if isinstance(value, DTensor) else value.detach()
     if isinstance(p, ShardedParameter) and value.shape == p.shape:
         if not options.full_state_dict:
             return Shard(value, p.full_shape, p.start)
@@ -123,9 +123,11 @@ def select_part(value: Any, p: Any) -> Any:
     """Return this process's part of a value in a state dict."""
     if isinstance(value, Shard):
         return value.tensor
+    if isinstance(value, DTensor):
+        return value.to_local()
     if not (isinstance(p, ShardedParameter) and isinstance(value, Tensor) and tuple(value.shape) == p.full_shape):
         return value
-    own = zeros_like(p.detach(), dtype=value.dtype, device=value.device)
+    own = zeros_like(p.to_local(), dtype=value.dtype, device=value.device)
     part = value.reshape(-1)[p.start : p.start + p.numel()]
     own[: part.numel()] = part
     return own

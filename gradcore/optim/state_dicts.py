@@ -23,8 +23,19 @@ def pack(state: dict[Any, Any], groups: list[dict[str, Any]]) -> dict[str, Any]:
             numbers.setdefault(id(p), i)
         start += len(params)
         packed.append({**{k: v for k, v in group.items() if k != "params"}, "params": [numbers[id(p)] for p in params]})
-    states = {numbers[id(k)] if isinstance(k, Tensor) else k: v for k, v in state.items()}
+    states = {numbers[id(k)] if isinstance(k, Tensor) else k: _export(v, k) for k, v in state.items()}
     return {"state": states, "param_groups": packed}
+
+
+def _export(states: object, param: object) -> object:
+    """Return the states of a parameter. Those of a parameter of which this process has a part are such parts, too."""
+    with_part = getattr(param, "with_part", None)
+    if with_part is None or not isinstance(states, dict):
+        return states
+    return {
+        name: with_part(value) if isinstance(value, Tensor) and value.shape == getattr(param, "shape", None) else value
+        for name, value in states.items()
+    }
 
 
 def unpack(
@@ -72,6 +83,8 @@ def _fit(value: Any, param: Tensor, key: Any = None) -> Any:
     if isinstance(value, Tensor):
         if key == "step":
             return value
+        if hasattr(value, "to_local"):  # a part of a tensor that is spread over processes
+            value = value.to_local()
         return value.to(param.device, param.dtype) if param.is_floating_point() else value.to(param.device)
     if isinstance(value, dict):
         return {k: _fit(v, param, k) for k, v in value.items()}

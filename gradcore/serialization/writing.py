@@ -95,7 +95,8 @@ class _Pickler(_Base):  # type: ignore[misc]
         if isinstance(obj, Uninitialized):
             return _Name("torch.nn.parameter", type(obj).__name__), (obj.requires_grad,)
         if isinstance(obj, Tensor):
-            return self._tensor(obj)
+            # Of a tensor that is spread over processes, the part of this process is saved.
+            return self._tensor(obj.to_local() if hasattr(obj, "to_local") else obj)
         if isinstance(obj, Size):
             return _Name("torch", "Size"), (tuple(obj),)
         if isinstance(obj, device):

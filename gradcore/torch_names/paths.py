@@ -82,8 +82,9 @@ cuda.amp.autocast_mode: autocast custom_bwd custom_fwd
 cuda.amp.grad_scaler: GradScaler
 cuda.graphs < cuda: is_current_stream_capturing make_graphed_callables
 distributed < distributed.buckets: GradBucket
-distributed.checkpoint.state_dict < distributed.state_dicts: *
+distributed.checkpoint.state_dict < distributed.state_dicts: * _init_optim_state=create_state
 distributed.optim < distributed.zero: ZeroRedundancyOptimizer
+distributed.tensor < distributed.sharded_parameter: DTensor Replicate Shard distribute_tensor
 distributed.algorithms.ddp_comm_hooks.default_hooks < distributed.comm_hooks: *
 distributed.algorithms.ddp_comm_hooks.powerSGD_hook < distributed.powersgd: PowerSGDState powerSGD_hook
 distributions.bernoulli: Bernoulli
@@ -232,7 +233,7 @@ ABSENT = {
     "distributed.elastic": "python -m gradcore.distributed.run starts processes",
     "distributed.pipelining": "processes train on parts of a batch, with the whole module",
     "distributed.rpc": "processes send each other tensors and objects, see gradcore.distributed",
-    "distributed.tensor": "tensors belong to one process",
+    "distributed.tensor.parallel": "see Differentiate collectives in docs/distributed.md",
     "export": "a program is Python, and cannot be exported",
     "fx": "a program is Python; gradcore.viz shows graphs, and __torch_function__ modes see every operation",
     "library": "operations are made with gradcore.autograd.Function, gradcore.register_op or gradcore.from_kernel",

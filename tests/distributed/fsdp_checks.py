@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import tempfile
 import tracemalloc
 
 import pytest
@@ -9,7 +11,9 @@ import pytest
 import gradcore as gc
 import gradcore.distributed as dist
 from gradcore import nn
+from gradcore.distributed import checkpoint
 from gradcore.distributed.fsdp import MixedPrecisionPolicy, ShardedParameter, fully_shard
+from gradcore.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from tests.distributed.ddp_checks import Transformer, cnn, drawn, made, mlp, own, rank, size, train
 
 
@@ -365,3 +369,65 @@ def check_parameters_are_gathered_by_hand_and_ahead():
     assert gc.allclose(model(x), wanted)
     assert gc.equal(first.weight.to_local(), first.weight)
     model.reshard()
+
+
+def trained_once(seed):
+    """A sharded model and its optimizer, after a step."""
+    model = sharded(made(mlp, seed))
+    optimizer = gc.optim.Adam(model.parameters(), 0.01)
+    model(gc.ones(2, 6, dtype=gc.float64) * (1 + rank())).square().sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return model, optimizer
+
+
+def whole_values(state):
+    """The whole tensors of a nested dict, by path."""
+    found = {}
+    for key, value in state.items():
+        if isinstance(value, dict):
+            found |= {(key, *rest): each for rest, each in whole_values(value).items()}
+        elif isinstance(value, gc.Tensor):
+            found[key,] = value.full_tensor() if isinstance(value, DTensor) else value.clone()
+    return found
+
+
+def check_state_dicts_say_how_tensors_are_spread():
+    """Checkpoints of plain state dicts, copies, files, and parameters that are assigned."""
+    model, optimizer = trained_once(0)
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    values = whole_values(state)
+    assert sum(isinstance(v, DTensor) for v in state["model"].values()) == len(list(model.parameters()))
+    assert all(p.placements == (Shard(0),) and p.device_mesh.size() == size() for p in model.parameters())
+    assert not any(isinstance(v, DTensor) for each in optimizer.state.values() for v in each.values())
+    copied = copy.deepcopy(state)
+    folder = [tempfile.mkdtemp() if rank() == 0 else None]
+    dist.broadcast_object_list(folder, src=0)
+    checkpoint.save(state, checkpoint_id=folder[0])
+    gc.save(state, f"{folder[0]}/{rank()}.state")
+    other, other_optimizer = trained_once(1)
+    read = {"model": other.state_dict(), "optimizer": other_optimizer.state_dict()}
+    checkpoint.load(read, checkpoint_id=folder[0])
+    for found in (read, copied):
+        assert all(gc.equal(a, b) for a, b in zip(whole_values(found).values(), values.values(), strict=True))
+    own_parts = gc.load(f"{folder[0]}/{rank()}.state")["model"]
+    assert all(gc.equal(part, state["model"][name].to_local()) for name, part in own_parts.items())
+    with gc.device("meta"):
+        assigned = mlp().double()
+    assigned = sharded(assigned)
+    spread = {name: distribute_tensor(values["model", name]) for name in state["model"]}
+    assigned.load_state_dict({name: nn.Parameter(part) for name, part in spread.items()}, assign=True)
+    assert all(type(p) is ShardedParameter for p in assigned.parameters())
+    assigned_optimizer = gc.optim.Adam(assigned.parameters(), 0.01)
+    for each in (other_optimizer, assigned_optimizer):
+        each.load_state_dict(copy.deepcopy(read["optimizer"]))
+    other.load_state_dict(read["model"])
+    for net, steps in ((model, optimizer), (other, other_optimizer), (assigned, assigned_optimizer)):
+        net(gc.ones(2, 6, dtype=gc.float64) * (2 + rank())).square().sum().backward()
+        steps.step()
+    for p, *others in zip(*(net.parameters() for net in (model, other, assigned)), strict=True):
+        assert all(gc.equal(p.full_tensor(), q.full_tensor()) for q in others)
+    with pytest.raises(NotImplementedError, match="distribute_tensor: placements"):
+        distribute_tensor(gc.ones(2, 3), model[0].weight.device_mesh, [Replicate()])
+    with pytest.raises(RuntimeError, match=r"cannot be replaced|size mismatch"):
+        assigned.load_state_dict({"0.weight": gc.ones(7, 7)}, strict=False, assign=True)

@@ -39,7 +39,7 @@ def test_a_script_has_the_losses_that_it_has_with_gloo(tmp_path):
 #: How much the losses may differ, in relation to those of PyTorch: float32, or gathered and computed in bfloat16.
 BOUNDS = {
     "ddp_example": 1e-5, "multigpu": 1e-5, "multigpu_torchrun": 1e-5, "fsdp2": 1e-5, "fsdp2_prefetch": 1e-5,
-    "fsdp2_mixed_precision": 0.03,
+    "fsdp2_mixed_precision": 0.03, "fsdp2_distributed_tensors": 1e-5,
 }  # fmt: skip
 
 

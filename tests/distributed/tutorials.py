@@ -23,6 +23,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
@@ -287,11 +288,54 @@ def fsdp2_offload(path):
     fsdp2(path, offload_policy=CPUOffloadPolicy())
 
 
+def whole(value):
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def load_whole(model, state):
+    """Load whole tensors into a model on meta: each process takes its part of each of them."""
+    spread = model.state_dict()
+    parts = {name: distribute_tensor(t, spread[name].device_mesh, spread[name].placements) for name, t in state.items()}
+    model.load_state_dict({name: nn.Parameter(part) for name, part in parts.items()}, strict=False, assign=True)
+    for p in model.parameters():
+        assert isinstance(p, DTensor)
+        assert p.placements == (Shard(0),)
+        assert p.dtype == torch.float32
+    return model
+
+
+def fsdp2_distributed_tensors(path):
+    """Whole states are collected from, and spread over, the processes by the program itself."""
+    init_process_group("gloo")
+    models = []
+    for _ in range(2):
+        with torch.device("meta"):
+            models.append(shard(Transformer()))
+    model = load_whole(models[0], fill(Transformer()).state_dict())
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    losses = fsdp_steps(model, optimizer, range(3), False)
+    again = load_whole(models[1], {name: whole(value) for name, value in model.state_dict().items()})
+    other = torch.optim.Adam(again.parameters(), lr=1e-2)
+    saved, state = optimizer.state_dict(), {}
+    for (number, values), p in zip(saved["state"].items(), again.parameters(), strict=True):
+        assert isinstance(values["exp_avg"], DTensor)
+        state[number] = {
+            key: distribute_tensor(whole(value), p.device_mesh, p.placements)
+            if isinstance(value, DTensor)
+            else value.clone()
+            for key, value in values.items()
+        }
+    other.load_state_dict({"state": state, "param_groups": saved["param_groups"]})
+    losses += fsdp_steps(again, other, range(3, 6), False)
+    write(path, losses)
+    destroy_process_group()
+
+
 PROGRAMS = {
     each.__name__: each
     for each in (
         ddp_example, multigpu, multigpu_torchrun, fsdp2, fsdp2_prefetch, fsdp2_mixed_precision,
-        fsdp2_offload,
+        fsdp2_offload, fsdp2_distributed_tensors,
     )
 }  # fmt: skip
 
