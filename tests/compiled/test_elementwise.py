@@ -102,9 +102,10 @@ def target(request: pytest.FixtureRequest) -> str:
 def functions(compiled: Any, target: str, tmp_path_factory: pytest.TempPathFactory) -> CompiledElementwise:
     """A library of these formulas alone."""
     folder: Path = tmp_path_factory.mktemp("functions")
+    gelu = OPS["gelu"].body
     found = [
-        trace_loop(formula, [np.dtype(dtype)], F.bodies)
-        for formula in (*TWICE.values(), OPS["gelu"].body)
+        trace_loop(formula, [np.dtype(dtype), *settings], F.bodies)
+        for formula, *settings in (*((f,) for f in TWICE.values()), (gelu, "none"), (gelu, "tanh"))
         for dtype in ("f4", "f8")
     ]
     sources = [emit(each) for each in found if each is not None]
@@ -138,13 +139,16 @@ def test_errors_of_functions(functions: CompiledElementwise, target: str, name: 
     assert (np.abs(result - exact) / np.spacing(np.abs(exact).astype(dtype))).max() <= bound
 
 
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_error_of_gelu(functions: CompiledElementwise, dtype: str) -> None:
+def test_error_of_gelu(functions: CompiledElementwise, approximate: str, dtype: str) -> None:
     """In units in the last place of the result, or of one where that is larger, against the exact function."""
     x = np.linspace(-9, 9, 200_001).astype(dtype)
-    result = functions.by_loop(OPS["gelu"].body, (x, "none"))
-    exact = x.astype("f8") * scipy.special.ndtr(x.astype("f8"))
-    assert (np.abs(result - exact) / np.maximum(np.abs(exact), 1)).max() <= 3 * np.finfo(dtype).eps
+    result, y = functions.by_loop(OPS["gelu"].body, (x, approximate)), x.astype("f8")
+    share = scipy.special.ndtr(y)
+    if approximate == "tanh":
+        share = scipy.special.expit(math.sqrt(8 / math.pi) * y * (1 + 0.044715 * y * y))
+    assert (np.abs(result - y * share) / np.maximum(np.abs(y * share), 1)).max() <= 3 * np.finfo(dtype).eps
 
 
 class TestLayouts:

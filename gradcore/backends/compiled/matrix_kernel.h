@@ -35,7 +35,7 @@ public:
         const i64 products = rows * columns * inner, padded = (columns + panel - 1) / panel * panel;
         if (inner < least_inner || 10 * padded > 11 * columns || products > most) return false;
         if (rows < least_rows) {
-            return rows >= 4 && b.column == 1 && a.column == 1 && products >= least && bytes_of_row(b) <= 2 * near_rows;
+            return rows >= 4 && b.column == 1 && a.column == 1 && products >= least && bytes_of_row(b) <= 2 * near_row;
         }
         if (a.column == 1) return products >= (b.column == 1 ? least : least_transposed);
         return a.row == 1 && products >= least && rows * inner < most_transposed;
@@ -50,7 +50,7 @@ public:
             for (i64 d = 0; d < depths; ++d) {
                 const i64 start = inner * d / depths, deep = inner * (d + 1) / depths - start;
                 const Operand<T> part = {b.data + start * b.row + first * b.column, b.row, b.column};
-                const bool direct = b.column == 1 && (rows <= few_rows || bytes_of_row(b) <= near_rows);
+                const bool direct = b.column == 1 && is_near(rows, deep, bytes_of_row(b));
                 const i64 whole = direct ? wide / panel * panel : 0;
                 pack(deep, wide - whole, {part.data + whole * b.column, b.row, b.column}, panels->right);
                 const Right right = {part.data, b.row, whole, panels->right};
@@ -80,9 +80,12 @@ private:
     static constexpr i64 depth = 256, width = 1024 / sizeof(T);
     static constexpr i64 least_rows = 16, least_inner = 16, least_transposed = 1 << 17, least = 1 << 20, most = 1 << 27;
     static constexpr i64 most_transposed = 1 << 17;
-    // Rows of the second operand are read where they lie if they are so short that the cache holds many of them, or if
-    // too few rows of the result share a copy.
-    static constexpr i64 few_rows = 32, near_rows = 1024;
+    // Whether rows of the second operand are read where they lie: too few rows of the result share a copy, or the part
+    // fits into the cache.
+    static bool is_near(i64 rows, i64 inner, i64 bytes) {
+        return rows <= few_rows || (bytes <= near_row && (rows <= 2 * few_rows || inner * bytes <= near_part));
+    }
+    static constexpr i64 few_rows = 32, near_row = 1 << 10, near_part = 1 << 16;
 
     static i64 bytes_of_row(Operand<T> b) { return b.row * static_cast<i64>(sizeof(T)); }
 

@@ -447,7 +447,8 @@ def gelu(K, self, *, approximate: str = "none"):
     tensor([-0.1587,  0.0000,  1.9545])
     """
     if approximate == "tanh":
-        return 0.5 * self * (1 + K.tanh(_gelu_inner(self)))
+        # Equal to ``0.5 * self * (1 + tanh(y))``, where the sum loses digits if its second number is close to -1.
+        return self / (1 + K.exp(-2 * _gelu_inner(self)))
     if approximate != "none":
         raise RuntimeError("approximate argument must be either none or tanh.")
     return 0.5 * self * (1 + K.erf(self * _HALF_ROOT))
