@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
 import io
 import json
@@ -42,6 +43,7 @@ def main(argv: Sequence[str]) -> None:
         # Of a process that the system ends, as after a segmentation fault, the launcher shows this traceback.
         faulthandler.enable((folder / f"{rank}.fault").open("w"))
     _write_whole_lines()
+    atexit.register(_note_end_of, os.getpid())  # the first one is called last, so it follows those of the program
     code, text = 0, ""
     try:
         if argv[0] == "-m":
@@ -58,7 +60,12 @@ def main(argv: Sequence[str]) -> None:
         code, text = 1, "".join(traceback.format_exception(error))
     if code:
         _fail(None if folder is None else folder / f"{rank}.error", rank, code, text)
-    note_end()
+
+
+def _note_end_of(pid: int) -> None:
+    """Report the normal end of the process `pid`, unless this is another one that it has forked."""
+    if os.getpid() == pid:
+        note_end()
 
 
 def _write_whole_lines() -> None:
