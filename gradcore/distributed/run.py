@@ -177,7 +177,11 @@ def _run(command: Sequence[str], variables: dict[str, str], folder: Path, machin
             stopped = signal_times[0] if signal_times else resized
             if stopped is not None and now > stopped + _GRACE:
                 end_group(launcher, folder)
+        limit = time.monotonic() + _DOUBT
         watch.wait(0)
+        while watch.is_watching and time.monotonic() < limit:  # MPI has sent signals to them, and they are ending
+            watch.wait(0.05)
+        watch.kill()
         code = launcher.returncode or watch.code
         reason = "signal" if signal_times else "machines" if resized is not None and code else ""
         return End(code, reason, watch.find_killed())
@@ -263,6 +267,12 @@ class Watch:
     def is_watching(self) -> bool:
         """Return whether a process has begun that has not ended."""
         return bool(self._descriptors)
+
+    def kill(self) -> None:
+        """Kill the processes that have begun and have not ended."""
+        for rank in self._descriptors.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int((self.folder / f"{rank}.pid").read_text()), signal.SIGKILL)
 
     def close(self) -> None:
         """Close the descriptors of processes."""

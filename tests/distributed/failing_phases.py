@@ -161,8 +161,15 @@ def run(phase: str, kind: str, folder: Path) -> Outcome:
             said += "\nthe job did not end within 60 s"
     failed = folder / "failed"
     seconds = time.time() - float(failed.read_text().split()[0]) if failed.exists() else float("nan")
-    left = subprocess.run(["pgrep", "-f", str(path)], capture_output=True, text=True, check=False).stdout.split()
+    end = time.monotonic() + 1  # a process whose child has ended may be in its last milliseconds
+    while (left := find_processes(str(path))) and time.monotonic() < end:
+        time.sleep(0.02)
     return Outcome(job.returncode, said, seconds, left)
+
+
+def find_processes(text: str) -> list[str]:
+    """Return the ids of the processes whose command contains a text."""
+    return subprocess.run(["pgrep", "-f", text], capture_output=True, text=True, check=False).stdout.split()
 
 
 def find_fault(phase: str, kind: str, outcome: Outcome, patience: float = PATIENCE) -> str:
