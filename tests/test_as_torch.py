@@ -160,6 +160,21 @@ def test_a_process_with_pytorch_is_left_alone():
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+def test_limits_of_missing_types(tmp_path):
+    """Packages compute scales from them when they are imported."""
+    program = """
+        import torch
+        names = [f"float8_{kind}" for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")]
+        for name in names:
+            limits = torch.finfo(getattr(torch, name))
+            print(limits, limits.bits)
+    """
+    path = tmp_path / "limits.py"
+    path.write_text(textwrap.dedent(program))
+    assert run("-m", "gradcore.as_torch", path).stdout == run(path).stdout
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 def test_an_installed_pytorch_is_not_imported(tmp_path):
     program = """
         import importlib.metadata, torch, gradcore
@@ -210,7 +225,9 @@ PLACEHOLDERS = """
                 inherited = type("Inherited", (value,), {{}})
                 for cls in (value, inherited):
                     try:
-                        cls(1, a=2)
+                        instance = cls(1, a=2)
+                        assert name in placeholders.DESCRIPTIONS
+                        instance.attribute
                     except NotImplementedError as error:
                         assert "by name alone" in str(error), error
                     else:
@@ -231,9 +248,74 @@ def test_all_names_of_pytorch_can_be_imported(tmp_path):
     assert script(tmp_path, PLACEHOLDERS.format(selection=selection, least=20_000)).stdout == "True True\n"
 
 
-def test_faster_forms_of_loops_are_not_there(tmp_path):
-    program = "import torch; print(hasattr(torch, '_foreach_mul_'), hasattr(torch, '_neg_view'))"
-    assert script(tmp_path, program).stdout == "False True\n"
+def test_operations_on_lists_work(tmp_path):
+    """Optimizers ask by hasattr whether they exist."""
+    program = "import torch; print(hasattr(torch, '_foreach_mul_'), torch._foreach_mul_([torch.ones(1)], 2.0))"
+    assert script(tmp_path, program).stdout == "True [tensor([2.])]\n"
+
+
+def test_modules_that_are_found_as_attributes_are_complete(tmp_path):
+    program = """
+        from torch import fx, onnx
+        import torch
+        assert issubclass(fx.GraphModule, torch.nn.Module)
+        print(fx.GraphModule, torch.distributed.rpc.RRef, torch.utils.weak.WeakIdKeyDictionary.__module__)
+    """
+    expected = "<class 'torch.fx.GraphModule'> <class 'torch.distributed.rpc.RRef'> torch.utils.weak\n"
+    assert script(tmp_path, program).stdout == expected
+
+
+def test_decorators_and_definitions_are_refused_at_the_call(tmp_path):
+    """Packages decorate functions and define operations at their import."""
+    program = """
+        import torch
+        from torch.distributed.rpc.api import _require_initialized
+
+        @_require_initialized
+        def remote(x):
+            return x
+
+        @torch.library.custom_op("some::double", mutates_args=())
+        def double(x: torch.Tensor) -> torch.Tensor:
+            return 2 * x
+
+        @double.register_fake
+        def shape(x):
+            return x
+
+        double.register_autograd(lambda ctx, g: 2 * g, setup_context=lambda ctx, inputs, output: None)
+        torch.library.register_fake("some::triple", shape)
+        for call in (remote, double, shape):
+            try:
+                call(torch.ones(1))
+            except NotImplementedError as error:
+                assert "by name alone" in str(error), error
+            else:
+                raise AssertionError(call)
+        print("fine")
+    """
+    assert script(tmp_path, program).stdout == "fine\n"
+
+
+def test_line_search_of_pytorchs_name(tmp_path):
+    """Packages for optimization import it. The step satisfies the strong Wolfe conditions."""
+    program = """
+        import torch
+        from torch.optim.lbfgs import _cubic_interpolate, _strong_wolfe
+
+        def evaluate(x, t, d):
+            y = (x + t * d).requires_grad_()
+            loss = (y ** 4).sum()
+            return float(loss), torch.autograd.grad(loss, y)[0]
+
+        x = torch.tensor([1.0, -2.0], dtype=torch.float64)
+        f, g = evaluate(x, 0.0, x)
+        loss, gradient, t, count = _strong_wolfe(evaluate, x, 1.0, -g, f, g, -g.dot(g))
+        assert loss <= f - 1e-4 * t * float(g.dot(g)) and abs(float(gradient.dot(g))) <= 0.9 * float(g.dot(g))
+        assert evaluate(x, t, -g)[0] == loss and count > 1
+        print(round(_cubic_interpolate(0.0, 1.0, -2.0, 1.0, 1.0, 2.0), 12))
+    """
+    assert script(tmp_path, program).stdout == "0.5\n"
 
 
 def test_names_alone_are_refused_when_they_are_called(tmp_path):
@@ -243,7 +325,7 @@ def test_names_alone_are_refused_when_they_are_called(tmp_path):
         from torch.hub import HASH_REGEX
         from torch.utils.model_zoo import load_url
         from torch.utils._python_dispatch import TorchDispatchMode
-        from torch.distributed.tensor import Partial
+        from torch.distributed.rpc import RRef
         from torch.fx import GraphModule
         from torch.distributed._tensor.experimental import implicit_replication
         from torch.utils.data.dataloader import _collate_fn_t
@@ -259,7 +341,7 @@ def test_names_alone_are_refused_when_they_are_called(tmp_path):
         class Layer(GraphModule, torch.nn.Module):
             pass
 
-        for call in (lambda: load_url("a"), Mode, Layer, lambda: torch.onnx.export(1), Partial, torch.float8_e4m3fn,
+        for call in (lambda: load_url("a"), Mode, Layer, lambda: torch.onnx.export(1), RRef, torch.float8_e4m3fn,
                      implicit_replication):
             try:
                 call()
@@ -267,7 +349,7 @@ def test_names_alone_are_refused_when_they_are_called(tmp_path):
                 assert "by name alone" in str(error) and "gradcore" in str(error), error
             else:
                 raise AssertionError(call)
-        assert not isinstance(torch.ones(1), (Partial, GraphModule))
+        assert not isinstance(torch.ones(1), (RRef, GraphModule))
         assert HASH_REGEX.search("resnet18-f37072fd.pth")[1] == "f37072fd"
         assert not torch.distributed.rpc.is_available()
         assert pickle.loads(pickle.dumps(torch.float8_e4m3fn)) is torch.float8_e4m3fn

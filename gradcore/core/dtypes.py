@@ -528,6 +528,11 @@ class finfo(_Limits):
     _printed = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
 
     def __init__(self, type: DTypeLike | None = None) -> None:
+        limits = getattr(type, "limits", None)
+        if limits is not None:  # a dtype that only PyTorch has, as gradcore runs as torch
+            for name, value in limits.items():
+                setattr(self, name, value)
+            return
         d = get_default_dtype() if type is None else as_dtype(type)
         if d.category < FLOATING:
             raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{d}'")

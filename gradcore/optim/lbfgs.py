@@ -13,6 +13,7 @@ from gradcore.optim.line_search import Point, strong_wolfe
 from gradcore.optim.optimizer import Optimizer, ParamsT
 from gradcore.optim.options import OPTIONS, Option, checked, with_options
 from gradcore.tensor import Tensor
+from gradcore.torch_names import paths
 
 __all__ = ["LBFGS"]
 
@@ -214,3 +215,6 @@ def _dot(a: Any, b: Any) -> float:
 
 def _largest(t: AnyTensor) -> float:
     return t.abs().max().item()  # type: ignore[no-any-return]
+
+
+__getattr__ = paths.further(__name__)

@@ -108,3 +108,38 @@ def _next_step(ends: list[Point], stuck: bool) -> tuple[float, bool]:
     if stuck or not low < step < high:
         return (high - margin if high - step < step - low else low + margin), False
     return step, True
+
+
+# -- PyTorch's private functions of these names, which packages import from `optim.lbfgs` -----------------------------
+
+
+def _cubic_interpolate(
+    x1: float, f1: float, g1: float, x2: float, f2: float, g2: float, bounds: tuple[float, float] | None = None
+) -> float:
+    return _cubic_minimum(Point(x1, f1, None, g1), Point(x2, f2, None, g2), bounds)
+
+
+def _strong_wolfe(
+    obj_func: Callable[[Any, float, Any], tuple[float, Any]],
+    x: Any,
+    t: float,
+    d: Any,
+    f: float,
+    g: Any,
+    gtd: Any,
+    c1: float = SUFFICIENT,
+    c2: float = CURVATURE,
+    tolerance_change: float = TOLERANCE,
+    max_ls: int = 25,
+) -> tuple[float, Any, float, int]:
+    """Return loss, gradient and length of a step from `x` along `d`, and the number of evaluations."""
+    if (c1, c2, tolerance_change) != (SUFFICIENT, CURVATURE, TOLERANCE):
+        raise NotImplementedError("_strong_wolfe with other constants than c1=1e-4, c2=0.9, tolerance_change=1e-9")
+
+    def evaluate(step: float) -> Point:
+        loss, gradient = obj_func(x, step, d)
+        return Point(float(step), float(loss), gradient.clone(), float(gradient.dot(d)))
+
+    start = Point(0.0, float(f), g.clone(), float(gtd))
+    point, count = strong_wolfe(evaluate, start, float(t), float(d.abs().max()), max_ls)
+    return point.loss, point.gradient, point.step, count

@@ -21,6 +21,9 @@ from gradcore.torch_names import paths
 
 __all__ = ["download_url_to_file", "get_dir", "load_state_dict_from_url", "set_dir"]
 
+#: Packages import this function from PyTorch's module.
+urlparse = urllib.parse.urlparse
+
 _HASH = re.compile(r"-([0-9a-f]{8,})\.")
 _chosen: list[str] = []
 

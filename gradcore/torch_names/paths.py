@@ -45,6 +45,7 @@ _dynamo < compiler: allow_in_graph assume_constant_result disable explain graph_
 _dynamo < compiler: mark_static
 _dynamo < compiler: maybe_mark_dynamic optimize=compile reset
 _higher_order_ops < torch_names.symbolic: cond while_loop
+_jit_internal < torch_names.jit: _copy_to_script_wrapper=export
 _jit_internal < torch_names.jit: _overload _overload_method export ignore unused is_scripting
 _subclasses.fake_tensor < torch_names.symbolic: FakeTensor is_fake
 _tensor < gradcore: Tensor
@@ -191,6 +192,7 @@ optim.adagrad: Adagrad
 optim.adamax: Adamax
 optim.adamw: AdamW
 optim.asgd: ASGD
+optim.lbfgs < optim.line_search: _cubic_interpolate _strong_wolfe
 optim.lr_scheduler < optim.lr_scheduler.base: _LRScheduler=LRScheduler
 optim.nadam: NAdam
 optim.radam: RAdam
@@ -201,7 +203,7 @@ serialization < torch_names.types: MAP_LOCATION
 signal.windows.windows: bartlett blackman cosine exponential gaussian general_cosine general_hamming hamming hann
 signal.windows.windows: kaiser nuttall
 utils < utils.swapping: swap_tensors
-utils.data._utils.collate < utils.data: default_collate default_convert
+utils.data._utils.collate < utils.data.collation: collate default_collate default_collate_fn_map default_convert
 utils.data._utils.worker < utils.data: get_worker_info
 utils.data.dataloader: DataLoader default_collate default_convert get_worker_info
 utils.data.dataset: ChainDataset ConcatDataset Dataset IterableDataset StackDataset Subset TensorDataset random_split
@@ -425,6 +427,8 @@ class _Maker:
                 return getattr(_module(above), name)
 
         scope.update(__getattr__=__getattr__, __dir__=lambda: later(path))
+        if on_public is not None:
+            on_public(module.__name__)
 
 
 def _spec(name: str, is_package: bool = False) -> ModuleSpec:

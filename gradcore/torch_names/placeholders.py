@@ -14,8 +14,11 @@ from collections.abc import Callable
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
+
+from gradcore.nn.module import Module
+from gradcore.torch_names import foreach
 
 __all__ = ["Placeholders", "attach", "homes", "names"]
 
@@ -28,8 +31,6 @@ def names() -> dict[str, dict[str, str]]:
         if not line.startswith("#"):
             path, *entries = line.split(" ")
             results[path] = {re.split("[=~]", entry[1:], maxsplit=1)[0]: entry for entry in entries}
-    for name in [name for name in results["torch"] if name.startswith("_foreach_")]:
-        del results["torch"][name]  # optimizers ask by hasattr whether there are these faster forms of their loops
     return results
 
 
@@ -116,6 +117,28 @@ _ANSWERS = {
 _DECORATORS = {"functional_datapipe": True, "guaranteed_datapipes_determinism": True, "wrap": False, "disable": False}
 
 
+#: Classes whose instances only describe how something is divided. Packages create them when they are imported.
+DESCRIPTIONS = {
+    "ColwiseParallel", "Partial", "PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput", "Replicate",
+    "RowwiseParallel", "SequenceParallel", "Shard",
+}  # fmt: skip
+
+#: Classes that PyTorch derives from `nn.Module`, so that classes derived from them are modules as well.
+_MODULES = {"GraphModule"}
+
+#: Significand bits, largest and smallest normal number of floating-point types, for `torch.finfo`.
+_FLOATS = {
+    "float8_e4m3fn": (3, 448.0, 2.0**-6),
+    "float8_e4m3fnuz": (3, 240.0, 2.0**-7),
+    "float8_e5m2": (2, 57344.0, 2.0**-14),
+    "float8_e5m2fnuz": (3, 57344.0, 2.0**-15),
+    "float8_e8m0fnu": (0, 2.0**127, 2.0**-127),
+}
+
+#: Methods of an operation that `torch.library.custom_op` returns.
+_METHODS_OF_OPERATIONS = ("register_autograd", "register_fake", "register_kernel", "register_vmap")
+
+
 def _decorator(has_arguments: bool) -> Callable[..., Any]:
     """Return a decorator that changes nothing, or (with arguments of its own) a function that makes one."""
 
@@ -137,11 +160,17 @@ def _make(path: str, entry: str, why: str) -> Any:
     if kind == "m":
         inner = f"{path}.{name}"
         return importlib.import_module(inner) if inner in names() else _Object(inner, why)
+    if name in DESCRIPTIONS and kind in "cC":
+        return _description(path, name, why)
     if kind in "cC":
-        return _class(path, name, why, object)
+        return _class(path, name, why, Module if name in _MODULES else object)
     if kind in "eE":
         return _class(path, name, why, Exception)
-    return _function(path, name, why) if kind == "f" else _Object(f"{path}.{name}", why)
+    if kind != "f":
+        return _Object(f"{path}.{name}", why)
+    if name.startswith("_foreach_"):
+        return foreach.make_loop(name)
+    return _register(path, name, why) if path == "torch.library" else _function(path, name, why)
 
 
 def _refuse(path: str, why: str) -> NotImplementedError:
@@ -161,10 +190,27 @@ def _class(path: str, name: str, why: str, base: type) -> type:
     return type(name, (base,), {**inside, "__class_getitem__": classmethod(__class_getitem__)})
 
 
+def _description(path: str, name: str, why: str) -> type:
+    """Return a class whose instances can be passed on, and raise an error when an attribute is read."""
+
+    def __init__(self: Any, *args: Any, **named: Any) -> None:
+        pass
+
+    def __getattr__(self: Any, attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        raise _refuse(f"{path}.{name}", why)
+
+    inside = {"__module__": path, "__qualname__": name, "__doc__": f"A name alone: {why}"}
+    return type(name, (), {**inside, "__init__": __init__, "__getattr__": __getattr__})
+
+
 def _function(path: str, name: str, why: str) -> Callable[..., Any]:
     def refuse(*args: Any, **named: Any) -> Any:
         if name in _ANSWERS:
             return _ANSWERS[name]
+        if len(args) == 1 and not named and isinstance(args[0], FunctionType):
+            return _refuse_at_call(args[0], f"{path}.{name}", why)  # a decorator
         raise _refuse(f"{path}.{name}", why)
 
     refuse.__name__ = refuse.__qualname__ = name
@@ -172,11 +218,50 @@ def _function(path: str, name: str, why: str) -> Callable[..., Any]:
     return refuse
 
 
+def _refuse_at_call(function: Callable[..., Any], path: str, why: str) -> Callable[..., Any]:
+    """Return a function in the place of a decorated one, which raises an error that names the decorator."""
+
+    @functools.wraps(function)
+    def refuse(*args: Any, **named: Any) -> Any:
+        raise _refuse(path, why)
+
+    return refuse
+
+
+def _register(path: str, name: str, why: str) -> Callable[..., Any]:
+    """Return a function that takes the definition of an operation, which cannot be called.
+
+    Packages define operations when they are imported, with a decorator or with a call that has the function as an
+    argument. Each defined operation has such functions as its methods, for example ``register_fake``.
+    """
+
+    def register(*args: Any, **named: Any) -> Any:
+        for value in (*args, *named.values()):
+            if isinstance(value, FunctionType):
+                operation = _refuse_at_call(value, f"{path}.{name}", why)
+                for method in _METHODS_OF_OPERATIONS:
+                    setattr(operation, method, _register(path, name, why))
+                return operation
+        return register
+
+    register.__name__ = register.__qualname__ = name
+    register.__module__ = path
+    return register
+
+
 class _Object:
     """Placeholder for an object of PyTorch, such as a dtype that gradcore lacks."""
 
     def __init__(self, path: str, why: str) -> None:
         self._path, self._why = path, why
+        name = path.rpartition(".")[2]
+        if name in _FLOATS:
+            bits, largest, tiny = _FLOATS[name]
+            low = tiny if name == "float8_e8m0fnu" else -largest  # that type has no negative numbers
+            self.limits = {
+                "dtype": name, "bits": 8, "eps": 2.0**-bits, "max": largest, "min": low, "smallest_normal": tiny,
+                "tiny": tiny, "resolution": 1.0,
+            }  # fmt: skip
 
     def __repr__(self) -> str:
         return self._path

@@ -213,6 +213,9 @@ class namedtuple:
 
 _KINDS[namedtuple] = _NAMEDTUPLE
 
+#: PyTorch's name of the table, by which packages ask whether an object is a leaf.
+SUPPORTED_NODES = _KINDS
+
 
 def is_namedtuple_class(cls: Any) -> bool:
     """Return whether `cls` is a class of named tuples."""
@@ -244,6 +247,11 @@ def _kind_of(tree: Any) -> type | None:
     if cls in _KINDS:
         return cls
     return namedtuple if is_namedtuple_class(cls) else None
+
+
+def _get_node_type(tree: Any) -> type:
+    """Return the class that `SUPPORTED_NODES` has for a container; for a leaf, its own class."""
+    return _kind_of(tree) or type(tree)
 
 
 def register_pytree_node(

@@ -147,6 +147,24 @@ def test_conversion_leaves_what_is_no_array():
     assert found["b"] == ["x", 3]
 
 
+def test_classes_have_their_own_collation(monkeypatch):
+    """Packages enter their classes in PyTorch's table; subclasses use the entry of the base."""
+    from gradcore.utils.data._utils.collate import collate, default_collate_fn_map
+
+    class Mesh:
+        pass
+
+    class Finer(Mesh):
+        pass
+
+    monkeypatch.setitem(default_collate_fn_map, Mesh, lambda batch, collate_fn_map: f"{len(batch)} meshes")
+    assert data.default_collate([(Mesh(), "a"), (Finer(), "b")]) == ["2 meshes", ("a", "b")]
+    assert data.default_collate([{"m": Finer()}] * 3) == {"m": "3 meshes"}
+    assert collate([(1, 2), (3, 4)], collate_fn_map={int: lambda batch, collate_fn_map: sum(batch)}) == [4, 6]
+    with pytest.raises(TypeError, match="must contain tensors"):
+        collate([1, 2])
+
+
 def test_gradients_flow_through_batches():
     x = gc.ones(3, 2, requires_grad=True)
     batch = data.default_collate([x[0], x[2]])

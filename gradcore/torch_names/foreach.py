@@ -1,0 +1,83 @@
+"""PyTorch's operations on lists of tensors, ``torch._foreach_add_`` and similar functions, as loops.
+
+They exist for programs that run with `gradcore.as_torch`. gradcore's own optimizers have kernels for lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradcore import functional
+from gradcore.functions import linalg
+from gradcore.tensor import Tensor
+
+__all__ = ["make_loop"]
+
+#: Keyword arguments that apply to each call; all other keyword arguments are lists, tensors or numbers.
+_SETTINGS = ("alpha", "dtype", "memory_format", "non_blocking", "ord", "value")
+#: Operations whose other operand may be a number, and the method that takes both.
+_CLAMPS = {"maximum": "clamp_min", "minimum": "clamp_max"}
+
+
+def make_loop(name: str) -> Callable[..., Any]:
+    """Return a function of lists that applies an operation to the tensors one by one.
+
+    The function of an in-place operation returns its first list, every other function a tuple.
+
+    Parameters
+    ----------
+    name : str
+        PyTorch's name of the function, for example ``"_foreach_add_"``.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.torch_names.foreach import make_loop
+    >>> make_loop("_foreach_add")([gc.ones(1), gc.zeros(2)], [gc.ones(1), gc.ones(2)])
+    (tensor([2.]), tensor([1., 1.]))
+    """
+    operation = name.removeprefix("_foreach_")
+
+    def loop(*args: Any, **named: Any) -> Any:
+        settings = {key: named.pop(key) for key in _SETTINGS if key in named}
+        columns = [*args, *named.values()]
+        if operation.startswith(("addcdiv", "addcmul")) and len(columns) > 3 and isinstance(columns[3], Tensor):
+            columns[3] = columns[3].tolist()
+        lists = [column for column in columns if isinstance(column, (list, tuple))]
+        _check(lists)
+        columns = [c if isinstance(c, (list, tuple)) else [c] * len(lists[0]) for c in columns]
+        rows = zip(*columns, strict=True)
+        results = tuple(_apply(operation, row, settings) for row in rows)
+        return columns[0] if operation.endswith("_") else results
+
+    loop.__name__ = loop.__qualname__ = name
+    loop.__module__ = "torch"
+    return loop
+
+
+def _check(lists: Sequence[Sequence[Any]]) -> None:
+    if not lists or not lists[0]:
+        raise RuntimeError("Tensor list must have at least one tensor.")
+    for other in lists[1:]:
+        if len(other) != len(lists[0]):
+            raise RuntimeError(
+                f"Tensor lists must have the same number of tensors, got {len(lists[0])} and {len(other)}"
+            )
+
+
+def _apply(operation: str, row: tuple[Any, ...], settings: dict[str, Any]) -> Any:
+    """Apply an operation to one tensor of each list."""
+    first, *others = row
+    base = operation.rstrip("_")
+    if base in ("addcdiv", "addcmul") and len(others) == 3:
+        return getattr(first, operation)(*others[:2], value=others[2])
+    if base == "norm":
+        order = settings.get("ord", others[0] if others else 2)
+        return linalg.vector_norm(first, order, dtype=settings.get("dtype"))
+    if base == "powsum":
+        order = settings.get("ord", others[0] if others else 2)
+        return first.abs().pow(order).sum(dtype=settings.get("dtype"))
+    if not isinstance(first, Tensor):  # the base of a power, with a list of exponents
+        return getattr(functional, operation)(first, *others, **settings)
+    return getattr(first, operation.replace(base, _CLAMPS.get(base, base)))(*others, **settings)
