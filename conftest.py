@@ -91,7 +91,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _delete_unused(folder: Path) -> None:
-    """Delete the files of a folder that have not been read for `KEPT_DAYS` days."""
+    """Delete the files of a folder that have not been read for `KEPT_DAYS` days; once a day."""
+    looked_at = folder / "looked-at"
+    if looked_at.exists() and time.time() - looked_at.stat().st_mtime < 86400:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    looked_at.touch()
     oldest = time.time() - KEPT_DAYS * 86400
     for path in folder.rglob("*"):
         with contextlib.suppress(OSError):

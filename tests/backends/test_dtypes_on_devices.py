@@ -10,7 +10,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.ops.declare.table import Op
-from tests.ops.cases import ALL
+from tests.ops.cases import ALL, Drawn
 
 #: Tolerances of values: both devices compute alike, but not always in the same order.
 TOLERANCES = {
@@ -41,17 +41,29 @@ def values(t: gc.Tensor) -> Any:
     return np.asarray((t.float() if t.dtype is gc.bfloat16 else t).numpy())
 
 
+DTYPES = [gc.float32, gc.float16, gc.bfloat16, gc.complex64, gc.int64, gc.uint8, gc.bool]
+
+
+def chosen_cases(dtype: gc.dtype) -> list[Drawn]:
+    """Return all cases for float32; for other dtypes the first of each operation, and every second other one."""
+    whole = not (dtype.is_floating_point or dtype.is_complex)
+    cases = [case for case in ALL if not case.op.random and not (whole and is_numeric(case.op))]
+    chosen, place = [], dict.fromkeys((case.op for case in cases), 0)
+    for case in cases:
+        if dtype is gc.float32 or not place[case.op] or (place[case.op] + DTYPES.index(dtype)) % 2:
+            chosen.append(case)
+        place[case.op] += 1
+    return chosen
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "dtype", [gc.float32, gc.float16, gc.bfloat16, gc.complex64, gc.int64, gc.uint8, gc.bool], ids=repr
-)
+@pytest.mark.parametrize("dtype", DTYPES, ids=repr)
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")
 def test_devices_agree(strict: str, dtype: gc.dtype) -> None:
     if dtype is gc.bfloat16:
         pytest.importorskip("ml_dtypes")
     failures, compared = [], 0
-    whole = not (dtype.is_floating_point or dtype.is_complex)
-    for case in (c for c in ALL if not c.op.random and not (whole and is_numeric(c.op))):
+    for case in chosen_cases(dtype):
         inputs = [converted(a, dtype) for a in case.arrays()]
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -75,4 +87,4 @@ def test_devices_agree(strict: str, dtype: gc.dtype) -> None:
             elif not np.allclose(values(f), values(e), tolerance, tolerance, equal_nan=True):
                 failures.append(f"{case.label}: values")
     assert not failures, "\n".join(failures)
-    assert compared > 500
+    assert compared > 300

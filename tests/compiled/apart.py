@@ -21,8 +21,8 @@ _COMPARING = {
 COMPARED = *_PYTEST, *_COMPARING.values()
 #: Those for tests of which each function of the library has to be run by one.
 WATCHED = *_PYTEST, "-p", "tests.compiled.entries"
-#: The tests that do so: the others run functions that these run too.
-WHOLE = [path for name, path in _COMPARING.items() if name not in ("test_every_op", "test_programs")]
+#: The tests that do so: the others run functions that these run too, or have threads wait for each other.
+WHOLE = [path for name, path in _COMPARING.items() if name not in ("test_every_op", "test_pool", "test_programs")]
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -71,7 +71,7 @@ def test_the_library(tmp_path: Path, kind: str) -> None:
     environment = runtime(kind)
     compiler = tmp_path / "c++"
     generic = "-march=x86-64 " if platform.machine() == "x86_64" else ""
-    options = f"-O1 -g1 {generic}-fsanitize={kind} -fno-sanitize-recover=all"
+    options = f"-O0 -g1 {generic}-fsanitize={kind} -fno-sanitize-recover=all"
     compiler.write_text(f'#!/bin/sh\nexec g++ "$@" {options}\n')
     compiler.chmod(0o755)
     folder = tmp_path / "compiled"

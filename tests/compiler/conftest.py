@@ -1,10 +1,82 @@
-"""What tests of `compile` share where ``GRADCORE_COMPILE_VERIFY=1`` has every call of a program verified."""
+"""What tests of `compile` share: quick builds of programs in C++, and the verification of every call.
+
+``GRADCORE_COMPILE_VERIFY=1`` has every call of a program verified.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
 
+from gradcore.backends.compiled.building import BuildError, find_compiler
+from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE
+from gradcore.compiler.targets.native import building
 from gradcore.core import config as settings
+
+
+def has_compiler() -> bool:
+    """Return whether programs can be compiled to C++ here."""
+    try:
+        find_compiler()
+    except BuildError:
+        return False
+    return sys.implementation.name == "cpython"
+
+
+@pytest.fixture(scope="session")
+def kept() -> Path:
+    """The folder of programs that tests have compiled, which later runs use."""
+    folder = Path(os.environ["GRADCORE_TEST_CACHE"]) / "programs"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def options(kept: Path) -> tuple[str, ...]:
+    """Compiler options with which most programs take a third of the time.
+
+    What is shown is correctness, so there is less optimization; and the header that all programs begin with is compiled
+    beforehand.
+    """
+    lower = tuple("-O1" if option == "-O2" else option for option in building._OPTIONS)
+    folders = [f"-I{path.parent}" for path in (HERE / "x", *building._HEADERS)]
+    flags = [flag for flag in FLAGS if flag != "-O3"]
+    command = [find_compiler(), *flags, *NATIVE, *lower, *folders, "-x", "c++-header", "program.h"]
+    place = kept / f"header-{building._name(repr(command))}"
+    if not place.exists():
+        partial = Path(tempfile.mkdtemp(dir=kept))
+        shutil.copy(building._HEADERS[0], partial)
+        subprocess.run([*command, "-o", "program.h.gch"], cwd=partial, capture_output=True, check=True)
+        with suppress(OSError):  # another process may have been faster
+            partial.rename(place)
+        shutil.rmtree(partial, ignore_errors=True)
+    return f"-I{place}", *lower
+
+
+@pytest.fixture
+def quick_builds(request: pytest.FixtureRequest, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile each program once for all runs of the tests, and quickly."""
+    if not has_compiler():
+        return
+    monkeypatch.setattr(building, "_OPTIONS", request.getfixturevalue("options"))
+    compile_source = building._compile
+
+    def compile_once(source: str, folder: Path) -> bytes:
+        path = kept / building._name(source)
+        if not path.exists():
+            partial = path.with_suffix(f".{os.getpid()}")
+            partial.write_bytes(compile_source(source, folder))
+            partial.rename(path)
+        return path.read_bytes()
+
+    monkeypatch.setattr(building, "_compile", compile_once)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -356,6 +356,7 @@ def numbers_in(value: Any) -> Iterator[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cpp", [False, "wait"])
+@pytest.mark.usefixtures("quick_builds")
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 @pytest.mark.filterwarnings("ignore:Converting a tensor")
 def test_parts_do_what_the_function_does(function: Any, cpp: Any) -> None:

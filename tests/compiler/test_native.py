@@ -7,11 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +19,6 @@ import pytest
 import gradcore as gc
 from gradcore import compiled as kernels
 from gradcore import nn
-from gradcore.backends.compiled.building import BuildError, find_compiler
-from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE
 from gradcore.backends.numpy.openblas import NUMPY
 from gradcore.compiler.function import CompiledFunction
 from gradcore.compiler.targets import native
@@ -30,6 +26,7 @@ from gradcore.compiler.targets.native import building, plans, segments
 from gradcore.compiler.targets.native.files import read_whole, write_whole
 from gradcore.core import config
 from tests.compiler import test_operations as samples
+from tests.compiler.conftest import has_compiler
 from tests.compiler.test_programs import PURE, leaves
 
 F = nn.functional
@@ -39,15 +36,7 @@ BOUND = {"float16": 4e-3, "float32": 2e-5, "float64": 1e-11, "complex64": 2e-5, 
 ILL_CONDITIONED = frozenset(["pca_lowrank", "svd_lowrank"])
 
 
-def _compiles() -> bool:
-    try:
-        find_compiler()
-    except BuildError:
-        return False
-    return sys.implementation.name == "cpython"
-
-
-pytestmark = pytest.mark.skipif(not _compiles(), reason="there is no C++ compiler")
+pytestmark = pytest.mark.skipif(not has_compiler(), reason="there is no C++ compiler")
 
 
 @pytest.fixture(scope="module")
@@ -55,53 +44,11 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("libraries")
 
 
-@pytest.fixture(scope="session")
-def kept() -> Path:
-    """The folder of programs that tests have compiled, which later runs use."""
-    folder = Path(os.environ["GRADCORE_TEST_CACHE"]) / "programs"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def options(kept: Path) -> tuple[str, ...]:
-    """Compiler options with which most programs take a third of the time.
-
-    What is shown is correctness, so there is less optimization; and the header that all programs begin with is compiled
-    beforehand.
-    """
-    lower = tuple("-O1" if option == "-O2" else option for option in building._OPTIONS)
-    folders = [f"-I{path.parent}" for path in (HERE / "x", *building._HEADERS)]
-    flags = [flag for flag in FLAGS if flag != "-O3"]
-    command = [find_compiler(), *flags, *NATIVE, *lower, *folders, "-x", "c++-header", "program.h"]
-    place = kept / f"header-{building._name(repr(command))}"
-    if not place.exists():
-        partial = Path(tempfile.mkdtemp(dir=kept))
-        shutil.copy(building._HEADERS[0], partial)
-        subprocess.run([*command, "-o", "program.h.gch"], cwd=partial, capture_output=True, check=True)
-        with suppress(OSError):  # another process may have been faster
-            partial.rename(place)
-        shutil.rmtree(partial, ignore_errors=True)
-    return f"-I{place}", *lower
-
-
 @pytest.fixture(autouse=True)
-def writer(libraries: Path, kept: Path, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def writer(libraries: Path, quick_builds: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRADCORE_CACHE", str(libraries))
     monkeypatch.setattr(config, "COMPILE_CPP", "wait")
     monkeypatch.setattr(segments, "_LEAST", 1)
-    monkeypatch.setattr(building, "_OPTIONS", options)
-    compile_source = building._compile
-
-    def compile_once(source: str, folder: Path) -> bytes:
-        path = kept / building._name(source)
-        if not path.exists():
-            partial = path.with_suffix(f".{os.getpid()}")
-            partial.write_bytes(compile_source(source, folder))
-            partial.rename(path)
-        return path.read_bytes()
-
-    monkeypatch.setattr(building, "_compile", compile_once)
 
 
 def close(found: Any, expected: Any) -> bool:
@@ -567,42 +514,53 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a link to nothing": lambda path: (path.unlink(), path.symlink_to(path.parent / "nothing")),
     "gone": lambda path: path.unlink(),
 }
-_DAMAGED = """
-import sys
-sys.path.insert(0, {root!r})
+#: For each folder that is named, a child process that uses it as its cache, and writes its result and its exit status.
+_WITH_FOLDERS = """
+import os, sys
 import gradcore as gc
 from gradcore.compiler.targets.native import building, segments
 segments._LEAST, building._OPTIONS = 1, tuple(each.replace("-O2", "-O0") for each in building._OPTIONS)
-f = gc.compile(lambda x: (x * 3 + 2).tanh().sum(), options={{"cpp": "wait"}})
-for _ in range(4):
-    value = f(gc.ones(9))
-print(f"{{value.item():.4f}}", f._specializations[0].functions[0].state)
+for folder in sys.argv[1:]:
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        os.environ["GRADCORE_CACHE"] = folder
+        f = gc.compile(lambda x: (x * 3 + 2).tanh().sum(), options={"cpp": "wait"})
+        for _ in range(4):
+            value = f(gc.ones(9))
+        print(f"{value.item():.4f}", f._specializations[0].functions[0].state, end=" ", flush=True)
+        os._exit(0)
+    print(os.waitpid(child, 0)[1])
 """
 
 
-def _in_a_process(folder: Path) -> str:
+def _results_with(*folders: Path) -> list[str]:
+    """Return the result and exit status of processes that use these folders as their caches."""
     root = str(Path(gc.__file__).parents[1])
-    given = {**os.environ, "GRADCORE_CACHE": str(folder), "GRADCORE_COMPILE_CPP": "wait"}
+    variables = {**os.environ, "PYTHONPATH": root, "GRADCORE_COMPILE_CPP": "wait"}
     done = subprocess.run(
-        [sys.executable, "-c", _DAMAGED.format(root=root)], env=given, capture_output=True, text=True, timeout=300
-    )
+        [sys.executable, "-c", _WITH_FOLDERS, *map(str, folders)],
+        env=variables, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
     assert not done.returncode, done.stderr
-    return done.stdout
+    return done.stdout.splitlines()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("file", ["program-*.so", "plan-*"])
-def test_a_damaged_file_is_built_again(file: str, damage: str, libraries: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_is_built_again(file: str, libraries: Path, tmp_path: Path) -> None:
     """In processes of their own, as what is not noticed ends them."""
     first = libraries / "whole"
-    expected = _in_a_process(first)
-    folder = tmp_path / "cache"
-    shutil.copytree(first, folder)
-    for path in (folder / "programs").glob(file):
-        DAMAGES[damage](path)
-    assert _in_a_process(folder) == expected
+    (expected,) = _results_with(first)
     assert "functions" in expected
+    assert expected.endswith(" 0")
+    for damage, apply in DAMAGES.items():
+        shutil.copytree(first, tmp_path / damage)
+        paths = list((tmp_path / damage / "programs").glob(file))
+        assert paths
+        for path in paths:
+            apply(path)
+    assert _results_with(*(tmp_path / damage for damage in DAMAGES)) == [expected] * len(DAMAGES)
 
 
 def test_the_library_of_a_plan_lies_beside_it(libraries: Path, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from gradcore.compiler.targets import native
 from gradcore.compiler.targets.native import indexing, segments
 from gradcore.compiler.targets.native.rows import ROW_OPERATIONS
 from gradcore.compiler.targets.native.segments import NativeProgram
-from tests.compiler.test_native import arrays_of, check, kept, libraries, options, pytestmark, writer
+from tests.compiler.test_native import arrays_of, check, libraries, pytestmark, writer
 
-__all__ = ["kept", "libraries", "options", "pytestmark", "writer"]
+__all__ = ["libraries", "pytestmark", "writer"]
 
 F = nn.functional
 

@@ -326,6 +326,7 @@ def operand_and_result(x: gc.Tensor, w: gc.Tensor) -> Any:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("cpp", ["0", "wait"])
+@pytest.mark.usefixtures("quick_builds")
 @pytest.mark.parametrize("function", [operand, operand_and_result])
 def test_floats_that_are_operands_of_tensors(function: Callable[..., Any], cpp: str) -> None:
     """The parts before and after are programs; the results are those of eager execution, for all kinds of values."""

@@ -131,6 +131,7 @@ def test_a_result_that_is_kept_keeps_nothing_alive_after_backward(results: int, 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("cpp", [False, "wait"])
+@pytest.mark.usefixtures("quick_builds")
 def test_a_loss_that_is_returned_with_others_has_a_backward_of_its_own(
     cpp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

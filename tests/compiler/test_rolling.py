@@ -15,7 +15,7 @@ from gradcore.compiler.targets.native.rolling import Invocation, Repeat, roll_re
 from gradcore.compiler.targets.native.segment_source import PartSource
 from gradcore.compiler.targets.native.segments import NativeProgram, source_of
 from gradcore.compiler.targets.native.steps import View
-from tests.compiler.test_native import arrays_of, check, close, kept, options, pytestmark, writer  # noqa: F401
+from tests.compiler.test_native import arrays_of, check, close, pytestmark, writer  # noqa: F401
 from tests.compiler.test_native import libraries as libraries
 
 

@@ -95,16 +95,51 @@ namespace host {
 
 enum Waiting { running, at_block, at_warp, finished };
 
+constexpr size_t stack_size = 64 << 10;
+
+#if defined(__x86_64__) && defined(__linux__)
+// A stack that waits for its turn: what the calling convention keeps lies on it. `swapcontext` would make a system call
+// for each change, which took most of the time of a launch.
+struct Context {
+    void* top;
+};
+extern "C" __attribute__((visibility("hidden"))) void gradcore_change_stacks(void** from, void* to);
+asm(".text\n"
+    "gradcore_change_stacks:\n"
+    "pushq %rbp\n pushq %rbx\n pushq %r12\n pushq %r13\n pushq %r14\n pushq %r15\n"
+    "movq %rsp, (%rdi)\n"
+    "movq %rsi, %rsp\n"
+    "popq %r15\n popq %r14\n popq %r13\n popq %r12\n popq %rbx\n popq %rbp\n"
+    "ret\n");
+inline void change(Context& from, Context& to) { gradcore_change_stacks(&from.top, to.top); }
+inline void prepare(Context& context, char* stack, void (*function)()) {
+    void** top = reinterpret_cast<void**>(stack + stack_size) - 2;  // as a call leaves it: 8 bytes from a multiple of 16
+    *top = reinterpret_cast<void*>(function);
+    context.top = top - 6;
+}
+#else
+using Context = ucontext_t;
+inline void change(Context& from, Context& to) { swapcontext(&from, &to); }
+inline void prepare(Context& context, char* stack, void (*function)()) {
+    getcontext(&context);
+    context.uc_stack.ss_sp = stack;
+    context.uc_stack.ss_size = stack_size;
+    context.uc_link = nullptr;
+    makecontext(&context, function, 0);
+}
+#endif
+
 struct Fiber {
-    ucontext_t context;
+    Context context;
     Waiting state;
     dim3 place;
+    char* stack;  // from its first turn until it has finished
 };
 
-static ucontext_t scheduler;
+static Context scheduler;
 static std::vector<Fiber> fibers;
+static std::vector<char*> free_stacks;
 static unsigned current, count;
-constexpr size_t stack_size = 64 << 10;
 
 // The stacks of a block's threads: pages that no thread touches cost nothing, and those touched go when the launch ends.
 struct Stacks {
@@ -129,12 +164,12 @@ static void* body_arguments;
 inline void start() {
     body(body_arguments);
     fibers[current].state = finished;
-    swapcontext(&fibers[current].context, &scheduler);
+    change(fibers[current].context, scheduler);
 }
 
 inline void wait(Waiting barrier) {
     fibers[current].state = barrier;
-    swapcontext(&fibers[current].context, &scheduler);
+    change(fibers[current].context, scheduler);
 }
 
 inline bool all_at(unsigned first, unsigned last, Waiting barrier) {
@@ -178,9 +213,16 @@ inline bool run_warp(unsigned first, unsigned last, long long order, unsigned lo
         bool ran = false;
         for (const unsigned i : turns(first, last, order, state)) {
             if (fibers[i].state != running) continue;
+            Fiber& fiber = fibers[i];
             current = i;
-            threadIdx = fibers[i].place;
-            swapcontext(&scheduler, &fibers[i].context);
+            threadIdx = fiber.place;
+            if (!fiber.stack) {  // where threads do not wait, one stack serves them all
+                fiber.stack = free_stacks.back();
+                free_stacks.pop_back();
+                prepare(fiber.context, fiber.stack, start);
+            }
+            change(scheduler, fiber.context);
+            if (fiber.state == finished) free_stacks.push_back(fiber.stack);
             ran = true;
         }
         if (all_at(first, last, at_warp)) ran |= release(first, last, at_warp);
@@ -195,15 +237,13 @@ inline void run_block(void (*function)(void*), void* arguments, char* stacks, lo
         std::memset(__start_shared_memory, 0xFF, __stop_shared_memory - __start_shared_memory);
     count = blockDim.x * blockDim.y * blockDim.z;
     if (fibers.size() < count) fibers.resize(count);
+    free_stacks.clear();
     for (unsigned i = 0; i < count; ++i) {
         Fiber& fiber = fibers[i];
-        getcontext(&fiber.context);
-        fiber.context.uc_stack.ss_sp = stacks + i * stack_size;
-        fiber.context.uc_stack.ss_size = stack_size;
-        fiber.context.uc_link = nullptr;
+        fiber.stack = nullptr;
         fiber.state = running;
         fiber.place = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
-        makecontext(&fiber.context, start, 0);
+        free_stacks.push_back(stacks + (count - 1 - i) * stack_size);
     }
     unsigned long long state = static_cast<unsigned long long>(order) + blockIdx.x;
     for (;;) {
