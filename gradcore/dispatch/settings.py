@@ -115,6 +115,12 @@ def scalar(value: Any) -> Any:
     return result
 
 
+def real_scalar(value: Any) -> Any:
+    """Convert a real number like `scalar`."""
+    result = scalar(value)
+    return _refuse() if isinstance(result, complex) else result
+
+
 def _float(value: Any) -> float:
     """Convert a NumPy floating-point number, bfloat16 included, to a float; refuse strings and dates."""
     if value.dtype.kind not in "f" and value.dtype not in dtypes.FROM_NUMPY:
@@ -239,6 +245,7 @@ KINDS = {
     "dim": [Kind("int", _INT, dim)],
     "float": [Kind("float", _REAL, real)],
     "Number": [Kind("Number", _REAL, scalar)],
+    "Scalar": [Kind("float", _REAL, real_scalar)],
     "str": [Kind("str", "type({}) is str", text)],
     "dtype": [Kind("torch.dtype", "type({}) is dtype_class", dtype)],
     "Sequence[int]": [_INTS],

@@ -169,20 +169,21 @@ def write_out(result: Any, out: Any, casting: Any = "same_kind", where: Any = Tr
     return out
 
 
-def refuse_history(values: Any, what: str) -> None:
-    """Raise a RuntimeError that names `what` if nested values contain a tensor that requires grad."""
+def refuse_history(values: Any, what: str, instead: str = "") -> None:
+    """Raise a RuntimeError that names `what`, and what to use `instead`, if nested values require grad."""
     if isinstance(values, Tensor):
         if is_differentiated(values):
             home = "gradcore.scipy.special" if what.startswith("scipy.special.") else "gradcore"
+            instead = instead or f"tensors, or functions of {home}"
             raise RuntimeError(
-                f"Can't call {what} on Tensor that requires grad: the result would have no history. Use tensors, or "
-                f"functions of {home}, which are differentiated, or tensor.detach() if no gradient is wanted."
+                f"Can't call {what} on Tensor that requires grad: the result would have no history. Use {instead}, "
+                "which are differentiated, or tensor.detach() if no gradient is wanted."
             )
     elif isinstance(values, (list, tuple)):
         for each in values:
-            refuse_history(each, what)
+            refuse_history(each, what, instead)
     elif isinstance(values, dict):
-        refuse_history(tuple(values.values()), what)
+        refuse_history(tuple(values.values()), what, instead)
 
 
 def fill_masked(x: Tensor, where: Any, value: Any) -> AnyTensor:

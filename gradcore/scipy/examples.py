@@ -816,7 +816,7 @@ Return Spence's function, the dilogarithm of ``1 - x``.
 >>> special.spence(0.5)
 tensor(0.5822, dtype=torch.float64)
 
-stdtr | x2
+stdtr | x1, x2
 Return the distribution function of Student's t distribution.
 >>> special.stdtr(2.5, 0.7)
 tensor(0.7283, dtype=torch.float64)

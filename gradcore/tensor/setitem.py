@@ -184,6 +184,8 @@ def setitem(self: AnyTensor, key: Any, value: Any) -> None:
         As for reading.
     value : Tensor or number
     """
+    if value.__class__ is int and not -0x8000000000000000 <= value < 0x8000000000000000:
+        raise ValueError("Overflow when unpacking long long")
     if key is False or _write_directly(self, key, value):
         return
     kind = key.__class__

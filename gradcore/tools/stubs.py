@@ -51,7 +51,8 @@ Dims: TypeAlias = Ints | None
 #: Types of settings by the annotation in a declaration. Other settings are checked only when they are called.
 TYPES = {
     "Arrays": "Sequence[Tensor]", "Dims": "Dims", "DType": "dtype | None", "Ints": "Ints", "Ints | None": "Ints | None",
-    "Number": "Number", "Number | None": "Number | None",
+    "Number": "Number", "Number | None": "Number | None", "Scalar": "builtins.float",
+    "Scalar | None": "builtins.float | None",
     "OutputSizes": "builtins.int | Sequence[builtins.int | None] | None",
     "Sizes": "Sequence[builtins.int]", "Steps": "Ints",
     "Steps | None": "Ints | None", "Tensor | None": "Tensor | None",

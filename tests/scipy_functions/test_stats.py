@@ -55,9 +55,11 @@ pearsonr: A[:, 0], B[:, 0]
 describe: A; A, 1, 0
 multivariate_normal.logpdf: Y, M, (C + C.T) / 2; Y[0], M, (C + C.T) / 2; X, 0.5, 2.0
 multivariate_normal.pdf: Y, M, (C + C.T) / 2
+multivariate_normal.entropy: [0.3, -0.2], (C + C.T) / 2
 dirichlet.logpdf: P, [1.5, 2.0, 0.7]; P[:2], P + 1
 dirichlet.pdf: P, P + 1
 """
+PROBABILITIES = ("cdf", "sf", "logcdf", "logsf")
 SHAPES = {0: "", 1: ", Q", 2: ", Q, R"}
 
 
@@ -71,14 +73,16 @@ def _densities() -> list[str]:
             if name in ("beta", "uniform", "powerlaw")
             else "X + 0.16"
         )
-        for method in ("logpdf", "pdf", *(("cdf", "sf") if each._cumulative else ())):
-            if "beta" in name and method in ("cdf", "sf"):
+        for method in ("logpdf", "pdf", *(PROBABILITIES if each._cumulative else ())):
+            if "beta" in name and method in PROBABILITIES:
                 first = "X / 5 + 0.16"
             found.append(f"{name}.{method}({first}{SHAPES[len(each.shapes)]}, loc=L, scale=S)")
     shapes = {"poisson": "Q", "bernoulli": "H", "binom": "6, H", "geom": "H", "nbinom": "R, H"}
     numbers = {"bernoulli": "K[:2]", "geom": "K + 1"}
     for name in DISCRETE:
-        found += [f"{name}.{m}({numbers.get(name, 'K')}, {shapes[name]})" for m in ("logpmf", "pmf")]
+        for method in ("logpmf", "pmf", *PROBABILITIES):
+            certain = name == "bernoulli" and method in PROBABILITIES
+            found.append(f"{name}.{method}({'K[:1]' if certain else numbers.get(name, 'K')}, {shapes[name]})")
     return found
 
 
@@ -110,6 +114,48 @@ def test_derivatives(expression: str) -> None:
     if "cdf" in expression or ".sf" in expression:
         given["L"], given["S"] = np.float64(0.15), np.float64(1.3)
     check_derivatives(expression, "stats", given, second="describe" not in expression)
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+@pytest.mark.parametrize("name", [*(name for name, each in CONTINUOUS.items() if each._cumulative), *DISCRETE])
+def test_tails(name: str) -> None:
+    """Probabilities that SciPy computes without cancellation, between integers, at infinity and of NaN."""
+    shapes = {**dict.fromkeys(CONTINUOUS, (1.7, 2.3)), "poisson": (1.7,), "binom": (6, 0.35), "nbinom": (2.3, 0.35)}
+    count = len((CONTINUOUS | DISCRETE)[name].shapes)
+    x = np.array([-40, -2, -1.0, -1e-9, 0, 0.3, 1, 2.5, 6, 30, -np.inf, np.nan])
+    for method in PROBABILITIES:
+        if name == "skewnorm" or (name in DISCRETE and method == "logcdf"):  # SciPy's own formulas cancel
+            continue
+        found, wanted = (
+            getattr(getattr(each, name), method)(x, *shapes.get(name, (0.35,))[:count]) for each in (stats, scipy.stats)
+        )
+        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-8, err_msg=method)
+
+
+def test_covariances_that_are_singular() -> None:
+    C = np.array([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
+    m, x = np.array([0.3, -0.2, 0.5]), np.array([[1.0, 0.0, 0.5], [-1.0, 2.0, 0.5], [0.0, 0.0, 0.4]])
+    found, wanted = (each.multivariate_normal.logpdf(x, m, C, allow_singular=True) for each in (stats, scipy.stats))
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12)
+    inputs = [gc.tensor(a, requires_grad=True) for a in (x[:2], m, C)]
+    grads = gc.autograd.grad(stats.multivariate_normal.logpdf(*inputs, allow_singular=True).sum(), inputs)
+    within = [gc.tensor(a, requires_grad=True) for a in (x[:2, :2], m[:2], C[:2, :2])]
+    expected = gc.autograd.grad(stats.multivariate_normal.logpdf(*within).sum(), within)
+    for found, wanted in zip(grads, expected, strict=True):
+        padded = np.zeros(found.shape)
+        padded[tuple(slice(n) for n in wanted.shape)] = wanted
+        np.testing.assert_allclose(found, padded, atol=1e-12)
+    with pytest.raises(ValueError, match="positive semidefinite"):
+        stats.multivariate_normal.logpdf(m, m, -C, allow_singular=True)
+
+
+def test_samples_are_those_of_scipy() -> None:
+    calls = {"norm": (0.3,), "gamma": (1.5, 0.1, 2.0), "poisson": (3.0,), "dirichlet": ([1.0, 2.0],)}
+    for name, args in calls.items():
+        found, wanted = (getattr(each, name).rvs(*args, size=4, random_state=3) for each in (stats, scipy.stats))
+        assert found.tolist() == wanted.tolist()
+    with pytest.raises(RuntimeError, match="Use samples by rsample"):
+        stats.norm.rvs(gc.tensor(0.3, requires_grad=True))
 
 
 @pytest.mark.parametrize("name", [*DISCRETE])

@@ -18,6 +18,7 @@ __all__ = [
     "Order",
     "OutputSizes",
     "Pairs",
+    "Scalar",
     "Sizes",
     "Spacing",
     "Steps",
@@ -42,6 +43,8 @@ Order: TypeAlias = complex | str | None
 OutputSizes: TypeAlias = int | Sequence[int | None] | None
 #: The number of dims that are contracted, or a pair of lists of dims.
 Pairs: TypeAlias = Any
+#: A real number that is checked like a tensor's element: an int of more than 64 bits is an error.
+Scalar: TypeAlias = float
 #: A shape; methods also take it as separate arguments.
 Sizes: TypeAlias = Sequence[int]
 #: The distance between samples, for all dims or for each dim, or the coordinates of the samples.

@@ -119,8 +119,10 @@ def fitting(value: Any, dtype: dtypes.dtype) -> Any:
         If it is outside of the dtype's range. Infinities and NaN are numbers of all floating point dtypes, and negative
         integers wrap around once in unsigned dtypes.
     """
-    if dtype.category == 0 or not isinstance(value, (int, float, complex)):
+    if not isinstance(value, (int, float, complex)):
         return value
+    if dtype.category == 0:
+        return value != 0
     if isinstance(value, complex):
         if not dtype.is_complex and value.imag:
             raise overflow(dtype)

@@ -23,7 +23,7 @@ TYPES = {
     "Indices": "tuple of Tensor", "Ints": "int or sequence of int", "Number": "number", "Order": "int, float or str",
     "Pairs": "int, Tensor or pair of sequences of int",
     "Spacing": "float, sequence of float or of Tensor",
-    "OutputSizes": "int or sequence of int",
+    "OutputSizes": "int or sequence of int", "Scalar": "float",
     "Sizes": "sequence of int", "Steps": "int or sequence of int", "Sequence[int]": "sequence of int",
     "Sequence[float]": "sequence of float",
 }  # fmt: skip

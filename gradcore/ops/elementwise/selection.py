@@ -5,6 +5,7 @@ from __future__ import annotations
 from gradcore.core import dtypes
 from gradcore.core.errors import warn_once
 from gradcore.ops.declare.annotations import Number, Tensor
+from gradcore.ops.declare.checks import fitting
 from gradcore.ops.declare.promotion import is_number
 from gradcore.ops.declare.samples import Case, bools, case, complexes, floats
 from gradcore.ops.declare.table import composite, elementwise
@@ -58,7 +59,19 @@ def where(F, condition, self=None, other=None):
     """
     if self is None and other is None:
         return F.nonzero(condition, as_tuple=True)
+    _check_choice(self, other)
+    _check_choice(other, self)
     return F.select_where(_as_bools(F, condition), self, other)
+
+
+def _check_choice(value, other):
+    """Raise an error if `value` is an int of more than 64 bits, or does not fit into the result's dtype, int64."""
+    if value.__class__ is int and not -(2**63) <= value < 2**63:
+        if not -(2**63) <= value < 2**64:
+            raise OverflowError("int too big to convert")
+        dtype = getattr(other, "dtype", None) or dtypes.scalar_dtype(other.__class__)
+        if not dtype.is_differentiable:
+            fitting(value, dtypes.int64)
 
 
 def _as_bools(F, condition):

@@ -11,7 +11,7 @@ from typing import Any
 
 from gradcore.backends.kernel_rules import images
 from gradcore.core import dtypes
-from gradcore.ops.declare.annotations import Ints, OutputSizes, Sizes, Steps
+from gradcore.ops.declare.annotations import Ints, OutputSizes, Scalar, Sizes, Steps
 from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.samples import case, floats, ints
 from gradcore.ops.declare.shapes import check_elements
@@ -521,7 +521,7 @@ def _declare_lp_pool(n: int) -> None:
     name = f"lp_pool{n}d"
 
     def lp_pool_nd(
-        F, input, norm_type: float, kernel_size: Steps, stride: Steps | None = None, ceil_mode: bool = False
+        F, input, norm_type: Scalar, kernel_size: Steps, stride: Steps | None = None, ceil_mode: bool = False
     ):
         kernel = for_pooling(name, "kernel_size", kernel_size, n)
         if abs(norm_type) == inf:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore.core import dtypes
+from gradcore.ops.declare.annotations import Scalar
 from gradcore.ops.declare.checks import check_castable, check_implemented, check_reduction
 from gradcore.ops.declare.samples import case, floats, ints
 from gradcore.ops.declare.table import composite, elementwise, general
@@ -338,7 +339,7 @@ def triplet_margin_with_distance_loss(
     negative,
     *,
     distance_function: Callable[[Any, Any], Any] | None = None,
-    margin: float = 1.0,
+    margin: Scalar = 1.0,
     swap: bool = False,
     reduction: str = "mean",
 ):
@@ -400,7 +401,7 @@ def multi_margin_loss(
     input,
     target,
     p: int = 1,
-    margin: float = 1.0,
+    margin: Scalar = 1.0,
     weight=None,
     size_average: bool | None = None,
     reduce: bool | None = None,

@@ -8,6 +8,7 @@ from typing import Any
 
 from gradcore.core import dtypes
 from gradcore.core.errors import warn
+from gradcore.ops.declare.annotations import Scalar
 from gradcore.ops.declare.checks import check_castable, check_implemented, check_reduction
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import camel_case, composite, general
@@ -339,7 +340,7 @@ def poisson_nll_loss(
         case(floats(3, 4), floats(3, 4), floats(3, 1, low=0.3), reduction="none"),
     ],
 )
-def gaussian_nll_loss(F, input, target, var, full: bool = False, eps: float = 1e-6, reduction: str = "mean"):
+def gaussian_nll_loss(F, input, target, var, full: bool = False, eps: Scalar = 1e-6, reduction: str = "mean"):
     """Return the negative log-likelihood of targets that are normally distributed around the input.
 
     Parameters

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from gradcore.ops.declare.annotations import Number
+from gradcore.ops.declare.annotations import Scalar
 from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.parameters import Parameter
 from gradcore.ops.declare.promotion import same_dtypes
@@ -69,7 +69,7 @@ def relu(self):
     function=False,
     method=False,
 )
-def leaky_relu(K, self, negative_slope: float = 0.01):
+def leaky_relu(K, self, negative_slope: Scalar = 0.01):
     """Compute `self` where it is positive, and ``negative_slope * self`` elsewhere.
 
     Examples
@@ -150,7 +150,7 @@ def rrelu_with_noise(K, self, noise):
     random=True,
     samples=lambda: [case(floats(3, 4)), case(floats(3, 4), 0.1, 0.2, True)],
 )
-def rrelu(F, self, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False):
+def rrelu(F, self, lower: Scalar = 1 / 8, upper: Scalar = 1 / 3, training: bool = False, inplace: bool = False):
     """Compute `leaky_relu` with random slopes from ``[lower, upper)`` in training, else with their mean.
 
     Examples
@@ -172,7 +172,7 @@ def rrelu(F, self, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = 
     function=False,
     method=False,
 )
-def hardtanh(K, self, min_val: float = -1.0, max_val: float = 1.0):
+def hardtanh(K, self, min_val: Scalar = -1.0, max_val: Scalar = 1.0):
     """Clamp between `min_val` and `max_val`; the derivative at the bounds is 0.
 
     Examples
@@ -229,7 +229,7 @@ def hardswish(K, self):
     samples=lambda: [case(floats(3, 4), 0.1, 20.0), case(floats(), -0.5, 0)],
     saved={"value": None},
 )
-def threshold(K, self, threshold: Number, value: Number):
+def threshold(K, self, threshold: Scalar, value: Scalar):
     """Keep the elements that are greater than `threshold`, and replace the others by `value`.
 
     Examples
@@ -247,7 +247,7 @@ def threshold(K, self, threshold: Number, value: Number):
     inplace=False,
     aliases=("nn.functional.hardshrink",),
 )
-def hardshrink(K, self, lambd: float = 0.5):
+def hardshrink(K, self, lambd: Scalar = 0.5):
     """Keep the elements whose magnitude is greater than `lambd`, and replace the others by 0.
 
     Examples
@@ -264,7 +264,7 @@ def hardshrink(K, self, lambd: float = 0.5):
     promotion=_REAL,
     path="nn.functional.softshrink",
 )
-def softshrink(K, self, lambd: float = 0.5):
+def softshrink(K, self, lambd: Scalar = 0.5):
     """Move every element towards 0 by `lambd`, but not beyond 0.
 
     Examples
@@ -290,7 +290,7 @@ def _negative(F, x):
 
 
 @elementwise(promotion=_REAL, function=False, method=False)
-def elu(K, self, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0):
+def elu(K, self, alpha: Scalar = 1.0, scale: Scalar = 1.0, input_scale: Scalar = 1.0):
     """Compute ``scale * self`` where positive, ``scale * alpha * (exp(input_scale * self) - 1)`` elsewhere.
 
     Examples
@@ -313,7 +313,7 @@ def _(F, t, self, alpha, scale, input_scale):
 @elementwise(
     lambda F, t, self, alpha: t * F.exp(_negative(F, self) / alpha), promotion=_REAL, method=False, inplace="function"
 )
-def celu(K, self, alpha: float = 1.0):
+def celu(K, self, alpha: Scalar = 1.0):
     """Compute `self` where it is positive, and ``alpha * (exp(self / alpha) - 1)`` elsewhere.
 
     Examples
@@ -354,7 +354,7 @@ def _is_soft(beta, threshold):
     ],
     autocast="float32:cuda",
 )
-def softplus(K, self, beta: float = 1, threshold: float = 20):
+def softplus(K, self, beta: Scalar = 1, threshold: Scalar = 20):
     """Compute ``log(1 + exp(beta * self)) / beta``, and `self` where ``beta * self`` exceeds `threshold`.
 
     Examples

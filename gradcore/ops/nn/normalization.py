@@ -12,6 +12,7 @@ from typing import Any
 
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
+from gradcore.ops.declare.annotations import Scalar
 from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import composite, general
@@ -297,7 +298,7 @@ def rms_norm(F, input, normalized_shape: Sequence[int], weight=None, eps: float 
         case(floats(0, 4, 2), 2),
     ],
 )
-def local_response_norm(F, input, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0):
+def local_response_norm(F, input, size: int, alpha: Scalar = 1e-4, beta: Scalar = 0.75, k: Scalar = 1.0):
     """Divide by ``(k + alpha * m) ** beta``, with `m` the mean square of `size` neighbouring channels.
 
     Returns

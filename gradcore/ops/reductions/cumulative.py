@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gradcore.ops.declare.annotations import DType
+from gradcore.ops.declare.annotations import DType, Scalar
 from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.shapes import along, wrap_dim
@@ -263,14 +263,14 @@ def _integrals():
     ]  # fmt: skip
 
 
-def trapezoid(F, y, x=None, *, dx: float | None = None, dim: int = -1):
+def trapezoid(F, y, x=None, *, dx: Scalar | None = None, dim: int = -1):
     dim = wrap_dim(dim, y.ndim)
     if not y.ndim or y.shape[dim] == 0:
         return F.new_zeros(y, tuple(y.shape[:dim]) + tuple(y.shape[dim + 1 :]))
     return F.scale(F.sum(_areas(F, "trapezoid", y, x, dx, dim), dim), 0.5)
 
 
-def cumulative_trapezoid(F, y, x=None, *, dx: float | None = None, dim: int = -1):
+def cumulative_trapezoid(F, y, x=None, *, dx: Scalar | None = None, dim: int = -1):
     dim = wrap_dim(dim, y.ndim)
     if not y.ndim or y.shape[dim] == 0:
         return F.new_zeros(y, y.shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradcore.core import dtypes
+from gradcore.ops.declare.annotations import Scalar
 from gradcore.ops.declare.checks import cpp_type
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import composite
@@ -16,7 +17,7 @@ from gradcore.ops.declare.table import composite
         case(floats(3, low=0.5), p=3.0, dim=0),
     ],
 )
-def normalize(F, input, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out=None):
+def normalize(F, input, p: Scalar = 2.0, dim: int = 1, eps: Scalar = 1e-12, out=None):
     """Divide by the p-norm over `dim`, or by `eps` where the norm is smaller.
 
     Returns

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from gradcore.ops.declare.annotations import Scalar
 from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.samples import case, floats, ints
 from gradcore.ops.declare.table import composite, constant, linear
@@ -50,7 +51,7 @@ def bincount(K, self, weights=None, minlength: int = 0):
     data_dependent=True,
     samples=lambda: [case(floats(20)), case(floats(4, 5), 7, -1, 1), case(floats(3, low=1, high=1), 4)],
 )
-def histc(K, self, bins: int = 100, min: float = 0, max: float = 0):
+def histc(K, self, bins: int = 100, min: Scalar = 0, max: Scalar = 0):
     """Return the counts of the elements in equally wide bins between `min` and `max`.
 
     If both are equal, the minimum and maximum of the data are used.

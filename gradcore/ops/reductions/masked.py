@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from gradcore.core import dtypes
-from gradcore.ops.declare.annotations import Dims, DType
+from gradcore.ops.declare.annotations import Dims, DType, Scalar
 from gradcore.ops.declare.samples import Values, case, floats
 from gradcore.ops.declare.shapes import reduced_size, wrap_dim
 from gradcore.ops.declare.table import composite
@@ -167,7 +167,7 @@ def masked_std(
 
 
 @composite(path="masked.norm", samples=_samples(2.0, 1))
-def masked_norm(F, self, ord: float = 2.0, dim: Dims = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
+def masked_norm(F, self, ord: Scalar = 2.0, dim: Dims = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
     """Return the vector norm over `dim` of the elements that `mask` selects.
 
     Examples
@@ -350,7 +350,7 @@ def masked_cumprod(F, self, dim: int, *, dtype: DType = None, mask=None):
 
 
 @composite(path="masked.normalize", samples=_samples(2.0, 1))
-def masked_normalize(F, self, ord: float, dim: int, *, eps: float = 1e-12, dtype: DType = None, mask=None):
+def masked_normalize(F, self, ord: Scalar, dim: int, *, eps: Scalar = 1e-12, dtype: DType = None, mask=None):
     """Return the elements that `mask` selects over their norm along `dim`, which counts as `eps` at least.
 
     Examples

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from gradcore.backends.portable.host_tables import list_combinations
-from gradcore.ops.declare.annotations import Dims, DType, Order
+from gradcore.ops.declare.annotations import Dims, DType, Order, Scalar
 from gradcore.ops.declare.promotion import same_dtypes
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.shapes import all_dims, axes, keep_reduced_dims, wrap_dim
@@ -37,7 +37,7 @@ def _check_empty(x, ord, dim):
 
 
 @general(path="linalg.vector_norm", method=False, samples=_vector_cases, autocast="float32:cuda")
-def linalg_vector_norm(K, self, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
+def linalg_vector_norm(K, self, ord: Scalar = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     """Compute ``sum(abs(self) ** ord) ** (1 / ord)`` over `dim` (all dims if None).
 
     It is the largest size for inf, and the number of nonzero elements for 0.
@@ -123,7 +123,7 @@ def _scales_to_bound(F, self, p, dim, maxnorm):
     ],
     autocast="float32:cuda",
 )  # fmt: skip
-def renorm(K, self, p: float, dim: int, maxnorm: float):
+def renorm(K, self, p: Scalar, dim: int, maxnorm: Scalar):
     """Scale down every slice along `dim` whose `p`-norm is greater than `maxnorm`.
 
     Returns
@@ -293,7 +293,7 @@ def nuclear_norm(F, self, dim: Dims = (-2, -1), keepdim: bool = False):
     ],
     autocast="float32:cuda",
 )
-def dist(F, self, other, p: float = 2):
+def dist(F, self, other, p: Scalar = 2):
     """Return the norm of all elements of ``self - other``.
 
     Returns

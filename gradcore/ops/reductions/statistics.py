@@ -7,7 +7,7 @@ from math import prod
 
 from gradcore.core import dtypes
 from gradcore.core.errors import warn
-from gradcore.ops.declare.annotations import Dims, Tensor
+from gradcore.ops.declare.annotations import Dims, Scalar, Tensor
 from gradcore.ops.declare.checks import check_implemented, check_reducible
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.shapes import along, axes, keep_reduced_dims, reduced_size, remove_reduced_dims, wrap_dim
@@ -135,10 +135,10 @@ def _declare_moments(name, text, root):
     options = {"path": name, "function": False, "method": False, "half_on_cuda": "reductions forward"}
     vjp, jvp, vjp_of_pair, jvp_of_pair = _OF_ROOT if root else _OF_VARIANCE
 
-    def single(K, self, dim: Dims, correction: float, keepdim: bool = False):
+    def single(K, self, dim: Dims, correction: Scalar, keepdim: bool = False):
         return _moments(K, name, self, dim, correction, keepdim)[0]
 
-    def pair(K, self, dim: Dims, correction: float, keepdim: bool = False):
+    def pair(K, self, dim: Dims, correction: Scalar, keepdim: bool = False):
         return _moments(K, f"{name}_mean", self, dim, correction, keepdim)
 
     variant = general(vjp, name=f"{name}_correction", node=f"{node}Backward0", **options)(single)
@@ -156,7 +156,7 @@ def _declare_moments(name, text, root):
         unbiased: bool | None = None,
         keepdim: bool = False,
         *,
-        correction: float | None = None,
+        correction: Scalar | None = None,
     ):
         dim, correction = _arguments(dim, unbiased, correction)
         return getattr(F, f"{name}_correction")(self, dim, correction, keepdim)
@@ -168,7 +168,7 @@ def _declare_moments(name, text, root):
         unbiased: bool | None = None,
         keepdim: bool = False,
         *,
-        correction: float | None = None,
+        correction: Scalar | None = None,
     ):
         dim, correction = _arguments(dim, unbiased, correction)
         return getattr(F, f"{name}_mean_correction")(self, dim, correction, keepdim)

@@ -295,6 +295,27 @@ def _modstruve_slope(F, v, x, y):
     return _two(F, "modstruve", order + 1, x) + order / x * value + first
 
 
+def _student_density(F, v, t):
+    scale = F.lgamma((v + 1) / 2) - F.lgamma(v / 2) - F.log(math.pi * v) / 2
+    return F.exp(scale - (v + 1) / 2 * F.log1p(t * t / v))
+
+
+def _stdtr_slope(F, v, t, y):
+    """Return the derivative of Student's distribution function by the degrees of freedom `v`.
+
+    The function is ``1/2 + sign(t) / 2 * I(w; 1/2, v/2)`` with ``w = t**2 / (v + t**2)``. Near 0, where the derivative
+    by the parameter of the incomplete beta function has no digits, its limit is used.
+    """
+    from gradcore.ops.special.incomplete_beta import beta_slope, digamma_difference
+
+    w = t * t / (v + t * t)
+    near = w < 1e-18
+    by_w = t * _student_density(F, v, t)
+    limit = by_w / 2 * digamma_difference(F, v / 2, 0.5)
+    slope = F.sgn(t) / 4 * beta_slope(F, 0.5 + 0 * v, v / 2, F.where(near, 0.5, w), 1)
+    return F.where(near, limit, slope) - by_w / (2 * v)
+
+
 #: Derivatives of functions of two arguments, ``(F, x, y, result)`` for each argument; None if there is no formula.
 _TWO = {
     "beta": (
@@ -354,12 +375,7 @@ _TWO = {
         lambda F, h, a, y: F.exp(-h * h * (1 + a * a) / 2) / (2 * math.pi * (1 + a * a)),
     ),
     "hyp0f1": (None, lambda F, v, z, y: _two(F, "hyp0f1", v + 1, z) / v),
-    "stdtr": (
-        None,
-        lambda F, v, t, y: F.exp(
-            F.lgamma((v + 1) / 2) - F.lgamma(v / 2) - F.log(math.pi * v) / 2 - (v + 1) / 2 * F.log1p(t * t / v)
-        ),
-    ),
+    "stdtr": (_stdtr_slope, lambda F, v, t, y: _student_density(F, v, t)),
     "eval_legendre": (
         None,
         lambda F, n, x, y: (

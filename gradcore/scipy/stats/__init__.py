@@ -1,7 +1,8 @@
 """`scipy.stats` on tensors: densities with SciPy's parameters, and descriptive statistics.
 
-Distributions have `logpdf`, `pdf`, `cdf` and `sf` (`logpmf` and `pmf` if they are discrete), which are differentiable
-with respect to the number, the shapes, `loc` and `scale`. To draw samples, use `gradcore.distributions`.
+Distributions have `logpdf`, `pdf`, `cdf`, `sf`, `logcdf` and `logsf` (`logpmf` and `pmf` if they are discrete), which
+are differentiable with respect to the number, the shapes, `loc` and `scale`. `rvs` draws SciPy's samples, which have no
+derivative; for samples that are differentiable with respect to the parameters, use `gradcore.distributions`.
 
 Examples
 --------

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore import functional as F
+from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
-from gradcore.numpy.conversion import inexact
+from gradcore.numpy.conversion import inexact, refuse_history, tensor_of
 from gradcore.scipy.conversion import together
+from gradcore.scipy.required import scipy_module
+from gradcore.tensor import Tensor
 
 __all__ = [
     "CONTINUOUS",
@@ -42,7 +45,54 @@ def _bind_parameters(settings: dict[str, Any], shapes: tuple[str, ...], args: tu
     return [bound.get(name, 1.0 if name == "scale" else 0.0) for name in names]
 
 
-class ContinuousDistribution:
+class _Samples:
+    """Samples of a distribution of `scipy.stats`, by the name of the distribution."""
+
+    name: str
+
+    def rvs(self, *args: Any, **settings: Any) -> Any:
+        """Draw the numbers that SciPy draws for the same arguments and seed, as a tensor; they have no derivative."""
+        values = (args, tuple(settings.values()))
+        refuse_history(values, f"{self.name}.rvs()", "samples by rsample() of gradcore.distributions")
+        draw = getattr(scipy_module("stats"), self.name).rvs
+        numbers = draw(*map(_on_host, args), **{name: _on_host(value) for name, value in settings.items()})
+        return tensor_of(numbers)
+
+    def __repr__(self) -> str:
+        return f"<gradcore.scipy.stats.{self.name}>"
+
+
+def _on_host(value: Any) -> Any:
+    return value.numpy(force=True) if isinstance(value, Tensor) else getattr(value, "_source", value)
+
+
+class _Probabilities(_Samples):
+    """The methods that a distribution of numbers derives from its distribution function."""
+
+    def cdf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+        """Return the distribution function."""
+        raise NotImplementedError
+
+    def sf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+        """Return the survival function, ``1 - cdf(x)``."""
+        return 1 - self.cdf(x, *args, **settings)
+
+    def logcdf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+        """Return the logarithm of the distribution function."""
+        return _log_probability(self.cdf(x, *args, **settings), self.sf(x, *args, **settings))
+
+    def logsf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+        """Return the logarithm of the survival function."""
+        return _log_probability(self.sf(x, *args, **settings), self.cdf(x, *args, **settings))
+
+
+def _log_probability(probability: Any, rest: Any) -> Any:
+    """Return the logarithm of a probability, by ``rest = 1 - probability`` where it is close to one."""
+    use = rest < 0.5
+    return F.where(use, F.log1p(-F.where(use, rest, 0.5)), F.log(F.where(use, 0.5, probability)))
+
+
+class ContinuousDistribution(_Probabilities):
     """A continuous distribution of `scipy.stats`: its density and distribution function, with SciPy's arguments.
 
     Parameters
@@ -62,6 +112,7 @@ class ContinuousDistribution:
     ) -> None:
         self.name, self.shapes = name, shapes
         self._log_density, self._cumulative, self._support = log_density, cumulative, support
+        self._survival = _SURVIVAL.get(name)
 
     def _standard(self, x: Any, args: Any, settings: Any) -> tuple[Any, list[Any], Any, Any, Any]:
         """Return ``(x - loc) / scale``, the shapes, the scale, and masks of `x` below and above the support.
@@ -97,35 +148,61 @@ class ContinuousDistribution:
         """Return the distribution function."""
         if self._cumulative is None:
             raise NotImplementedError(f"{self.name}.cdf is not implemented")
-        y, shapes, scale, below, above = self._standard(x, args, settings)
-        probability = self._cumulative(y, *shapes)
-        if below is not None:
-            probability = F.where(below, 0.0, probability)
-        if above is not None:
-            probability = F.where(above, 1.0, probability)
-        return F.where(scale > 0, probability, math.nan)
+        return self._probability(self._cumulative, (0.0, 1.0), x, args, settings)
 
     def sf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
-        """Return the survival function, ``1 - cdf(x)``."""
-        return 1 - self.cdf(x, *args, **settings)
+        """Return the survival function, ``1 - cdf(x)``, without cancellation in the upper tail."""
+        if self._survival is None:
+            return super().sf(x, *args, **settings)
+        return self._probability(self._survival, (1.0, 0.0), x, args, settings)
 
-    def __repr__(self) -> str:
-        return f"<gradcore.scipy.stats.{self.name}>"
+    def logcdf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+        """Return the logarithm of the distribution function."""
+        if self.name in _LOG_CUMULATIVE:
+            return self._probability(_LOG_CUMULATIVE[self.name], (-math.inf, 0.0), x, args, settings)
+        return super().logcdf(x, *args, **settings)
+
+    def logsf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+        """Return the logarithm of the survival function."""
+        if self.name in _LOG_SURVIVAL:
+            return self._probability(_LOG_SURVIVAL[self.name], (0.0, -math.inf), x, args, settings)
+        return super().logsf(x, *args, **settings)
+
+    def _probability(self, formula: Formula, limits: tuple[float, float], x: Any, args: Any, settings: Any) -> Any:
+        """Return a function of the standard distribution, which has the values `limits` outside of the support."""
+        y, shapes, scale, below, above = self._standard(x, args, settings)
+        probability = formula(y, *shapes)
+        for outside, limit in zip((below, above), limits, strict=True):
+            if outside is not None:
+                probability = F.where(outside, limit, probability)
+        return F.where(scale > 0, probability, math.nan)
 
 
-class DiscreteDistribution:
+class DiscreteDistribution(_Probabilities):
     """A discrete distribution of `scipy.stats`: its probabilities, with SciPy's arguments."""
 
-    def __init__(self, name: str, shapes: tuple[str, ...], log_mass: Formula, support: Support) -> None:
+    def __init__(
+        self,
+        name: str,
+        shapes: tuple[str, ...],
+        log_mass: Formula,
+        cumulative: Formula,
+        survival: Formula,
+        support: Support,
+    ) -> None:
         self.name, self.shapes, self._log_mass, self._support = name, shapes, log_mass, support
+        self._cumulative, self._survival = cumulative, survival
 
-    def logpmf(self, k: Any, *args: Any, **settings: Any) -> AnyTensor:
-        """Return the logarithm of the probability of `k`: minus infinity if `k` cannot occur."""
+    def _standard(self, k: Any, args: Any, settings: Any) -> tuple[Any, list[Any], Any, Any]:
+        """Return ``k - loc``, the shapes and the bounds of the support."""
         values = _bind_parameters(settings, self.shapes, args)[:-1]
         k, *parameters = (inexact(t) for t in together(k, *values))
         *shapes, loc = parameters
-        k = k - loc
-        low, high = self._support(*shapes)
+        return (k - loc, shapes, *self._support(*shapes))
+
+    def logpmf(self, k: Any, *args: Any, **settings: Any) -> AnyTensor:
+        """Return the logarithm of the probability of `k`: minus infinity if `k` cannot occur."""
+        k, shapes, low, high = self._standard(k, args, settings)
         outside = (k < low) | (k != F.floor(k))
         if high is not None:
             outside = outside | (k > high)
@@ -136,8 +213,22 @@ class DiscreteDistribution:
         """Return the probability."""
         return F.exp(self.logpmf(k, *args, **settings))
 
-    def __repr__(self) -> str:
-        return f"<gradcore.scipy.stats.{self.name}>"
+    def cdf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+        """Return the probability of numbers up to `x`, which is constant between integers."""
+        return self._probability(self._cumulative, (0.0, 1.0), x, args, settings)
+
+    def sf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+        """Return the probability of numbers above `x`."""
+        return self._probability(self._survival, (1.0, 0.0), x, args, settings)
+
+    def _probability(self, formula: Formula, limits: tuple[float, float], k: Any, args: Any, settings: Any) -> Any:
+        """Return a formula of ``floor(k)`` and the shapes, which has the values `limits` outside of the support."""
+        k, shapes, low, high = self._standard(k, args, settings)
+        k = F.floor(k)
+        below = k < low
+        above = F.isposinf(k) if high is None else k >= high
+        inner = F.where(below | above, low, k)
+        return F.where(below, limits[0], F.where(above, limits[1], formula(inner, *shapes)))
 
 
 def _everywhere(*shapes: Any) -> tuple[None, None]:
@@ -184,7 +275,7 @@ _TABLE: list[tuple[str, str, Formula, Formula | None, Support]] = [
     ("expon", "", lambda x: -x, lambda x: -F.expm1(-x), _positive),
     ("gamma", "a", _gamma, lambda x, a: F.igamma(a, x), _positive),
     ("beta", "a b", _beta, lambda x, a, b: F.special_of_three(a, b, x, "betainc"), _unit),
-    ("t", "df", _t, None, _everywhere),
+    ("t", "df", _t, lambda x, df: F.special_of_two(df, x, "stdtr"), _everywhere),
     ("cauchy", "", lambda x: -math.log(math.pi) - F.log1p(x * x), lambda x: 0.5 + F.atan(x) / math.pi, _everywhere),
     ("laplace", "", lambda x: -F.abs(x) - math.log(2),
      lambda x: F.where(x > 0, 1 - F.exp(-F.abs(x)) / 2, F.exp(-F.abs(x)) / 2), _everywhere),
@@ -205,13 +296,49 @@ _TABLE: list[tuple[str, str, Formula, Formula | None, Support]] = [
     ("halfcauchy", "", lambda x: math.log(2 / math.pi) - F.log1p(x * x), lambda x: 2 / math.pi * F.atan(x), _positive),
     ("rayleigh", "", lambda x: F.log(x) - x * x / 2, lambda x: -F.expm1(-x * x / 2), _positive),
     ("maxwell", "", lambda x: math.log(2 / math.pi) / 2 + 2 * F.log(x) - x * x / 2,
-     lambda x: F.igamma(0 * x + 1.5, x * x / 2), _positive),
+     lambda x: F.igamma(F.full_like(x, 1.5), x * x / 2), _positive),
     ("skewnorm", "a", lambda x, a: math.log(2) - x * x / 2 - _LOG_ROOT + F.log_ndtr(a * x),
      lambda x, a: F.ndtr(x) - 2 * F.special_of_two(x, a, "owens_t"), _everywhere),
     ("powerlaw", "a", lambda x, a: F.log(a) + F.xlogy(a - 1, x), lambda x, a: x**a, _unit),
     ("invgauss", "mu", lambda x, mu: -_LOG_ROOT - 1.5 * F.log(x) - ((x - mu) / mu) ** 2 / (2 * x), None, _positive),
     ("gennorm", "beta", lambda x, b: F.log(b / 2) - F.lgamma(1 / b) - F.abs(x) ** b, None, _everywhere),
 ]  # fmt: skip
+
+#: Survival functions of those distributions for which ``1 - cdf(x)`` cancels.
+_SURVIVAL: dict[str, Formula] = {
+    "norm": lambda x: F.ndtr(-x),
+    "expon": lambda x: F.exp(-x),
+    "gamma": lambda x, a: F.igammac(a, x),
+    "beta": lambda x, a, b: F.special_of_three(a, b, x, "betaincc"),
+    "t": lambda x, df: F.special_of_two(df, -x, "stdtr"),
+    "cauchy": lambda x: F.atan2(F.ones_like(x), x) / math.pi,
+    "laplace": lambda x: F.where(x > 0, F.exp(-F.abs(x)) / 2, 1 - F.exp(-F.abs(x)) / 2),
+    "logistic": lambda x: F.sigmoid(-x),
+    "lognorm": lambda x, s: F.ndtr(-F.log(x) / s),
+    "chi2": lambda x, df: F.igammac(df / 2, x / 2),
+    "chi": lambda x, df: F.igammac(df / 2, x * x / 2),
+    "f": lambda x, m, n: F.special_of_three(n / 2, m / 2, n / (m * x + n), "betainc"),
+    "gumbel_r": lambda x: -F.expm1(-F.exp(-x)),
+    "gumbel_l": lambda x: F.exp(-F.exp(x)),
+    "weibull_min": lambda x, c: F.exp(-(x**c)),
+    "pareto": lambda x, b: x ** (-b),
+    "invgamma": lambda x, a: F.igamma(a, 1 / x),
+    "halfnorm": lambda x: F.erfc(x / _ROOT_2),
+    "halfcauchy": lambda x: 2 / math.pi * F.atan2(F.ones_like(x), x),
+    "rayleigh": lambda x: F.exp(-x * x / 2),
+    "maxwell": lambda x: F.igammac(F.full_like(x, 1.5), x * x / 2),
+}
+
+#: Logarithms of distribution and survival functions that are finite where the functions themselves round to zero.
+_LOG_CUMULATIVE: dict[str, Formula] = {"norm": lambda x: F.log_ndtr(x), "gumbel_r": lambda x: -F.exp(-x)}
+_LOG_SURVIVAL: dict[str, Formula] = {
+    "norm": lambda x: F.log_ndtr(-x),
+    "expon": lambda x: -x,
+    "gumbel_l": lambda x: -F.exp(x),
+    "weibull_min": lambda x, c: -(x**c),
+    "pareto": lambda x, b: -b * F.log(x),
+    "rayleigh": lambda x: -x * x / 2,
+}
 
 CONTINUOUS = {
     name: ContinuousDistribution(name, tuple(shapes.split()), density, cumulative, support)
@@ -224,28 +351,40 @@ def _log_binomial(n: Any, k: Any) -> Any:
     return -F.log(n + 1) - _betaln(n - k + 1, k + 1)
 
 
+def _beta_part(a: Any, b: Any, x: Any) -> Any:
+    return F.special_of_three(a, b, x, "betainc")
+
+
 DISCRETE = {
-    name: DiscreteDistribution(name, tuple(shapes.split()), mass, support)
-    for name, shapes, mass, support in (
-        ("poisson", "mu", lambda k, mu: F.xlogy(k, mu) - F.lgamma(k + 1) - mu, lambda mu: (0, None)),
-        ("bernoulli", "p", lambda k, p: F.xlogy(k, p) + F.xlog1py(1 - k, -p), lambda p: (0, 1)),
+    name: DiscreteDistribution(name, tuple(shapes.split()), mass, cumulative, survival, support)
+    for name, shapes, mass, cumulative, survival, support in (
+        ("poisson", "mu", lambda k, mu: F.xlogy(k, mu) - F.lgamma(k + 1) - mu, lambda k, mu: F.igammac(k + 1, mu),
+         lambda k, mu: F.igamma(k + 1, mu), lambda mu: (0, None)),
+        ("bernoulli", "p", lambda k, p: F.xlogy(k, p) + F.xlog1py(1 - k, -p), lambda k, p: 1 - p + 0 * k,
+         lambda k, p: p + 0 * k, lambda p: (0, 1)),
         ("binom", "n p", lambda k, n, p: _log_binomial(n, k) + F.xlogy(k, p) + F.xlog1py(n - k, -p),
-         lambda n, p: (0, n)),
-        ("geom", "p", lambda k, p: F.xlog1py(k - 1, -p) + F.log(p), lambda p: (1, None)),
+         lambda k, n, p: _beta_part(F.where(k < n, n - k, 1), k + 1, 1 - p),
+         lambda k, n, p: _beta_part(k + 1, F.where(k < n, n - k, 1), p), lambda n, p: (0, n)),
+        ("geom", "p", lambda k, p: F.xlog1py(k - 1, -p) + F.log(p), lambda k, p: -F.expm1(k * F.log1p(-p)),
+         lambda k, p: F.exp(k * F.log1p(-p)), lambda p: (1, None)),
         ("nbinom", "n p", lambda k, n, p: F.lgamma(n + k) - F.lgamma(k + 1) - F.lgamma(n) + n * F.log(p)
-         + F.xlog1py(k, -p), lambda n, p: (0, None)),
+         + F.xlog1py(k, -p), lambda k, n, p: _beta_part(n, k + 1, p), lambda k, n, p: _beta_part(k + 1, n, 1 - p),
+         lambda n, p: (0, None)),
     )
 }  # fmt: skip
 """By name."""
 
 
-class _MultivariateNormal:
+class _MultivariateNormal(_Samples):
     """The multivariate normal distribution, of vectors along the last dim of `x`."""
+
+    name = "multivariate_normal"
 
     def logpdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> AnyTensor:
         """Compute the log density, as `scipy.stats.multivariate_normal.logpdf`.
 
-        It is differentiable with respect to `x`, `mean` and `cov`.
+        It is differentiable with respect to `x`, `mean` and `cov`; for a singular covariance, within the subspace
+        that it spans.
 
         Examples
         --------
@@ -255,28 +394,61 @@ class _MultivariateNormal:
         >>> mean.grad
         tensor([0.5000, 0.0000], dtype=torch.float64)
         """
-        if allow_singular:
-            raise NotImplementedError(
-                "allow_singular=True is not implemented: the covariance must be positive definite"
-            )
         x, mean, cov = (inexact(t) for t in together(x, 0.0 if mean is None else mean, cov))
-        n = max(mean.shape[-1] if mean.ndim else 1, cov.shape[-1] if cov.ndim else 1)
-        if cov.ndim < 2:
-            cov = F.diag_embed(F.expand(cov, (n,)))
+        cov = _covariance(mean, cov)
+        n = cov.shape[-1]
         x = F.unsqueeze(x, -1) if n == 1 and (not x.ndim or x.shape[-1] != 1) else x
+        gap, outside = x - mean, None
+        if allow_singular:
+            basis, kernel, tolerance = _range_and_kernel(cov)
+            if kernel.shape[1]:
+                outside = F.linalg_norm(F.matmul(gap.detach(), kernel), 2, -1) > tolerance
+                cov = F.matmul(F.matmul(basis.T, cov), basis)
+                gap = F.matmul(gap, basis)
+                n = basis.shape[1]
         factor = F.linalg_cholesky(cov)
-        gap = F.unsqueeze(x - mean, -1)
+        gap = F.unsqueeze(gap, -1)
         whitened = F.linalg_solve_triangular(F.expand(factor, (*gap.shape[:-2], n, n)), gap, upper=False)
         squares = F.sum(F.squeeze(whitened, -1) ** 2, (-1,))
-        return -squares / 2 - n * _LOG_ROOT - F.sum(F.log(F.diagonal(factor)), (-1,))
+        density = -squares / 2 - n * _LOG_ROOT - F.sum(F.log(F.diagonal(factor)), (-1,))
+        return density if outside is None else F.where(outside, -math.inf, density)
+
+    def entropy(self, mean: Any = None, cov: Any = 1) -> AnyTensor:
+        """Compute the differential entropy, as `scipy.stats.multivariate_normal.entropy`."""
+        mean, cov = (inexact(t) for t in together(0.0 if mean is None else mean, cov))
+        cov = _covariance(mean, cov)
+        logs = F.log(F.diagonal(F.linalg_cholesky(cov)))
+        return cov.shape[-1] * (0.5 + _LOG_ROOT) + F.sum(logs, (-1,))
 
     def pdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> AnyTensor:
         """Return the density."""
         return F.exp(self.logpdf(x, mean, cov, allow_singular))
 
 
-class _Dirichlet:
+def _covariance(mean: Any, cov: Any) -> Any:
+    """Return the covariance as a matrix: a number or a vector stands for the diagonal."""
+    n = max(mean.shape[-1] if mean.ndim else 1, cov.shape[-1] if cov.ndim else 1)
+    return F.diag_embed(F.expand(cov, (n,))) if cov.ndim < 2 else cov
+
+
+def _range_and_kernel(cov: Any) -> tuple[Any, Any, float]:
+    """Return bases of the range and the kernel of a covariance, and the distance at which a point is in the range.
+
+    Eigenvalues and distances are neglected below SciPy's limit, which depends on the largest eigenvalue.
+    """
+    values, vectors = F.linalg_eigh(cov.detach())
+    precision = 1e3 if cov.dtype is dtypes.float32 else 1e6
+    limit = precision * dtypes.finfo(cov.dtype).eps * float(F.amax(F.abs(values)))
+    if float(F.amin(values)) < -limit:
+        raise ValueError("The input matrix must be symmetric positive semidefinite.")
+    used = values > limit
+    return vectors[:, used], vectors[:, ~used], limit * 1e3
+
+
+class _Dirichlet(_Samples):
     """The Dirichlet distribution, of probabilities that sum to one along the first dim of `x`."""
+
+    name = "dirichlet"
 
     def logpdf(self, x: Any, alpha: Any) -> AnyTensor:
         """Compute the log density, as `scipy.stats.dirichlet.logpdf`; the last probability of `x` may be left out."""

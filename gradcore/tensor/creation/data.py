@@ -57,7 +57,7 @@ def _read(data: Any, wanted: dtypes.dtype | None) -> tuple[np.ndarray[Any, Any],
     try:
         return np.array(data, host), dtype
     except OverflowError as error:
-        if wanted is not None and wanted.is_differentiable:
+        if wanted is not None and (wanted.is_differentiable or wanted.category == 0):
             return np.array(data, np.complex128 if wanted.is_complex else np.float64), dtype
         raise ValueError("Overflow when unpacking long long" if host is np.int64 else str(error)) from None
     except ValueError:
