@@ -454,7 +454,7 @@ def multi_margin_loss(
         raise RuntimeError("target out of range")
     scores = F.reshape(input, (batch, classes))
     weights = weights_of(F, flat, weight, scores, -100)
-    excess = F.hinge(margin - F.unsqueeze(F.class_pick(scores, flat, -100), 1) + scores)
+    excess = F.relu(margin - F.unsqueeze(F.class_pick(scores, flat, -100), 1) + scores)
     others = 1 - F.class_spread(F.ones_like(weights), flat, classes, -100)
     losses = F.sum((excess if p == 1 else F.square(excess)) * others, 1) * weights / classes
     return reduce_losses(F, losses if target.ndim else F.reshape(losses, ()), reduction)
@@ -511,6 +511,6 @@ def multilabel_margin_loss(
     valid_target = F.where(valid, target, 0)
     ones = valid.to(input.dtype)
     is_target = F.clamp(F.scatter_add(F.zeros_like(input), -1, valid_target, ones), 0, 1)
-    excess = F.hinge(1 - F.unsqueeze(F.gather(input, -1, valid_target), -1) + F.unsqueeze(input, -2))
+    excess = F.relu(1 - F.unsqueeze(F.gather(input, -1, valid_target), -1) + F.unsqueeze(input, -2))
     counted = F.unsqueeze(ones, -1) * F.unsqueeze(1 - is_target.detach(), -2)
     return reduce_losses(F, F.sum(excess * counted, (-2, -1)) / classes, reduction)
