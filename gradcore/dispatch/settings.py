@@ -115,7 +115,7 @@ def scalar(value: Any) -> Any:
     return result
 
 
-def real_scalar(value: Any) -> Any:
+def real_scalar(value: object) -> object:
     """Convert a real number like `scalar`."""
     result = scalar(value)
     return _refuse() if isinstance(result, complex) else result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from gradcore import functional as F
 from gradcore.core import dtypes
@@ -25,11 +25,15 @@ __all__ = [
 
 _LOG_ROOT = math.log(2 * math.pi) / 2
 
-Formula = Callable[..., Any]
-Support = Callable[..., tuple[Any, Any]]
+#: A number, an array or a tensor.
+ArrayLike: TypeAlias = Any
+Formula = Callable[..., ArrayLike]
+Support = Callable[..., tuple[ArrayLike, ArrayLike]]
 
 
-def _bind_parameters(settings: dict[str, Any], shapes: tuple[str, ...], args: tuple[Any, ...]) -> list[Any]:
+def _bind_parameters(
+    settings: dict[str, ArrayLike], shapes: tuple[str, ...], args: tuple[ArrayLike, ...]
+) -> list[ArrayLike]:
     """Return the values of the shape parameters, `loc` and `scale` from the arguments of a call."""
     names = (*shapes, "loc", "scale")
     if len(args) > len(names):
@@ -50,7 +54,7 @@ class _Samples:
 
     name: str
 
-    def rvs(self, *args: Any, **settings: Any) -> Any:
+    def rvs(self, *args: ArrayLike, **settings: ArrayLike) -> ArrayLike:
         """Draw the numbers that SciPy draws for the same arguments and seed, as a tensor; they have no derivative."""
         values = (args, tuple(settings.values()))
         refuse_history(values, f"{self.name}.rvs()", "samples by rsample() of gradcore.distributions")
@@ -62,31 +66,31 @@ class _Samples:
         return f"<gradcore.scipy.stats.{self.name}>"
 
 
-def _on_host(value: Any) -> Any:
+def _on_host(value: ArrayLike) -> ArrayLike:
     return value.numpy(force=True) if isinstance(value, Tensor) else getattr(value, "_source", value)
 
 
 class _Probabilities(_Samples):
     """The methods that a distribution of numbers derives from its distribution function."""
 
-    def cdf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+    def cdf(self, x: ArrayLike, *args: ArrayLike, **settings: ArrayLike) -> AnyTensor:
         """Return the distribution function."""
         raise NotImplementedError
 
-    def sf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+    def sf(self, x: ArrayLike, *args: ArrayLike, **settings: ArrayLike) -> AnyTensor:
         """Return the survival function, ``1 - cdf(x)``."""
         return 1 - self.cdf(x, *args, **settings)
 
-    def logcdf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+    def logcdf(self, x: ArrayLike, *args: ArrayLike, **settings: ArrayLike) -> AnyTensor:
         """Return the logarithm of the distribution function."""
         return _log_probability(self.cdf(x, *args, **settings), self.sf(x, *args, **settings))
 
-    def logsf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+    def logsf(self, x: ArrayLike, *args: ArrayLike, **settings: ArrayLike) -> AnyTensor:
         """Return the logarithm of the survival function."""
         return _log_probability(self.sf(x, *args, **settings), self.cdf(x, *args, **settings))
 
 
-def _log_probability(probability: Any, rest: Any) -> Any:
+def _log_probability(probability: ArrayLike, rest: ArrayLike) -> ArrayLike:
     """Return the logarithm of a probability, by ``rest = 1 - probability`` where it is close to one."""
     use = rest < 0.5
     return F.where(use, F.log1p(-F.where(use, rest, 0.5)), F.log(F.where(use, 0.5, probability)))
@@ -114,7 +118,9 @@ class ContinuousDistribution(_Probabilities):
         self._log_density, self._cumulative, self._support = log_density, cumulative, support
         self._survival = _SURVIVAL.get(name)
 
-    def _standard(self, x: Any, args: Any, settings: Any) -> tuple[Any, list[Any], Any, Any, Any]:
+    def _standard(
+        self, x: ArrayLike, args: ArrayLike, settings: ArrayLike
+    ) -> tuple[ArrayLike, list[ArrayLike], ArrayLike, ArrayLike, ArrayLike]:
         """Return ``(x - loc) / scale``, the shapes, the scale, and masks of `x` below and above the support.
 
         Numbers outside of the support are replaced by one inside, so that gradients are finite.
@@ -131,7 +137,7 @@ class ContinuousDistribution(_Probabilities):
                 y = F.where(outside, inner, y)
         return y, shapes, scale, below, above
 
-    def logpdf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+    def logpdf(self, x: ArrayLike, *args: ArrayLike, **settings: ArrayLike) -> AnyTensor:
         """Return the logarithm of the density: minus infinity outside of the support."""
         y, shapes, scale, below, above = self._standard(x, args, settings)
         density = self._log_density(y, *shapes) - F.log(scale)
@@ -140,35 +146,37 @@ class ContinuousDistribution(_Probabilities):
                 density = F.where(outside, -math.inf, density)
         return F.where(scale > 0, density, math.nan)
 
-    def pdf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+    def pdf(self, x: ArrayLike, *args: ArrayLike, **settings: ArrayLike) -> AnyTensor:
         """Return the density."""
         return F.exp(self.logpdf(x, *args, **settings))
 
-    def cdf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+    def cdf(self, x: ArrayLike, *args: ArrayLike, **settings: ArrayLike) -> AnyTensor:
         """Return the distribution function."""
         if self._cumulative is None:
             raise NotImplementedError(f"{self.name}.cdf is not implemented")
         return self._probability(self._cumulative, (0.0, 1.0), x, args, settings)
 
-    def sf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+    def sf(self, x: ArrayLike, *args: ArrayLike, **settings: ArrayLike) -> AnyTensor:
         """Return the survival function, ``1 - cdf(x)``, without cancellation in the upper tail."""
         if self._survival is None:
             return super().sf(x, *args, **settings)
         return self._probability(self._survival, (1.0, 0.0), x, args, settings)
 
-    def logcdf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+    def logcdf(self, x: ArrayLike, *args: ArrayLike, **settings: ArrayLike) -> AnyTensor:
         """Return the logarithm of the distribution function."""
         if self.name in _LOG_CUMULATIVE:
             return self._probability(_LOG_CUMULATIVE[self.name], (-math.inf, 0.0), x, args, settings)
         return super().logcdf(x, *args, **settings)
 
-    def logsf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+    def logsf(self, x: ArrayLike, *args: ArrayLike, **settings: ArrayLike) -> AnyTensor:
         """Return the logarithm of the survival function."""
         if self.name in _LOG_SURVIVAL:
             return self._probability(_LOG_SURVIVAL[self.name], (0.0, -math.inf), x, args, settings)
         return super().logsf(x, *args, **settings)
 
-    def _probability(self, formula: Formula, limits: tuple[float, float], x: Any, args: Any, settings: Any) -> Any:
+    def _probability(
+        self, formula: Formula, limits: tuple[float, float], x: ArrayLike, args: ArrayLike, settings: ArrayLike
+    ) -> ArrayLike:
         """Return a function of the standard distribution, which has the values `limits` outside of the support."""
         y, shapes, scale, below, above = self._standard(x, args, settings)
         probability = formula(y, *shapes)
@@ -193,14 +201,16 @@ class DiscreteDistribution(_Probabilities):
         self.name, self.shapes, self._log_mass, self._support = name, shapes, log_mass, support
         self._cumulative, self._survival = cumulative, survival
 
-    def _standard(self, k: Any, args: Any, settings: Any) -> tuple[Any, list[Any], Any, Any]:
+    def _standard(
+        self, k: ArrayLike, args: ArrayLike, settings: ArrayLike
+    ) -> tuple[ArrayLike, list[ArrayLike], ArrayLike, ArrayLike]:
         """Return ``k - loc``, the shapes and the bounds of the support."""
         values = _bind_parameters(settings, self.shapes, args)[:-1]
         k, *parameters = (inexact(t) for t in together(k, *values))
         *shapes, loc = parameters
         return (k - loc, shapes, *self._support(*shapes))
 
-    def logpmf(self, k: Any, *args: Any, **settings: Any) -> AnyTensor:
+    def logpmf(self, k: ArrayLike, *args: ArrayLike, **settings: ArrayLike) -> AnyTensor:
         """Return the logarithm of the probability of `k`: minus infinity if `k` cannot occur."""
         k, shapes, low, high = self._standard(k, args, settings)
         outside = (k < low) | (k != F.floor(k))
@@ -209,19 +219,21 @@ class DiscreteDistribution(_Probabilities):
         k = F.where(outside, low, k)
         return F.where(outside, -math.inf, self._log_mass(k, *shapes))
 
-    def pmf(self, k: Any, *args: Any, **settings: Any) -> AnyTensor:
+    def pmf(self, k: ArrayLike, *args: ArrayLike, **settings: ArrayLike) -> AnyTensor:
         """Return the probability."""
         return F.exp(self.logpmf(k, *args, **settings))
 
-    def cdf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+    def cdf(self, x: ArrayLike, *args: ArrayLike, **settings: ArrayLike) -> AnyTensor:
         """Return the probability of numbers up to `x`, which is constant between integers."""
         return self._probability(self._cumulative, (0.0, 1.0), x, args, settings)
 
-    def sf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+    def sf(self, x: ArrayLike, *args: ArrayLike, **settings: ArrayLike) -> AnyTensor:
         """Return the probability of numbers above `x`."""
         return self._probability(self._survival, (1.0, 0.0), x, args, settings)
 
-    def _probability(self, formula: Formula, limits: tuple[float, float], k: Any, args: Any, settings: Any) -> Any:
+    def _probability(
+        self, formula: Formula, limits: tuple[float, float], k: ArrayLike, args: ArrayLike, settings: ArrayLike
+    ) -> ArrayLike:
         """Return a formula of ``floor(k)`` and the shapes, which has the values `limits` outside of the support."""
         k, shapes, low, high = self._standard(k, args, settings)
         k = F.floor(k)
@@ -231,38 +243,38 @@ class DiscreteDistribution(_Probabilities):
         return F.where(below, limits[0], F.where(above, limits[1], formula(inner, *shapes)))
 
 
-def _everywhere(*shapes: Any) -> tuple[None, None]:
+def _everywhere(*shapes: ArrayLike) -> tuple[None, None]:
     return None, None
 
 
-def _positive(*shapes: Any) -> tuple[float, None]:
+def _positive(*shapes: ArrayLike) -> tuple[float, None]:
     return 0.0, None
 
 
-def _unit(*shapes: Any) -> tuple[float, float]:
+def _unit(*shapes: ArrayLike) -> tuple[float, float]:
     return 0.0, 1.0
 
 
-def _betaln(a: Any, b: Any) -> Any:
+def _betaln(a: ArrayLike, b: ArrayLike) -> ArrayLike:
     return F.special_of_two(a, b, "betaln")
 
 
-def _t(x: Any, df: Any) -> Any:
+def _t(x: ArrayLike, df: ArrayLike) -> ArrayLike:
     return F.lgamma((df + 1) / 2) - F.lgamma(df / 2) - F.log(df * math.pi) / 2 - (df + 1) / 2 * F.log1p(x * x / df)
 
 
-def _f(x: Any, m: Any, n: Any) -> Any:
+def _f(x: ArrayLike, m: ArrayLike, n: ArrayLike) -> ArrayLike:
     return (
         m / 2 * F.log(m) + n / 2 * F.log(n) + (m / 2 - 1) * F.log(x) - (m + n) / 2 * F.log(n + m * x)
         - _betaln(m / 2, n / 2)
     )  # fmt: skip
 
 
-def _gamma(x: Any, a: Any) -> Any:
+def _gamma(x: ArrayLike, a: ArrayLike) -> ArrayLike:
     return F.xlogy(a - 1, x) - x - F.lgamma(a)
 
 
-def _beta(x: Any, a: Any, b: Any) -> Any:
+def _beta(x: ArrayLike, a: ArrayLike, b: ArrayLike) -> ArrayLike:
     return F.xlogy(a - 1, x) + F.xlog1py(b - 1, -x) - _betaln(a, b)
 
 
@@ -347,11 +359,11 @@ CONTINUOUS = {
 """By name."""
 
 
-def _log_binomial(n: Any, k: Any) -> Any:
+def _log_binomial(n: ArrayLike, k: ArrayLike) -> ArrayLike:
     return -F.log(n + 1) - _betaln(n - k + 1, k + 1)
 
 
-def _beta_part(a: Any, b: Any, x: Any) -> Any:
+def _beta_part(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> ArrayLike:
     return F.special_of_three(a, b, x, "betainc")
 
 
@@ -380,7 +392,9 @@ class _MultivariateNormal(_Samples):
 
     name = "multivariate_normal"
 
-    def logpdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> AnyTensor:
+    def logpdf(
+        self, x: ArrayLike, mean: ArrayLike = None, cov: ArrayLike = 1, allow_singular: bool = False
+    ) -> AnyTensor:
         """Compute the log density, as `scipy.stats.multivariate_normal.logpdf`.
 
         It is differentiable with respect to `x`, `mean` and `cov`; for a singular covariance, within the subspace
@@ -413,25 +427,25 @@ class _MultivariateNormal(_Samples):
         density = -squares / 2 - n * _LOG_ROOT - F.sum(F.log(F.diagonal(factor)), (-1,))
         return density if outside is None else F.where(outside, -math.inf, density)
 
-    def entropy(self, mean: Any = None, cov: Any = 1) -> AnyTensor:
+    def entropy(self, mean: ArrayLike = None, cov: ArrayLike = 1) -> AnyTensor:
         """Compute the differential entropy, as `scipy.stats.multivariate_normal.entropy`."""
         mean, cov = (inexact(t) for t in together(0.0 if mean is None else mean, cov))
         cov = _covariance(mean, cov)
         logs = F.log(F.diagonal(F.linalg_cholesky(cov)))
         return cov.shape[-1] * (0.5 + _LOG_ROOT) + F.sum(logs, (-1,))
 
-    def pdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> AnyTensor:
+    def pdf(self, x: ArrayLike, mean: ArrayLike = None, cov: ArrayLike = 1, allow_singular: bool = False) -> AnyTensor:
         """Return the density."""
         return F.exp(self.logpdf(x, mean, cov, allow_singular))
 
 
-def _covariance(mean: Any, cov: Any) -> Any:
+def _covariance(mean: ArrayLike, cov: ArrayLike) -> ArrayLike:
     """Return the covariance as a matrix: a number or a vector stands for the diagonal."""
     n = max(mean.shape[-1] if mean.ndim else 1, cov.shape[-1] if cov.ndim else 1)
     return F.diag_embed(F.expand(cov, (n,))) if cov.ndim < 2 else cov
 
 
-def _range_and_kernel(cov: Any) -> tuple[Any, Any, float]:
+def _range_and_kernel(cov: ArrayLike) -> tuple[Any, Any, float]:
     """Return bases of the range and the kernel of a covariance, and the distance at which a point is in the range.
 
     Eigenvalues and distances are neglected below SciPy's limit, which depends on the largest eigenvalue.
@@ -450,7 +464,7 @@ class _Dirichlet(_Samples):
 
     name = "dirichlet"
 
-    def logpdf(self, x: Any, alpha: Any) -> AnyTensor:
+    def logpdf(self, x: ArrayLike, alpha: ArrayLike) -> AnyTensor:
         """Compute the log density, as `scipy.stats.dirichlet.logpdf`; the last probability of `x` may be left out."""
         x, alpha = (inexact(t) for t in together(x, alpha))
         if x.shape[0] + 1 == alpha.shape[0]:
@@ -458,7 +472,7 @@ class _Dirichlet(_Samples):
         shaped = F.reshape(alpha, (-1,) + (1,) * (x.ndim - 1))
         return F.sum(F.xlogy(shaped - 1, x), (0,)) + F.lgamma(F.sum(alpha)) - F.sum(F.lgamma(alpha))
 
-    def pdf(self, x: Any, alpha: Any) -> AnyTensor:
+    def pdf(self, x: ArrayLike, alpha: ArrayLike) -> AnyTensor:
         """Return the density."""
         return F.exp(self.logpdf(x, alpha))
 
