@@ -20,7 +20,7 @@ from operator import call as call_directly
 from typing import Any
 
 from gradcore.autograd import anomaly_mode, variables
-from gradcore.autograd.derivatives import LEAF, PLANS, UNCHANGED, are_real
+from gradcore.autograd.derivatives import JOINT, LEAF, PLANS, UNCHANGED, are_real
 from gradcore.autograd.input_buffer import (
     TENSOR_GRADS,
     InputBuffer,
@@ -33,7 +33,7 @@ from gradcore.autograd.input_buffer import (
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, is_stack_deep, local, run_in_new_thread
 from gradcore.autograd.node import FREED, Hooks, Node, call_posthooks, call_prehooks, call_tensor_hooks
 from gradcore.autograd.op_node import OpNode
-from gradcore.autograd.variables import OWN, Variable, accumulate_grad, add_to_grad, wrap
+from gradcore.autograd.variables import OWN, Variable, accumulate_grad, accumulate_new_grads, add_to_grad, wrap
 from gradcore.backends.streams import STREAMS
 from gradcore.backends.vmap import BatchedArray
 from gradcore.core.tracebacks import shorten
@@ -245,15 +245,26 @@ class GraphTask:
                     plan = plans.get(type(node))
                 if plan is None or grad is None or (stays is not None and not stays(node._seq)) or (
                     node._hooks is not None or (special and node in special)):  # fmt: skip
-                    if not self.delegate_or_capture(node, grad):
+                    if node not in special or not self.ends_at(node):
                         if silent and _calls_out(node):
                             return node, grad
                         self.run_node(node, grad)
+                    else:
+                        self.capture(node, grad)
                     continue
                 if plan is LEAF:
                     if silent and node.variable._autograd.post_accumulate_hooks:
                         return node, grad
                     accumulate_grad(node, grad, node in owned, batched, call_directly)
+                    continue
+                if plan is JOINT:
+                    gradients = node.compute_gradients(grad)
+                    if gradients is None:
+                        if silent:
+                            return node, grad
+                        self.run_node(node, grad)
+                    else:
+                        self.distribute(node, gradients)
                     continue
                 metas = node.metas
                 if metas is not None and not are_real(metas, grad):
@@ -279,7 +290,8 @@ class GraphTask:
                         if type(vjp) is not array_type or vjp.shape != meta[0] or vjp.dtype is not meta[1].numpy:
                             vjp = arithmetic.validate_grad(vjp, meta)
                     plan = plans.get(type(successor))
-                    if plan is None or successor._device is not device or (expected is not None and plan is LEAF):
+                    if plan is None or plan is JOINT or successor._device is not device or (
+                        expected is not None and plan is LEAF):  # fmt: skip
                         buffer.add(successor, number, vjp, device, vjp is not grad)
                     elif successor in pending:
                         pending[successor] = buffer.plus(pending[successor], vjp, device, successor)
@@ -309,26 +321,17 @@ class GraphTask:
             self.present = node, following
         return None
 
-    def delegate_or_capture(self, node: Node, grad: Array | list[Array]) -> bool:
-        """Replace the node by a simpler one, or only store its gradient, if either is possible.
-
-        Return whether this was done; if not, the node has to run.
-        """
-        if type(grad) is list and self.delegate(node, grad):
-            return True
-        if node not in self.buffer.special or not self.ends_at(node):
-            return False
-        self.capture(node, grad)
-        return True
-
-    def delegate(self, node: Node, grads: list[Array]) -> bool:
-        """Replace a node with several outputs by its delegate, see `Node.delegate`; return whether it has one."""
-        buffer = self.buffer
-        delegated = None if node._hooks is not None or self.watch or node in buffer.special else node.delegate(grads)
-        if delegated is not None:
-            buffer.pending[delegated[0]] = delegated[1]
-            heappush(buffer.heap, (-node._seq, delegated[0]))
-        return delegated is not None
+    def distribute(self, node: Node, gradients: Sequence[Array | None]) -> None:
+        """Add new arrays to the gradients of the next nodes, or directly to those of leaves if no others can arrive."""
+        buffer, needed = self.buffer, self.needed
+        if not self.retain:
+            node.release()
+        only_these = needed is None and not buffer.pending and not buffer.special and not buffer.batches
+        if only_these and accumulate_new_grads(node, gradients):
+            return
+        for edge, gradient in zip(node._edges, gradients, strict=True):
+            if edge is not None and (needed is None or edge[0] in needed):
+                buffer.add(*edge, gradient, node._device, True)
 
     def settle(self, failed: list[Any]) -> None:
         """Accumulate, after an error in one of the nodes `failed`, the pending gradients of leaves that are complete.

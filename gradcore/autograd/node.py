@@ -249,9 +249,13 @@ class Node:
     def release(self) -> None:
         """Drop the saved values; a second backward is then an error."""
 
-    def delegate(self, grads: Sequence[Array]) -> tuple[Node, Array] | None:
-        """Return an equivalent node with one output and the gradient for it, or None if there is none for `grads`."""
-        return None
+    def compute_gradients(self, grads: Array | list[Array | None]) -> Sequence[Array | None] | None:
+        """Return the gradients for all edges as new arrays, or None if only `backward` can compute them.
+
+        The engine calls this for node classes with the plan `JOINT`, without hooks and inside the context that silences
+        NumPy's warnings.
+        """
+        raise NotImplementedError
 
     def is_freed(self) -> bool:
         """Return whether the saved values have been released."""

@@ -15,7 +15,7 @@ from gradcore.backends.vmap import BatchedArray
 from gradcore.core import dtypes
 from gradcore.core.errors import warn
 from gradcore.core.locks import process_lock
-from gradcore.core.typing import AnyTensor
+from gradcore.core.typing import AnyTensor, Array
 
 if TYPE_CHECKING:
     from gradcore.autograd.node import AccumulateGrad, Node
@@ -31,6 +31,7 @@ __all__ = [
     "Variable",
     "VersionCounter",
     "accumulate_grad",
+    "accumulate_new_grads",
     "add_to_grad",
     "alias",
     "as_class",
@@ -359,6 +360,41 @@ def accumulate_grad(
             if hook(leaf) is not None:
                 raise RuntimeError("Tensor post accumulate grad hooks should return None.")
     return grad
+
+
+def accumulate_new_grads(node: Node, gradients: Iterable[Array | None]) -> bool:
+    """Make new arrays, computed for the edges of `node`, the gradients of leaves that have none.
+
+    Returns False, and changes nothing, if an edge leads to a node of another kind, to a leaf that has a gradient or
+    hooks, or to one that cannot keep the array.
+    """
+    leaves = []
+    device = node._device
+    array_type = device.backend.array_type
+    with _summing:
+        for edge, gradient in zip(node._edges, gradients, strict=True):
+            if edge is None or gradient is None:
+                continue
+            end = edge[0]
+            if not end.is_accumulator or end._hooks is not None or gradient.__class__ is not array_type:
+                return False
+            leaf = end.variable  # type: ignore[attr-defined]
+            meta, array = leaf._autograd, leaf._array
+            if (
+                meta.grad is not None
+                or meta.post_accumulate_hooks
+                or not meta.requires_grad
+                or leaf._device is not device
+                or gradient.base is not None
+                or gradient.dtype is not array.dtype
+                or gradient.strides != array.strides
+                or gradient.shape != array.shape
+            ):
+                return False
+            leaves.append((meta, gradient, leaf._dtype))
+        for meta, gradient, dtype in leaves:
+            meta.grad = wrap(gradient, device, dtype)
+    return True
 
 
 def _add_array(leaf: AnyTensor, meta: AutogradMeta, grad: Any, own: bool, run: Callable[..., Any]) -> Any:

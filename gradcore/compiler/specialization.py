@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gradcore.autograd.variables import Variable, bump, version_counter
-from gradcore.compiler.autograd.node import Backward, as_freed, as_leaf, connect, connect_one, is_planned, with_history
+from gradcore.compiler.autograd.node import Backward, as_freed, as_leaf, connect, with_history
 from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.numbers import RecordedFloat, RecordedInteger
 from gradcore.compiler.capture.script import Part
@@ -105,7 +105,7 @@ class SpecializationWriter:
         source = self._source(programs, result)
         self.script.scope |= {
             **self.guards.scope, "bump": bump, "wrap": as_leaf, "failed": function, "generator": default_generator,
-            "connect": connect, "connect_one": connect_one, "freed": as_freed, "with_mode": _with_mode, "undone": _undo,
+            "connect": connect, "freed": as_freed, "with_mode": _with_mode, "undone": _undo,
         }  # fmt: skip
         runs = [self.runnable(program) for program in programs]
         self.script.scope |= {f"program{i}": run for i, run in enumerate(runs)}
@@ -134,12 +134,8 @@ class SpecializationWriter:
         tensors = "".join(f"t{i}, " for i in range(len(self.run.tensors)))
         arrays = tensors.replace("t", "a")
         call = f"({''.join(f'{name}, ' for name in saved_names)}), (({tensors}), ({arrays}), args, named, place)"
-        if len(outs) == 1 and is_planned(half):
-            dtype, device = bound(outs[0]._dtype), bound(outs[0]._device)
-            line = f"{targets[:-2]} = connect_one({bound(half)}, {names[0]}, {dtype}, {device}, {call})"
-        else:
-            device = bound(outs[0]._device)
-            line = f"{targets}= connect({bound(half)}, {device}, ({''.join(f'{n}, ' for n in names)}), {call})"
+        device = bound(outs[0]._device)
+        line = f"{targets}= connect({bound(half)}, {device}, ({''.join(f'{n}, ' for n in names)}), {call})"
         last.lines.append(line)
         return half
 

@@ -6,6 +6,7 @@ import gc as collector
 import itertools
 import random
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -138,14 +139,15 @@ def test_a_loss_that_is_returned_with_others_has_a_backward_of_its_own(
     """Gradients are those of eager execution to the bit, without zeros for the others; nothing is called again."""
     gc.manual_seed(0)
     net, y, calls = gc.nn.Sequential(gc.nn.Linear(3, 4), gc.nn.Tanh(), gc.nn.Linear(4, 2)), gc.randn(5, 2), list[str]()
-    taken = node_module.CompiledFunctionBackward.delegate
+    compute = node_module.CompiledFunctionBackward.compute_gradients
 
-    def delegate(*args: Any) -> Any:
-        calls.append("alone")
-        return taken(*args)
+    def compute_gradients(*args: Any) -> Any:
+        gradients = compute(*args)
+        calls.append("general" if gradients is None else "alone")
+        return gradients
 
     monkeypatch.setattr(node_module, "_again", lambda *args: calls.append("again"))
-    monkeypatch.setattr(node_module.CompiledFunctionBackward, "delegate", delegate)
+    monkeypatch.setattr(node_module.CompiledFunctionBackward, "compute_gradients", compute_gradients)
 
     def both(x: gc.Tensor) -> tuple[gc.Tensor, gc.Tensor]:
         out = net(x)
@@ -180,3 +182,62 @@ def test_infinite_derivatives_of_other_results_do_not_matter() -> None:
     for _ in range(4):
         (found,) = gc.autograd.grad(compiled(gc.ones(2))[1], w)
         assert found.tolist() == [1.0, 1.0]
+
+
+def _set_other_layout(p: gc.Tensor) -> None:
+    p.data = p.data.t().contiguous().t() if p.ndim > 1 else p.data
+
+
+_BETWEEN: dict[str, Callable[[Any], Any]] = {
+    "nothing": lambda p: None,
+    "a gradient": lambda p: setattr(p, "grad", gc.ones_like(p)),
+    "a hook": lambda p: p.register_hook(lambda g: g * 2),
+    "a hook after accumulation": lambda p: p.register_post_accumulate_grad_hook(
+        lambda p: setattr(p, "grad", p.grad * 3)
+    ),
+    "a hook of the node": lambda p: p.expand_as(p).grad_fn.next_functions[0][0].register_prehook(lambda g: (g[0] + 1,)),
+    "no gradient wanted": lambda p: p.requires_grad_(False),
+    "another layout": _set_other_layout,
+    "another dtype of gradients": lambda p: setattr(p, "grad_dtype", gc.float64),
+}
+
+
+@pytest.mark.parametrize("which", [0, 3])
+@pytest.mark.parametrize("between", [*_BETWEEN])
+def test_leaves_that_change_between_forward_and_backward_get_the_eager_gradients(between: str, which: int) -> None:
+    def train(call: Callable[..., Any], net: Any, start: Callable[[Any], Any]) -> list[Any]:
+        grads: list[Any] = []
+        for i in range(5):
+            parameters: list[Any] = [*net.parameters()]
+            for p in parameters:
+                p.grad = None
+            results = call(gc.arange(15.0).reshape(5, 3) / 7 + i, net)
+            loss = start((results, parameters))
+            if i == 4:
+                _BETWEEN[between](parameters[which])
+            loss.backward()
+            grads += [None if p.grad is None else (p.grad.clone(), p.grad.stride(), p.grad.dtype) for p in parameters]
+        return grads
+
+    starts: list[Callable[[Any], Any]] = [
+        lambda each: each[0][1],
+        lambda each: each[0][0].sum() + each[0][1],
+        lambda each: each[0][1] + (each[1][0] * each[1][0]).sum() + each[1][which].sum(),
+    ]
+
+    def both(x: gc.Tensor, net: Any) -> tuple[gc.Tensor, gc.Tensor]:
+        out = net(x)
+        return out, out.square().mean()
+
+    for start in starts:
+        gc.manual_seed(0)
+        nets = [gc.nn.Sequential(gc.nn.Linear(3, 4), gc.nn.Tanh(), gc.nn.Linear(4, 2)) for _ in range(2)]
+        nets[1].load_state_dict(nets[0].state_dict())
+        compiled = gc.compile(both, options={"cpp": False})
+        found, expected = train(compiled, nets[0], start), train(both, nets[1], start)
+        assert compiled._specializations
+        for one, other in zip(found, expected, strict=True):
+            assert (one is None) == (other is None)
+            if one is not None:
+                assert gc.equal(one[0], other[0])
+                assert one[1:] == other[1:]

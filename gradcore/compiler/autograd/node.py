@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import call as call_directly
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradcore.autograd import variables
-from gradcore.autograd.derivatives import PLANS
+from gradcore.autograd.derivatives import JOINT, PLANS
 from gradcore.autograd.grad_mode import enable_grad
 from gradcore.autograd.gradients import grad as gradients_of
 from gradcore.autograd.modes import GRAD, local
@@ -25,7 +26,7 @@ from gradcore.tensor import Tensor
 from gradcore.tensor.random.generator import repeat_draws
 
 __all__ = ["Backward", "CompiledFunctionBackward", "ReplayedCall", "all_tensors_in", "as_freed", "as_leaf",
-           "connect", "connect_one", "grad_of", "ignore", "is_planned", "tensors_in", "unique",
+           "connect", "grad_of", "ignore", "tensors_in", "unique",
            "with_history", "without_history"]  # fmt: skip
 
 
@@ -85,14 +86,21 @@ ReplayedCall = tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], dict[str
 class CompiledFunctionBackward(Node):
     """Backward node of a compiled function."""
 
+    __slots__ = ("_metas", "_n_outputs", "call", "half", "results", "saved")
+
     half: Backward
     #: The call that can be repeated, or None after it has been freed.
     call: ReplayedCall | None
     #: The arrays saved for the backward program, or None after they have been freed.
     saved: Any
     #: The results whose memory is among the saved arrays.
-    results: Sequence[SavedTensor] = ()
+    results: Sequence[SavedTensor]
+    _n_outputs: int
     _metas: list[TensorMeta]
+
+    @property
+    def _fresh(self) -> bool:  # type: ignore[override]
+        return self.half.fresh
 
     @property
     def _output_metas(self) -> Sequence[Any]:
@@ -115,140 +123,70 @@ class CompiledFunctionBackward(Node):
             for each in self.results:
                 each.check(self)
 
-    def delegate(self, grads: Sequence[Array]) -> tuple[Node, Array] | None:
-        """Return a node that the engine's loop can run for the only result with a gradient, and the gradient."""
-        half = self.half
-        i = _arrived_alone(half, grads) if half.fresh and len(half.inputs) <= _MOST_EDGES else None
-        if i is None or self.saved is None or not isinstance(grads[i], (np.ndarray, np.generic)):
+    def compute_gradients(self, grads: Any) -> Sequence[Array] | None:
+        arriving = grads if self._n_outputs > 1 else [grads]
+        array_type = self._device.backend.array_type
+        if not self.half.fresh or any(g is not None and not isinstance(g, (np.generic, array_type)) for g in arriving):
             return None
-        node, meta = new_node(_AloneBackward), self._metas[i]
-        node._device, node._edges, node._seq, node._hooks = self._device, self._edges, self._seq, None
-        node._shape, node._dtype = meta.shape, meta.dtype
-        node.half, node.call, node.saved, node.origin = half.alone[i], self.call, self.saved, self
-        return node, grads[i]
+        return self._run_program(arriving, call_directly)
 
     def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
+        arriving = grads if self._n_outputs > 1 else [grads]
+        if not arithmetic.recorded:
+            gradients = self._run_program(arriving, local.state.run)
+            if gradients is not None:
+                return gradients
         self.check()
-        half, arriving = self.half, grads if self._n_outputs > 1 else [grads]
-        missing = any(g is None for g in arriving)
+        half = self.half
         if arithmetic.recorded:
             return _again(self, [arithmetic.as_tensor(g) for g in arriving], arithmetic)
-        arrived = _arrived_alone(half, arriving) if missing else None
-        if arrived is not None:
-            run, results = half.alone[arrived].run, half.alone[arrived].found
-            arrays = iter(local.state.run(run, *self.saved, _to_array(arriving[arrived], self._output_metas[arrived])))
-            return [next(arrays) if exists else None for exists in results]
-        dense = [_to_array(g, t) for g, t in zip(arriving, self._output_metas, strict=True)]
-        arrays = iter(local.state.run(half.run, *self.saved, *dense))
-        results = [next(arrays) if exists else None for exists in half.found]
-        if missing:
-            affected = {i for each, g in zip(half.reached, arriving, strict=True) if g is not None for i in each}
-            results = [g if i in affected else None for i, g in enumerate(results)]
-            if half.repeatable and any(_has_nan(g) for g in results if g is not None):
-                # NaN may be zero times infinity from a result without a gradient, whose branch eager backward skips.
-                with contextlib.suppress(Exception):  # The call cannot be repeated if state has changed.
-                    return _again(self, [None if g is None else arithmetic.as_tensor(g) for g in arriving], arithmetic)
+        dense = [_to_array(g, t) for g, t in zip(arriving, self._metas, strict=True)]
+        results = _insert_missing(local.state.run(half.run, *self.saved, *dense), half.found)
+        affected = {i for each, g in zip(half.reached, arriving, strict=True) if g is not None for i in each}
+        results = [g if i in affected else None for i, g in enumerate(results)]
+        if half.repeatable and any(_has_nan(g) for g in results if g is not None):
+            # NaN may be zero times infinity from a result without a gradient, whose branch eager backward skips.
+            with contextlib.suppress(Exception):  # The call cannot be repeated if state has changed.
+                return _again(self, [None if g is None else arithmetic.as_tensor(g) for g in arriving], arithmetic)
         return results
 
-
-class _FreshBackward(CompiledFunctionBackward):
-    """Backward node of a compiled function whose gradients are new arrays."""
-
-    _fresh = True
-
-    def name(self) -> str:
-        return CompiledFunctionBackward.__name__
-
-
-class _PlannedBackward(_FreshBackward):
-    """Backward node of a compiled function with a single result.
-
-    The engine's loop asks for the gradient of one edge at a time, so the first request computes all of them.
-    """
-
-    metas = None
-    #: The task of the backward call that has computed the gradients, and the gradients of all edges.
-    found: Any = None
-    _output_metas = Node._output_metas
-
-    def release(self) -> None:
-        self.saved = self.call = self.found = None
+    def _run_program(self, arriving: Sequence[Any], run: Callable[..., Any]) -> Sequence[Any] | None:
+        """Return the gradients for all edges, or None if there is no program for the results that have a gradient."""
+        self.check()
+        half: Any = self.half
+        present = [i for i, g in enumerate(arriving) if g is not None]
+        if len(present) < len(arriving):
+            if len(present) != 1 or not half.alone:
+                return None
+            half = half.alone[present[0]]
+        dense = [_to_array(arriving[i], self._metas[i]) for i in present]
+        return _insert_missing(run(half.run, *self.saved, *dense), half.found)
 
 
-class _AloneBackward(_PlannedBackward):
-    """Backward node used for one backward call that starts from a single one of several results."""
-
-    origin: CompiledFunctionBackward
-
-    def release(self) -> None:
-        super().release()
-        self.origin.release()
-
-    def check(self) -> None:
-        self.origin.check()
-
-
-def _arrived_alone(half: Backward, grads: Sequence[Array]) -> int | None:
-    """Return the index of the only result with a gradient, if it has a backward program of its own, or None."""
-    result = [i for i, g in enumerate(grads) if g is not None] if half.alone else []
-    return result[0] if len(result) == 1 else None
-
-
-def _gradient_of(i: int) -> Callable[[Any, Any, Any], Any]:
-    def gradient(F: Any, grad: Any, node: _PlannedBackward) -> Any:
-        task, cached = local.state.task, node.found
-        if cached is None or cached[0] is not task:
-            half = node.half
-            backend = node._device.backend
-            if not isinstance(grad, (np.generic, backend.array_type)):  # batches of gradients
-                return task.grad_inputs(node, grad, task.buffer.arithmetic(node._device), None)[i]
-            arrays = half.run(*node.saved, _to_array(grad, node._output_metas[0]))
-            if len(arrays) < len(half.found):
-                present = iter(arrays)
-                arrays = [next(present) if exists else None for exists in half.found]
-            cached = node.found = task, arrays
-        return cached[1][i]
-
-    return gradient
-
-
-#: The largest number of edges of a node in the engine's fast loop.
-_MOST_EDGES = 256
-_CALLS = tuple(map(_gradient_of, range(_MOST_EDGES)))
 for _values in ("arrays", "fused"):
-    PLANS[_values][_PlannedBackward] = PLANS[_values][_AloneBackward] = _CALLS, None, None, True
+    PLANS[_values][CompiledFunctionBackward] = JOINT
 
 
-def is_planned(half: Backward) -> bool:
-    """Return whether `connect_one` supports this backward of a function with a single result."""
-    return half.fresh and len(half.inputs) <= _MOST_EDGES and not (half.watched_results or half.versions)
-
-
-def connect_one(half: Backward, array: Any, dtype: Any, device: Any, saved: Any, call: ReplayedCall) -> Any:
-    """Return the only result of a program as a tensor whose node is connected to the inputs."""
-    tensors, node = call[0], new_node(_PlannedBackward)
-    edges = tuple([gradient_edge(tensors[i]) for i in half.inputs])
-    node._device, node._edges, node._seq, node._hooks = device, edges, tick(), None
-    node._shape, node._dtype = array.shape, dtype
-    node.half, node.call, node.saved = half, call, saved
-    t = new(Tensor)
-    t._array, t._device, t._dtype, t._edge = array, device, dtype, (node, 0)
-    t._autograd = t._vc = None
-    return t
+def _insert_missing(gradients: Sequence[Any], exists: tuple[bool, ...]) -> Sequence[Any]:
+    """Return the gradients with None for the inputs that have none."""
+    if len(gradients) == len(exists):
+        return gradients
+    remaining = iter(gradients)
+    return [next(remaining) if each else None for each in exists]
 
 
 def connect(half: Backward, device: Any, results: Any, saved: Any, call: ReplayedCall) -> list[Any]:
     """Return the results of a program, all on one device, as tensors whose node is connected to the inputs."""
-    inputs = [call[0][i] for i in half.inputs]
-    node: Any = (_FreshBackward if half.fresh else CompiledFunctionBackward).make(
-        device, tuple(map(gradient_edge, inputs))
-    )
+    tensors, node = call[0], new_node(CompiledFunctionBackward)
+    edges = tuple([gradient_edge(tensors[i]) for i in half.inputs])
+    node._device, node._edges, node._seq, node._hooks = device, edges, tick(), None
+    node.half, node.call, node.saved, node.results = half, call, saved, ()
     outs = [wrap(array, device, None, (node, i)) for i, array in enumerate(results)]
-    node._n_outputs, node._metas = len(outs), [TensorMeta.of(t) for t in outs]
-    node.half, node.call, node.saved = half, call, saved
+    node._n_outputs, node._metas = len(outs), [TensorMeta(t._array.shape, t._dtype, device) for t in outs]
     for i, version in half.versions:
         version_counter(outs[i]).version = version
-    node.results = [SavedTensor.of_output(outs[i], i) for i in half.watched_results]
+    if half.watched_results:
+        node.results = [SavedTensor.of_output(outs[i], i) for i in half.watched_results]
     return outs
 
 
