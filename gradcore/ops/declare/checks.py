@@ -35,7 +35,7 @@ def no_kernel(kernel: str, dtype: dtypes.dtype) -> NotImplementedError:
 
 
 def check_implemented(kernel: str, operand: Any, without: str) -> None:
-    """Raise if `operand` is of a dtype category for which PyTorch has no such kernel.
+    """Raise if PyTorch does not implement `kernel` for the dtype category of `operand`.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def check_implemented(kernel: str, operand: Any, without: str) -> None:
 def check_reducible(
     name: str, shape: Sequence[int], dim: int | Sequence[int] | None, error: type = RuntimeError
 ) -> None:
-    """Refuse a reduction without identity, as a maximum, over no elements.
+    """Raise if a reduction without identity, such as a maximum, would run over no elements.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def fitting(value: Any, dtype: dtypes.dtype) -> Any:
 def check_reduction(
     reduction: str, size_average: bool | None = None, reduce: bool | None = None, *, also: tuple[str, ...] = ()
 ) -> str:
-    """Return the reduction of a loss, which the two older arguments override.
+    """Return the reduction of a loss; the older arguments `size_average` and `reduce` override `reduction`.
 
     Raises
     ------

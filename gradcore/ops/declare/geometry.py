@@ -29,14 +29,14 @@ def each(value: Any) -> tuple[int, ...]:
 
 
 def distinct(dims: Any, ndim: int, error: str = "dim {} appears multiple times in the list of dims") -> tuple[int, ...]:
-    """Return the dims counted from the front.
+    """Return `dims` counted from the front, after checking that they are different.
 
     Raises
     ------
     IndexError
-        If there is no such dim.
+        If a dim is out of range.
     RuntimeError
-        If one appears twice.
+        If a dim appears twice.
     """
     result = tuple(wrap_dim(d, ndim) for d in each(dims))
     if len(set(result)) != len(result):

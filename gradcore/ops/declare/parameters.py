@@ -51,14 +51,14 @@ def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
     if signature is not None:
         return list(signature)
     code = function.__code__
-    annotations, named = function.__annotations__, function.__kwdefaults__ or {}
+    annotations, keyword_defaults = function.__annotations__, function.__kwdefaults__ or {}
     positional, values = code.co_varnames[: code.co_argcount], function.__defaults__ or ()
     defaults = dict(zip(positional[len(positional) - len(values) :], values, strict=True))
     results = []
     for i, name in enumerate(names_of(function)):
         default, kind = defaults.get(name, Parameter.empty), Parameter.POSITIONAL_OR_KEYWORD
         if i >= len(positional):
-            default, kind = named.get(name, Parameter.empty), Parameter.KEYWORD_ONLY
+            default, kind = keyword_defaults.get(name, Parameter.empty), Parameter.KEYWORD_ONLY
             if i == len(positional) and code.co_flags & CO_VARARGS:
                 default, kind = Parameter.empty, Parameter.VAR_POSITIONAL
         results.append(Parameter(name, default, annotations.get(name, Parameter.empty), kind))

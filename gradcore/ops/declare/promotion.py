@@ -238,7 +238,7 @@ def keeps_floats(name: str) -> bool:
 
 
 def converts_no_floats(name: str) -> bool:
-    """Return whether the rule passes tensors of one real floating-point dtype, and real numbers, on unchanged."""
+    """Return whether the rule leaves real numbers, and tensors of one real floating-point dtype, unchanged."""
     base, *refused = name.split()
     return base in _CONVERT_NO_FLOATS and "-float" not in refused
 
@@ -251,7 +251,7 @@ _CONVERT_NO_FLOATS = _KEEP_FLOATS | {"compare", "power", "settings", "where"}
 
 
 class _Names:
-    """A dtype in format strings of messages: ``{self}`` is Float, ``{self.cpp}`` is float."""
+    """Names of a dtype for format strings of messages: ``{self}`` is Float, ``{self.cpp}`` is float."""
 
     __slots__ = ("cpp", "scalar")
 
@@ -271,12 +271,12 @@ def same_dtypes(*messages: str) -> Callable[[Any, Sequence[Any]], None]:
         Checked in order. The tensors that a message names, as ``{weight}`` or ``{weight.cpp}``, must have one dtype
         (where it names none, all of them); a message that names a tensor which is not given does not count.
     """
-    named = [set(re.findall(r"{(\w+)", message)) for message in messages]
+    names_of_messages = [set(re.findall(r"{(\w+)", message)) for message in messages]
 
     def refuse(op: Any, args: Sequence[Any]) -> None:
         together = [p for p in op.tensors if p not in op.keeps_dtype and hasattr(args[p], "_dtype")]
         dtypes_by_name = {op.names[p]: args[p]._dtype for p in together}
-        for message, names in zip(messages, named, strict=True):
+        for message, names in zip(messages, names_of_messages, strict=True):
             if names <= dtypes_by_name.keys() and len({dtypes_by_name[name] for name in names or dtypes_by_name}) > 1:
                 raise RuntimeError(message.format_map({name: _Names(dtypes_by_name[name]) for name in names}))
 

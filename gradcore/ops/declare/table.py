@@ -92,12 +92,12 @@ class Formula:
 
     @property
     def is_identity(self) -> bool:
-        """Whether it is `same`."""
+        """Whether the formula is `same`, the derivative of an identity."""
         return self.function is same
 
     @property
     def is_product(self) -> bool:
-        """Whether it is made by `times`."""
+        """Whether the formula was created by `times`, so that it multiplies by one value."""
         return hasattr(self.function, "factor")
 
 
@@ -247,7 +247,7 @@ class Op:
 
     @_Option
     def also(self) -> dict[str, str]:
-        """Further names of parameters: ``{"split_size": "split_size_or_sections"}``. NumPy's hold everywhere."""
+        """Further names of parameters, such as ``{"split_size": "split_size_or_sections"}``, in addition to NumPy's."""
         return {}
 
     @_Option
@@ -278,9 +278,7 @@ class Op:
 
     @_Option
     def edges(self) -> dict[str, tuple[str, ...]]:
-        """By the name of a node, the inputs to which its edges lead, in order.
-
-        By default they are all inputs that have a formula.
+        """Return the inputs to which the edges of a node lead, in order, keyed by the name of the node.
 
         By default they are all inputs that have a formula.
         """
@@ -293,12 +291,12 @@ class Op:
 
     @_Option
     def kernel(self) -> str:
-        """Return the name of the general path's kernel, if the settings choose another one than the fast path's."""
+        """Return the name of the kernel that the general path calls, which may differ from that of the fast path."""
         return self.name
 
     @_Option
     def method(self) -> bool | str:
-        """Return whether there is a method, or under which other name."""
+        """Return whether there is a method, or the name of the method if it differs."""
         return "." not in self.path
 
     @_Option
@@ -374,18 +372,18 @@ class Op:
 
     @cached_property
     def edge_index(self) -> dict[int, int]:
-        """The index of a node's edge, by the position of the tensor."""
+        """Index of the edge that leads to a tensor, keyed by the position of the tensor among the parameters."""
         return {position: i for i, position in enumerate(self.tensors)}
 
     @cached_property
     def differentiable_inputs(self) -> frozenset[str]:
-        """The names of tensors with a formula."""
+        """Names of the tensors that have a derivative formula."""
         keys = self.vjps or self.differentials
         return frozenset(name for key in keys for name in ((key,) if isinstance(key, str) else key))
 
     @cached_property
     def refused_inputs(self) -> frozenset[int]:
-        """Positions of tensors that cannot require grad: results move with them, and there is no formula."""
+        """Positions of tensors that must not require grad: results depend on them, but there is no formula."""
         if self.kind == "composite" or isinstance(self.constant, str):
             return frozenset()
         without = (p for p in self.tensors if self.names[p] not in self.differentiable_inputs | self.constant.keys())
@@ -403,7 +401,7 @@ class Op:
 
     @cached_property
     def same_dtype_ok(self) -> bool:
-        """Whether the kernel computes tensors of one real floating-point dtype as they are, without promotion."""
+        """Whether the kernel takes tensors of one real floating-point dtype unchanged, without promotion."""
         return self.kind == "elementwise" and converts_no_floats(self.promotion)
 
     @property
@@ -423,7 +421,7 @@ class Op:
 
     @property
     def call(self) -> Callable[..., Any]:
-        """The public function, which is made when it is first asked for."""
+        """The public function, which is created on first access."""
         function = vars(self).get("_call")
         return function or vars(self).setdefault("_call", self.make())  # type: ignore[no-any-return]
 

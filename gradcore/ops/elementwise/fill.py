@@ -94,7 +94,7 @@ def copy(K, self, src, non_blocking: bool = False):
     method=False,
 )
 def drawn(K, self, source, other=None, name: str = ""):
-    """Return `self`, random numbers, with an edge to the parameters of their distribution.
+    """Return `self`, which holds random numbers, with an edge to the parameters of their distribution.
 
     The gradient of the parameters is zero.
     """

@@ -20,7 +20,7 @@ def logical_and(self, other):
 
 @elementwise(promotion="compare", accepts_scalars=("self", "other"))
 def logical_or(self, other):
-    """Return whether an element of the two is nonzero.
+    """Return whether at least one of the two elements is nonzero.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def logical_not(self):
 
 @elementwise(promotion=_BITS, accepts_scalars=("self", "other"), commutative=True)
 def bitwise_and(self, other):
-    """Return the bits that are set in both.
+    """Return the bits that are set in both elements.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def bitwise_and(self, other):
 
 @elementwise(promotion=_BITS, accepts_scalars=("self", "other"), commutative=True)
 def bitwise_or(self, other):
-    """Return the bits that are set in either.
+    """Return the bits that are set in at least one of the two elements.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def bitwise_or(self, other):
 
 @elementwise(promotion=_BITS, accepts_scalars=("self", "other"), commutative=True)
 def bitwise_xor(self, other):
-    """Return the bits that are set in one of the two.
+    """Return the bits that are set in exactly one of the two elements.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def bitwise_xor(self, other):
 
 @elementwise(promotion=_BITS)
 def bitwise_not(self):
-    """Return the bits that are not set.
+    """Return the bits that are not set in the element.
 
     Examples
     --------

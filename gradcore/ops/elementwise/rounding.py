@@ -7,7 +7,7 @@ from gradcore.ops.declare.table import elementwise, same
 
 @elementwise(lambda F, t: F.zeros_like(t), promotion="default -bool -complex")
 def floor(self):
-    """Return the largest integer that is not greater.
+    """Return the largest integer that is not greater than the element.
 
     Examples
     --------
@@ -18,7 +18,7 @@ def floor(self):
 
 @elementwise(lambda F, t: F.zeros_like(t), promotion="default -bool -complex")
 def ceil(self):
-    """Return the smallest integer that is not less.
+    """Return the smallest integer that is not less than the element.
 
     Examples
     --------

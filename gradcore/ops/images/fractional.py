@@ -13,7 +13,7 @@ from gradcore.ops.images.spatial import DIMS, for_pooling
 
 
 def _starts(F: Any, sample: Any, size: int, outputs: int, kernel: int) -> Any:
-    """Return the starts of the windows in one dim, ``(batch, channels, outputs)``; their distances vary by one."""
+    """Return the starts of the windows in one dim, ``(batch, channels, outputs)``; distances differ by at most 1."""
     if outputs == 1:
         return F.zeros_like(F.unsqueeze(sample, -1)) + (size - kernel)
     step = (size - kernel) / (outputs - 1)

@@ -32,13 +32,13 @@ def _move_inside(F: Any, position: Any, size: int, padding_mode: str, align_corn
         low, span = (0.0, size - 1) if align_corners else (-0.5, size)
         if not span:
             return F.zeros_like(position), F.zeros_like(position)
-        away = position - low
-        distance = F.abs(away)
+        displacement = position - low
+        distance = F.abs(displacement)
         flips = F.floor(distance / span)
-        rest = distance - flips * span
+        remainder = distance - flips * span
         even = flips - F.floor(flips / 2) * 2 == 0
-        position = F.where(even, rest, span - rest) + low
-        slope = F.where(even == (away >= 0), F.ones_like(away), -F.ones_like(away))
+        position = F.where(even, remainder, span - remainder) + low
+        slope = F.where(even == (displacement >= 0), F.ones_like(displacement), -F.ones_like(displacement))
     between = (position >= 0) & (position <= size - 1)
     return F.clamp(position, 0, size - 1), F.where(between, slope, F.zeros_like(position))
 
@@ -125,11 +125,11 @@ def _each_tap(F: Any, grid: Any, sizes: Sequence[int], mode: str, padding_mode: 
     lines = [_taps(F, F.select(points, 2, n - 1 - d), size, mode, padding_mode, align) for d, size in enumerate(sizes)]
     for chosen in product(*(range(len(line.weights)) for line in lines)):
         pixel: Any = 0
-        known: Any = None
+        is_pixel: Any = None
         for line, k, size in zip(lines, chosen, sizes, strict=True):
             index = line.indices[k]
             is_inside = (index >= 0) & (index <= size - 1)
-            known = is_inside if known is None else known & is_inside
+            is_pixel = is_inside if is_pixel is None else is_pixel & is_inside
             pixel = pixel * size + F.to(F.where(is_inside, index, F.zeros_like(index)), dtypes.int64)
         weights = [line.weights[k] for line, k in zip(lines, chosen, strict=True)]
         slopes = [
@@ -137,7 +137,7 @@ def _each_tap(F: Any, grid: Any, sizes: Sequence[int], mode: str, padding_mode: 
             for d, (line, k) in enumerate(zip(lines, chosen, strict=True))
             if line.slopes
         ]
-        yield _Tap(pixel, known, reduce(mul, weights), slopes)
+        yield _Tap(pixel, is_pixel, reduce(mul, weights), slopes)
 
 
 @general(
@@ -157,8 +157,8 @@ def grid_sampler(K, self, grid, mode: str, padding_mode: str, align_corners: boo
     total: Any = None
     for tap in _each_tap(K, grid, sizes, mode, padding_mode, align_corners):
         weight = K.unsqueeze(K.where(tap.known, tap.weight, K.zeros_like(tap.weight)), 1)
-        part = K.gather(image, 2, _for_channels(K, tap.pixel, lead)) * weight
-        total = part if total is None else total + part
+        term = K.gather(image, 2, _for_channels(K, tap.pixel, lead)) * weight
+        total = term if total is None else total + term
     return K.reshape(total, (*lead, *grid.shape[1:-1]))
 
 
@@ -183,8 +183,8 @@ def grid_sampler_backward(
             to_image = F.scatter_add(to_image, 2, pixel, grad * weight)
         if needs[1] and tap.slopes:
             value = F.sum(F.gather(image, 2, pixel) * grad, (1,))
-            parts = F.stack([F.where(tap.known, value * slope, zero) for slope in tap.slopes[::-1]], -1)
-            to_points = parts if to_points is None else to_points + parts
+            grid_terms = F.stack([F.where(tap.known, value * slope, zero) for slope in tap.slopes[::-1]], -1)
+            to_points = grid_terms if to_points is None else to_points + grid_terms
     to_grid = None
     if needs[1]:
         to_grid = F.zeros_like(grid) if to_points is None else F.reshape(to_points, tuple(grid.shape))

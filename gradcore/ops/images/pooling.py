@@ -22,7 +22,7 @@ from gradcore.ops.images.spatial import DIMS, each, for_pooling
 
 
 def _node(form: str) -> Callable[..., str]:
-    """Return the node's name for the number of spatial dims, which is the length of the first setting."""
+    """Return a function that names nodes by the number of spatial dims, the length of the first setting."""
     return lambda *args: form.format(n=len(next(a for a in args if isinstance(a, tuple))))
 
 
@@ -382,10 +382,10 @@ def _declare_avg_pool(n: int) -> None:
         _check_output(input, n, (kernel, stride, padding, dilation), ceil_mode)
         if divisor_override == 0:
             raise RuntimeError("divisor must be not zero")
-        whole = input.dtype is dtypes.int64
-        check_implemented("avg_pool2d" if n < 3 else "avg_pool3d_out_frame", input, "bc" if whole else "bic")
+        is_integer = input.dtype is dtypes.int64
+        check_implemented("avg_pool2d" if n < 3 else "avg_pool3d_out_frame", input, "bc" if is_integer else "bic")
         out = F.avg_pool(input, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        return F.to(F.trunc(out), dtypes.int64) if whole else out
+        return F.to(F.trunc(out), dtypes.int64) if is_integer else out
 
     avg_pool_nd.__doc__ = f"""The mean of every window of {DIMS[n]}.
 

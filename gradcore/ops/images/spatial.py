@@ -10,7 +10,7 @@ __all__ = ["DIMS", "each", "for_convolution", "for_pooling"]
 
 
 def each(value: Steps, n: int) -> tuple[int, ...] | None:
-    """Return `value` as a tuple of `n` numbers; None if it cannot be one."""
+    """Return `value` as a tuple of `n` numbers, or None if that is impossible."""
     if isinstance(value, Sequence):
         values = tuple(int(v) for v in value)
         return values * n if len(values) == 1 else values if len(values) == n else None
@@ -28,7 +28,7 @@ def for_convolution(name: str, value: Steps, n: int, lowest: int) -> tuple[int, 
     RuntimeError
         If it has another number of elements, or an element below `lowest`.
     """
-    if value.__class__ is tuple and len(value) == n and {*map(type, value)} == _INT:  # as it mostly is
+    if value.__class__ is tuple and len(value) == n and {*map(type, value)} == _INT:  # the most common case
         values: tuple[int, ...] | None = value
     else:
         values = each(value, n)

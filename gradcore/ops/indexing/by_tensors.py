@@ -44,7 +44,7 @@ def index_backward(self, shape: tuple[int, ...], indices: Indices):
     saved={"values_sym_sizes": None},
 )
 def index_write(self, values, indices: Indices, accumulate: bool = False):
-    """Return a copy with `values` at `indices`, or with them added there."""
+    """Return a copy with `values` at `indices`, or with `values` added there if `accumulate`."""
 
 
 def _index_put_cases():
@@ -87,7 +87,7 @@ def as_indices(F: Any, indices: Any) -> tuple[Any, ...]:
     autocast="widest:cuda",
 )
 def index_put(F, self, indices: Any, values, accumulate: bool = False):
-    """Return a copy with `values` (broadcast) at the positions `indices`, or with them added there.
+    """Return a copy with `values` (broadcast) at the positions `indices`, or added there if `accumulate`.
 
     `indices` is a tuple of integer or bool tensors, one for each of the first dims.
 

@@ -336,7 +336,7 @@ def one_hot(F, tensor, num_classes: int = -1):
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return tensor.new_zeros((*tensor.shape, num_classes))
-    if tensor.device.type == "cpu":  # elsewhere that is looked at later
+    if tensor.device.type == "cpu":  # on a device the host would have to wait for the checks
         if F.holds_anywhere(tensor < 0):
             raise RuntimeError("Class values must be non-negative.")
         if num_classes != -1 and F.holds_anywhere(tensor >= num_classes):

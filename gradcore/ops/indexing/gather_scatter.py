@@ -54,7 +54,7 @@ def _cut(F, x, shape):
 
 
 def _pad_with_zeros(F, grad, shape):
-    """Return the gradient of a tensor of `shape` from that of its part made by `_cut`: zeros elsewhere."""
+    """Pad the gradient of a tensor that `_cut` returned with zeros, to the `shape` of the tensor that was cut."""
     if tuple(grad.shape) == tuple(shape):
         return grad
     if not shape or not grad.ndim:
@@ -280,12 +280,12 @@ def _mean_gradients(F, grad, self, dim, index, src, result, include_self):
 
 
 def _extreme_gradients(F, grad, self, dim, index, src, result, include_self):
-    here = F.where(self == result, F.ones_like(grad), 0)
+    self_ties = F.where(self == result, F.ones_like(grad), 0)
     if not include_self:
-        here = F.scatter_value(here, dim, index, 0)
-    there = F.where(src == F.gather(result, dim, index), F.ones_like(src), 0)
-    share = F.div(grad, F.scatter_add(here, dim, index, there))
-    return here * share, there * F.gather(share, dim, index)
+        self_ties = F.scatter_value(self_ties, dim, index, 0)
+    src_ties = F.where(src == F.gather(result, dim, index), F.ones_like(src), 0)
+    share = F.div(grad, F.scatter_add(self_ties, dim, index, src_ties))
+    return self_ties * share, src_ties * F.gather(share, dim, index)
 
 
 def _product_gradients(F, grad, self, dim, index, src, result, include_self):
@@ -298,14 +298,14 @@ def _product_gradients(F, grad, self, dim, index, src, result, include_self):
     def at_places(values):
         return F.gather(F.scatter_add(F.zeros_like(grad), dim, index, values), dim, index)
 
-    own = F.where(self == 0, 1, self)
-    of_self = F.div(grad * product(own, src), own)
+    nonzero_self = F.where(self == 0, 1, self)
+    of_self = F.div(grad * product(nonzero_self, src), nonzero_self)
     zero = src == 0
-    one = F.ones_like(src)
-    zeros_there = at_places(F.where(zero, one, 0))
+    ones = F.ones_like(src)
+    zeros_there = at_places(F.where(zero, ones, 0))
     other_zero = F.where(zeros_there == 2, at_places(F.where(zero, src, 0)) - src, 0)
-    rest = product(self, F.where(zero, 1, src))
-    of_zero = F.gather(grad * rest, dim, index) * F.where(zeros_there == 1, one, other_zero)
+    nonzero_product = product(self, F.where(zero, 1, src))
+    of_zero = F.gather(grad * nonzero_product, dim, index) * F.where(zeros_there == 1, ones, other_zero)
     return of_self, F.where(zero, of_zero, F.div(F.gather(grad * result, dim, index), F.where(zero, 1, src)))
 
 
@@ -365,7 +365,7 @@ def take(K, self, index):
     ],
 )
 def put(K, self, index, source, accumulate: bool = False):
-    """Return a copy with `source` at the positions that `index` names in the flattened tensor, or with it added there.
+    """Return a copy with `source` at flat positions given by `index`, or with `source` added there if `accumulate`.
 
     Examples
     --------

@@ -47,8 +47,8 @@ def banded_solved(K, ab, b, l: int, u: int):
 @banded_solved.vjp("ab", "b")
 def _(F, grad, ab, result, l, u):
     by_b = F.banded_solved(_adjoint(F, ab, l, u), grad, u, l)
-    other = F.conj(result)
-    rows = [-F.sum(_up(F, by_b, -k) * other, -1) for k in range(u, -l - 1, -1)]
+    conjugate = F.conj(result)
+    rows = [-F.sum(_up(F, by_b, -k) * conjugate, -1) for k in range(u, -l - 1, -1)]
     return F.stack(rows, -2), by_b
 
 

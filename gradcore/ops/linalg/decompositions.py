@@ -16,12 +16,12 @@ _PRIVATE = {"function": False, "method": False}
 
 
 def _rows(F, x):
-    """Return one number for each row of a matrix, in a shape that broadcasts with the matrix."""
+    """Append a dim to `x`, which has a number for each row, so that it broadcasts with the matrix."""
     return F.unsqueeze(x, -1)
 
 
 def _columns(F, x):
-    """Return one number for each column of a matrix, in a shape that broadcasts with the matrix."""
+    """Insert a dim into `x`, which has a number for each column, so that it broadcasts with the matrix."""
     return F.unsqueeze(x, -2)
 
 
@@ -68,8 +68,8 @@ def _divide_by_gaps(F, x, values, turned, scale, of_values=None):
     equal = F.abs(gaps) <= _rounding_bound(F, _rows(F, values), "amax")
     unseen = equal & (F.abs(turned) <= _rounding_bound(F, scale))
     if of_values is not None:
-        apart = F.abs(_columns(F, of_values) - _rows(F, of_values))
-        unseen = unseen & (apart <= _rounding_bound(F, _rows(F, of_values)))
+        value_gaps = F.abs(_columns(F, of_values) - _rows(F, of_values))
+        unseen = unseen & (value_gaps <= _rounding_bound(F, _rows(F, of_values)))
     gaps = F.where(equal, F.zeros_like(gaps), gaps)
     return F.div(F.where(unseen, F.zeros_like(x), x), F.where(unseen, F.ones_like(gaps), gaps))
 
@@ -331,7 +331,7 @@ def _skew(F, x):
 
 
 def _split(F, x, dim, k):
-    """Return the first `k` columns or rows of matrices, and the rest."""
+    """Return the first `k` columns or rows of matrices, and the remaining ones."""
     return F.narrow(x, dim, 0, k), F.narrow(x, dim, k, x.shape[dim] - k)
 
 
@@ -362,8 +362,8 @@ def _of_further_vectors(F, of_u, of_vh, U, S, Vh):
     if further_vh.shape[-2]:
         grad = F.narrow(of_vh, -2, k, further_vh.shape[-2])
         _check_basis(F, F.hermitian(further_vh), F.hermitian(grad))
-        part = -_sandwich(F, inverse, F.hermitian(grad), further_vh)
-        result = part if result is None else result + part
+        by_vh = -_sandwich(F, inverse, F.hermitian(grad), further_vh)
+        result = by_vh if result is None else result + by_vh
     return result
 
 
@@ -394,7 +394,7 @@ def _(F, grads, U, S, Vh):
     if F.is_complex(middle):
         middle = middle + F.diag_embed(_over_gaps(F, _diagonal(F, from_u), 2 * S))
     result = _sandwich(F, U, middle, Vh)
-    if m > k:  # what `of_u` says across the columns of U
+    if m > k:  # the part of `of_u` that is orthogonal to the columns of U
         across = _over_gaps(F, of_u, _columns(F, S))
         result = result + F.matmul(across - F.matmul(U, F.matmul(F.hermitian(U), across)), Vh)
     if n > k:
@@ -415,7 +415,7 @@ def _(F, t, U, S, Vh, full_matrices):
     together = _off_diagonal(F, _divide_by_gaps(F, symmetric, S, symmetric, inner))
     against = _off_diagonal(F, _over_gaps(F, (inner - mirrored) / 2, _rows(F, S) + _columns(F, S)))
     turn_u, turn_v = together + against, together - against
-    if F.is_complex(inner):  # one of many ways to share the phase: all of it to U
+    if F.is_complex(inner):  # the phase can be shared in many ways; here U gets all of it
         turn_u = turn_u + F.diag_embed(F.div(_diagonal(F, inner - mirrored), 2 * S))
     change_u, change_v = F.matmul(U, turn_u), F.matmul(F.hermitian(turn_v), Vh)
     if m > k:
@@ -425,7 +425,7 @@ def _(F, t, U, S, Vh, full_matrices):
         outside = _rows(F, 1 / S) * F.matmul(F.hermitian(U), t)
         change_v = change_v + outside - F.matmul(F.matmul(outside, F.hermitian(Vh)), Vh)
     inverse = F.matmul(U * _columns(F, 1 / S), Vh)
-    if full_matrices and m > k:  # the further vectors are any basis: this one turns no more than it has to
+    if full_matrices and m > k:  # any basis is valid for the further vectors; this one rotates as little as possible
         further = F.narrow(whole_u, -1, k, m - k)
         change_u = F.cat([change_u, -_sandwich(F, inverse, F.hermitian(t), further)], -1)
     if full_matrices and n > k:
@@ -538,19 +538,19 @@ def _(F, grads, Q, R, mode):
     _check_qr(Q, R, mode)
     of_q, of_r = grads
     m, n = Q.shape[-2], R.shape[-1]
-    rest = None
+    last_columns = None
     if n > m:  # A = [X, Y], and Y = Q Z takes part in R = [., Z] alone, as Q^H Y
         of_rest = F.narrow(of_r, -1, m, n - m)
         of_q = of_q + F.matmul(Q, F.matmul(F.narrow(R, -1, m, n - m), F.hermitian(of_rest)))
-        rest = F.matmul(Q, of_rest)
+        last_columns = F.matmul(Q, of_rest)
         R, of_r = F.narrow(R, -1, 0, m), F.narrow(of_r, -1, 0, m)
     middle = F.triu(F.matmul(of_r, F.hermitian(R)) - F.matmul(F.hermitian(Q), of_q))
     symmetric = middle + F.hermitian(F.triu(middle, 1))
     if F.is_complex(symmetric):  # the diagonal of R is real
         symmetric = symmetric - F.diag_embed(F.imag(_diagonal(F, symmetric)) * 1j)
-    whole = of_q + F.matmul(Q, symmetric)
-    result = F.linalg_solve_triangular(F.hermitian(R), whole, upper=False, left=False)
-    return result if rest is None else F.cat([result, rest], -1)
+    product = of_q + F.matmul(Q, symmetric)
+    result = F.linalg_solve_triangular(F.hermitian(R), product, upper=False, left=False)
+    return result if last_columns is None else F.cat([result, last_columns], -1)
 
 
 @linalg_qr.jvp("A")

@@ -23,7 +23,7 @@ def _regular_cases():
 
 
 def _of_matrix(F, x):
-    """Return one number for each matrix with two more dims, so that it broadcasts with the matrices."""
+    """Append two dims to `x`, which has a number for each matrix, so that it broadcasts with the matrices."""
     return F.unsqueeze(F.unsqueeze(x, -1), -1)
 
 
@@ -118,7 +118,7 @@ def adjugate_change(F, self, t):
 
 
 def _products_without_pairs(F, values):
-    """Return, for each pair of different elements of the last dim, the product of all others; else 0."""
+    """Return, for each pair of elements of the last dim, the product of all others, or 0 for equal positions."""
     n = values.shape[-1]
     eye = F.new_eye(values, n, n)
     pair = F.unsqueeze(eye, 1) + F.unsqueeze(eye, 0)  # [i, j, k]: 1 where k is i or j

@@ -60,7 +60,10 @@ def _columns(F, x, i):
 
 
 def _products(F, input, tau):
-    """Return the products of the last reflections: first that of all, and at the end that of none."""
+    """Return a list of products of reflections: item `i` is the product of reflection `i` and all later ones.
+
+    The last item is the identity.
+    """
     vectors = _reflections(F, input)
     products = [F.expand(F.new_eye(input, *input.shape[-2:]), tuple(input.shape))]
     for i in reversed(range(tau.shape[-1])):
@@ -74,7 +77,7 @@ def _(F, grad, input, tau):
     by_vectors, by_tau = [], []
     for i in range(tau.shape[-1]):
         v, t = _columns(F, vectors, i), F.unsqueeze(_columns(F, tau, i), -1)
-        rest = products[i + 1]  # this reflection stands between `grad`, taken back to it, and the rest
+        rest = products[i + 1]  # the product of the later reflections; `grad` already includes the earlier ones
         across = F.matmul(grad, F.matmul(F.hermitian(rest), v))
         back = F.matmul(rest, F.matmul(F.hermitian(grad), v))
         by_tau.append(-F.squeeze(F.matmul(F.hermitian(v), across), -1))

@@ -47,7 +47,7 @@ def linalg_ldl_factor(F, A, *, hermitian: bool = False):
 
 @composite(path="linalg.ldl_factor_ex", method=False, fields="LD pivots info", samples=_cases)
 def linalg_ldl_factor_ex(F, A, *, hermitian: bool = False, check_errors: bool = False):
-    """Return `gradcore.linalg.ldl_factor`'s results, and for each matrix where D is zero (from 1; 0: nowhere).
+    """Return the results of `gradcore.linalg.ldl_factor`, and the position of a zero in D, from 1, or 0.
 
     Examples
     --------

@@ -61,22 +61,22 @@ def _backward(F, of_l, of_u, P, L, U):
     """Return the gradient of a matrix ``P @ L @ U`` from those of its factors."""
     (m, k), n = L.shape[-2:], U.shape[-1]
     of_l, of_u = F.tril(of_l, -1), F.triu(of_u)
-    below = beside = None
-    if n > k:  # the last columns of U are those of the matrix, with the inverse of L
-        beside = F.linalg_solve_triangular(F.hermitian(L), F.narrow(of_u, -1, k, n - k), upper=True, unitriangular=True)
-        of_l = of_l - F.matmul(beside, F.hermitian(F.narrow(U, -1, k, n - k)))
+    lower = right = None
+    if n > k:  # the last columns of U are the inverse of L times those of the matrix
+        right = F.linalg_solve_triangular(F.hermitian(L), F.narrow(of_u, -1, k, n - k), upper=True, unitriangular=True)
+        of_l = of_l - F.matmul(right, F.hermitian(F.narrow(U, -1, k, n - k)))
         U, of_u = F.narrow(U, -1, 0, k), F.narrow(of_u, -1, 0, k)
-    if m > k:  # the last rows of L are those of the matrix, with the inverse of U
-        below = F.linalg_solve_triangular(F.hermitian(U), F.narrow(of_l, -2, k, m - k), upper=False, left=False)
-        of_u = of_u - F.matmul(F.hermitian(F.narrow(L, -2, k, m - k)), below)
+    if m > k:  # the last rows of L are those of the matrix times the inverse of U
+        lower = F.linalg_solve_triangular(F.hermitian(U), F.narrow(of_l, -2, k, m - k), upper=False, left=False)
+        of_u = of_u - F.matmul(F.hermitian(F.narrow(L, -2, k, m - k)), lower)
         L, of_l = F.narrow(L, -2, 0, k), F.narrow(of_l, -2, 0, k)
     middle = F.tril(F.matmul(F.hermitian(L), of_l), -1) + F.triu(F.matmul(of_u, F.hermitian(U)))
     half = F.linalg_solve_triangular(F.hermitian(L), middle, upper=True, unitriangular=True)
     result = F.linalg_solve_triangular(F.hermitian(U), half, upper=False, left=False)
-    if beside is not None:
-        result = F.cat([result, beside], -1)
-    if below is not None:
-        result = F.cat([result, below], -2)
+    if right is not None:
+        result = F.cat([result, right], -1)
+    if lower is not None:
+        result = F.cat([result, lower], -2)
     return F.matmul(P, result)
 
 
@@ -90,8 +90,8 @@ def _forward(F, t, P, L, U):
     lower = F.tril(middle, -1)
     change_l, change_u = F.matmul(first_l, lower), half - F.matmul(lower, U)
     if m > k:
-        rest = F.narrow(F.narrow(t, -2, k, m - k), -1, 0, k) - F.matmul(F.narrow(L, -2, k, m - k), change_u)
-        change_l = F.cat([change_l, F.linalg_solve_triangular(first_u, rest, upper=True, left=False)], -2)
+        lower_rows = F.narrow(F.narrow(t, -2, k, m - k), -1, 0, k) - F.matmul(F.narrow(L, -2, k, m - k), change_u)
+        change_l = F.cat([change_l, F.linalg_solve_triangular(first_u, lower_rows, upper=True, left=False)], -2)
     return F.tril(change_l, -1), F.triu(change_u)
 
 

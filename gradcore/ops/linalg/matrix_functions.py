@@ -210,8 +210,9 @@ def _pinv_backward(F, grad, A, inverse):
 
 @pseudo_inverse.vjp("A")
 def _(F, grad, A, result):
-    found = _pinv_backward(F, grad, A, result)
-    return found if found.shape == A.shape else F.sum_to_size(found, A.shape)  # several tolerances for each matrix
+    gradient = _pinv_backward(F, grad, A, result)
+    # With several tolerances for each matrix, the gradient has the dims of the tolerances as well.
+    return gradient if gradient.shape == A.shape else F.sum_to_size(gradient, A.shape)
 
 
 @pseudo_inverse.jvp("A")
@@ -381,8 +382,8 @@ def _(F, grads, A, B, solution):
     by_b = F.matmul(F.hermitian(inverse), of_x)
     if tuple(of_residuals.shape) == (*solution.shape[:-2], solution.shape[-1]):  # there are residuals
         # The residual is orthogonal to the columns of A, so a change of the solution does not change its norm.
-        rest = (F.matmul(A, solution) - B) * (2 * F.unsqueeze(of_residuals, -2))
-        by_a, by_b = by_a + F.matmul(rest, F.hermitian(solution)), by_b - rest
+        residual_gradient = (F.matmul(A, solution) - B) * (2 * F.unsqueeze(of_residuals, -2))
+        by_a, by_b = by_a + F.matmul(residual_gradient, F.hermitian(solution)), by_b - residual_gradient
     return by_a, by_b
 
 

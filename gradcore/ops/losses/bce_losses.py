@@ -31,8 +31,8 @@ def _apply_weight(t: Any, weight: Any) -> Any:
 )
 def bce(K, self, target, weight=None, reduction: str = "mean"):
     """Compute `binary_cross_entropy` of tensors of one shape and dtype."""
-    rest = K.clamp(K.log1p(-self), -100, None)
-    losses = target * (rest - K.clamp(K.log(self), -100, None)) - rest
+    log_complement = K.clamp(K.log1p(-self), -100, None)
+    losses = target * (log_complement - K.clamp(K.log(self), -100, None)) - log_complement
     return reduce_losses(K, _apply_weight(losses, weight), reduction)
 
 

@@ -61,7 +61,7 @@ def class_ones(self, like, ignore_index: int):
 
 
 def weights_of(F: Any, target: Any, weight: Any, like: Any, ignore_index: int) -> Any:
-    """Return the weight of each target, as a tensor like `like`."""
+    """Return the weight of each target. Without `weight`, it is 0 for ignored targets and 1 for others."""
     if weight is None:
         return F.class_ones(target, like, ignore_index)
     return F.class_weights(target, weight, ignore_index)
@@ -77,7 +77,7 @@ def _by_weights(F: Any, losses: Any, target: Any, weight: Any, reduction: str, i
 
 
 def _each(F: Any, grad: Any, target: Any, weight: Any, total_weight: Any, reduction: str, ignore_index: int) -> Any:
-    """Return the gradient of each unweighted loss from that of the reduced losses."""
+    """Return the gradient of each unweighted loss, given the gradient of the reduced losses."""
     if reduction == "mean":
         grad = F.div(grad, total_weight)
     weights = weights_of(F, target, weight, grad, ignore_index)

@@ -109,8 +109,8 @@ def ctc_losses(K, log_probs, labels, ends, counts, blank: int):
     alphas = [alpha]
     for t in range(1, log_probs.shape[0]):
         skipped = K.where(skips, _along(K, alpha, 2, NEVER), NEVER)
-        new = K.logsumexp(K.stack([alpha, _along(K, alpha, 1, NEVER), skipped], 0), (0,))
-        alpha = K.where(counts > t, new + K.select(scores, 0, t), alpha)
+        next_alpha = K.logsumexp(K.stack([alpha, _along(K, alpha, 1, NEVER), skipped], 0), (0,))
+        alpha = K.where(counts > t, next_alpha + K.select(scores, 0, t), alpha)
         alphas.append(alpha)
     return -K.logsumexp(K.where(ends, alpha, NEVER), (1,)), K.stack(alphas, 0)
 
@@ -138,13 +138,13 @@ def ctc_losses_backward(F, grad, grad_alphas, log_probs, labels, ends, counts, r
             flow = flow + F.select(grad_alphas, 0, t)
         if not t:
             break
-        lasts, shares = counts > t, 0
-        gradients[t] = F.where(lasts, F.where(F.select(alphas, 0, t) <= NEVER / 2, 0, flow), 0)
-        for by, allowed in enumerate((lasts, lasts, lasts & skipped)):
-            away = F.select(alphas, 0, t - 1) - _along(F, F.select(sums, 0, t), -by, -NEVER)
-            share = F.exp(F.where(allowed, F.where(away < 0, away, 0), NEVER))
+        is_running, shares = counts > t, 0
+        gradients[t] = F.where(is_running, F.where(F.select(alphas, 0, t) <= NEVER / 2, 0, flow), 0)
+        for by, allowed in enumerate((is_running, is_running, is_running & skipped)):
+            log_share = F.select(alphas, 0, t - 1) - _along(F, F.select(sums, 0, t), -by, -NEVER)
+            share = F.exp(F.where(allowed, F.where(log_share < 0, log_share, 0), NEVER))
             shares = shares + _along(F, gradients[t], -by, 0) * share
-        flow = F.where(lasts, shares, flow)
+        flow = F.where(is_running, shares, flow)
     gradients[0] = _first(F, flow, 0)
     index = F.expand(F.unsqueeze(labels, 0), scores.shape)
     return F.scatter_add(F.new_zeros(log_probs, log_probs.shape), 2, index, F.stack(gradients, 0))
@@ -214,7 +214,7 @@ def ctc_loss(
     _check(log_probs, targets, inputs, lengths, blank)
     targets = F.to(targets, int64)
     width = 2 * max(lengths, default=0) + 1
-    labels = _insert_blanks(targets, lengths, blank)  # checks the lengths, which is why no row is made before
+    labels = _insert_blanks(targets, lengths, blank)  # also checks the lengths, on which `ends` depends
     ends = [[s in (2 * n - 1, 2 * n) for s in range(width)] for n in lengths]
     rows = labels, ends, [[n] for n in inputs]
     losses = F.ctc_losses(log_probs, *(F.index_tensor(each, log_probs) for each in rows), blank)[0]

@@ -26,7 +26,7 @@ def reduce_losses(F: Any, losses: Any, reduction: str) -> Any:
 
 
 def upstream(grad: Any, shape: Sequence[int], reduction: str) -> Any:
-    """Return the gradient of each loss, up to broadcasting, from that of the reduced losses."""
+    """Return the gradient of each loss, up to broadcasting, given the gradient of the reduced losses."""
     return grad / prod(shape) if reduction == "mean" else grad
 
 

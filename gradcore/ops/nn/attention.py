@@ -169,7 +169,7 @@ def _keeps_weights(query: Any, key: Any, mask: Any) -> bool:
 
 
 def attend(F: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False) -> Any:
-    """Return the result of attention, by the kernel that keeps the weights or by the one that does not."""
+    """Return the result of attention, by a kernel that saves the attention weights or by one that does not."""
     attention = F.attention if _keeps_weights(query, key, mask) else F.flash_attention
     return attention(query, key, value, mask, scale, causal)[0]
 

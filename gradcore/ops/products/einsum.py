@@ -89,34 +89,37 @@ def _resolve_ellipses(
 ) -> tuple[list[Labels], Labels]:
     """Return the labels of operands and output with labels of dims in place of ellipses."""
     if len(operands) != len(ndims):
-        which = (
+        problem = (
             "fewer operands were provided than" if len(operands) > len(ndims) else "more operands were provided than"
         )
-        raise RuntimeError(f"einsum(): {which} specified in the equation")
-    hidden = []
+        raise RuntimeError(f"einsum(): {problem} specified in the equation")
+    ellipsis_sizes = []
     for number, (labels, ndim) in enumerate(zip(operands, ndims, strict=True)):
-        named = len(labels) - (-1 in labels)
-        if named > ndim if -1 in labels else named != ndim:
+        count = len(labels) - (-1 in labels)
+        if count > ndim if -1 in labels else count != ndim:
             relation = "is more than" if -1 in labels else "does not match"
             suffix = "" if -1 in labels else " and no ellipsis was given"
             raise RuntimeError(
-                f"einsum(): the number of subscripts in the equation ({named}) {relation} the number of dimensions "
+                f"einsum(): the number of subscripts in the equation ({count}) {relation} the number of dimensions "
                 f"({ndim}) for operand {number}{suffix}"
             )
-        hidden.append(ndim - named)
-    longest = max((n for n, labels in zip(hidden, operands, strict=True) if -1 in labels), default=0)
-    whole = tuple(range(_ELLIPSIS, _ELLIPSIS + longest))
+        ellipsis_sizes.append(ndim - count)
+    longest = max((n for n, labels in zip(ellipsis_sizes, operands, strict=True) if -1 in labels), default=0)
+    ellipsis_labels = tuple(range(_ELLIPSIS, _ELLIPSIS + longest))
 
     def fill_ellipsis(labels: Labels, n: int) -> Labels:
         if -1 not in labels:
             return labels
         i = labels.index(-1)
-        return (*labels[:i], *whole[longest - n :], *labels[i + 1 :])
+        return (*labels[:i], *ellipsis_labels[longest - n :], *labels[i + 1 :])
 
-    inputs = [fill_ellipsis(labels, n) for labels, n in zip(operands, hidden, strict=True)]
+    inputs = [fill_ellipsis(labels, n) for labels, n in zip(operands, ellipsis_sizes, strict=True)]
     seen = [label for labels in inputs for label in labels]
     if output is None:
-        return inputs, (*whole, *sorted(label for label in set(seen) if label < _ELLIPSIS and seen.count(label) == 1))
+        return inputs, (
+            *ellipsis_labels,
+            *sorted(label for label in set(seen) if label < _ELLIPSIS and seen.count(label) == 1),
+        )
     for i, label in enumerate(output):
         if label in output[:i]:
             raise RuntimeError(f"einsum(): output subscript {_letter(label)} appears more than once in the output")

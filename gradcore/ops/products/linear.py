@@ -13,10 +13,10 @@ from gradcore.ops.declare.table import general, same
 
 def _sum_to_shape(F, grad, shape):
     """Return the gradient of a summand of `shape` that was expanded to the shape of `grad`."""
-    shape, whole = tuple(shape), tuple(grad.shape)
-    if whole == shape:
+    shape, full_shape = tuple(shape), tuple(grad.shape)
+    if full_shape == shape:
         return grad
-    return F.sum_rows(grad) if shape == whole[-1:] else F.sum_to_size(grad, shape)
+    return F.sum_rows(grad) if shape == full_shape[-1:] else F.sum_to_size(grad, shape)
 
 
 def scale(t, number):

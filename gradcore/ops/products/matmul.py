@@ -52,7 +52,7 @@ _refuse_mixed_factors = same_dtypes("expected scalar type {self} but found {othe
 
 
 def _mixed_factors(op, args):
-    """Return the arguments in their common dtype if nothing is summed, as in an elementwise product, else raise."""
+    """Return the common dtype of the factors if nothing is summed; otherwise raise if their dtypes differ."""
     _, _, of_self, of_other, out = args
     return common_dtype(op, args) if set(out) >= {*of_self, *of_other} else _refuse_mixed_factors(op, args)
 
@@ -537,8 +537,8 @@ def _check_chain(tensors: Sequence[Any]) -> None:
     for i, t in enumerate(tensors):
         if i in (0, len(tensors) - 1):
             if t.ndim not in (1, 2):
-                which = "last" if i else "first"
-                raise RuntimeError(f"multi_dot(): the {which} tensor must be 1D or 2D but got {t.ndim}D")
+                place = "last" if i else "first"
+                raise RuntimeError(f"multi_dot(): the {place} tensor must be 1D or 2D but got {t.ndim}D")
         elif t.ndim != 2:
             raise RuntimeError(f"multi_dot(): tensor {i} must be 2D but got {t.ndim}D")
     for i, t in enumerate(tensors):

@@ -25,8 +25,8 @@ def known_as(K, self, name: str):
             case(floats(0, 2), ints(0), 2)])  # fmt: skip
 def rows_summed(K, self, index, height: int):
     """Return `height` rows: the sums of the rows of `self` with equal indices."""
-    rest = self.shape[1:]
-    return K.sum_into_rows(height, index, self.reshape(self.shape[0], math.prod(rest))).reshape(height, *rest)
+    row_shape = self.shape[1:]
+    return K.sum_into_rows(height, index, self.reshape(self.shape[0], math.prod(row_shape))).reshape(height, *row_shape)
 
 
 def _sample_product(F, rows, cols, pattern, transposed):
@@ -109,5 +109,5 @@ def _(F, grads, values, w, V, pattern):
         right = F.cat([F.select(dV, 1, i), F.new_zeros(w, (1,))], 0)
         dual, _ = F.sparse_solve(matrix, right, around, False, None)
         columns.append(v * F.select(dw, 0, i) - F.slice_of(dual, 0, 0, n))
-    both = F.stack(columns, 1)
-    return (F.sampled_product(both, V, pattern) + F.sampled_product(V, both, pattern)) / 2
+    left_vectors = F.stack(columns, 1)
+    return (F.sampled_product(left_vectors, V, pattern) + F.sampled_product(V, left_vectors, pattern)) / 2

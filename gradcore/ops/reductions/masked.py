@@ -241,10 +241,10 @@ def masked_median(F, self, dim: int = -1, *, keepdim: bool = False, dtype: DType
     >>> gc.masked.median(gc.tensor([1.0, 9.0, 3.0, 2.0]), mask=gc.tensor([True, False, True, True]))
     tensor(2.)
     """
-    whole = not self.dtype.is_differentiable
-    x = F.to(self, dtypes.float32) if whole else self
+    is_integer = not self.dtype.is_differentiable
+    x = F.to(self, dtypes.float32) if is_integer else self
     result = F.nanmedian(_fill_masked(F, x, mask, math.nan), dim, keepdim)[0]
-    if not whole:
+    if not is_integer:
         return result
     if F.holds_anywhere(F.isnan(result)):
         raise ValueError("masked median expects no fully masked out rows if dtype is not floating point")

@@ -116,7 +116,7 @@ topk.jvp("self")(take_tangent)
 
 
 def _distinct(name, function, **options):
-    """Declare an operation that returns distinct elements, the index of each element's, and their counts."""
+    """Declare an operation that returns distinct values, the index of each element's value, and their counts."""
     general(
         not_implemented(name), name=name, outputs=("values", "inverse", "counts"), differentiable=(0,), function=False,
         method=False, data_dependent=True, **options,
@@ -220,7 +220,7 @@ def unique_consecutive(F, self, return_inverse: bool = False, return_counts: boo
 
 @constant(constant="results are indices", function=False, method=False)
 def search(K, sequence, values, right: bool, sorter=None):
-    """Return the insertion indices of values into a sorted sequence, or into that of their row."""
+    """Return the insertion indices of values into one sorted sequence, or into one for each row."""
     if sorter is not None:
         sequence = K.xp.take_along_axis(sequence, sorter, -1)
     return K.search_in(sequence, values, right)

@@ -300,7 +300,8 @@ def _quantile_arguments(F, name, self, q, interpolation):
         raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
     if q.device != self.device:
         raise RuntimeError(f"{name}() q tensor must be on the same device as the input tensor")
-    if q.device.type == "cpu" and F.holds_anywhere(~((q >= 0) & (q <= 1))):  # elsewhere that would be waited for
+    # On a device, the host would have to wait for the check.
+    if q.device.type == "cpu" and F.holds_anywhere(~((q >= 0) & (q <= 1))):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
     return q
 
@@ -377,7 +378,7 @@ _declare_quantile("nanquantile", "Quantiles along a dim of the elements that are
 
 
 def _check_weights(F, name, weights, observations, kind, wanted):
-    """Raise if weights of observations do not fit."""
+    """Raise if weights of observations have a wrong shape or dtype, or if one is negative."""
     if weights.ndim > 1:
         raise RuntimeError(
             f"cov(): expected {name} to have one or fewer dimensions but got {name} with {weights.ndim} dimensions"

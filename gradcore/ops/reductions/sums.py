@@ -42,12 +42,12 @@ def _reduce(K, kernel, self, dim, keepdim, dtype):
 
 def _name_by_dim(name):
     """Return a function of `dim` that gives the node's name: number 0 for all dims, else 1."""
-    whole, along_dims = f"{name}Backward0", f"{name}Backward1"
-    return lambda dim: whole if dim is None else along_dims
+    all_dims, along_dims = f"{name}Backward0", f"{name}Backward1"
+    return lambda dim: all_dims if dim is None else along_dims
 
 
 def _without_dims(node):
-    """Return which settings a node hides: `dim` and `keepdim` if it reduced all dims."""
+    """Return the saved settings that a node does not show: `dim` and `keepdim` if it reduced all dims."""
     return {"dim": None, "keepdim": None} if node.endswith("0") else {}
 
 

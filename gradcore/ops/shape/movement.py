@@ -165,7 +165,7 @@ def _squeezed_node(dim):
 
 
 def _saved_by_squeeze(node):
-    """Return what a node of `squeeze` shows of `dim`: nothing, `dim` as given, or the dims counted from the front."""
+    """Return how a node of `squeeze` shows `dim`: not at all, as given, or counted from the front."""
     return {"SqueezeBackward0": {"dim": None}, "SqueezeBackward1": {"dim": lambda dim: dim}}.get(node, {})
 
 

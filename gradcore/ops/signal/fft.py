@@ -55,9 +55,9 @@ def half_weighted(F, self, dim: int, n: int, weight: float):
     These are all but the constant and, if `n` is even, the middle.
     """
     count = (n - 1) // 2
-    rest = self.shape[dim] - count - 1
+    unpaired = self.shape[dim] - count - 1
     parts = [F.narrow(self, dim, 0, 1), F.narrow(self, dim, 1, count) * weight]
-    return F.cat([*parts, F.narrow(self, dim, count + 1, rest)] if rest else parts, dim)
+    return F.cat([*parts, F.narrow(self, dim, count + 1, unpaired)] if unpaired else parts, dim)
 
 
 @linear(
@@ -191,7 +191,7 @@ def _transform(F, x, s, dim, norm, forward):
 
 
 def _some_dims(x, s, dim, name):
-    """Return the dims and sizes of a transform that needs a last dim."""
+    """Return the dims and sizes of a transform, or raise if there are no dims."""
     dims, sizes = _dims_and_sizes(x, s, dim)
     if not dims:
         raise RuntimeError(f"{name} must transform at least one axis")
@@ -239,7 +239,7 @@ def _hermitian(F, x, s, dim, norm, name):
 
 
 def _along_one(x, n, dim):
-    """Return the arguments of a transform along one dim as those of a transform along several."""
+    """Convert the arguments of a transform along one dim to those of a transform along several."""
     if not x.ndim:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     if n is None:
@@ -273,7 +273,7 @@ def _declare_one(name, run, doc, *settings):
 
 
 def _declare_several(name, run, doc, default, *settings):
-    """Declare a transform along several dims; `default` says which without `dim`."""
+    """Declare a transform along several dims, by default along the dims `default`."""
 
     def body(F, self, s: Ints | None = None, dim: Dims = default, norm: str | None = None):
         return run(F, self, s, dim, norm, *settings)
@@ -293,7 +293,7 @@ def _cases_of_several():
     ]
 
 
-#: name, the function that does it, what it is, its further settings.
+#: The name of each transform, the function that computes it, its description, and further arguments.
 _FAMILIES = (
     ("fft", _transform, "The discrete Fourier transform", (True,)),
     ("ifft", _transform, "The inverse discrete Fourier transform", (False,)),

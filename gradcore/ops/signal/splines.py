@@ -73,8 +73,8 @@ def _slope(F, values, coordinates, order, mode, derivatives, against):
     parts = []
     for d in range(coordinates.shape[0]):
         moved = F.spline_sample(values, coordinates, order, mode, _raise_order(derivatives, d))
-        part = F.real(F.conj(moved) * against)
-        parts.append(F.sum(part, lead) if lead else part)
+        product = F.real(F.conj(moved) * against)
+        parts.append(F.sum(product, lead) if lead else product)
     return F.stack(parts, 0)
 
 

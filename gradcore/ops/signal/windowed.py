@@ -60,13 +60,13 @@ def fold_borders(K, self, n: int, dim: int, before: int, mode: str):
     for first, start, stop in ((0, -before, 0), (before + n, n, self.shape[dim] - before)):
         index = outside(n, start, stop, mode)
         for i, j, step in runs(index):
-            part = self[_part(dim, self.ndim, first + i, first + j)]
+            border = self[_part(dim, self.ndim, first + i, first + j)]
             if step == 0:
-                part = part.sum(dim, keepdims=True)
+                border = border.sum(dim, keepdims=True)
             elif step < 0:
-                part = K.flip(part, (dim,))
+                border = K.flip(border, (dim,))
             low = int(min(index[i], index[j - 1]))
-            out[_part(dim, self.ndim, low, low + part.shape[dim])] += part
+            out[_part(dim, self.ndim, low, low + border.shape[dim])] += border
     return out
 
 

@@ -258,7 +258,7 @@ def _by_order(F, order, x):
 
     It follows from the derivative of gamma-distributed numbers, at which `igamma` is constant.
     """
-    end = (x == 0) | (x == math.inf)  # where it is 0 or 1, whatever the order
+    end = (x == 0) | (x == math.inf)  # the function is 0 or 1 there for every order
     x = F.where(end, 1, x)
     log_x = F.log(x)
     density = F.exp(order * log_x - x - F.lgamma(order))  # by the logarithm of x

@@ -72,9 +72,9 @@ def _tail_slope(F, p, q, log_u, log_rest, by_q):
     term = F.exp(p * log_u + q * log_rest - F.special_of_two(p, q, "betaln")) / p
     total = 0
     for j in range(_RAISED):
-        rest = 1 / (p + q + j)
-        total = total + term * F.where(by_q, log_rest + to_q, log_u + to_p[-1 - j] - rest)
-        to_q = to_q + rest
+        step = 1 / (p + q + j)
+        total = total + term * F.where(by_q, log_rest + to_q, log_u + to_p[-1 - j] - step)
+        to_q = to_q + step
         term = term * F.exp(log_u) * (p + q + j) / (p + j + 1)
     p = p + _RAISED
     y = log_u - log_rest
@@ -82,15 +82,15 @@ def _tail_slope(F, p, q, log_u, log_rest, by_q):
     log_beta = F.special_of_two(p, q, "betaln")
     for node, weight in gauss_legendre(_POINTS):
         at = y - length * node
-        log, other = F.logsigmoid(at), F.logsigmoid(-at)
-        term = weight * length * F.exp(p * log + q * other - log_beta)
-        total = total + term * F.where(by_q, other + to_q, log + to_p[0])
+        log, log_complement = F.logsigmoid(at), F.logsigmoid(-at)
+        term = weight * length * F.exp(p * log + q * log_complement - log_beta)
+        total = total + term * F.where(by_q, log_complement + to_q, log + to_p[0])
     return total
 
 
 def beta_slope(F, a, b, x, position):
     """Return the derivative of the regularized incomplete beta function by `a` (`position` 0) or by `b` (1)."""
-    end = (x == 0) | (x == 1)  # where it is 0 or 1, whatever the parameters
+    end = (x == 0) | (x == 1)  # the function is 0 or 1 there for all parameters
     x = F.where(end, 0.5, x)
     log_x, log_rest = F.log(x), F.log1p(-x)
     upper = x > a / (a + b)

@@ -154,33 +154,33 @@ def _integral_near_one(F, phi, m):
 def _incomplete_slope(F, phi, m, power):
     """Return a mask where differences of elliptic integrals cancel, and the integral to use there."""
     turns = F.round(phi / math.pi)
-    rest = phi - math.pi * turns
-    square = F.sin(rest) ** 2
+    remainder = phi - math.pi * turns
+    square = F.sin(remainder) ** 2
     # Beyond a quarter turn the complete integral is one of the terms, so that all m have to be small.
     use = F.where(turns == 0, abs(m) * square, abs(m)) <= 0.5
     small = F.where(use, m, 0)
-    whole = _integral_of_sines(F, m * 0 + math.pi / 2, small, power)
-    part = _integral_of_sines(F, F.where(use, rest, 0), small, power) + 2 * turns * whole
-    near = ~use & (abs(m - 1) < 0.1) & (turns == 0) & (abs(F.tan(rest)) < 50) & (m * square < 1)
+    quarter = _integral_of_sines(F, m * 0 + math.pi / 2, small, power)
+    integral = _integral_of_sines(F, F.where(use, remainder, 0), small, power) + 2 * turns * quarter
+    near = ~use & (abs(m - 1) < 0.1) & (turns == 0) & (abs(F.tan(remainder)) < 50) & (m * square < 1)
     if power == -1.5:
-        part = F.where(near, _integral_near_one(F, F.where(near, rest, 0), F.where(near, m, 1)), part)
+        integral = F.where(near, _integral_near_one(F, F.where(near, remainder, 0), F.where(near, m, 1)), integral)
         use = use | near
-    return use, part
+    return use, integral
 
 
 def _ellipkinc_slope(F, phi, m, y):
-    use, part = _incomplete_slope(F, phi, m, -1.5)
+    use, integral = _incomplete_slope(F, phi, m, -1.5)
     n = F.where(use, 0.5, m)
     angle = F.where(use, 0.5, phi)
     e = _two(F, "ellipeinc", angle, n)
     cancelling = e / (2 * n * (1 - n)) - y / (2 * n) - F.sin(2 * angle) / (4 * (1 - n) * _sine_root(F, angle, n))
-    return F.where(use, part / 2, cancelling)
+    return F.where(use, integral / 2, cancelling)
 
 
 def _ellipeinc_slope(F, phi, m, y):
-    use, part = _incomplete_slope(F, phi, m, -0.5)
+    use, integral = _incomplete_slope(F, phi, m, -0.5)
     n = F.where(use, 0.5, m)
-    return F.where(use, -part / 2, (y - _two(F, "ellipkinc", F.where(use, 0.5, phi), n)) / (2 * n))
+    return F.where(use, -integral / 2, (y - _two(F, "ellipkinc", F.where(use, 0.5, phi), n)) / (2 * n))
 
 
 def _ellipk_slope(F, m, rest=None):
@@ -471,7 +471,7 @@ _FOUR = {
 
 
 def _slope(F, table, name, position, *values):
-    formulas = table.get(name) or table[name.partition(":")[0]]  # whose branches have one formula
+    formulas = table.get(name) or table[name.partition(":")[0]]  # all branches of a function share one formula
     formula = formulas if callable(formulas) else formulas[position]
     if formula is None:
         raise NotImplementedError(
@@ -486,8 +486,8 @@ def _shape(*args):
     shape = ()
     for a in arrays:
         wide = max(len(shape), a.ndim)
-        one, two = ((1,) * (wide - len(s)) + tuple(s) for s in (shape, a.shape))
-        shape = tuple(m if n == 1 else n for n, m in zip(one, two, strict=True))
+        left, right = ((1,) * (wide - len(s)) + tuple(s) for s in (shape, a.shape))
+        shape = tuple(m if n == 1 else n for n, m in zip(left, right, strict=True))
     return Result(shape, arrays[0].dtype)
 
 
