@@ -145,9 +145,9 @@ class MultiheadAttention(Module):
         """
         turned = self.batch_first and query.ndim == 3
         if turned:
-            same = query is key and key is value
+            is_self_attention = query is key and key is value
             query = query.transpose(0, 1)
-            key, value = (query, query) if same else (key.transpose(0, 1), value.transpose(0, 1))
+            key, value = (query, query) if is_self_attention else (key.transpose(0, 1), value.transpose(0, 1))
         out, weights = F.multi_head_attention_forward(
             query,
             key,

@@ -119,7 +119,7 @@ class BackwardHooks:
         return grads
 
     def at_inputs(self, grads: Grads) -> Grads:
-        if self.grad_output is None:  # the inputs got their gradients on another way than through the outputs
+        if self.grad_output is None:  # the gradients reached the inputs without passing through the outputs
             return grads
         for hook in self.hooks:
             replacement = hook(self.module, grads, self.grad_output)
@@ -165,10 +165,10 @@ def watch_node(module: Any, hooks: Sequence[Callable[..., Any]], args: tuple[Any
 def _missed_gradients_warning(node: Any, args: tuple[Any, ...], results: Any) -> str | None:
     """Return PyTorch's warning if hooks of one node miss some of a module's gradients, else None."""
     advice = " Please use register_full_backward_hook to get the documented behavior."
-    for values, does, missing in ((results, "return", "grad_output"), (args, "take as input", "grad_input")):
+    for values, verb, missing in ((results, "return", "grad_output"), (args, "take as input", "grad_input")):
         if not (isinstance(values, tuple) and all(isinstance(v, Tensor) for v in values)):
             return (
-                f"Using non-full backward hooks on a Module that does not {does} a single Tensor or a tuple of Tensors "
+                f"Using non-full backward hooks on a Module that does not {verb} a single Tensor or a tuple of Tensors "
                 "is deprecated and will be removed in future versions. This hook will be missing some of the "
                 f"{missing}.{advice}"
             )

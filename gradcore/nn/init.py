@@ -338,7 +338,8 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     rows, cols = tensor.shape[0], tensor.numel() // tensor.shape[0]
     drawn = tensor.new_empty(max(rows, cols), min(rows, cols)).normal_(generator=generator)
     q, r = functional.linalg_qr(drawn)
-    q = q * functional.diagonal(r).sign()  # else the decomposition's choice of signs would make it not uniform
+    # Otherwise the signs that the decomposition chooses would bias the distribution.
+    q = q * functional.diagonal(r).sign()
     return tensor.copy_((q.t() if rows < cols else q).reshape(tensor.shape)).mul_(gain)
 
 

@@ -184,7 +184,7 @@ class Identity(Module):
 
 
 class Flatten(Module):
-    """Flatten the dims from `start_dim` to `end_dim` into one.
+    """Layer that flattens the dims from `start_dim` to `end_dim` into one.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Split a dim into several.
+    """Layer that splits a dim into several.
 
     Parameters
     ----------

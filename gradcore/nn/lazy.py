@@ -72,7 +72,7 @@ class LazyModuleMixin:
 class _Lazy(LazyModuleMixin):
     """A layer without the number of its input features or channels, which is 0 until it is known."""
 
-    #: The attribute with that number.
+    #: The name of the attribute that holds the number of input features or channels.
     _size: ClassVar[str]
 
     def __init__(self: AnyTensor, *args: Any, **kwargs: Any) -> None:
@@ -204,8 +204,8 @@ class _LazyConvTranspose(_LazyOfChannels):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        where = (padding_mode, device, dtype)
-        super().__init__(out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, *where)
+        options = (padding_mode, device, dtype)
+        super().__init__(out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, *options)
 
 
 class _LazyNorm(_Lazy):

@@ -185,8 +185,8 @@ class Module(Calls, State, Conversion, ShortErrors):
         elif isinstance(value, Buffer) or name in attributes.get("_buffers", ()):
             if value is not None and not isinstance(value, Tensor):
                 self._refuse(name, value, "buffer", "torch.nn.Buffer, torch.Tensor")
-            lasting = value.persistent if isinstance(value, Buffer) else name not in self._non_persistent_buffers_set
-            self.register_buffer(name, value, lasting)
+            persistent = value.persistent if isinstance(value, Buffer) else name not in self._non_persistent_buffers_set
+            self.register_buffer(name, value, persistent)
         else:
             object.__setattr__(self, name, value)
 
@@ -325,11 +325,11 @@ class Module(Calls, State, Conversion, ShortErrors):
     ) -> Iterator[tuple[str, Any]]:
         seen: set[int] = set()
         parts = self.named_modules(None, prefix, remove_duplicate) if recurse else [(prefix, self)]
-        for where, module in parts:
+        for path, module in parts:
             for name, tensor in get_members_fn(module):
                 if tensor is not None and not (remove_duplicate and id(tensor) in seen):
                     seen.add(id(tensor))
-                    yield f"{where}.{name}" if where else name, tensor
+                    yield f"{path}.{name}" if path else name, tensor
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
@@ -387,24 +387,24 @@ class Module(Calls, State, Conversion, ShortErrors):
             raise ValueError("Cannot set the submodule without a target name!")
         if not isinstance(module, Module):
             raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
-        where, _, name = target.rpartition(".")
-        parent = self.get_submodule(where)
+        parent_name, _, name = target.rpartition(".")
+        parent = self.get_submodule(parent_name)
         if (strict or hasattr(parent, name)) and not isinstance(parent._member(name), Module):
             raise AttributeError(f"`{name}` is not an nn.Module")
         setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Parameter:
         """Return the parameter with this dotted name."""
-        where, _, name = target.rpartition(".")
-        result = self.get_submodule(where)._member(name)
+        parent_name, _, name = target.rpartition(".")
+        result = self.get_submodule(parent_name)._member(name)
         if not isinstance(result, Parameter):
             raise AttributeError(f"`{name}` is not an nn.Parameter")
         return result
 
     def get_buffer(self, target: str) -> Tensor:
         """Return the buffer with this dotted name."""
-        where, _, name = target.rpartition(".")
-        module = self.get_submodule(where)
+        parent_name, _, name = target.rpartition(".")
+        module = self.get_submodule(parent_name)
         result = module._member(name)
         if name not in module._buffers:
             raise AttributeError(f"`{name}` is not a buffer")

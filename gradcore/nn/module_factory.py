@@ -61,7 +61,7 @@ def _shown(module: Any, names: Any) -> str:
     if callable(names):
         return str(names(module))
     parts = [f"{name}={getattr(module, name)!r}" for name in names if name != "inplace"]
-    # Only some classes print that they work in place, and only if they do.
+    # `inplace` is printed by some classes only, and only if it is True.
     return ", ".join([*parts, "inplace=True"] if "inplace" in names and module.inplace else parts)
 
 

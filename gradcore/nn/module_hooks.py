@@ -310,28 +310,28 @@ class _Call:
 
     def call_remaining(self) -> None:
         """Call, after an error, the hooks with ``always_call=True`` that have not run yet."""
-        for table, which in ((_Everywhere.forward, "global module"), (self.module._forward_hooks, "module")):
+        for table, kind in ((_Everywhere.forward, "global module"), (self.module._forward_hooks, "module")):
             for key, hook in table.items():
                 if hook.always and key not in self.done:
                     try:
                         self.call(hook)
                     except Exception as error:
                         warnings.warn(
-                            f"{which} forward hook with ``always_call=True`` raised an exception that was silenced as "
+                            f"{kind} forward hook with ``always_call=True`` raised an exception that was silenced as "
                             f"another error was raised in forward: {error}",
                             stacklevel=4,
                         )
 
     def backward_hooks(self) -> BackwardHooks | None:
-        everywhere, own = _Everywhere, self.module
+        everywhere, module = _Everywhere, self.module
         hooks = [*everywhere.backward.values()] if everywhere.full else []
-        hooks += own._backward_hooks.values() if own._is_full_backward_hook else ()
-        before = [*everywhere.backward_pre.values(), *own._backward_pre_hooks.values()]
-        return BackwardHooks(own, hooks, before) if hooks or before else None
+        hooks += module._backward_hooks.values() if module._is_full_backward_hook else ()
+        before = [*everywhere.backward_pre.values(), *module._backward_pre_hooks.values()]
+        return BackwardHooks(module, hooks, before) if hooks or before else None
 
     def older_backward_hooks(self) -> None:
-        everywhere, own = _Everywhere, self.module
+        everywhere, module = _Everywhere, self.module
         hooks = [*everywhere.backward.values()] if everywhere.full is False else []
-        hooks += own._backward_hooks.values() if own._is_full_backward_hook is False else ()
+        hooks += module._backward_hooks.values() if module._is_full_backward_hook is False else ()
         if hooks:
-            watch_node(own, hooks, self.args, self.result)
+            watch_node(module, hooks, self.args, self.result)

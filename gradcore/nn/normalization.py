@@ -215,7 +215,7 @@ class _Running(_Affine):
 
     #: The numbers of dims that an input may have, including the batch.
     ndims: tuple[int, ...]
-    #: 2: the state has the number of batches.
+    #: Since version 2, the state contains the number of batches.
     _version = 2
     running_mean: Tensor | None
     running_var: Tensor | None

@@ -49,7 +49,7 @@ def scatter(inputs: Any, target_gpus: Places, dim: int = 0) -> Any:
     >>> [part.shape for part in gradcore.nn.parallel.scatter(gradcore.ones(5, 3), ["cpu", "cpu"])]
     [torch.Size([3, 3]), torch.Size([2, 3])]
     """
-    devices = [_device_of(where) for where in target_gpus]
+    devices = [_device_of(device) for device in target_gpus]
     return _parts(inputs, devices, dim)
 
 
@@ -225,9 +225,9 @@ class DataParallel(Module):
         return _join(results, _device_of(self.output_device), self.dim)
 
     def _check(self, first: Any) -> None:
-        for each in self.module.modules():
-            if isinstance(each, LazyModuleMixin):
-                each._replicate_for_data_parallel()
+        for submodule in self.module.modules():
+            if isinstance(submodule, LazyModuleMixin):
+                submodule._replicate_for_data_parallel()
         for t in (*self.module.parameters(), *self.module.buffers()):
             if t.device != first:
                 raise RuntimeError(

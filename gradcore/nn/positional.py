@@ -25,9 +25,9 @@ def _dropping(name: str, function: str) -> tuple[Callable[..., Tensor], Callable
     def drop_(input: Tensor, p: float, train: bool) -> Tensor:
         return getattr(F, function)(input, p, train, True)  # type: ignore[no-any-return]
 
-    for each, called in ((drop, name), (drop_, f"{name}_")):
-        each.__name__ = each.__qualname__ = called
-        each.__doc__ = f"`gradcore.nn.functional.{function}` with all of its arguments by position."
+    for wrapper, full_name in ((drop, name), (drop_, f"{name}_")):
+        wrapper.__name__ = wrapper.__qualname__ = full_name
+        wrapper.__doc__ = f"`gradcore.nn.functional.{function}` with all of its arguments by position."
     return drop, drop_
 
 
@@ -135,8 +135,8 @@ def _cell(name: str, kind: str) -> Callable[..., Any]:
         input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
     ) -> Any:
         state = tuple(hx) if isinstance(hx, (tuple, list)) else (hx,)
-        after = run_cell(kind, input, state, (w_ih, w_hh, b_ih, b_hh, None))
-        return after if kind == "LSTM" else after[0]
+        next_state = run_cell(kind, input, state, (w_ih, w_hh, b_ih, b_hh, None))
+        return next_state if kind == "LSTM" else next_state[0]
 
     cell.__name__ = cell.__qualname__ = name
     cell.__doc__ = "The state of a recurrent network after one more input."

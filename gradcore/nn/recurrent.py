@@ -230,7 +230,7 @@ class RNNCell(RNNCellBase):
 
     @property
     def mode(self) -> str:  # type: ignore[override]
-        """Name of the step."""
+        """Name of the step: ``RNN_TANH`` or ``RNN_RELU``."""
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
         return f"RNN_{self.nonlinearity.upper()}"
@@ -374,10 +374,10 @@ class RNNBase(_Recurrent):
         shapes: dict[str, tuple[int, ...]] = {}
         for layer in range(self.num_layers):
             size = out * directions if layer else self.input_size
-            own: list[tuple[int, ...]] = [(n, size), (n, out), *([(n,), (n,)] if self.bias else [])]
-            own += [(self.proj_size, self.hidden_size)] if self.proj_size else []
+            layer_shapes: list[tuple[int, ...]] = [(n, size), (n, out), *([(n,), (n,)] if self.bias else [])]
+            layer_shapes += [(self.proj_size, self.hidden_size)] if self.proj_size else []
             for direction in range(directions):
-                shapes.update(zip(self._names(layer, direction), own, strict=True))
+                shapes.update(zip(self._names(layer, direction), layer_shapes, strict=True))
         return shapes
 
     @property

@@ -95,8 +95,8 @@ class State:
 
     def _own_state(self) -> dict[str, Tensor]:
         """Return the parameters and persistent buffers of this module, without its submodules."""
-        lasting = {n: b for n, b in self._buffers.items() if n not in self._non_persistent_buffers_set}
-        return {name: t for name, t in {**self._parameters, **lasting}.items() if t is not None}
+        persistent_buffers = {n: b for n, b in self._buffers.items() if n not in self._non_persistent_buffers_set}
+        return {name: t for name, t in {**self._parameters, **persistent_buffers}.items() if t is not None}
 
     # -- saving ---------------------------------------------------------------------------------------------------
 
@@ -273,8 +273,8 @@ def _load(
     for name, child in module._modules.items():
         if child is not None:
             below = f"{prefix}{name}."
-            part = {key: value for key, value in state.items() if key.startswith(below)}
-            _load(child, part, below, metadata, assign, keys, errors)
+            substate = {key: value for key, value in state.items() if key.startswith(below)}
+            _load(child, substate, below, metadata, assign, keys, errors)
     for hook in module._load_state_dict_post_hooks.values():
         if hook(module, keys) is not None:
             raise AssertionError(

@@ -71,7 +71,7 @@ def _norm_of_norms(found: dict[Device, list[Tensor]], order: float, device: Devi
     (first, *more), *elsewhere = found.values()
     if not more and not elsewhere:
         return first.to(device)
-    moved = [functional.stack(own).to(device) for own in found.values()]
+    moved = [functional.stack(norms).to(device) for norms in found.values()]
     total: Tensor = functional.linalg_vector_norm(functional.cat(moved) if len(moved) > 1 else moved[0], order)
     return total
 
@@ -153,8 +153,8 @@ def clip_grad_norm_(
 
 def _norm_with_shards(parameters: list[Tensor], shards: list[Any], order: float, error_if_nonfinite: bool) -> Tensor:
     """Return the total norm of gradients, some of which are distributed over several processes."""
-    own = get_total_norm(_grads(shards), order)
-    results = [shards[0].total_norm(own.to(shards[0].device), order)]
+    shard_norm = get_total_norm(_grads(shards), order)
+    results = [shards[0].total_norm(shard_norm.to(shards[0].device), order)]
     sharded = {id(p) for p in shards}
     results += _grads([p for p in parameters if id(p) not in sharded])
     return get_total_norm(results, order, error_if_nonfinite)

@@ -50,7 +50,7 @@ def _signs(x: Tensor) -> Tensor:
     return x.diagonal(0, -2, -1).int()
 
 
-#: Each from a matrix that is at least as high as it is wide to one with orthonormal columns.
+#: Functions that map a matrix, at least as high as it is wide, to a matrix with orthonormal columns.
 _MAPS: dict[str, Callable[[Tensor], Tensor]] = {
     "matrix_exp": _by_exponential,
     "cayley": _by_cayley,

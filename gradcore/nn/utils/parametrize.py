@@ -288,12 +288,12 @@ def register_parametrization(
 
 def _check_next(parametrization: Module, before: Tensor, name: str) -> None:
     """Raise an error if a further parametrization changes the shape or dtype, in forward or right_inverse."""
-    after = _as_tensor(parametrization(before))
+    transformed = _as_tensor(parametrization(before))
     message = f"\nmodule.{name}.{{what}}: {{expected}}\nparametrization(module.{name}).{{what}}: {{found}}"
-    _check_alike(before, after, ("dtype", "shape"), _CHANGED.format("the `unsafe`") + message)
+    _check_alike(before, transformed, ("dtype", "shape"), _CHANGED.format("the `unsafe`") + message)
     if hasattr(parametrization, "right_inverse"):
         with contextlib.suppress(NotImplementedError):
-            back = parametrization.right_inverse(after)
+            back = parametrization.right_inverse(transformed)
             if not isinstance(back, Tensor):
                 raise ValueError(f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}")
             message = (

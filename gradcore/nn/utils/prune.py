@@ -319,5 +319,5 @@ def is_pruned(module: Module) -> bool:
     >>> gc.nn.utils.prune.is_pruned(gc.nn.Linear(2, 1))
     False
     """
-    hooks = (hook for each in module.modules() for hook in each._forward_pre_hooks.values())
+    hooks = (hook for submodule in module.modules() for hook in submodule._forward_pre_hooks.values())
     return any(isinstance(hook.call, BasePruningMethod) for hook in hooks)

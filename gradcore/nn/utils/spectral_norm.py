@@ -178,12 +178,12 @@ def remove_spectral_norm(module: M, name: str = "weight") -> M:
         hook = module._forward_pre_hooks.pop(key).call
         with no_grad():
             weight = hook.compute_weight(module, do_power_iteration=False)
-        for part in (name, f"{name}_orig", f"{name}_u", f"{name}_v"):
-            delattr(module, part)
+        for attribute in (name, f"{name}_orig", f"{name}_u", f"{name}_v"):
+            delattr(module, attribute)
         with enable_grad():
             module.register_parameter(name, Parameter(weight.detach()))
-        notes = module._state_dict_hooks
-        for noted in [k for k, h in notes.items() if isinstance(h, _Version) and h.hook is hook]:
-            del notes[noted]
+        hooks = module._state_dict_hooks
+        for entry in [k for k, h in hooks.items() if isinstance(h, _Version) and h.hook is hook]:
+            del hooks[entry]
         return module
     raise ValueError(f"spectral_norm of '{name}' not found in {module}")

@@ -13,7 +13,7 @@ from gradcore.tensor import Tensor
 
 __all__ = ["call_with", "functional_call"]
 
-#: Stands for an attribute that is not there.
+#: Placeholder for a missing attribute.
 NOTHING: Any = object()
 
 
@@ -54,20 +54,22 @@ def replace_tensors(module: Module, values: dict[str, Tensor], tie_weights: bool
     replacements = _with_tied(module, values) if tie_weights else dict(values)
     if strict:
         _check_names(module, replacements)
-    own: dict[str, Any] = {}
+    originals: dict[str, Any] = {}
 
     def restore() -> None:
-        for name, value in own.items():
+        for name, value in originals.items():
             _replace(module, name, value)
 
     try:
         for name, value in replacements.items():
-            own[name] = _check_replaceable(name, _tensor_of(module, name))
+            originals[name] = _check_replaceable(name, _tensor_of(module, name))
             _replace(module, name, value)
         yield
     finally:
         try:
-            values.update({name: _check_replaceable(name, _tensor_of(module, name)) for name in own if name in values})
+            values.update(
+                {name: _check_replaceable(name, _tensor_of(module, name)) for name in originals if name in values}
+            )
             restore()
         except BaseException:
             run_despite_interrupts(restore)
@@ -87,15 +89,15 @@ def _with_tied(module: Module, values: dict[str, Tensor]) -> dict[str, Tensor]:
         for name, t in walk(remove_duplicate=False):
             names.setdefault(id(t), []).append(name)
     replacements = dict(values)
-    for same in names.values():
-        passed = [name for name in same if name in values]
+    for tied_names in names.values():
+        passed = [name for name in tied_names if name in values]
         if len({id(values[name]) for name in passed}) > 1:
             raise ValueError(
-                f"functional_call got multiple values for keys {sorted(same)}, which are tied. Consider using "
+                f"functional_call got multiple values for keys {sorted(tied_names)}, which are tied. Consider using "
                 "tie_weights=False"
             )
         if passed:
-            replacements.update(dict.fromkeys(same, values[passed[0]]))
+            replacements.update(dict.fromkeys(tied_names, values[passed[0]]))
     return replacements
 
 
