@@ -126,6 +126,7 @@ def capture(function: Callable[..., Any], *args: Any) -> tuple[Callable[..., Any
         with _Exchange(arguments, dict(zip(watch.captured, values, strict=True))) as exchange:
             return tree_map(exchange._look, function(*args))
 
-    if captured and local.state.mode & GRAD:  # what is captured may be read by other means as well
+    # The function may also read captured tensors in a way that is not intercepted.
+    if captured and local.state.mode & GRAD:
         _check_histories(call([t.detach() for t in captured], *args), watch.start, arguments)
     return call, captured

@@ -273,10 +273,10 @@ def _normalize(operation: str, x: Any, axis: Any) -> AnyTensor:
     dims = axes_of(axis, t.ndim)
     if not dims:
         return F.reshape(getattr(F, operation)(F.reshape(t, (1,)), 0), ())
-    rest = [d for d in range(t.ndim) if d not in dims]
-    moved = F.permute(t, (*rest, *dims))
-    flat = F.reshape(moved, (*moved.shape[: len(rest)], -1))
-    back = np.argsort([*rest, *dims]).tolist()
+    kept_dims = [d for d in range(t.ndim) if d not in dims]
+    moved = F.permute(t, (*kept_dims, *dims))
+    flat = F.reshape(moved, (*moved.shape[: len(kept_dims)], -1))
+    back = np.argsort([*kept_dims, *dims]).tolist()
     return F.permute(F.reshape(getattr(F, operation)(flat, -1), moved.shape), back)
 
 

@@ -84,8 +84,8 @@ def _panels(values: AnyTensor, steps: AnyTensor) -> AnyTensor:
     """Integrate the parabola through each three consecutive points from the first to the second point."""
     first, second = steps[..., :-1], steps[..., 1:]
     y0, y1, y2 = values[..., :-2], values[..., 1:-1], values[..., 2:]
-    part, ratio = first / (first + second), first / second
-    return first / 6 * ((3 - part) * y0 + (3 + part * ratio + part) * y1 - part * ratio * y2)
+    share, ratio = first / (first + second), first / second
+    return first / 6 * ((3 - share) * y0 + (3 + share * ratio + share) * y1 - share * ratio * y2)
 
 
 def _expand_steps(steps: AnyTensor, n: int) -> AnyTensor:
@@ -133,14 +133,14 @@ def cumulative_simpson(y: Any, *, x: Any = None, dx: Any = 1.0, axis: int = -1, 
     values, steps = _samples(y, x, dx, axis)
     n = values.shape[-1]
     if n < 3:
-        parts = steps * (values[..., 1:] + values[..., :-1]) / 2
+        integrals = steps * (values[..., 1:] + values[..., :-1]) / 2
     else:
         steps = _expand_steps(steps, n - 1)
         forward = _panels(values, steps)
         back = F.flip(_panels(F.flip(values, (-1,)), F.flip(steps, (-1,))), (-1,))
         pairs = F.flatten(F.stack([forward[..., ::2], back[..., ::2]], -1), -2)
-        parts = pairs if n % 2 else F.cat([pairs, back[..., -1:]], -1)
-    result = F.cumsum(parts, -1)
+        integrals = pairs if n % 2 else F.cat([pairs, back[..., -1:]], -1)
+    result = F.cumsum(integrals, -1)
     if initial is not None:
         start = F.movedim(tensor_of(initial, result.dtype), axis, -1) if getattr(initial, "ndim", 0) else initial
         first = F.zeros_like(values[..., :1]) + start
@@ -165,8 +165,8 @@ def romb(y: Any, dx: Any = 1.0, axis: int = -1, show: bool = False) -> AnyTensor
         raise ValueError("Number of samples must be one plus a non-negative power of 2.")
     column, stride = [], intervals
     while stride:
-        part = values[..., ::stride]
-        column.append((F.sum(part, -1) - (part[..., 0] + part[..., -1]) / 2) * (stride * dx))
+        samples = values[..., ::stride]
+        column.append((F.sum(samples, -1) - (samples[..., 0] + samples[..., -1]) / 2) * (stride * dx))
         stride //= 2
     for order in range(1, len(column)):
         weight = 4.0**order

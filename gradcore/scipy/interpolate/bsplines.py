@@ -24,9 +24,9 @@ def basis(t: AnyTensor, x: AnyTensor, k: int, extrapolate: Any = True) -> tuple[
         for r in range(j):
             right, left = t[at + r + 1] - x, x - t[at + r + 1 - j]
             width = right + left
-            part = values[r] / F.where(width == 0, F.full_like(width, 1.0), width)
-            new.append(saved + right * part)
-            saved = left * part
+            ratio = values[r] / F.where(width == 0, F.full_like(width, 1.0), width)
+            new.append(saved + right * ratio)
+            saved = left * ratio
         values = [*new, saved]
     return F.stack(values, -1), at
 
@@ -78,10 +78,10 @@ class BSpline:
         if extrapolate == "periodic":
             points = low + F.remainder(points - low, high - low)
         values, at = basis(self.t, points, k)
-        rest = self.c.ndim - 1
-        total = sum(per_sample(values[..., j], rest) * self.c[at - k + j] for j in range(k + 1))
+        value_ndim = self.c.ndim - 1
+        total = sum(per_sample(values[..., j], value_ndim) * self.c[at - k + j] for j in range(k + 1))
         if not extrapolate:
-            outside = per_sample((points < low) | (points > high), rest)
+            outside = per_sample((points < low) | (points > high), value_ndim)
             total = F.where(outside, F.full_like(total, np.nan), total)
         return move_query_dims(total, points.ndim, self.axis)
 
@@ -125,9 +125,9 @@ class BSpline:
         low, high = self.t[k], self.t[self.t.shape[0] - k - 1]
         start, end = like(a, self.t), like(b, self.t)
         if extrapolate == "periodic":
-            period, whole = high - low, total(high) - total(low)
+            period, integral = high - low, total(high) - total(low)
             return sum(
-                sign * (F.floor((x - low) / period) * whole + total(low + F.remainder(x - low, period)))
+                sign * (F.floor((x - low) / period) * integral + total(low + F.remainder(x - low, period)))
                 for x, sign in ((end, 1.0), (start, -1.0))
             )
         if not extrapolate:

@@ -124,17 +124,17 @@ class Akima1DInterpolator(CubicHermiteSpline):
         if points.shape[0] == 2:
             slopes = F.cat([m, m], 0)
         else:
-            before = [3 * m[0] - 2 * m[1], 2 * m[0] - m[1]]
-            after = [2 * m[-1] - m[-2], 3 * m[-1] - 2 * m[-2]]
-            m = F.cat([F.stack(before), m, F.stack(after)], 0)
+            leading = [3 * m[0] - 2 * m[1], 2 * m[0] - m[1]]
+            trailing = [2 * m[-1] - m[-2], 3 * m[-1] - 2 * m[-2]]
+            m = F.cat([F.stack(leading), m, F.stack(trailing)], 0)
             change = F.abs(F.diff(m, 1, 0))
             if method == "makima":
                 change = change + F.abs(m[1:] + m[:-1]) / 2
             first, second = change[2:], change[:-2]
             total_change = first + second
             is_defined = total_change > 1e-9 * F.amax(total_change.detach())
-            part = second / F.where(is_defined, total_change, F.full_like(total_change, 1.0))
-            slopes = F.where(is_defined, m[1:-2] + part * (m[2:-1] - m[1:-2]), (m[3:] + m[:-3]) / 2)
+            share = second / F.where(is_defined, total_change, F.full_like(total_change, 1.0))
+            slopes = F.where(is_defined, m[1:-2] + share * (m[2:-1] - m[1:-2]), (m[3:] + m[:-3]) / 2)
         self._set(points, values, slopes, axis, False if extrapolate is None else extrapolate)
 
 
@@ -167,9 +167,9 @@ class CubicSpline(CubicHermiteSpline):
         start, end = _conditions(bc_type, values, axis)
         if extrapolate is None:
             extrapolate = "periodic" if start == "periodic" else True
-        rest = values.shape[1:]
+        value_shape = values.shape[1:]
         flat = F.reshape(values, (values.shape[0], -1))
-        slopes = F.reshape(_spline_slopes(points, flat, start, end), (-1, *rest))
+        slopes = F.reshape(_spline_slopes(points, flat, start, end), (-1, *value_shape))
         self._set(points, F.to(values, slopes.dtype), slopes, axis, extrapolate)
 
 
@@ -256,21 +256,21 @@ def _periodic_slopes(h: AnyTensor, secants: AnyTensor) -> AnyTensor:
 
     They solve a cyclic tridiagonal system: a tridiagonal one with a rank-one correction (Sherman-Morrison).
     """
-    column, before, m = h[:, None], F.roll(h, 1, 0), h.shape[0]
-    right = 3 * (column * F.roll(secants, 1, 0) + before[:, None] * secants)
+    column, previous, m = h[:, None], F.roll(h, 1, 0), h.shape[0]
+    right = 3 * (column * F.roll(secants, 1, 0) + previous[:, None] * secants)
     if m < 3:
-        matrix = F.diag(2 * (h + before)) + F.flip(F.diag(F.flip(h + before, (0,))), (1,))
+        matrix = F.diag(2 * (h + previous)) + F.flip(F.diag(F.flip(h + previous, (0,))), (1,))
         slopes = F.linalg_solve(F.to(matrix, right.dtype), right) if m == 2 else secants
         return F.cat([slopes, slopes[:1]], 0)
     corner, zero = h[0], F.zeros_like(h[:1])
-    low, high = before[-1], h[0]  # the elements in the corners: of the last row and of the first
-    diagonal = 2 * (h + before)
+    low, high = previous[-1], h[0]  # the elements in the corners: of the last row and of the first
+    diagonal = 2 * (h + previous)
     gamma = -diagonal[:1]
     diagonal = F.cat([diagonal[:1] - gamma, diagonal[1:-1], diagonal[-1:] - low * high / gamma])
-    ab = F.stack([F.cat([zero, before[:-1]]), diagonal, F.cat([h[1:], zero])])
+    ab = F.stack([F.cat([zero, previous[:-1]]), diagonal, F.cat([h[1:], zero])])
     vector = F.cat([gamma, F.zeros_like(h[1:-1]), low[None]])[:, None]
     solutions = F.banded_solved(F.to(ab, right.dtype), F.cat([right, F.to(vector, right.dtype)], 1), 1, 1)
     solved, turned = solutions[:, :-1], solutions[:, -1:]
-    part = corner / gamma
-    slopes = solved - turned * (solved[:1] + part * solved[-1:]) / (1 + turned[:1] + part * turned[-1:])
+    ratio = corner / gamma
+    slopes = solved - turned * (solved[:1] + ratio * solved[-1:]) / (1 + turned[:1] + ratio * turned[-1:])
     return F.cat([slopes, slopes[:1]], 0)

@@ -95,8 +95,8 @@ class RegularGridInterpolator:
             index = []
             for i, g in enumerate(self.grid):
                 at = intervals(g, x[:, i], 0, g.shape[0] - 2)
-                part = (x[:, i] - g[at]) / (g[at + 1] - g[at])
-                index.append(F.where(part <= 0.5, at, at + 1))
+                fraction = (x[:, i] - g[at]) / (g[at + 1] - g[at])
+                index.append(F.where(fraction <= 0.5, at, at + 1))
             return self.values[tuple(index)]
         if method == "pchip":
             return self._by_pchip(x)
@@ -115,13 +115,13 @@ class RegularGridInterpolator:
             values, at = basis(spline.t, x[:, i], k)
             weights.append(values)
             first.append(at - k)
-        rest, total = self.values.ndim - len(self.grid), 0
+        value_ndim, total = self.values.ndim - len(self.grid), 0
         for corner in itertools.product(range(k + 1), repeat=len(self.grid)):
             weight = 1
             for w, j in zip(weights, corner, strict=True):
                 weight = weight * w[:, j]
             at = tuple(f + j for f, j in zip(first, corner, strict=True))
-            total = total + per_sample(weight, rest) * coefficients[at]
+            total = total + per_sample(weight, value_ndim) * coefficients[at]
         return total
 
     def _by_pchip(self, x: AnyTensor) -> AnyTensor:

@@ -86,15 +86,15 @@ class PPoly:
         if extrapolate == "periodic":
             points = self.x[0] + F.remainder(points - self.x[0], self.x[-1] - self.x[0])
         at = intervals(self.x, points, 0, self.c.shape[1] - 1)
-        rest = self.c.ndim - 2
-        s, total = per_sample(points - self.x[at], rest), self.c[0][at]
+        value_ndim = self.c.ndim - 2
+        s, total = per_sample(points - self.x[at], value_ndim), self.c[0][at]
         for i in range(1, self.c.shape[0]):
             total = total * s + self.c[i][at]
         if self.c.shape[0] == 1:
             total = total + 0 * s
         if not extrapolate:
             outside = (points < self.x[0]) | (points > self.x[-1])
-            total = F.where(per_sample(outside, rest), F.full_like(total, np.nan), total)
+            total = F.where(per_sample(outside, value_ndim), F.full_like(total, np.nan), total)
         return move_query_dims(total, points.ndim, self.axis)
 
     def _new(self, c: AnyTensor, extrapolate: Any) -> PPoly:
@@ -135,9 +135,9 @@ class PPoly:
         if extrapolate != "periodic":
             return total(end, 0, extrapolate) - total(start, 0, extrapolate)
         low, period = self.x[0], self.x[-1] - self.x[0]
-        whole = total(self.x[-1])
+        full_integral = total(self.x[-1])
         return sum(
-            sign * (F.floor((t - low) / period) * whole + total(low + F.remainder(t - low, period)))
+            sign * (F.floor((t - low) / period) * full_integral + total(low + F.remainder(t - low, period)))
             for t, sign in ((end, 1.0), (start, -1.0))
         )
 

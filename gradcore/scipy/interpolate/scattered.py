@@ -157,16 +157,16 @@ class LinearNDInterpolator:
         """Return the values at points of shape ``(..., dims)``, or one argument for each dim."""
         points = _stack_points(xi, self.points)
         flat = F.reshape(points, (-1, points.shape[-1]))
-        where = np.asarray(flat.detach().host(), float)
-        simplices = self._triangles.find_simplex((where - self._center) / self._size)
+        host_points = np.asarray(flat.detach().host(), float)
+        simplices = self._triangles.find_simplex((host_points - self._center) / self._size)
         corners = self.points[on_device(self._triangles.simplices[simplices], flat)]
         values = self.values[on_device(self._triangles.simplices[simplices], flat)]
         sides = corners[:, 1:] - corners[:, :1]
         weights = F.linalg_solve(sides.mT, (flat - corners[:, 0])[..., None])[..., 0]
         weights = F.cat([1 - F.sum(weights, -1, True), weights], -1)
-        rest = self.values.ndim - 1
-        total = F.sum(per_sample(weights, rest) * values, 1)
-        outside = per_sample(on_device(simplices < 0, flat), rest)
+        value_ndim = self.values.ndim - 1
+        total = F.sum(per_sample(weights, value_ndim) * values, 1)
+        outside = per_sample(on_device(simplices < 0, flat), value_ndim)
         total = F.where(outside, F.full_like(total, self.fill_value), total)
         return F.reshape(total, (*points.shape[:-1], *self.values.shape[1:]))
 

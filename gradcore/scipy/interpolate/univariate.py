@@ -122,8 +122,8 @@ class UnivariateSpline:
     def get_residual(self) -> AnyTensor:
         """Return the weighted sum of squared residuals."""
         x, y, w = self._data
-        rest = y - self._spline(x)
-        return F.sum(rest * rest if w is None else (floating(w) * rest) ** 2)
+        residuals = y - self._spline(x)
+        return F.sum(residuals * residuals if w is None else (floating(w) * residuals) ** 2)
 
 
 class InterpolatedUnivariateSpline(UnivariateSpline):

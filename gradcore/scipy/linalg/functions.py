@@ -52,8 +52,8 @@ def expm_frechet(
     matrix, direction = common(_square(A), tensor_of(E))
     n = matrix.shape[-1]
     rows = F.cat([matrix, direction], -1), F.cat([F.zeros_like(matrix), matrix], -1)
-    whole = F.linalg_matrix_exp(F.cat(rows, -2))
-    return (whole[..., :n, :n], whole[..., :n, n:]) if compute_expm else whole[..., :n, n:]
+    block = F.linalg_matrix_exp(F.cat(rows, -2))
+    return (block[..., :n, :n], block[..., :n, n:]) if compute_expm else block[..., :n, n:]
 
 
 def _complex_where_needed(A: Any) -> AnyTensor:

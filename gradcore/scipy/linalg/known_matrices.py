@@ -82,9 +82,9 @@ def fiedler_companion(a: Any) -> AnyTensor:
         return coefficients[:, None]
     # SciPy builds the matrix from the indices of the coefficients, which shows where each coefficient and one stands.
     numbered = np.concatenate([[1.0], -np.arange(2.0, n + 2)])
-    where = scipy_module("linalg").fiedler_companion(numbered)
+    layout = scipy_module("linalg").fiedler_companion(numbered)
     entries = F.cat([F.new_zeros(polynomial, (1,)), F.new_zeros(polynomial, (1,)) + 1, coefficients])
-    return entries[F.as_tensor(where.astype(np.int64), device=polynomial.device)]
+    return entries[F.as_tensor(layout.astype(np.int64), device=polynomial.device)]
 
 
 def convolution_matrix(a: Any, n: int, mode: str = "full") -> AnyTensor:
@@ -107,9 +107,9 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> AnyTensor:
         raise ValueError(f"'mode' argument must be one of ('full', 'valid', 'same'), but got {mode!r}")
     m = kernel.shape[-1]
     column = F.pad(kernel, (0, n - 1))
-    whole = toeplitz(column, F.pad(kernel[..., :1], (0, n - 1)))
+    full_matrix = toeplitz(column, F.pad(kernel[..., :1], (0, n - 1)))
     if mode == "full":
-        return whole
+        return full_matrix
     rows = max(m, n) if mode == "same" else max(m, n) - min(m, n) + 1
     before = (m + n - 1 - rows) // 2 if mode == "same" else min(m, n) - 1
-    return whole[..., before : before + rows, :]
+    return full_matrix[..., before : before + rows, :]

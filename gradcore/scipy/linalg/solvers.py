@@ -76,10 +76,12 @@ def lstsq(
     (tensor([1., 2.], dtype=torch.float64), 2)
     """
     A, right = common(check_matrix(a, check_finite), check_matrix(b, check_finite))
-    x, rest, rank, values = numpy_linalg.lstsq(A, right, float(np.finfo(A.dtype.numpy).eps) if cond is None else cond)
-    if right.ndim == 1 and rest.numel():
-        rest = rest[0]
-    return x, rest, rank, values
+    x, residuals, rank, values = numpy_linalg.lstsq(
+        A, right, float(np.finfo(A.dtype.numpy).eps) if cond is None else cond
+    )
+    if right.ndim == 1 and residuals.numel():
+        residuals = residuals[0]
+    return x, residuals, rank, values
 
 
 def inv(
@@ -170,8 +172,8 @@ def solveh_banded(
     tensor([1., 1.], dtype=torch.float64)
     """
     half, right, shaped = _system(ab, b, check_finite)
-    whole, u = _whole_band(half, lower)
-    return shaped(F.banded_solved(whole, right, u, u))
+    band, u = _whole_band(half, lower)
+    return shaped(F.banded_solved(band, right, u, u))
 
 
 def cholesky_banded(ab: Any, overwrite_ab: bool = False, lower: bool = False, check_finite: bool = True) -> AnyTensor:
@@ -184,9 +186,9 @@ def cholesky_banded(ab: Any, overwrite_ab: bool = False, lower: bool = False, ch
     tensor([[0., 1.],
             [2., 2.]], dtype=torch.float64)
     """
-    whole, u = _whole_band(check_matrix(ab, check_finite, 2), lower)
-    n = whole.shape[-1]
-    dense = sum(F.diag_embed(whole[..., u - k, max(k, 0) : n + min(k, 0)], k) for k in range(-u, u + 1))
+    band, u = _whole_band(check_matrix(ab, check_finite, 2), lower)
+    n = band.shape[-1]
+    dense = sum(F.diag_embed(band[..., u - k, max(k, 0) : n + min(k, 0)], k) for k in range(-u, u + 1))
     factor = F.linalg_cholesky(dense, upper=not lower)
     order = range(u + 1) if lower else range(u, -1, -1)
     rows = [F.diagonal(factor, -k if lower else k, -2, -1) for k in order]

@@ -94,12 +94,12 @@ def block_diag(*arrs: Any) -> AnyTensor:
             [0., 2., 3.]], dtype=torch.float64)
     """
     blocks = [F.reshape(t, (1,) * (2 - t.ndim) + tuple(t.shape)) for t in promote(*map(tensor_of, arrs or ([],)))]
-    width, before, rows = sum(b.shape[-1] for b in blocks), 0, []
+    width, columns_before, rows = sum(b.shape[-1] for b in blocks), 0, []
     batch = np.broadcast_shapes(*(tuple(b.shape[:-2]) for b in blocks))
     for block in blocks:
-        padded = F.pad(block, (before, width - before - block.shape[-1]))
+        padded = F.pad(block, (columns_before, width - columns_before - block.shape[-1]))
         rows.append(F.broadcast_to(padded, (*batch, *padded.shape[-2:])))
-        before += block.shape[-1]
+        columns_before += block.shape[-1]
     return F.cat(rows, -2)
 
 

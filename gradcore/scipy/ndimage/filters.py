@@ -173,7 +173,7 @@ def _gaussian(sigma: Any, order: int, radius: int) -> Numbers:
     scale = 1 / (sigma * sigma)
     density = (F if is_tensor else np).exp(x * x * (scale * -0.5))
     density = density / density.sum()
-    polynomial: list[Any] = [1.0]  # the derivative's factor; its own is that of the factor minus x / sigma**2 of it
+    polynomial: list[Any] = [1.0]  # of the derivative p * density; the next p is p' - p * x / sigma**2
     for _ in range(order):
         raised = [0.0, *(c * -scale for c in polynomial)]
         lowered = [k * c for k, c in enumerate(polynomial)][1:] + [0.0] * 2

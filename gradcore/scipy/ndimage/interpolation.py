@@ -130,8 +130,8 @@ class _Grid:
         lead = result.ndim - len(positions)
         for d, position in enumerate(positions):
             result = F.movedim(result, lead + d, -1)
-            where = position + self.around if self.around else position
-            result = F.spline_sample(result, F.unsqueeze(where, 0), self.order, self.mode, (0,))
+            shifted = position + self.around if self.around else position
+            result = F.spline_sample(result, F.unsqueeze(shifted, 0), self.order, self.mode, (0,))
             result = F.movedim(result, -1, lead + d)
         spread = [F.reshape(p, (-1,) + (1,) * (len(positions) - d - 1)) for d, p in enumerate(positions)]
         return self._with_constant(result, spread)

@@ -207,8 +207,8 @@ def _stationary(f: Any, unknowns: Unknowns, result: Any, fixed: Array, constrain
     if x.requires_grad and not result.success:
         # A solver that cannot reach its tolerance in floating point fails near the minimum, with a message that depends
         # on the last bit. Derivatives only need the gradient of the Lagrangian to be zero, so that is checked instead.
-        rest = residual(objective_and_constraints, start).detach().host()
-        if not np.all(np.abs(rest) <= _STATIONARY * max(1.0, abs(float(result.fun)))):
+        gradient = residual(objective_and_constraints, start).detach().host()
+        if not np.all(np.abs(gradient) <= _STATIONARY * max(1.0, abs(float(result.fun)))):
             warnings.warn(
                 f"the solver did not converge ({result.message}); derivatives are those of a minimum", RuntimeWarning,
                 stacklevel=3,
@@ -383,10 +383,10 @@ def curve_fit(
     factor = F.linalg_cholesky(weights) if weights is not None and weights.ndim == 2 else None
 
     def residuals(p: AnyTensor) -> AnyTensor:
-        rest = F.reshape(tensor_of(f(x, *(p[i] for i in range(p.shape[0])))), (-1,)) - y
+        residuals = F.reshape(tensor_of(f(x, *(p[i] for i in range(p.shape[0])))), (-1,)) - y
         if factor is not None:
-            return F.linalg_solve_triangular(factor, rest[:, None], upper=False)[:, 0]
-        return rest if weights is None else rest / weights
+            return F.linalg_solve_triangular(factor, residuals[:, None], upper=False)[:, 0]
+        return residuals if weights is None else residuals / weights
 
     bounded = np.any(np.isfinite(np.asarray(bounds[0], float))) or np.any(np.isfinite(np.asarray(bounds[1], float)))
     result = least_squares(residuals, start, bounds=bounds, method=method or ("trf" if bounded else "lm"), **others)
@@ -397,8 +397,8 @@ def curve_fit(
     rows = jacfwd(residuals)(result.x)
     covariance = F.linalg_pinv(F.matmul(rows.mT, rows))
     if not absolute_sigma:
-        rest = y.shape[0] - result.x.shape[0]
-        covariance = covariance * (2 * result.cost / rest if rest > 0 else float("inf"))
+        degrees = y.shape[0] - result.x.shape[0]
+        covariance = covariance * (2 * result.cost / degrees if degrees > 0 else float("inf"))
     return result.x, covariance
 
 

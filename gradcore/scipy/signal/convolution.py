@@ -204,7 +204,7 @@ def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", 
     x, y = together(in1, in2)
     if not x.ndim == y.ndim == 2:
         raise ValueError("correlate2d inputs must both be 2-D arrays")
-    if mode == "same":  # SciPy's window has its middle elsewhere where it has an even size
+    if mode == "same":  # for even sizes, SciPy centres the window differently
         full = convolve2d(x, _reverse(y), "full", boundary, fillvalue)
         for d, n in enumerate(x.shape):
             full = F.narrow(full, d, y.shape[d] // 2, n)

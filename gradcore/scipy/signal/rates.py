@@ -133,7 +133,7 @@ def resample(x: Any, num: int, t: Any = None, axis: int = 0, window: Any = None,
     low, high = common_size // 2 + 1, common_size - common_size // 2 - 1
     parts = [F.narrow(spectrum, -1, 0, low)]
     last = F.narrow(spectrum, -1, n - high, high)
-    if common_size % 2 == 0 and num != n and common_size:  # the frequency in the middle is two, or becomes two
+    if common_size % 2 == 0 and num != n and common_size:  # the middle frequency stands for two: merge or split them
         middle = F.narrow(parts[0], -1, low - 1, 1)
         parts[0] = F.narrow(parts[0], -1, 0, low - 1)
         if num < n:
@@ -142,8 +142,8 @@ def resample(x: Any, num: int, t: Any = None, axis: int = 0, window: Any = None,
             parts.append(middle / 2)
             last = F.cat([middle / 2, last], -1)
     front = F.cat(parts, -1) if len(parts) > 1 else parts[0]
-    rest = num - front.shape[-1] - last.shape[-1]
-    resampled = F.cat([pad_with_zeros(F, front, (front.ndim - 1,), (0,), (rest,)), last], -1)
+    zeros = num - front.shape[-1] - last.shape[-1]
+    resampled = F.cat([pad_with_zeros(F, front, (front.ndim - 1,), (0,), (zeros,)), last], -1)
     y = F.fft_ifft(resampled * (num / n), None, -1)
     if domain == "time" and not original._dtype.is_complex:
         y = F.real(y)

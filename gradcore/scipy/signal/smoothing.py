@@ -45,12 +45,12 @@ def savgol_filter(
     y = ndimage.convolve1d(x, weights, dim, mode="constant")
     half = window_length // 2
     fit = _edge_fit(window_length, polyorder, deriv, delta)
-    parts = [
+    sections = [
         _times(fit[:half], F.narrow(x, dim, 0, window_length), dim),
         F.narrow(y, dim, half, n - 2 * half),
         _times(fit[len(fit) - half :], F.narrow(x, dim, n - window_length, window_length), dim),
     ]
-    return F.cat(parts, dim)
+    return F.cat(sections, dim)
 
 
 def _edge_fit(window: int, polyorder: int, deriv: int, delta: float) -> Any:
@@ -90,10 +90,10 @@ def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwr
         raise ValueError("Breakpoints must be less than length of data along given axis.")
     parts = []
     for start, stop in pairwise(ends):
-        part = F.narrow(x, dim, int(start), int(stop - start))
+        section = F.narrow(x, dim, int(start), int(stop - start))
         lines = np.stack([np.arange(1, stop - start + 1) / (stop - start), np.ones(stop - start)], 1)
         basis = np.linalg.svd(lines, full_matrices=False)[0][:, : np.linalg.matrix_rank(lines)]
-        parts.append(part - _times(basis, _times(basis.T, part, dim), dim))
+        parts.append(section - _times(basis, _times(basis.T, section, dim), dim))
     return F.cat(parts, dim) if len(parts) > 1 else parts[0]
 
 

@@ -80,13 +80,13 @@ def _segments(x: AnyTensor, n: int, window: Any, nperseg: Any, noverlap: Any, nf
 
 def _transform_segments(x: AnyTensor, s: Segments, detrend: Detrend, onesided: bool) -> AnyTensor:
     """Split the last dim into segments, and return their spectra; the last dims are segments and frequencies."""
-    parts = F.unfold_dim(x, x.ndim - 1, s.length, s.step)
+    segments = F.unfold_dim(x, x.ndim - 1, s.length, s.step)
     if callable(detrend):
-        parts = detrend(parts)
+        segments = detrend(segments)
     elif detrend:
-        parts = without_trend(parts, -1, detrend)
-    parts = parts * s.window
-    return F.fft_rfft(F.real(parts), s.nfft, -1) if onesided else F.fft_fft(parts, s.nfft, -1)
+        segments = without_trend(segments, -1, detrend)
+    segments = segments * s.window
+    return F.fft_rfft(F.real(segments), s.nfft, -1) if onesided else F.fft_fft(segments, s.nfft, -1)
 
 
 def _frequencies(s: Segments, fs: float, onesided: bool, x: Tensor) -> AnyTensor:
@@ -160,7 +160,7 @@ def _average(power: AnyTensor, average: str) -> AnyTensor:
     even = 2 * np.arange(1.0, (n - 1) // 2 + 1)
     bias = float(1 + np.sum(1 / (even + 1) - 1 / even))
     if power._dtype.is_complex:
-        return F.complex(*(F.quantile(part, 0.5, -2) for part in (F.real(power), F.imag(power)))) / bias
+        return F.complex(*(F.quantile(component, 0.5, -2) for component in (F.real(power), F.imag(power)))) / bias
     return F.quantile(power, 0.5, -2) / bias
 
 
@@ -345,13 +345,13 @@ def istft(
         raise ValueError("nfft must be greater than or equal to nperseg.")
     window_values = on_device(taper(window, length), z) if isinstance(window, (str, tuple)) else window
     s = _segments(z, length, window_values, length, noverlap, max(nfft, length))
-    parts = F.fft_irfft(z, nfft, -1) if input_onesided else F.fft_ifft(z, nfft, -1)
+    segments = F.fft_irfft(z, nfft, -1) if input_onesided else F.fft_ifft(z, nfft, -1)
     win = s.window
-    parts = F.narrow(parts, -1, 0, length) * win
-    parts = parts * (F.sum(win) if scaling == "spectrum" else F.sqrt(fs * F.sum(win**2)))
+    segments = F.narrow(segments, -1, 0, length) * win
+    segments = segments * (F.sum(win) if scaling == "spectrum" else F.sqrt(fs * F.sum(win**2)))
     total = length + (z.shape[-2] - 1) * s.step
     squares = F.expand(win * win, (z.shape[-2], length))
-    x = F.unfold_dim_backward(parts, (*parts.shape[:-2], total), parts.ndim - 2, length, s.step)
+    x = F.unfold_dim_backward(segments, (*segments.shape[:-2], total), segments.ndim - 2, length, s.step)
     norm = F.unfold_dim_backward(squares, (total,), 0, length, s.step)
     if boundary:
         inner_length = total - 2 * (length // 2)

@@ -316,7 +316,7 @@ _TABLE: list[tuple[str, str, Formula, Formula | None, Support]] = [
     ("gennorm", "beta", lambda x, b: F.log(b / 2) - F.lgamma(1 / b) - F.abs(x) ** b, None, _everywhere),
 ]  # fmt: skip
 
-#: Survival functions of those distributions for which ``1 - cdf(x)`` cancels.
+#: Survival functions of the distributions for which ``1 - cdf(x)`` would lose digits in the upper tail.
 _SURVIVAL: dict[str, Formula] = {
     "norm": lambda x: F.ndtr(-x),
     "expon": lambda x: F.exp(-x),
@@ -356,7 +356,7 @@ CONTINUOUS = {
     name: ContinuousDistribution(name, tuple(shapes.split()), density, cumulative, support)
     for name, shapes, density, cumulative, support in _TABLE
 }
-"""By name."""
+"""The continuous distributions, by their names in `scipy.stats`."""
 
 
 def _log_binomial(n: ArrayLike, k: ArrayLike) -> ArrayLike:
@@ -384,7 +384,7 @@ DISCRETE = {
          lambda n, p: (0, None)),
     )
 }  # fmt: skip
-"""By name."""
+"""The discrete distributions, by their names in `scipy.stats`."""
 
 
 class _MultivariateNormal(_Samples):
