@@ -101,10 +101,10 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None) -> Any:
     rcond = float(np.finfo(A._dtype.numpy).eps) * max(m, n) if rcond is None else rcond
     rank = int((values > rcond * values.max()).sum()) if values.numel() else 0
     x = F.matmul(F.linalg_pinv(A, rcond), columns)
-    rest = F.sum(F.square(F.abs(columns - F.matmul(A, x))), -2)
+    residuals = F.sum(F.square(F.abs(columns - F.matmul(A, x))), -2)
     if rank != n or m <= n:
-        rest = F.new_zeros(rest, (0,))
-    return (x if B.ndim > 1 else x[:, 0]), rest, rank, values
+        residuals = F.new_zeros(residuals, (0,))
+    return (x if B.ndim > 1 else x[:, 0]), residuals, rank, values
 
 
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:

@@ -232,10 +232,10 @@ def linspace(
         values = F.to(tensor_of(np.floor(samples) if _is_whole(dtype) else samples, dtype), resolve(device))
         return (values, width) if retstep else values
     first, last = F.broadcast_tensors(*common(start, stop))
-    parts = num - 1 if endpoint else num
-    width = (last - first) / parts if parts else first * np.nan
+    intervals = num - 1 if endpoint else num
+    width = (last - first) / intervals if intervals else first * np.nan
     steps = F.to(tensor_of(np.arange(num), first._dtype), first.device).reshape([num] + [1] * first.ndim)
-    values = first + steps * width if parts else F.broadcast_to(first, (num, *first.shape))
+    values = first + steps * width if intervals else F.broadcast_to(first, (num, *first.shape))
     if endpoint and num > 1:
         values = F.cat([values[:-1], last[None]])
     values = F.movedim(F.floor(values) if _is_whole(dtype) else values, 0, axis)
@@ -322,7 +322,7 @@ def fromfunction(
 
 
 class Grid:
-    """Class of ``mgrid`` (dense) and ``ogrid`` (open), which are indexed by slices and return coordinates."""
+    """Factory of coordinate grids, indexed by slices: ``mgrid`` returns dense grids, ``ogrid`` open ones."""
 
     def __init__(self, make: Any) -> None:
         self._make = make
@@ -333,7 +333,7 @@ class Grid:
 
 
 class Joined:
-    """Class of ``r_`` and ``c_``, which are indexed by slices, numbers, arrays and tensors, and concatenate them."""
+    """Concatenator of its indices, which are slices, numbers, arrays and tensors: ``r_`` and ``c_``."""
 
     def __init__(self, axis: int, ndmin: int) -> None:
         self._axis, self._ndmin = axis, ndmin

@@ -116,7 +116,7 @@ def nan_to_num(
     if not t._dtype.is_differentiable:
         return F.clone(t)
     if t._dtype.is_complex:
-        result = F.complex(*(nan_to_num(part, True, nan, posinf, neginf) for part in (F.real(t), F.imag(t))))
+        result = F.complex(*(nan_to_num(component, True, nan, posinf, neginf) for component in (F.real(t), F.imag(t))))
     elif isinstance(nan, (int, float)):
         result = F.nan_to_num(t, nan, posinf, neginf)
     else:
@@ -187,11 +187,11 @@ def unwrap(
     p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, *, period: ArrayLike = 2 * math.pi
 ) -> Tensor:
     x = tensor_of(p)
-    whole = not x._dtype.is_differentiable and isinstance(period, int)
-    x = x if whole else inexact(x)
+    is_integer = not x._dtype.is_differentiable and isinstance(period, int)
+    x = x if is_integer else inexact(x)
     step = F.diff(x, 1, axis)
-    half = period // 2 if whole else period / 2
-    ambiguous = period % 2 == 0 if whole else True
+    half = period // 2 if is_integer else period / 2
+    ambiguous = period % 2 == 0 if is_integer else True
     low = -half
     wrapped = F.remainder(step - low, period) + low
     if ambiguous:
@@ -509,16 +509,16 @@ def polydiv(u: ArrayLike, v: ArrayLike) -> tuple[Tensor, ...]:
     count = u.shape[0] - v.shape[0] + 1
     if count < 1:
         return F.new_zeros(u, (1,)), u
-    quotient, rest = [], u
+    quotient, remainder = [], u
     for i in range(count):
-        d = rest[i] / v[0]
+        d = remainder[i] / v[0]
         quotient.append(d)
-        rest = rest - F.cat([F.new_zeros(u, (i,)), d * v, F.new_zeros(u, (count - 1 - i,))])
-    host = np.asarray(rest.detach().cpu())
+        remainder = remainder - F.cat([F.new_zeros(u, (i,)), d * v, F.new_zeros(u, (count - 1 - i,))])
+    host = np.asarray(remainder.detach().cpu())
     start = 0
     while start < len(host) - 1 and np.allclose(host[start], 0, rtol=1e-14):
         start += 1
-    return F.stack(quotient), rest[start:]
+    return F.stack(quotient), remainder[start:]
 
 
 def polyder(p: ArrayLike, m: int = 1) -> Tensor:

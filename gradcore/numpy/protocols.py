@@ -72,7 +72,7 @@ def _weak_operand(value: Any) -> Any:
 def _number_of(value: Any) -> Any:
     """Convert a NumPy scalar to a Python number."""
     number = value.item()
-    return float(number) if isinstance(number, np.floating) else number  # a longdouble is its own item
+    return float(number) if isinstance(number, np.floating) else number  # `item` of a longdouble returns a longdouble
 
 
 def array_function(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:

@@ -549,8 +549,8 @@ def _quantile(
     method = interpolation or method
     x = inexact(tensor_of(a))
     axes = axes_of(axis, x.ndim)
-    rest = [i for i in range(x.ndim) if i not in axes]
-    flat = F.permute(x, (*rest, *axes)).reshape(*[x.shape[i] for i in rest], -1)
+    kept_axes = [i for i in range(x.ndim) if i not in axes]
+    flat = F.permute(x, (*kept_axes, *axes)).reshape(*[x.shape[i] for i in kept_axes], -1)
     dtype = (
         x._dtype
         if isinstance(q, (bool, int, float))
@@ -575,7 +575,7 @@ def _quantile(
     result = F.stack(results, 0)
     if not skip_nan:
         result = fill_masked(result, F.logical_not(F.isnan(flat).any(-1)), np.nan)
-    shape = [1 if i in axes else x.shape[i] for i in range(x.ndim)] if keepdims else [x.shape[i] for i in rest]
+    shape = [1 if i in axes else x.shape[i] for i in range(x.ndim)] if keepdims else [x.shape[i] for i in kept_axes]
     return write_out(result.reshape(*points.shape, *shape), out)
 
 

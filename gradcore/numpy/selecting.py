@@ -80,8 +80,8 @@ def piecewise(x: ArrayLike, condlist: ArrayLike, funclist: Any, *args: Any, **kw
             f"with {len(masks)} condition(s), either {len(masks)} or {len(masks) + 1} functions are expected"
         )
     result = F.zeros_like(x)
-    rest = F.logical_not(F.any(masks, 0))
-    for mask, function in [(rest, default), *zip(masks, functions, strict=True)]:
+    unselected = F.logical_not(F.any(masks, 0))
+    for mask, function in [(unselected, default), *zip(masks, functions, strict=True)]:
         inner = F.where(mask, x, F.ones_like(x))
         value = function(inner, *args, **kw) if callable(function) else function
         result = F.where(mask, cast(tensor_of(value), x._dtype), result)
@@ -126,8 +126,10 @@ def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: 
     place = _in_range(_index(indices, x), flat.shape[axis], "raise")
     shape = [place.shape[i] if i == axis else n for i, n in enumerate(flat.shape)]
     place = F.broadcast_to(place, shape)
-    new = F.scatter(flat, axis, place, F.broadcast_to(cast(tensor_of(values).to(x._device.real), x._dtype), shape))
-    F.copy_(x, new.reshape(x.shape))
+    scattered = F.scatter(
+        flat, axis, place, F.broadcast_to(cast(tensor_of(values).to(x._device.real), x._dtype), shape)
+    )
+    F.copy_(x, scattered.reshape(x.shape))
 
 
 def _target(value: Any, name: str) -> AnyTensor:
@@ -279,10 +281,10 @@ def _firsts(x: Tensor, equal_nan: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Return the permutation that sorts a vector, the sorted elements, and the mask of those unlike the previous."""
     order = argsort(x)
     ordered = F.index_select(x, 0, order)
-    new = ordered[1:] != ordered[:-1]
+    is_first = ordered[1:] != ordered[:-1]
     if equal_nan:
-        new = F.logical_and(new, F.logical_not(F.logical_and(F.isnan(ordered[1:]), F.isnan(ordered[:-1]))))
-    return order, ordered, F.cat([F.ones_like(ordered[:1], dtype=dtypes.bool_), new])
+        is_first = F.logical_and(is_first, F.logical_not(F.logical_and(F.isnan(ordered[1:]), F.isnan(ordered[:-1]))))
+    return order, ordered, F.cat([F.ones_like(ordered[:1], dtype=dtypes.bool_), is_first])
 
 
 def unique(
@@ -299,13 +301,13 @@ def unique(
     shape = tuple(x.shape)
     if axis is not None:
         return _unique_slices(x, return_index, return_inverse, return_counts, axis_of(axis, x.ndim))
-    order, ordered, new = _firsts(x.reshape(-1), equal_nan)
-    starts = F.nonzero(new).reshape(-1)
+    order, ordered, is_first = _firsts(x.reshape(-1), equal_nan)
+    starts = F.nonzero(is_first).reshape(-1)
     results = [F.index_select(ordered, 0, starts)]
     if return_index:
         results.append(F.index_select(order, 0, starts))
     if return_inverse:
-        groups = F.cumsum(F.to(new, dtypes.int64), 0) - 1
+        groups = F.cumsum(F.to(is_first, dtypes.int64), 0) - 1
         results.append(F.index_copy(F.zeros_like(order), 0, order, groups).reshape(shape))
     if return_counts:
         ends = F.cat([starts[1:], F.full_like(starts[:1], x.numel())])

@@ -321,23 +321,23 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: Axis = None) -> Te
     v = cast(tensor_of(values).to(x._device.real), x._dtype)
     single = not isinstance(obj, slice) and np.ndim(obj if not isinstance(obj, Tensor) else obj.tolist()) == 0
     if isinstance(obj, slice):
-        where = np.arange(*obj.indices(size))
+        indices = np.arange(*obj.indices(size))
     else:
-        where = np.atleast_1d(np.asarray(obj.tolist() if isinstance(obj, Tensor) else obj))
-        where = np.flatnonzero(where) if where.dtype == np.bool_ else where.astype(np.intp)
-    if builtins.any(i < -size or i > size for i in where):
-        raise IndexError(f"index {where} is out of bounds for axis {axis} with size {size}")
-    where = np.where(where < 0, where + size, where)
+        indices = np.atleast_1d(np.asarray(obj.tolist() if isinstance(obj, Tensor) else obj))
+        indices = np.flatnonzero(indices) if indices.dtype == np.bool_ else indices.astype(np.intp)
+    if builtins.any(i < -size or i > size for i in indices):
+        raise IndexError(f"index {indices} is out of bounds for axis {axis} with size {size}")
+    indices = np.where(indices < 0, indices + size, indices)
     if single:  # all values go to one place
         v = v if v.ndim >= x.ndim else v.reshape((1,) * (x.ndim - v.ndim) + tuple(v.shape))
         v = F.movedim(v, 0, axis) if axis and v.ndim > 1 else v
         count = v.shape[axis]
-        where = np.repeat(where, count)
-    count = len(where)
+        indices = np.repeat(indices, count)
+    count = len(indices)
     v = F.broadcast_to(v, [count if i == axis else n for i, n in enumerate(x.shape)])
-    order = np.argsort(where, kind="stable")
+    order = np.argsort(indices, kind="stable")
     places = np.empty(count, np.intp)
-    places[order] = where[order] + np.arange(count)
+    places[order] = indices[order] + np.arange(count)
     source = np.zeros(size + count, np.intp)
     is_new = np.zeros(size + count, np.bool_)
     is_new[places] = True
@@ -512,7 +512,7 @@ def _padded_with_values(x: Tensor, widths: Any, mode: str, settings: dict[str, A
             edge = F.narrow(x, i, 0 if side == 0 else size - 1, 1)
             shape = [count if j == i else n for j, n in enumerate(x.shape)]
             if mode == "constant":
-                new = F.broadcast_to(_number_like(value, x), shape)
+                border = F.broadcast_to(_number_like(value, x), shape)
             elif mode == "linear_ramp":
                 steps = np.arange(count) / builtins.max(count, 1)
                 weights = tensor_of(
@@ -521,14 +521,14 @@ def _padded_with_values(x: Tensor, widths: Any, mode: str, settings: dict[str, A
                 )
                 weights = weights.to(x._device.real).reshape([count if j == i else 1 for j in range(x.ndim)])
                 end = _number_like(value, weights)
-                new = cast(end + (edge - end) * weights, x._dtype)
+                border = cast(end + (edge - end) * weights, x._dtype)
             else:
                 length = size if value is None else builtins.min(int(value), size)
-                part = F.narrow(x, i, 0 if side == 0 else size - length, length)
-                statistic = statistics[mode](part, i, keepdims=True)
-                new = F.broadcast_to(
+                section = F.narrow(x, i, 0 if side == 0 else size - length, length)
+                statistic = statistics[mode](section, i, keepdims=True)
+                border = F.broadcast_to(
                     cast(F.round(statistic) if not x._dtype.is_differentiable else statistic, x._dtype), shape
                 )
-            parts.insert(0 if side == 0 else len(parts), new)
+            parts.insert(0 if side == 0 else len(parts), border)
         x = F.cat(parts, i)
     return x

@@ -29,7 +29,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         if name != "LinAlgError"
     },
 }
-"""By NumPy's path, with ``linalg.`` and ``fft.`` before their functions."""
+"""The functions on tensors, by their path in `numpy`, such as ``linalg.norm``."""
 
 #: Functions whose results have no derivative: integers, bools, step functions, and results that depend on shapes only.
 CONSTANT = {name for name, f in FUNCTIONS.items() if not getattr(f, "differentiable", True)} | {
@@ -98,7 +98,7 @@ def functions_of(module: types.ModuleType) -> Iterator[str]:
 
 
 BY_FUNCTION: dict[Any, Callable[..., Any]] = {}
-"""The functions by NumPy's own, of which several may have one name."""
+"""The functions on tensors, by the NumPy function that they replace; several names may refer to one function."""
 
 for _path, _own in FUNCTIONS.items():
     _home: Any = np

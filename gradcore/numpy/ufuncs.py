@@ -172,7 +172,7 @@ class Ufunc:
         types = [_numpy_type(k) for k in key]
         signature = {} if dtype is None else {"signature": (*[None] * self.nin, *[numpy_dtype(dtype)] * self.nout)}
         loop = self.ufunc.resolve_dtypes((*types, *[None] * self.nout), **signature)
-        ins, outs = (tuple(map(dtypes.from_numpy, part)) for part in (loop[: self.nin], loop[self.nin :]))
+        ins, outs = (tuple(map(dtypes.from_numpy, codes)) for codes in (loop[: self.nin], loop[self.nin :]))
 
         def convert_and_call(*values: Any) -> Any:
             like = next(x for x in values if isinstance(x, Tensor))
@@ -226,7 +226,7 @@ class Ufunc:
             raise TypeError(f"{self.__name__}(signature=...) is not implemented for tensors; use dtype=")
         if self.ufunc.signature is not None:
             inputs, back = _core_last(self.ufunc.signature, inputs, axis, axes, keepdims)
-        if where is not True:  # masked elements are computed of ones, whose derivatives are not taken
+        if where is not True:  # masked elements are replaced by ones, whose results are discarded
             mask = tensor_of(where)
             inputs = tuple(
                 x if x.__class__ in _NUMBERS else fill_masked(tensor_of(x), mask, tensor_of(x).new_ones(()))
@@ -287,10 +287,10 @@ class Ufunc:
         )
 
     def _fold(self, x: Tensor, axis: int, keepdims: bool) -> AnyTensor:
-        parts = F.unbind(x, axis)
-        if not parts and self.identity is None:
+        slices = F.unbind(x, axis)
+        if not slices and self.identity is None:
             raise ValueError(f"zero-size array to reduction operation {self.__name__} which has no identity")
-        result = fold(self, parts) if parts else F.full(_without(x.shape, axis), self.identity, device=x._device.real)
+        result = fold(self, slices) if slices else F.full(_without(x.shape, axis), self.identity, device=x._device.real)
         return F.unsqueeze(result, axis) if keepdims else result
 
     def accumulate(self, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
@@ -303,8 +303,8 @@ class Ufunc:
             return cumulative(array, axis, dtype, out)
         x = tensor_of(array, dtype)
         partial_results: list[Any] = []
-        for part in F.unbind(x, axis):
-            partial_results.append(self(partial_results[-1], part) if partial_results else part)
+        for element in F.unbind(x, axis):
+            partial_results.append(self(partial_results[-1], element) if partial_results else element)
         return write_out(F.stack(list(promote(*partial_results)), axis_of(axis, x.ndim)) if partial_results else x, out)
 
     def reduceat(self, array: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
@@ -336,17 +336,17 @@ class Ufunc:
         values = F.broadcast_to(cast(tensor_of(b), a._dtype), places.shape).reshape(-1)
         flat, places = F.clone(a).reshape(-1), places.reshape(-1)
         if self.__name__ in ("add", "subtract"):
-            new = F.index_add(flat, 0, places, values if self.__name__ == "add" else -values)
+            updated = F.index_add(flat, 0, places, values if self.__name__ == "add" else -values)
         elif self.__name__ in _SCATTERED:
-            new = F.scatter_reduce(flat, 0, places, values, _SCATTERED[self.__name__])
+            updated = F.scatter_reduce(flat, 0, places, values, _SCATTERED[self.__name__])
         elif len(set(places.tolist())) == places.numel():
-            new = F.index_copy(flat, 0, places, cast(self(F.index_select(flat, 0, places), values), a._dtype))
+            updated = F.index_copy(flat, 0, places, cast(self(F.index_select(flat, 0, places), values), a._dtype))
         else:
             raise TypeError(
                 f"{self.__name__}.at() of tensors takes each index once; only add, subtract, multiply, maximum and "
                 "minimum take an index several times"
             )
-        F.copy_(a, new.reshape(a.shape))
+        F.copy_(a, updated.reshape(a.shape))
 
     def _check_binary(self, method: str) -> None:
         if self.nin != 2 or self.nout != 1:
@@ -419,7 +419,7 @@ UFUNCS: dict[Any, Ufunc] = {
     for name, operation in table.items()
     if hasattr(np, name)  # `matvec` and `vecmat` came with NumPy 2.2
 }
-"""By NumPy's function."""
+"""The universal functions on tensors, by the NumPy function that they replace."""
 
 
 def known(function: Any) -> Ufunc | None:
@@ -427,7 +427,7 @@ def known(function: Any) -> Ufunc | None:
     result = UFUNCS.get(function)
     if result is None and isinstance(function, np.ufunc):
         name = function.__name__
-        numpy_function = by_name(name)  # SciPy has functions of NumPy's again
+        numpy_function = by_name(name)  # `scipy.special` repeats some functions of NumPy
         operation = SPECIAL.get(name) or (numpy_function.operation if numpy_function else None)
         if operation is not None and is_scipys(function):
             result = UFUNCS[function] = Ufunc(

@@ -11,7 +11,7 @@ from gradcore.core import dtypes
 from gradcore.numpy.conversion import axis_of, dtype_of, tensor_of
 from gradcore.tensor import Tensor
 
-#: Functions that are NumPy's as they are.
+#: Functions of `gradcore.numpy` that have the arguments of the standard.
 _SAME = (
     "abs", "acos", "acosh", "add", "all", "any", "arange", "argmax", "argmin", "asarray", "asin", "asinh", "astype",
     "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or",
