@@ -38,7 +38,7 @@ def adam(
     v *= beta2
     v += g * g * (1 - beta2)
     for x in largest:
-        before = x.clone() if isinstance(x, Tensor) else x  # in a differentiable step, the derivative reads it
+        before = x.clone() if isinstance(x, Tensor) else x  # the derivative of a recorded step reads this value
         x[...] = v = F.maximum(before, v)
     p -= m / (F.sqrt(v) + eps) * step_size
 

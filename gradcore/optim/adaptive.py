@@ -107,7 +107,7 @@ class Adagrad(ElementwiseOptimizer):
         fused: bool | None = None,
     ) -> None:
         super().__init__(params, checked(locals()))
-        for group in self.param_groups:  # unlike others, it has its state before the first step
+        for group in self.param_groups:  # unlike other optimisers, Adagrad has a state before the first step
             self._plan(group, group["params"])
 
     def tensor_state(self, group: dict[str, Any]) -> dict[str, Any]:

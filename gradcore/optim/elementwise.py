@@ -113,7 +113,7 @@ class ElementwiseOptimizer(Optimizer):
         for group in self.param_groups:
             try:
                 params, grads = with_grad(group["params"])
-            except NotImplementedError:  # sparse gradients are no arrays
+            except NotImplementedError:  # sparse gradients have no array
                 params, grads = self._without_sparse(group)
             if params:
                 if group["differentiable"]:

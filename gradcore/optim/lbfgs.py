@@ -131,16 +131,16 @@ class LBFGS(Optimizer):
             if slope > -group["tolerance_change"]:
                 break
             last = iteration == group["max_iter"]
-            here = Point(0.0, loss, gradient, slope)
-            there, count = self._advance(closure, here, step, direction, group["max_eval"] - evaluations, last)
-            before, loss, gradient, state["t"] = loss, there.loss, there.gradient, there.step
+            point = Point(0.0, loss, gradient, slope)
+            next_point, count = self._advance(closure, point, step, direction, group["max_eval"] - evaluations, last)
+            before, loss, gradient, state["t"] = loss, next_point.loss, next_point.gradient, next_point.step
             evaluations += count
             state["func_evals"] += count
             if (
                 last
                 or evaluations >= group["max_eval"]
                 or _largest(gradient) <= group["tolerance_grad"]
-                or _largest(direction) * abs(there.step) <= group["tolerance_change"]
+                or _largest(direction) * abs(next_point.step) <= group["tolerance_change"]
                 or abs(loss - before) < group["tolerance_change"]
             ):
                 break
@@ -194,9 +194,9 @@ class LBFGS(Optimizer):
                 p.copy_(before)
             return Point(step, loss, gradient, _dot(gradient, direction))
 
-        there, count = strong_wolfe(evaluate, here, step, _largest(direction), most)
-        self._move(there.step, direction)
-        return there, count
+        next_point, count = strong_wolfe(evaluate, here, step, _largest(direction), most)
+        self._move(next_point.step, direction)
+        return next_point, count
 
 
 def _dense_grad(p: Tensor) -> Any:

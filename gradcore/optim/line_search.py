@@ -85,8 +85,8 @@ def _bracket(evaluate: Callable[[float], Point], start: Point, step: float, most
     """
     before, point, count = start, evaluate(step), 1
     while count - 1 < most:
-        fell = point.loss <= start.loss + SUFFICIENT * point.step * start.slope
-        if not fell or (count > 2 and point.loss >= before.loss):
+        has_decreased = point.loss <= start.loss + SUFFICIENT * point.step * start.slope
+        if not has_decreased or (count > 2 and point.loss >= before.loss):
             return [before, point], count, False
         if abs(point.slope) <= -CURVATURE * start.slope:
             return [point], count, True

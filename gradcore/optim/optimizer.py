@@ -256,11 +256,11 @@ class Optimizer(ShortErrors):
                 "see github.com/pytorch/pytorch/issues/40967 for more information",
                 stacklevel=caller_depth(),
             )
-        named = "param_names" in param_group
-        if any(named != ("param_names" in group) for group in self.param_groups):
+        has_names = "param_names" in param_group
+        if any(has_names != ("param_names" in group) for group in self.param_groups):
             raise ValueError(
                 "all optimizer param groups should be with/without names. cannot add param group "
-                f"{'with' if named else 'without'} names to the optimizer"
+                f"{'with' if has_names else 'without'} names to the optimizer"
             )
         if not {p for group in self.param_groups for p in group["params"]}.isdisjoint(params):
             raise ValueError("some parameters appear in more than one parameter group")

@@ -115,7 +115,7 @@ def with_options(order: str = "", **own: Option) -> Callable[[C], C]:
     def declare(cls: Any) -> Any:
         cls.option_table = {**getattr(cls, "option_table", OPTIONS), **own}
         cls.option_order = (*order.split(), *getattr(cls, "option_order", ()))
-        if cls.__doc__ is not None:  # as it is with python -OO
+        if cls.__doc__ is not None:  # python -OO removes docstrings
             descriptions = {name: option.description for name, option in cls.option_table.items()}
             ours = cls.__module__.startswith("gradcore.optim.") and "\n    Examples\n" not in cls.__doc__
             examples = [_EXAMPLE.format(name=cls.__name__)] if ours else []

@@ -35,9 +35,9 @@ def rprop(
     agreement = F.sign(g * (before + 0))  # a copy: a recorded product would need `before` as it is now
     turned = agreement < 0
     factor = F.where(turned, decrease, F.where(agreement > 0, increase, F.ones_like(g)))
-    size[...] = new = F.clamp(size * factor, smallest, largest)
+    size[...] = step_sizes = F.clamp(size * factor, smallest, largest)
     g = F.where(turned, g * 0, g)
-    p -= F.sign(g) * new
+    p -= F.sign(g) * step_sizes
     before[...] = g
 
 

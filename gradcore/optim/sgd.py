@@ -89,7 +89,7 @@ class SGD(ElementwiseOptimizer):
     def _step_sparse(self, group: dict[str, Any], p: Any, grad: Any, state: dict[str, Any]) -> None:
         grad = -grad if group["maximize"] else grad
         if group["weight_decay"] != 0:
-            grad = grad.add(p, alpha=group["weight_decay"])  # which is dense: refused
+            grad = grad.add(p, alpha=group["weight_decay"])  # raises, because the sum is dense
         if group["momentum"] != 0:
             buffer = state.get("momentum_buffer")
             if buffer is None:

@@ -94,11 +94,11 @@ class SparseAdam(Optimizer):
         beta1, beta2 = group["betas"]
         g = -grad.values() if group["maximize"] else grad.values()
         moments = []
-        for name, new, beta in (("exp_avg", g, beta1), ("exp_avg_sq", g * g, beta2)):
-            old = state[name].sparse_mask(grad).values()
-            change = (new - old) * (1 - beta)
+        for name, moment, beta in (("exp_avg", g, beta1), ("exp_avg_sq", g * g, beta2)):
+            previous = state[name].sparse_mask(grad).values()
+            change = (moment - previous) * (1 - beta)
             state[name].add_(grad.like(change))
-            moments.append(old + change)
+            moments.append(previous + change)
         m, v = moments
         corrections = 1 - beta1 ** state["step"], 1 - beta2 ** state["step"]
         step_size = value_of(group["lr"]) * corrections[1] ** 0.5 / corrections[0]

@@ -49,15 +49,15 @@ def unpack(
         raise ValueError(
             "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
         )
-    both = ([p for g in which for p in g["params"]] for which in (saved, groups))
-    params = dict(zip(*both, strict=True))
+    param_lists = ([p for g in group_list for p in g["params"]] for group_list in (saved, groups))
+    params = dict(zip(*param_lists, strict=True))
     state: defaultdict[Any, Any] = defaultdict(dict)
     for key, value in state_dict["state"].items():
         state[params.get(key, key)] = _fit(value, params[key]) if key in params else value
-    for group, new in zip(groups, saved, strict=True):
-        new["params"] = group["params"]
+    for group, saved_group in zip(groups, saved, strict=True):
+        saved_group["params"] = group["params"]
         if "param_names" in group:
-            new.setdefault("param_names", group["param_names"])
+            saved_group.setdefault("param_names", group["param_names"])
     return state, saved
 
 

@@ -62,7 +62,7 @@ class ParameterBatch:
             self.keep(scalars)
         self.batch.grads = [grads[i] for i in self.indices]
         kernels["optimizer_step"](formula, self.batch, settings, skip)
-        self.batch.grads = []  # they are not ours to keep
+        self.batch.grads = []  # do not keep the gradients alive until the next step
 
     def advance(self, hyperparameters: Hyperparameters, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
         """Return the scalar state and hyperparameters of the next step, if the host counts steps."""
@@ -129,9 +129,9 @@ class StepPlan:
         for p in dict.fromkeys(params):
             if p not in self.positions:
                 groups.setdefault((p.device, p.dtype), []).append(p)
-        for new in groups.values():
-            flat = FlatState(new, tensors, scalars, state, capturable)
-            self.positions.update((p, (flat, i)) for i, p in enumerate(new))
+        for batch in groups.values():
+            flat = FlatState(batch, tensors, scalars, state, capturable)
+            self.positions.update((p, (flat, i)) for i, p in enumerate(batch))
         positions = [self.positions[p] for p in params]
         self.batches = [ParameterBatch(*run) for run in _runs(positions)]
         self.tensors = [flat.tensors[name][i] for flat, i in positions for name in self.names]

@@ -210,8 +210,8 @@ class AveragedModel(Module):
             update = self.multi_avg_fn or _each(self.avg_fn or get_swa_avg_fn())
             update(averages, values, self.n_averaged)
         if not self.use_buffers:
-            for mine, value in zip(self.module.buffers(), model.buffers(), strict=True):
-                mine.copy_(value)
+            for buffer, value in zip(self.module.buffers(), model.buffers(), strict=True):
+                buffer.copy_(value)
         self.n_averaged += 1
 
 
@@ -256,7 +256,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """Anneals the learning rate to the constant at which weights are averaged.
+    """Scheduler that anneals the learning rate to the constant at which weights are averaged.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ def complete_docstring(example: str = "", **descriptions: str) -> Callable[[S], 
     """
 
     def complete(cls: Any) -> Any:
-        if cls.__doc__ is not None:  # as it is with python -OO
+        if cls.__doc__ is not None:  # python -OO removes docstrings
             call, _, rates = example.partition(" -> ")
             sections = [_EXAMPLE.format(call=call, rates=rates)] if example else []
             cls.__doc__ = with_sections(cls, {**_DESCRIPTIONS, **descriptions}, *sections)

@@ -34,7 +34,7 @@ def _anneal(scheduler: Any, height: float) -> list[Rate]:
     eta_min="Least learning rate.",
 )
 class CosineAnnealingLR(LRScheduler):
-    """Anneals the learning rate along half a cosine in `T_max` steps, and back."""
+    """Scheduler that anneals the learning rate along half a cosine in `T_max` steps, and back."""
 
     @constructor
     def __init__(self, optimizer: Optimizer, T_max: float, eta_min: float = 0.0, last_epoch: int = -1) -> None:
@@ -51,7 +51,7 @@ class CosineAnnealingLR(LRScheduler):
             return rates
         if self._step_count == 1 and epoch > 0:
             return self._get_closed_form_lr()
-        if (epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # the step before was at the bottom: nothing to multiply
+        if (epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # the last rate is `eta_min`, so it has no factor
             rise = (1 - math.cos(math.pi / self.T_max)) / 2
             return [lr + (base - self.eta_min) * rise for base, lr in zip(self.base_lrs, rates, strict=True)]
         factor = self._height(epoch) / self._height(epoch - 1)
@@ -68,7 +68,7 @@ class CosineAnnealingLR(LRScheduler):
     eta_min="Least learning rate.",
 )
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Anneals the learning rate along half a cosine, with restarts."""
+    """Scheduler that anneals the learning rate along half a cosine, with restarts."""
 
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
@@ -160,7 +160,7 @@ def _line(start: Rate, end: Rate, share: float) -> Rate:
     three_phase="Decrease to the initial learning rate as fast as it increased, and then further.",
 )
 class OneCycleLR(MomentumCycle):
-    """Increases the learning rate to `max_lr` and decreases it far below the initial one, once."""
+    """Scheduler that increases the learning rate to `max_lr`, then decreases it far below the initial one."""
 
     def __init__(
         self,
@@ -262,7 +262,7 @@ def _phases(steps: int, share: float, three: bool) -> list[dict[str, Any]]:
     max_momentum="Largest momentum, for all groups or for each.",
 )
 class CyclicLR(MomentumCycle):
-    """Cycles the learning rate linearly between two bounds."""
+    """Scheduler that cycles the learning rate linearly between two bounds."""
 
     @constructor
     def __init__(

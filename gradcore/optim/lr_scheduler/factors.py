@@ -55,7 +55,7 @@ class Factors(LRScheduler):
     gamma="Factor of the decay.",
 )
 class StepLR(Factors):
-    """Decays the learning rate by `gamma` every `step_size` steps."""
+    """Scheduler that decays the learning rate by `gamma` every `step_size` steps."""
 
     @constructor
     def __init__(self, optimizer: Optimizer, step_size: float, gamma: float = 0.1, last_epoch: int = -1) -> None:
@@ -75,7 +75,7 @@ class StepLR(Factors):
     gamma="Factor of the decay.",
 )
 class MultiStepLR(Factors):
-    """Decays the learning rate by `gamma` at given steps."""
+    """Scheduler that decays the learning rate by `gamma` at given steps."""
 
     @constructor
     def __init__(
@@ -97,7 +97,7 @@ class MultiStepLR(Factors):
     total_iters="Number of steps with the factor.",
 )
 class ConstantLR(Factors):
-    """Multiplies the learning rate by a constant for the first steps."""
+    """Scheduler that multiplies the learning rate by a constant for the first steps."""
 
     @constructor
     def __init__(
@@ -124,7 +124,7 @@ class ConstantLR(Factors):
     total_iters="Number of steps from one factor to the other.",
 )
 class LinearLR(Factors):
-    """Changes the factor of the learning rate linearly."""
+    """Scheduler that changes the factor of the learning rate linearly."""
 
     @constructor
     def __init__(
@@ -157,7 +157,7 @@ class LinearLR(Factors):
 
 @complete_docstring("ExponentialLR(optimizer, gamma=0.5) -> [1.0, 0.5, 0.25, 0.125]", gamma="Factor of the decay.")
 class ExponentialLR(Factors):
-    """Decays the learning rate by `gamma` every step."""
+    """Scheduler that decays the learning rate by `gamma` every step."""
 
     @constructor
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
@@ -177,7 +177,7 @@ class ExponentialLR(Factors):
     power="Exponent of the polynomial.",
 )
 class PolynomialLR(Factors):
-    """Decays the learning rate to 0 by a polynomial."""
+    """Scheduler that decays the learning rate to 0 by a polynomial."""
 
     @constructor
     def __init__(self, optimizer: Optimizer, total_iters: float = 5, power: float = 1.0, last_epoch: int = -1) -> None:
@@ -187,8 +187,8 @@ class PolynomialLR(Factors):
     def step_factor(self, epoch: int) -> float:
         if self._is_initial or epoch > self.total_iters:
             return 1
-        left, before = (1.0 - n / self.total_iters for n in (epoch, epoch - 1))
-        return float((left / before) ** self.power)
+        remaining, before = (1.0 - n / self.total_iters for n in (epoch, epoch - 1))
+        return float((remaining / before) ** self.power)
 
     def factor_so_far(self, epoch: int) -> float:
         return float((1.0 - min(self.total_iters, epoch) / self.total_iters) ** self.power)
@@ -230,7 +230,7 @@ class Lambdas(LRScheduler):
     lr_lambda="Function from the number of steps to the factor: one for all groups, or a list.",
 )
 class LambdaLR(Lambdas):
-    """Multiplies the initial learning rate by a function of the number of steps."""
+    """Scheduler that multiplies the initial learning rate by a function of the number of steps."""
 
     def get_lr(self) -> list[Rate]:
         self._check_call()
@@ -242,7 +242,7 @@ class LambdaLR(Lambdas):
     lr_lambda="Function from the number of steps to the factor: one for all groups, or a list.",
 )
 class MultiplicativeLR(Lambdas):
-    """Multiplies the last learning rate by a function of the number of steps."""
+    """Scheduler that multiplies the last learning rate by a function of the number of steps."""
 
     @constructor
     def __init__(

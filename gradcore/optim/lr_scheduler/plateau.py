@@ -31,7 +31,7 @@ __all__ = ["ReduceLROnPlateau"]
     eps="Least change of a learning rate that is made.",
 )
 class ReduceLROnPlateau(LRScheduler):
-    """Reduces the learning rate when a metric has stopped improving.
+    """Scheduler that reduces the learning rate when a metric has stopped improving.
 
     Examples
     --------
@@ -128,7 +128,7 @@ class ReduceLROnPlateau(LRScheduler):
                 )
             self.min_lrs = [self.default_min_lr] * len(groups)
         for least, group in zip(self.min_lrs, groups, strict=True):
-            old = float(group["lr"])
-            new = max(old * self.factor, least)
-            if old - new > self.eps:
-                put(group, "lr", new)
+            rate = float(group["lr"])
+            reduced = max(rate * self.factor, least)
+            if rate - reduced > self.eps:
+                put(group, "lr", reduced)
