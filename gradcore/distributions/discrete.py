@@ -220,10 +220,10 @@ class Binomial(_OfTrials):
         return -(logs.exp() * logs).sum(0)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        most = int(self.total_count.max())
-        if not bool((self.total_count == most).all()):
+        trials = int(self.total_count.max())
+        if not bool((self.total_count == trials).all()):
             raise NotImplementedError("Inhomogeneous total count not supported by `enumerate_support`.")
-        return self._whole_numbers(most + 1, expand)
+        return self._whole_numbers(trials + 1, expand)
 
 
 class NegativeBinomial(_OfTrials):

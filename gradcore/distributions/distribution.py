@@ -106,7 +106,7 @@ class Distribution(ShortErrors):
         for name, constraint in self.arg_constraints.items():
             computed = name not in self.__dict__ and not isinstance(getattr(type(self), name, None), property)
             if constraints.is_dependent(constraint) or computed:
-                continue  # cannot be checked, or not given but made of what is
+                continue  # the set depends on other parameters, or the value is computed from them
             value = getattr(self, name)
             if isinstance(value, Tensor) and functional.holds_anywhere(~constraint.check(value)):
                 raise ValueError(
@@ -275,12 +275,12 @@ class Distribution(ShortErrors):
 
     def __repr__(self) -> str:
         names = [name for name in self.arg_constraints if name in self.__dict__]
-        shown = (
+        parameters = (
             f"{name}: {value.size() if value.numel() != 1 or functional.is_batched(value) else value}"
             for name, value in ((name, self.__dict__[name]) for name in names)
             if isinstance(value, Tensor)
         )
-        return f"{self.__class__.__name__}({', '.join(shown)})"
+        return f"{self.__class__.__name__}({', '.join(parameters)})"
 
 
 class ExponentialFamily(Distribution):

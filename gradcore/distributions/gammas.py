@@ -188,8 +188,8 @@ def _mode_of_shares(concentration: Tensor) -> Tensor:
     excess = (concentration - 1).clamp(min=0.0)
     mode = excess / excess.sum(-1, True)
     corner = (concentration < 1).all(-1, keepdim=True)
-    all_of_it = functional.zeros_like(mode).scatter(-1, concentration.argmax(-1, keepdim=True), 1.0)
-    return functional.where(corner, all_of_it, mode)  # type: ignore[no-any-return]
+    one_hot = functional.zeros_like(mode).scatter(-1, concentration.argmax(-1, keepdim=True), 1.0)
+    return functional.where(corner, one_hot, mode)  # type: ignore[no-any-return]
 
 
 class Dirichlet(ExponentialFamily):

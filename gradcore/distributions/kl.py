@@ -254,8 +254,8 @@ def _cauchy(p: Cauchy, q: Cauchy) -> Tensor:
 def _kl_of_transformed(p: TransformedDistribution, q: TransformedDistribution) -> Tensor:
     if p.transforms != q.transforms or p.event_shape != q.event_shape:
         raise NotImplementedError
-    more = len(p.event_shape) - len(p.base_dist.event_shape)
-    return sum_rightmost(kl_divergence(p.base_dist, q.base_dist), more)  # type: ignore[no-any-return]
+    extra_dims = len(p.event_shape) - len(p.base_dist.event_shape)
+    return sum_rightmost(kl_divergence(p.base_dist, q.base_dist), extra_dims)  # type: ignore[no-any-return]
 
 
 @register_kl(Independent, Independent)

@@ -54,8 +54,9 @@ class LKJCholesky(Distribution):
         """Draw factors row by row: first the length of the part beside the diagonal, then its direction."""
         with no_grad():
             like = self.concentration
-            before = arange(self.dim, dtype=like.dtype, device=like.device)  # the elements beside the diagonal
-            rows = Beta(before[1:] / 2, like.unsqueeze(-1) + (self.dim - 1 - before[1:]) / 2, validate_args=False)
+            # The number of elements before the diagonal, for each row.
+            positions = arange(self.dim, dtype=like.dtype, device=like.device)
+            rows = Beta(positions[1:] / 2, like.unsqueeze(-1) + (self.dim - 1 - positions[1:]) / 2, validate_args=False)
             squares = rows.sample(sample_shape)
             shape = self._extended_shape(sample_shape)
             direction = functional.randn(*shape, dtype=like.dtype, device=like.device).tril(-1)[..., 1:, :]
@@ -111,7 +112,7 @@ class Wishart(OfCovariance, ExponentialFamily):
         validate_args: bool | None = None,
     ) -> None:
         name, matrix = the_given(covariance_matrix, precision_matrix, scale_tril)
-        check_matrix("scale_tril", matrix)  # whichever it is, as in PyTorch
+        check_matrix("scale_tril", matrix)  # PyTorch uses this name for all three matrices
         df = df if isinstance(df, Tensor) else functional.as_tensor(df, dtype=matrix.dtype, device=matrix.device)
         batch = broadcast_shapes(matrix.shape[:-2], df.shape)
         self.df = df.expand(batch)
@@ -158,8 +159,8 @@ class Wishart(OfCovariance, ExponentialFamily):
         n, half = self._event_shape[-1], self.df / 2
         steps = arange(n, dtype=half.dtype, device=half.device) / 2
         expected = (half.unsqueeze(-1) - steps).digamma().sum(-1)
-        own = (n + 1) * (0.5 * n * math.log(2) + half_log_det(self._unbroadcasted_scale_tril))
-        return own + half.mvlgamma(n) - (half - (n + 1) / 2) * expected + half * n  # type: ignore[no-any-return]
+        log_scale = (n + 1) * (0.5 * n * math.log(2) + half_log_det(self._unbroadcasted_scale_tril))
+        return log_scale + half.mvlgamma(n) - (half - (n + 1) / 2) * expected + half * n  # type: ignore[no-any-return]
 
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:

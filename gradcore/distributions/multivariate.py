@@ -252,8 +252,8 @@ class LowRankMultivariateNormal(Distribution):
     @lazy_property
     def precision_matrix(self) -> Tensor:
         """Inverse of the covariance matrix."""
-        part = solve_triangular(self._capacitance_tril, self._scale_factor, upper=False)
-        return self.cov_diag.reciprocal().diag_embed() - part.mT @ part
+        solved = solve_triangular(self._capacitance_tril, self._scale_factor, upper=False)
+        return self.cov_diag.reciprocal().diag_embed() - solved.mT @ solved
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         rank = self.cov_factor.shape[-1]

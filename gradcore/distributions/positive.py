@@ -400,7 +400,7 @@ class Pareto(TransformedDistribution):
 
     @property
     def mean(self) -> Tensor:
-        a = self.alpha.clamp(min=1)  # infinite there
+        a = self.alpha.clamp(min=1)  # the mean is infinite up to 1
         return a * self.scale / (a - 1)
 
     @property
@@ -409,7 +409,7 @@ class Pareto(TransformedDistribution):
 
     @property
     def variance(self) -> Tensor:
-        a = self.alpha.clamp(min=2)  # infinite there
+        a = self.alpha.clamp(min=2)  # the variance is infinite up to 2
         return self.scale.pow(2) * a / ((a - 1).pow(2) * (a - 2))
 
     def entropy(self) -> Tensor:

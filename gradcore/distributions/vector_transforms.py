@@ -91,13 +91,13 @@ class StickBreakingTransform(_Plain):
 
     def _call(self, x: Tensor) -> Tensor:
         share = (x - self._log_shares_left(x, x.shape[-1])).sigmoid()
-        rest = (1 - share).cumprod(-1)
-        return F.pad(share, [0, 1], value=1) * F.pad(rest, [1, 0], value=1)
+        remaining = (1 - share).cumprod(-1)
+        return F.pad(share, [0, 1], value=1) * F.pad(remaining, [1, 0], value=1)
 
     def _inverse(self, y: Tensor) -> Tensor:
         shares = y[..., :-1]
-        rest = (1 - shares.cumsum(-1)).clamp(min=finfo(y.dtype).tiny)
-        return shares.log() - rest.log() + self._log_shares_left(y, shares.shape[-1])
+        remaining = (1 - shares.cumsum(-1)).clamp(min=finfo(y.dtype).tiny)
+        return shares.log() - remaining.log() + self._log_shares_left(y, shares.shape[-1])
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         x = x - self._log_shares_left(x, x.shape[-1])
@@ -186,18 +186,18 @@ class CorrCholeskyTransform(_Plain):
         rows, columns = tril_indices(n, n, -1, device=x.device)
         partial = x.new_zeros(*x.shape[:-1], n, n)
         partial[..., rows, columns] = x.tanh().clamp(-1 + eps, 1 - eps)
-        rest = (1 - partial * partial).sqrt().cumprod(-1)
+        remaining = (1 - partial * partial).sqrt().cumprod(-1)
         partial = partial + eye(n, dtype=x.dtype, device=x.device)
-        return partial * F.pad(rest[..., :-1], [1, 0], value=1)
+        return partial * F.pad(remaining[..., :-1], [1, 0], value=1)
 
     def _inverse(self, y: Tensor) -> Tensor:
-        rest = F.pad((1 - (y * y).cumsum(-1))[..., :-1], [1, 0], value=1)
-        return (_below(y, -1) / _below(rest, -1).sqrt()).atanh()
+        remaining = F.pad((1 - (y * y).cumsum(-1))[..., :-1], [1, 0], value=1)
+        return (_below(y, -1) / _below(remaining, -1).sqrt()).atanh()
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        rest = _below(1 - (y * y).cumsum(-1), -2)
+        remaining = _below(1 - (y * y).cumsum(-1), -2)
         tangents = -2 * (x + F.softplus(-2 * x) - math.log(2.0)).sum(-1)
-        return 0.5 * rest.log().sum(-1) + tangents
+        return 0.5 * remaining.log().sum(-1) + tangents
 
     @staticmethod
     def _size(count: int) -> int:
