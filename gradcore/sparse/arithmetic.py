@@ -179,10 +179,10 @@ def add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
             f"result type {values.dtype.scalar_name} can't be cast to the desired output type {self.dtype.scalar_name}"
         )
     values = values.to(self.dtype)
-    where = places(other)
-    if len(where) == 1:
-        return self.index_add_(0, where[0], values)
-    return self.index_put_(where, values.reshape(-1) if other.layout in BLOCKED else values, accumulate=True)
+    indices = places(other)
+    if len(indices) == 1:
+        return self.index_add_(0, indices[0], values)
+    return self.index_put_(indices, values.reshape(-1) if other.layout in BLOCKED else values, accumulate=True)
 
 
 @on("sub_ subtract_ __isub__")
@@ -246,12 +246,12 @@ def _common(self: SparseTensor, other: SparseTensor) -> Any:
     if self.index[0] is other.index[0]:
         return self.like(self.stored * other.stored)
     xp, device, dims = self.xp, self.home, sparse_dim(self)
-    mine, theirs = (flat_places(raw(t.index[0]), t.sizes[:dims]) for t in (self, other))
-    if not theirs.size:
+    self_places, other_places = (flat_places(raw(t.index[0]), t.sizes[:dims]) for t in (self, other))
+    if not other_places.size:
         return zeros_like(self)
-    where = xp.minimum(xp.searchsorted(theirs, mine), theirs.size - 1)
-    is_common = theirs[where] == mine
-    own_positions, other_positions = is_common.nonzero()[0], where[is_common]
+    matches = xp.minimum(xp.searchsorted(other_places, self_places), other_places.size - 1)
+    is_common = other_places[matches] == self_places
+    own_positions, other_positions = is_common.nonzero()[0], matches[is_common]
     index = wrap(raw(self.index[0])[:, own_positions], device)
     values = self.stored[wrap(own_positions, device)] * other.stored[wrap(other_positions, device)]
     return sparse(COO, self.sizes, (index,), values, True)

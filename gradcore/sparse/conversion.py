@@ -139,8 +139,8 @@ def to_dense(t: SparseTensor, dtype: Any = None, *, masked_grad: bool | None = N
     """Convert to a dense tensor."""
     values = t.stored.reshape(-1) if t.layout in BLOCKED else t.stored
     sizes = t.sizes[: sparse_dim(t)]
-    where = [raw(row) for row in places(t)]
-    flat = flat_places(where, sizes) if where else t.xp.zeros(values.shape[0], "int64")
+    indices = [raw(row) for row in places(t)]
+    flat = flat_places(indices, sizes) if indices else t.xp.zeros(values.shape[0], "int64")
     out = functional.rows_summed(values, wrap(flat, t.home), prod(sizes))
     out = known_as(out.reshape(t.sizes), "ToDenseBackward0")
     return out if dtype is None else out.to(dtype)
@@ -245,9 +245,9 @@ def _in_blocks(t: SparseTensor, layout: Any, blocksize: Any) -> SparseTensor:
     outer, inner, counts = (
         (rows // height, cols // width, across) if layout is BSR else (cols // width, rows // height, down)
     )
-    blocks, which = xp.unique(outer * counts + inner, return_inverse=True)
-    where = (which.reshape(-1) * height + rows % height) * width + cols % width
-    values = functional.rows_summed(t.stored, wrap(where, device), int(blocks.size) * height * width)
+    blocks, block_numbers = xp.unique(outer * counts + inner, return_inverse=True)
+    flat = (block_numbers.reshape(-1) * height + rows % height) * width + cols % width
+    values = functional.rows_summed(t.stored, wrap(flat, device), int(blocks.size) * height * width)
     values = values.reshape(-1, height, width)
     ends = xp.searchsorted(blocks // max(counts, 1), xp.arange((down if layout is BSR else across) + 1))
     index = wrap(ends, device), wrap(blocks % max(counts, 1), device)

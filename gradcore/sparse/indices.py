@@ -46,9 +46,9 @@ def sorted_indices(t: SparseTensor) -> tuple[Tensor | None, Tensor | None, Tenso
     if bool((flat[1:] < flat[:-1]).any()):
         order = device.backend.argsort_along(flat, 0)
         flat, index = flat.take(order), index.take(order, axis=1)
-    new = flat[1:] != flat[:-1]
+    is_first = flat[1:] != flat[:-1]
     order = None if order is None else wrap(order, device)
-    if bool(new.all()):
+    if bool(is_first.all()):
         return order, None, t.index[0] if order is None else wrap(index, device)
-    new = xp.concatenate([xp.ones(1, bool), new])
-    return order, wrap(xp.cumsum(new) - 1, device), wrap(index.take(xp.flatnonzero(new), axis=1), device)
+    is_first = xp.concatenate([xp.ones(1, bool), is_first])
+    return order, wrap(xp.cumsum(is_first) - 1, device), wrap(index.take(xp.flatnonzero(is_first), axis=1), device)

@@ -419,12 +419,12 @@ def spdiags(diagonals: Any, offsets: Any, shape: Sequence[int], layout: Any = No
     home, (height, width) = rows._device.real, shape
     xp = home.backend.xp
     cols = xp.concatenate([_columns(xp, k, height, width, rows.shape[1]) for k in shifts])
-    which = xp.concatenate(
+    numbers = xp.concatenate(
         [xp.full(_columns(xp, k, height, width, rows.shape[1]).size, i) for i, k in enumerate(shifts)]
     )
-    shift = xp.asarray(shifts)[which] if len(shifts) else which
+    shift = xp.asarray(shifts)[numbers] if len(shifts) else numbers
     index = wrap(xp.stack([cols - shift, cols]), home)
-    values = rows[wrap(which, home), wrap(cols, home)]
+    values = rows[wrap(numbers, home), wrap(cols, home)]
     out = sparse(COO, (int(height), int(width)), (index,), values, False)
     return out if layout is None else to_sparse(out, layout)
 

@@ -84,9 +84,9 @@ def _times_sparse(a: SparseTensor, b: SparseTensor) -> Any:
         )
     _check_factors(a, b)
     xp, device = a.xp, a.home
-    left, right, where, flat = _meetings(xp, a.pattern, b.pattern)
+    left, right, positions, flat = _meetings(xp, a.pattern, b.pattern)
     terms = elements(a)[wrap(left, device)] * elements(b)[wrap(right, device)]
-    values = functional.rows_summed(terms, wrap(where, device), int(flat.size))
+    values = functional.rows_summed(terms, wrap(positions, device), int(flat.size))
     width = max(b.sizes[1], 1)
     index = wrap(xp.stack([flat // width, flat % width]), device)
     out = sparse(COO, (a.sizes[0], b.sizes[1]), (index,), known_as(values, "SparseSparseMatmulBackward0"), True)
@@ -102,8 +102,8 @@ def _meetings(xp: Any, a: Pattern, b: Pattern) -> tuple[Array, Array, Array, Arr
     total = int(counts.sum())
     left = xp.searchsorted(firsts + counts, xp.arange(total), side="right")
     right = order[ends[a.cols[left]] + xp.arange(total) - firsts[left]]
-    flat, where = xp.unique(a.rows[left] * max(b.shape[1], 1) + b.cols[right], return_inverse=True)
-    return left, right, where.reshape(-1), flat
+    flat, positions = xp.unique(a.rows[left] * max(b.shape[1], 1) + b.cols[right], return_inverse=True)
+    return left, right, positions.reshape(-1), flat
 
 
 # -- functions ---------------------------------------------------------------------------------------------------------
@@ -272,8 +272,8 @@ def smm(input: Any, mat2: Any) -> Any:
     result, xp = matmul(input, mat2), input.xp
     rows = xp.unique(raw(coalesce(to_sparse(input)).index[0])[0])
     index = xp.stack([rows.repeat(result.shape[1]), xp.tile(xp.arange(result.shape[1]), rows.size)])
-    where = wrap(index, input.home)
-    return sparse(COO, result.shape, (where,), result[where[0], where[1]], True)
+    indices = wrap(index, input.home)
+    return sparse(COO, result.shape, (indices,), result[indices[0], indices[1]], True)
 
 
 @on("hspmm")
@@ -288,8 +288,8 @@ def hspmm(mat1: Any, mat2: Any) -> Any:
     """
     result = matmul(mat1, mat2)
     rows = mat1.xp.unique(raw(coalesce(to_sparse(mat1)).index[0])[0])
-    where = wrap(rows[None], mat1.home)
-    return sparse(COO, result.shape, (where,), result[where[0]], True)
+    indices = wrap(rows[None], mat1.home)
+    return sparse(COO, result.shape, (indices,), result[indices[0]], True)
 
 
 @on("sspaddmm")

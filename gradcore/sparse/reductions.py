@@ -87,8 +87,8 @@ def _sum_coo(t: SparseTensor, away: list[int], keepdim: bool) -> Any:
         return known_as(values.sum(0), "SparseSumBackward0")
     index = raw(t.index[0])
     rows = [index[d] * (d not in summed_dims) for d in range(dims) if keepdim or d not in summed_dims]
-    where = wrap(t.xp.stack(rows), device)
-    out = coalesce(sparse(COO, sizes, (where,), values, not summed_dims))
+    indices = wrap(t.xp.stack(rows), device)
+    out = coalesce(sparse(COO, sizes, (indices,), values, not summed_dims))
     out.stored = known_as(out.stored, "SparseSumBackward0")
     return out
 

@@ -38,12 +38,12 @@ def select(t: SparseTensor, dim: int, index: int) -> Any:
     sizes = [n for e, n in enumerate(t.sizes) if e != d]
     if d >= dims:
         return sparse(COO, sizes, t.index, t.stored.select(d - dims + 1, index), t.in_order)
-    where = raw(t.index[0])
-    which = (where[d] == index % size).nonzero()[0]
+    indices = raw(t.index[0])
+    positions = (indices[d] == index % size).nonzero()[0]
     if dims == 1:
-        return t.stored[wrap(which, t.home)].sum(0)
-    rest = where[[e for e in range(dims) if e != d]][:, which]
-    return _of_entries(t, rest, which, sizes, t.in_order)
+        return t.stored[wrap(positions, t.home)].sum(0)
+    kept_indices = indices[[e for e in range(dims) if e != d]][:, positions]
+    return _of_entries(t, kept_indices, positions, sizes, t.in_order)
 
 
 @on("index_select")
@@ -54,19 +54,19 @@ def index_select(t: SparseTensor, dim: int, index: Tensor) -> Any:
     sizes = [index.numel() if e == d else n for e, n in enumerate(t.sizes)]
     if d >= dims:
         return sparse(COO, sizes, t.index, t.stored.index_select(d - dims + 1, index), t.in_order)
-    indices, where = index._array.reshape(-1), raw(t.index[0])
+    indices, rows = index._array.reshape(-1), raw(t.index[0])
     if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= t.sizes[d]):
         raise IndexError("index out of range in self")
     order = xp.argsort(indices, kind="stable")
-    first = xp.searchsorted(indices[order], where[d])
-    counts = xp.searchsorted(indices[order], where[d], side="right") - first
+    first = xp.searchsorted(indices[order], rows[d])
+    counts = xp.searchsorted(indices[order], rows[d], side="right") - first
     total, starts = int(counts.sum()), xp.cumsum(counts) - counts
-    which = xp.searchsorted(starts + counts, xp.arange(total), side="right")
-    at = order[first[which] + xp.arange(total) - starts[which]]
+    positions = xp.searchsorted(starts + counts, xp.arange(total), side="right")
+    at = order[first[positions] + xp.arange(total) - starts[positions]]
     by = xp.argsort(at, kind="stable")
-    new, which = where[:, which[by]], which[by]
-    new[d] = at[by]
-    out = _of_entries(t, new, which, sizes, d == 0 and t.in_order)
+    new_indices, positions = rows[:, positions[by]], positions[by]
+    new_indices[d] = at[by]
+    out = _of_entries(t, new_indices, positions, sizes, d == 0 and t.in_order)
     return _in_layout_of(original, out)
 
 
@@ -88,11 +88,11 @@ def narrow(t: SparseTensor, dim: int, start: int, length: int) -> Any:
     sizes = [length if e == d else n for e, n in enumerate(t.sizes)]
     if d >= dims:
         return sparse(COO, sizes, t.index, t.stored.narrow(d - dims + 1, start, length), t.in_order)
-    where = raw(t.index[0])
-    which = ((where[d] >= start) & (where[d] < start + length)).nonzero()[0]
-    new = where[:, which]
-    new[d] -= start
-    return _of_entries(t, new, which, sizes, t.in_order)
+    indices = raw(t.index[0])
+    positions = ((indices[d] >= start) & (indices[d] < start + length)).nonzero()[0]
+    kept_indices = indices[:, positions]
+    kept_indices[d] -= start
+    return _of_entries(t, kept_indices, positions, sizes, t.in_order)
 
 
 @on("unbind")
@@ -109,10 +109,10 @@ def unsqueeze(t: SparseTensor, dim: int) -> Any:
     sizes = [*t.sizes[:d], 1, *t.sizes[d:]]
     if d > dims:
         return sparse(COO, sizes, t.index, t.stored.unsqueeze(d - dims + 1), t.in_order)
-    where = raw(t.index[0])
+    indices = raw(t.index[0])
     xp = t.xp
-    new = xp.concatenate([where[:d], xp.zeros((1, where.shape[1]), where.dtype), where[d:]])
-    return sparse(COO, sizes, (wrap(new, t.home),), t.stored, t.in_order)
+    new_indices = xp.concatenate([indices[:d], xp.zeros((1, indices.shape[1]), indices.dtype), indices[d:]])
+    return sparse(COO, sizes, (wrap(new_indices, t.home),), t.stored, t.in_order)
 
 
 @on("squeeze")
@@ -144,12 +144,12 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
     sizes = [sum(t.sizes[d] for t in parts) if e == d else n for e, n in enumerate(first.sizes)]
     if d >= dims:
         return _along_dense(parts, sizes, d - dims + 1)
-    columns, before = [], 0
+    columns, offset = [], 0
     for t in parts:
         index = raw(t.index[0]) * 1
-        index[d] += before
+        index[d] += offset
         columns.append(index)
-        before += t.sizes[d]
+        offset += t.sizes[d]
     index = wrap(xp.concatenate(columns, 1), first.home)
     in_order = d == 0 and all(t.in_order for t in parts)
     out = sparse(COO, sizes, (index,), functional.cat([t.stored for t in parts]), in_order)

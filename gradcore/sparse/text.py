@@ -19,13 +19,13 @@ def text_of(t: AnyTensor) -> str:
     """Return the ``repr`` of a sparse tensor."""
     name = t.layout._name.removeprefix("sparse_")
     if name == "coo":
-        parts = {"indices": t.index[0], "values": t.stored}
+        tensors = {"indices": t.index[0], "values": t.stored}
     else:
         first, second = ("crow_indices", "col_indices") if name in ("csr", "bsr") else ("ccol_indices", "row_indices")
-        parts = {first: t.index[0], second: t.index[1], "values": t.stored}
+        tensors = {first: t.index[0], second: t.index[1], "values": t.stored}
     if t.stored.is_meta:
-        parts = {}
-    body = f",\n{' ' * _INDENT}".join(_part(label, part) for label, part in parts.items()) or "..."
+        tensors = {}
+    body = f",\n{' ' * _INDENT}".join(_part(label, part) for label, part in tensors.items()) or "..."
     suffixes = [f"size={tuple(t.sizes)}", f"nnz={t.stored.shape[0]}"]
     if t._device is not CPU:
         suffixes.insert(0, f"device='{t._device}'")
