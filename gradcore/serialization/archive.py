@@ -55,8 +55,8 @@ class Archive:
             raise pickle.UnpicklingError(f"the file has no {name}")
         if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
             raise pickle.UnpicklingError(
-                f"{name} in the file is compressed or encrypted; save writes it as it is. To use an archive that was "
-                "packed anew, unpack it, and pack it without compression (zip -0)."
+                f"{name} in the file is compressed or encrypted, but save stores entries as they are. If the archive "
+                "was packed again, unpack it and pack it without compression (zip -0)."
             )
         if not 0 <= info.header_offset < self.size:
             raise pickle.UnpicklingError(f"{name} in the file begins outside of it")
@@ -73,7 +73,7 @@ class Archive:
         count = self.nbytes(name)
         self._left -= count
         if self._left < 0:
-            raise pickle.UnpicklingError(f"the entries up to {name} are longer than the file that they are in")
+            raise pickle.UnpicklingError(f"the entries up to {name} are together longer than the file")
         out = np.empty(count, np.uint8)
         try:
             with self._zip.open(self._prefix + name) as entry:

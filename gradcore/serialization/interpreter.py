@@ -103,7 +103,7 @@ class Interpreter:
         except pickle.UnpicklingError:
             raise
         except IndexError:
-            raise error("the structure in the file ends too soon, or takes more values than it has made") from None
+            raise error("the structure in the file ends too soon, or takes more values than are on the stack") from None
         except KeyError as problem:
             if problem.args == (instruction,):
                 raise error(f"the structure in the file has the unknown instruction {instruction}") from None
@@ -161,18 +161,18 @@ class Interpreter:
     def key(self, container: Any, key: Any) -> Any:
         """Return `key` if it can be a key of `container`. It must be fast to hash, and few keys may share its hash."""
         if type(key) in (str, bytes, bool, float, type(None)) or (type(key) is int and key.bit_length() <= 64):
-            return key  # of which not many have one hash
-        waiting, seen = [key], 0
+            return key  # few of these keys have the same hash
+        waiting, count = [key], 0
         while waiting:
             value = waiting.pop()
             if type(value) in (tuple, frozenset, Size):
-                seen += len(value)
-                waiting.extend(value if seen <= KEY_VALUES else ())
+                count += len(value)
+                waiting.extend(value if count <= KEY_VALUES else ())
             elif type(value) is int:
-                seen += value.bit_length() // 64
-        if seen > KEY_VALUES:
+                count += value.bit_length() // 64
+        if count > KEY_VALUES:
             raise error("a key in the file has too many parts")
-        self.spend(seen)
+        self.spend(count)
         slot = id(container), hash(key)
         self.hashes[slot] += 1
         if self.hashes[slot] > EQUAL_HASHES:
@@ -343,7 +343,7 @@ def _decimal(text: str) -> int | bool:
 
 def _last(run: Interpreter, count: int) -> tuple[Any, ...]:
     if len(run.stack) < count:
-        raise error("the structure in the file takes more values than it has made")
+        raise error("the structure in the file takes more values than are on the stack")
     result = tuple(run.stack[-count:])
     del run.stack[-count:]
     return result
@@ -353,7 +353,7 @@ def _recall(run: Interpreter, position: int) -> Any:
     try:
         return run.memo[position]
     except KeyError:
-        raise error(f"the structure in the file refers to value {position}, which it has not made") from None
+        raise error(f"the structure in the file refers to value {position}, which it has not stored") from None
 
 
 @step(pickle.PROTO)

@@ -154,13 +154,13 @@ def _rebuild_from_type(function: Any, cls: Any, args: Any, state: Any) -> Tensor
     if not any(function is allowed for allowed in (_rebuild, _rebuild_typed, _rebuild_parameter, _rebuild_meta)):
         raise make_error(f"the file makes a tensor by {function!r}")
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
-        raise make_error(f"the file makes a tensor of {cls!r}, which is no class of tensors")
+        raise make_error(f"the file makes a tensor of {cls!r}, which is not a class of tensors")
     out = function(*require_type(args, tuple))
     state = _attributes(state)
     if type(state) in (dict, OrderedDict) and state.get("_is_buffer") is True:
-        lasting = require_type(state.get("persistent", True), bool)
-        rest = {name: value for name, value in state.items() if name not in ("_is_buffer", "persistent")}
-        return _with_attributes(Buffer(out, persistent=lasting), rest)  # type: ignore[no-any-return]
+        persistent = require_type(state.get("persistent", True), bool)
+        attributes = {name: value for name, value in state.items() if name not in ("_is_buffer", "persistent")}
+        return _with_attributes(Buffer(out, persistent=persistent), attributes)  # type: ignore[no-any-return]
     if cls not in (Tensor, Parameter, Buffer):
         out = as_class(out, cls)
         if cls.__setstate__ is not Tensor.__setstate__:

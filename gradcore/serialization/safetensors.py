@@ -108,13 +108,13 @@ def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
     if len(data) < 8 or length > min(_LONGEST, len(data) - 8):
         raise ValueError("no file of safetensors: its header is incomplete")
     try:
-        text = data[8 : 8 + length].decode()  # which refuses lone surrogates that are bytes
+        text = data[8 : 8 + length].decode()  # raises for bytes that encode lone surrogates
         header = json.loads(text, object_pairs_hook=_read_object)
         metadata = header.pop("__metadata__", None) or {}
         entries = {name: (_DTYPES[e["dtype"]], tuple(e["shape"]), *e["data_offsets"]) for name, e in header.items()}
         texts = [*entries, *metadata, *metadata.values()]
         if not all(type(t) is str and t.encode() is not None for t in texts):
-            raise TypeError("metadata are no strings")
+            raise TypeError("metadata must map strings to strings")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"no file of safetensors, or one with unknown dtypes: {error!r:.200}") from None
     content, result, places = memoryview(data)[8 + length :], {}, []
@@ -127,16 +127,16 @@ def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
             raise ValueError(f"no file of safetensors: the elements of {name!r:.100} are not there")
         array = np.frombuffer(content[begin:end], dtype.numpy).reshape(shape).copy()
         if dtype is dtypes.bool_:
-            array = array.view("u1") != 0  # whatever bytes stand for True
+            array = array.view("u1") != 0  # any nonzero byte means True
         result[name] = functional.to(wrap(array, CPU, dtype), device=device)
     _check_places(places, len(content))
     return result
 
 
 def _read_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return a JSON object as a dict. Raise ValueError for two metadata, of which readers may keep either."""
+    """Return a JSON object as a dict. Raise ValueError if it has ``__metadata__`` twice, as readers would differ."""
     if sum(name == "__metadata__" for name, _ in pairs) > 1:
-        raise ValueError("the metadata occur twice")
+        raise ValueError("the header has __metadata__ twice")
     return dict(pairs)
 
 

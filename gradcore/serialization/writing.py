@@ -151,7 +151,8 @@ class _Pickler(_Base):  # type: ignore[misc]
             kind, size = _Name("torch", f"{t.dtype.scalar_name}Storage") if typed else UNTYPED, owner.itemsize
             numel = layout.numel * (1 if typed else size)
             storage = _Storage(kind, str(len(self.memories)), str(t.device), numel, layout.numel * size)
-            self.memories[id(owner)] = storage, (backend, owner), layout  # kept, so that no other has its id
+            # The entry keeps the owner alive, so that no other object gets its id.
+            self.memories[id(owner)] = storage, (backend, owner), layout
         return self.memories[id(owner)][0], *position
 
 
