@@ -90,8 +90,8 @@ def _operation(case: Drawn, dtype: Any) -> Callable[[str], Sequence[Any]]:
     def run(device: str) -> Sequence[Any]:
         inputs = [gc.tensor(np.asarray(a), device=device) for a in case.arrays()]
         inputs = [t.to(dtype) if t.is_floating_point() else t for t in inputs]
-        which = case.differentiable()
-        inputs = [t.requires_grad_(i in which and dtype in TOLERANCES) for i, t in enumerate(inputs)]
+        differentiable = case.differentiable()
+        inputs = [t.requires_grad_(i in differentiable and dtype in TOLERANCES) for i, t in enumerate(inputs)]
         gc.manual_seed(0)
         return _with_gradients(case.outputs(inputs), inputs)
 
@@ -104,13 +104,13 @@ def operations(quick: bool) -> Iterator[Item]:
     The first example call of every operation comes first, then the other calls, then other dtypes.
     """
     chosen = [op for op in OPS.values() if op.function or op.method or op.samples]
-    drawn = [cases(op) for op in chosen if not any(word in op.name for word in UNLIKE)]
-    rounds: list[Any] = [[group[0] for group in drawn if group]]
+    groups = [cases(op) for op in chosen if not any(word in op.name for word in UNLIKE)]
+    rounds: list[Any] = [[group[0] for group in groups if group]]
     if not quick:
-        rounds.append([case for group in drawn for case in group[1:]])
+        rounds.append([case for group in groups for case in group[1:]])
     for dtype in (gc.float32,) if quick else (gc.float32, gc.float64, gc.bfloat16, gc.float16):
-        for part in rounds:
-            for case in random.Random(0).sample(part, len(part)):
+        for calls in rounds:
+            for case in random.Random(0).sample(calls, len(calls)):
                 yield Item(f"{case.label}, {dtype}", _operation(case, dtype))
 
 
@@ -248,7 +248,7 @@ def edges(quick: bool) -> Iterator[Item]:
         a[2, 1] = 0
         try:
             return [call(a)]
-        except gc.linalg.LinAlgError as error:  # its words name the matrix
+        except gc.linalg.LinAlgError as error:  # the message names the singular matrix
             return [gc.tensor(list(str(error).encode()), device=device)]
 
     def with_a_mean(device: str, mean: float) -> Any:
@@ -268,10 +268,10 @@ def edges(quick: bool) -> Iterator[Item]:
         yield Item(f"attention with heads that were expanded, {dtype}", partial(heads, dtype=dtype))
         yield Item(f"rows that were expanded, {dtype}", partial(expand_rows, dtype=dtype))
     for name in ("inv", "solve_ex", "lu_factor", "det", "inv_ex"):
-        other: Any = {
+        function: Any = {
             "solve_ex": lambda a: gc.linalg.solve_ex(a, a).info, "inv_ex": lambda a: gc.linalg.inv_ex(a).info,
         }.get(name, getattr(gc.linalg, name))  # fmt: skip
-        yield Item(f"{name} of a batch with a singular matrix", partial(singular, call=other))
+        yield Item(f"{name} of a batch with a singular matrix", partial(singular, call=function))
     for mean in (0.0, 50.0, 200.0):
         label = f"normalized rows with a mean of {mean:.0f}, torch.bfloat16"
         yield Item(label, partial(with_a_mean, mean=mean), 0.03)
@@ -369,8 +369,8 @@ def devices(quick: bool) -> Iterator[Item]:
 
         def run(device: str, a: int = a, b: int = b) -> Any:
             x = gc.arange(40.0, device=device if device == "cpu" else f"cuda:{a}", requires_grad=True)
-            part = x.view(5, 8)[::2, 1:4]
-            y = part if device == "cpu" else part.to(f"cuda:{b}")
+            strided = x.view(5, 8)[::2, 1:4]
+            y = strided if device == "cpu" else strided.to(f"cuda:{b}")
             z = (y * y).sum()
             z.backward()
             return [y.detach(), x.grad]
@@ -417,19 +417,23 @@ class _Watched:
 
     def __init__(self, backend: Any) -> None:
         self.names: list[str] = []
-        own, generated, reduction = backend.cuda_kernel, backend.fusion.compile, backend.reduction_kernel
+        make_cuda_kernel, make_generated, make_reduction = (
+            backend.cuda_kernel,
+            backend.fusion.compile,
+            backend.reduction_kernel,
+        )
 
         def cuda_kernel(file: str, name: str, **defines: str) -> Any:
             self.names.append(f"{file}/{name}" + "".join(f" <{value}>" for value in defines.values()))
-            return own(file, name, **defines)
+            return make_cuda_kernel(file, name, **defines)
 
         def compile(source: str, name: str) -> Any:
             self.names.append(f"generated/{name}")
-            return generated(source, name)
+            return make_generated(source, name)
 
         def reduction_kernel(name: str) -> Any:
             self.names.append(f"reductions/{name}")
-            return reduction(name)
+            return make_reduction(name)
 
         backend.cuda_kernel, backend.fusion.compile = cuda_kernel, compile
         backend.reduction_kernel = reduction_kernel
@@ -450,8 +454,8 @@ def _compare_devices(item: Item, device: str, watched: _Watched) -> tuple[str, t
         except Exception as error:
             actual = error
         if isinstance(expected, Exception):
-            fits = isinstance(actual, Exception)  # both refuse it
-            return None if fits else (f"only the CPU refuses it: {expected!r}", tuple(watched.names))
+            both_refuse = isinstance(actual, Exception)
+            return None if both_refuse else (f"only the CPU refuses it: {expected!r}", tuple(watched.names))
         if isinstance(actual, Exception):
             return f"{type(actual).__name__}: {str(actual)[:300]}", tuple(dict.fromkeys(watched.names))
         words = _difference(actual, expected, item.tolerance)
@@ -467,8 +471,8 @@ class Progress:
     def show(self, words: str) -> None:
         """Report the elapsed share of the time limit and the current item."""
         if self._shown:
-            part = min((time.monotonic() - self._begin) / self._seconds, 1.0)
-            print(f"\r\033[K[{'#' * int(30 * part):30}] {words[:80]}", end="", file=sys.stderr, flush=True)
+            share = min((time.monotonic() - self._begin) / self._seconds, 1.0)
+            print(f"\r\033[K[{'#' * int(30 * share):30}] {words[:80]}", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         if self._shown:
@@ -570,7 +574,9 @@ class _Passed:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text("".join(f"{line}\n" for line in sorted({*self.before, *self.now})))
         except OSError as error:
-            warnings.warn(f"what was compared cannot be kept ({error}): a further run begins anew", stacklevel=2)
+            warnings.warn(
+                f"cannot save which comparisons passed ({error}); the next run starts from the beginning", stacklevel=2
+            )
 
 
 def run(
@@ -595,34 +601,34 @@ def run(
         warnings.simplefilter("ignore")  # of functions that are compared though they are deprecated
         for section in sections:
             planned += total * SHARES[section] / share
-            compared = skipped = before = 0
+            compared = skipped = skipped_before = 0
             for item in SECTIONS[section](quick):
                 for index in range(1 if section == "devices" else gc.cuda.device_count()):
                     key = f"{section}: {item.label}, cuda:{index}"
                     if key in passed.before:
-                        before += 1
+                        skipped_before += 1
                         continue
                     if time.monotonic() - begin > planned:
                         skipped += 1
                         continue
                     progress.show(f"{section}: {item.label}")
-                    wrong = _compare_devices(item, f"cuda:{index}", watched)
+                    failure = _compare_devices(item, f"cuda:{index}", watched)
                     compared += 1
-                    if wrong:
-                        failures.append(Failure(section, item.label, f"cuda:{index}", *wrong))
+                    if failure:
+                        failures.append(Failure(section, item.label, f"cuda:{index}", *failure))
                     else:
                         passed.now.append(key)
             bad = sum(f.section == section for f in failures)
-            rest = (f", {before} by earlier runs" if before else "") + (
+            suffix = (f", {skipped_before} by earlier runs" if skipped_before else "") + (
                 f", {skipped} not reached in time" if skipped else ""
             )
-            lines.append(f"{section}: {compared} compared, {bad} wrong{rest}")
+            lines.append(f"{section}: {compared} compared, {bad} wrong{suffix}")
     progress.clear()
     if not afresh or passed.now:
         passed.save()
-    took = time.monotonic() - begin
+    duration = time.monotonic() - begin
     lines.append(
-        f"{took:.0f} seconds, {compiled.seconds:.0f} of them to compile {compiled.count} kernels, which CuPy keeps"
+        f"{duration:.0f} seconds, {compiled.seconds:.0f} of them to compile {compiled.count} kernels, which CuPy keeps"
     )
     return [*lines, *_explain_failures(failures)], not failures
 
@@ -652,7 +658,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, help=f"at most so many ({SECONDS:.0f})")
     options = parser.parse_args(arguments)
     chosen = [name for name in SECTIONS if not options.only or name in options.only]
-    lines, fine = run(options.quick, chosen, options.seconds, options.afresh)
+    lines, passed = run(options.quick, chosen, options.seconds, options.afresh)
     print("\n".join(lines))
     if registry.unavailable("cuda"):
         return 2
@@ -660,12 +666,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\n".join(measure_speeds(f"cuda:{index}")))
     is_partial = any("not reached" in line for line in lines)
     reached = "everything that was reached" if is_partial else "everything"
-    print(f"{reached} is as on the CPU" if fine else "please report this with all lines above")
+    print(f"{reached} is as on the CPU" if passed else "please report this with all lines above")
     if is_partial:
         print("next: the same command again, which goes on with what was not reached")
-    elif fine:
+    elif passed:
         print("next: python -m benchmarks.compare --device cuda")
-    return 0 if fine else 1
+    return 0 if passed else 1
 
 
 if __name__ == "__main__":

@@ -59,12 +59,12 @@ def sync_debug_mode(debug_mode: Mode | int) -> Iterator[None]:
     ...     with gc.cuda.sync_debug_mode("warn"):
     ...         y = gc.ones(2, device="cuda") * 2
     """
-    before = sync_debug.mode()
+    mode = sync_debug.mode()
     sync_debug.set_mode(debug_mode)
     try:
         yield
     finally:
-        sync_debug.set_mode(before)
+        sync_debug.set_mode(mode)
 
 
 @contextlib.contextmanager
@@ -84,9 +84,9 @@ def transfers() -> Iterator[Counter[str]]:
     >>> counts.total()
     0
     """
-    before = Counter(sync_debug.COUNTS)
+    counts_before = Counter(sync_debug.COUNTS)
     counts: Counter[str] = Counter()
     try:
         yield counts
     finally:
-        counts.update(sync_debug.COUNTS - before)
+        counts.update(sync_debug.COUNTS - counts_before)

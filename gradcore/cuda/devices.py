@@ -112,12 +112,12 @@ def index_of(device: DeviceLike | None) -> int:
     """
     if device is None:
         return current_device()
-    where = Device(device)
-    if where.type != "cuda":
-        raise ValueError(f"Expected a cuda device, but got: {where}")
-    index = current_device() if where.index is None else where.index
+    cuda_device = Device(device)
+    if cuda_device.type != "cuda":
+        raise ValueError(f"Expected a cuda device, but got: {cuda_device}")
+    index = current_device() if cuda_device.index is None else cuda_device.index
     if index >= device_count():
-        raise RuntimeError(f"Invalid device '{where}': {device_count()} CUDA devices are available")
+        raise RuntimeError(f"Invalid device '{cuda_device}': {device_count()} CUDA devices are available")
     return index
 
 
@@ -164,8 +164,8 @@ def device_of(obj: Any) -> contextlib.AbstractContextManager[Any]:
     >>> with gradcore.cuda.device_of(x):
     ...     y = x * 2
     """
-    where = obj.device
-    return device(where if where.type == "cuda" else None)
+    obj_device = obj.device
+    return device(obj_device if obj_device.type == "cuda" else None)
 
 
 def synchronize(device: DeviceLike | None = None) -> None:

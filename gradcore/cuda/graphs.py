@@ -316,10 +316,10 @@ class _Executable:
 
 def _default_stream() -> Stream:
     """Return the stream in which this thread captures on the current device by default."""
-    streams, here = registry.find("cuda").capture.streams, current_stream()
-    if here.device.index not in streams:
-        streams[here.device.index] = Stream(here.device)
-    return streams[here.device.index]  # type: ignore[no-any-return]
+    streams, current = registry.find("cuda").capture.streams, current_stream()
+    if current.device.index not in streams:
+        streams[current.device.index] = Stream(current.device)
+    return streams[current.device.index]  # type: ignore[no-any-return]
 
 
 class _Capturing:

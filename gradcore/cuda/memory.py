@@ -296,19 +296,19 @@ def memory_summary(device: DeviceLike | None = None) -> str:
     >>> if gc.cuda.is_available():
     ...     text = gc.cuda.memory_summary()
     """
-    where = Device("cuda", index_of(device))
+    target = Device("cuda", index_of(device))
     counts: Counter[tuple[Any, ...]] = Counter()
     seen = set()
     # Not `isinstance`, which would read ``__class__`` of proxy objects, and some of them warn.
     for t in gc.get_objects():
-        if issubclass(type(t), Tensor) and getattr(t, "_device", None) is where:
+        if issubclass(type(t), Tensor) and getattr(t, "_device", None) is target:
             array = t._array if t._array.base is None else t._array.base
             if id(array) not in seen:
                 seen.add(id(array))
                 counts[tuple(t._array.shape), t._dtype.name, int(array.nbytes)] += 1
     lines = [
-        f"memory of {where}: {memory_allocated(where):,} bytes in use, {memory_reserved(where):,} reserved, "
-        f"{mem_get_info(where)[0]:,} free"
+        f"memory of {target}: {memory_allocated(target):,} bytes in use, {memory_reserved(target):,} reserved, "
+        f"{mem_get_info(target)[0]:,} free"
     ]
     rows = sorted(counts.items(), key=lambda row: -row[0][2] * row[1])[:10]
     lines += [f"{n:6} x {size:15,} bytes  {dtype} {list(shape)}" for (shape, dtype, size), n in rows]

@@ -300,7 +300,7 @@ class StreamContext:
     def __enter__(self) -> None:
         chosen = self.stream
         if chosen is not None:
-            with contextlib.ExitStack() as opened:  # left as it was, should something fail
+            with contextlib.ExitStack() as opened:  # restores the current stream if an error occurs
                 index = chosen.device.index
                 opened.enter_context(_on(chosen.device))
                 opened.callback(STREAMS.choose, _cuda().get_current_stream(), index)

@@ -37,11 +37,11 @@ def value_and_grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
     >>> gradcore.func.value_and_grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
     (tensor(5., dtype=torch.float64), tensor([2., 4.], dtype=torch.float64))
     """
-    both = grad_and_value(func, argnums, has_aux)
+    gradient_and_value = grad_and_value(func, argnums, has_aux)
 
     @functools.wraps(func)
     def wrapper(*args: Any, **named: Any) -> Any:
-        gradient, value = both(*args, **named)
+        gradient, value = gradient_and_value(*args, **named)
         return value, gradient
 
     return wrapper

@@ -89,13 +89,13 @@ def _jvp(
 ) -> tuple[Any, ...]:
     """Return the results of `jvp` with respect to `primals`, which are all arguments or those at `argnums`."""
     flat_primals, structure = tree_flatten(primals)
-    flat_tangents, other = tree_flatten(tangents)
+    flat_tangents, tangent_structure = tree_flatten(tangents)
     flat_primals, flat_tangents = list(map(as_input, flat_primals)), list(map(as_input, flat_tangents))
-    if structure != other:
+    if structure != tangent_structure:
         raise RuntimeError(
             f"{API}: Expected primals and tangents to have the same python structure. For example, if primals is a "
             f"tuple of 3 tensors, tangents also must be. Got primals with structure {structure!r} and tangents with "
-            f"structure {other!r}"
+            f"structure {tangent_structure!r}"
         )
     for name, values in (("primals", flat_primals), ("tangents", flat_tangents)):
         if not values:
@@ -272,9 +272,11 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
 
     def jvp_fn(*tangents: Any) -> Any:
         """Return the derivative in the direction `tangents`."""
-        flat, other = tree_flatten(tangents)
-        if other != structure:
-            raise RuntimeError(f"Expected the tangents {other!r} to have the same argspec as the primals {structure!r}")
+        flat, tangent_structure = tree_flatten(tangents)
+        if tangent_structure != structure:
+            raise RuntimeError(
+                f"Expected the tangents {tangent_structure!r} to have the same argspec as the primals {structure!r}"
+            )
         for i, (t, p) in enumerate(zip(flat, flat_primals, strict=True)):
             for name in ("shape", "device", "dtype"):
                 if getattr(t, name) != getattr(p, name):

@@ -62,7 +62,7 @@ def functional_call(
     tensors = parameter_and_buffer_dicts
     if not isinstance(tensors, dict):
         tensors = _join_dicts(tensors)
-    from gradcore.nn.utils.stateless import call_with  # not before there is a module
+    from gradcore.nn.utils.stateless import call_with  # deferred: whoever has a module has imported it already
 
     return call_with(module, tensors, args, kwargs, tie_weights, strict)
 
@@ -75,7 +75,9 @@ def _join_dicts(given: Any) -> dict[str, Tensor]:
     if not all(isinstance(d, dict) for d in given):
         raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")
     joined: dict[str, Tensor] = {}
-    repeated = dict.fromkeys(key for i, d in enumerate(given) for key in d if any(key in other for other in given[:i]))
+    repeated = dict.fromkeys(
+        key for i, d in enumerate(given) for key in d if any(key in earlier for earlier in given[:i])
+    )
     if repeated:
         raise ValueError(
             f"{list(repeated)} appeared in multiple dictionaries; behavior of functional call is ambiguous"
@@ -155,7 +157,7 @@ def replace_all_batch_norm_modules_(root: Module) -> Module:
     >>> net[1].running_mean is None
     True
     """
-    from gradcore import nn  # not before there is a module
+    from gradcore import nn  # deferred: whoever has a module has imported it already
 
     for module in root.modules():
         if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)) and module.track_running_stats:

@@ -93,11 +93,11 @@ def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
     >>> gradcore.func.grad(gradcore.func.grad(lambda x: x**3))(gradcore.tensor(2.0))
     tensor(12.)
     """
-    both = grad_and_value(func, argnums, has_aux)
+    gradient_and_value = grad_and_value(func, argnums, has_aux)
 
     @functools.wraps(func)
     def wrapper(*args: Any, **named: Any) -> Any:
-        gradient, value = both(*args, **named)
+        gradient, value = gradient_and_value(*args, **named)
         return (gradient, value[1]) if has_aux else gradient
 
     return wrapper

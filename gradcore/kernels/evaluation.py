@@ -43,9 +43,9 @@ def check_functions(program: Program) -> None:
             raise Unparsable(f"{tree[1]}() is not among the functions that have a counterpart in gradcore")
         if tree[0] == "binary" and tree[1] == "%":
             raise Unparsable("% has no counterpart in gradcore: use fmod()")
-        for part in tree:
-            if isinstance(part, tuple):
-                check(part)
+        for subtree in tree:
+            if isinstance(subtree, tuple):
+                check(subtree)
 
     for _, tree in program.assignments:
         check(tree)

@@ -92,7 +92,7 @@ def from_kernel(
     >>> x.grad
     tensor([0.0000, 0.6000])
     """
-    from gradcore.kernels.operations import operation  # what imports it all when first needed
+    from gradcore.kernels.operations import operation  # imported on first use
 
     of_source = {
         "out": out,

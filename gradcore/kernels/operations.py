@@ -73,7 +73,7 @@ def operation(
 
 
 def _node_name(name: str) -> str:
-    return "".join(part[:1].upper() + part[1:] for part in re.split(r"\W+|_", name)) + "Backward0"
+    return "".join(word[:1].upper() + word[1:] for word in re.split(r"\W+|_", name)) + "Backward0"
 
 
 def _register(op: Op) -> Callable[..., Any]:
@@ -102,7 +102,7 @@ def _names(tree: Any) -> set[str]:
     """Return the names in an expression."""
     if tree[0] == "name":
         return {tree[1]}
-    return set().union(*(_names(part) for part in tree[1:] if isinstance(part, tuple)))
+    return set().union(*(_names(subtree) for subtree in tree[1:] if isinstance(subtree, tuple)))
 
 
 def _parse(text: Any, reference: Any) -> Program | None:

@@ -379,10 +379,10 @@ class TreeSpec:
         if len(children) != self.num_children:
             raise ValueError(f"Node arity mismatch; expected {self.num_children}, but got {len(children)}.")
         if self.type in _DICTS:
-            mine = self.context[1] if self.type is defaultdict else self.context
-            if set(mine) != set(tree):
-                raise ValueError(f"Node keys mismatch; expected {mine!r}, but got {list(tree)!r}.")
-            children = [tree[key] for key in mine]
+            keys = self.context[1] if self.type is defaultdict else self.context
+            if set(keys) != set(tree):
+                raise ValueError(f"Node keys mismatch; expected {keys!r}, but got {list(tree)!r}.")
+            children = [tree[key] for key in keys]
         elif context != self.context:
             raise ValueError(f"Node context mismatch for node type {self.type!r}: {context!r} is not {self.context!r}.")
         return [

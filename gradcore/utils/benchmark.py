@@ -121,7 +121,7 @@ class Measurement:
 
 
 class Timer:
-    """Measures how long a statement takes.
+    """Stopwatch of a statement, which is run repeatedly.
 
     Parameters
     ----------
@@ -162,13 +162,13 @@ class Timer:
 
     def timeit(self, number: int = 1_000_000) -> Measurement:
         """Measure `number` runs, after a short warm-up."""
-        before = get_num_threads()
+        threads = get_num_threads()
         set_num_threads(self.num_threads)
         try:
             self._timer.timeit(max(number // 100, 2))
             return self._measure(number, [self._timer.timeit(number)])
         finally:
-            set_num_threads(before)
+            set_num_threads(threads)
 
     def blocked_autorange(
         self, callback: Callable[[int, float], None] | None = None, min_run_time: float = 0.2
@@ -204,7 +204,7 @@ class Timer:
     def _blocks(
         self, callback: Callable[[int, float], None] | None, least: float, enough: Callable[[list[float]], bool]
     ) -> Measurement:
-        before = get_num_threads()
+        threads = get_num_threads()
         set_num_threads(self.num_threads)
         try:
             number = self._block_size(least)
@@ -215,7 +215,7 @@ class Timer:
                     callback(number, times[-1])
             return self._measure(number, times)
         finally:
-            set_num_threads(before)
+            set_num_threads(threads)
 
     def _block_size(self, least: float) -> int:
         """Return the runs per block: a thousandth of the total time, and at least 100 clock readings."""

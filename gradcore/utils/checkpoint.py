@@ -358,9 +358,9 @@ class CheckpointFunction(Function):
         args = list(ctx.rest)
         for position, tensor in zip(ctx.positions, ctx.saved_tensors, strict=True):
             args[position] = tensor
-        again = detach_variable(tuple(args))
+        detached = detach_variable(tuple(args))
         with ctx.surroundings.restore(), enable_grad():
-            outputs = ctx.function(*again)
+            outputs = ctx.function(*detached)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [
             (out, g) for out, g in zip(outputs, grads, strict=True) if isinstance(out, Tensor) and out.requires_grad
@@ -368,7 +368,7 @@ class CheckpointFunction(Function):
         if not pairs:
             raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
         backward([out for out, _ in pairs], [g for _, g in pairs])
-        return None, None, *(a.grad if isinstance(a, Tensor) else None for a in again)
+        return None, None, *(a.grad if isinstance(a, Tensor) else None for a in detached)
 
 
 paths.show_public(__name__)

@@ -62,10 +62,10 @@ def explain_difference(error: CheckpointError, first: Log, second: Log) -> Check
     """
     pairs = zip(first.lines, second.lines, strict=False)
     shorter = min(len(first.lines), len(second.lines))
-    where = next((i for i, (a, b) in enumerate(pairs) if a != b), shorter)
+    count = next((i for i, (a, b) in enumerate(pairs) if a != b), shorter)
     return CheckpointError(
         f"{error}\nERROR: Detected non-determinism while running activation checkpointing\n\n"
         f"Operations executed during the original forward:\n\n{_lines_of(first)}\n\n"
         f"Operations executed during recomputation (it may stop early):\n\n{_lines_of(second)}\n\n"
-        f"They are the same up to number {where}."
+        f"They are the same up to number {count}."
     )

@@ -92,8 +92,8 @@ class _Kept:
         hooks = current_saved_tensors_hooks()
         if hooks is not None:
             inputs = tree_leaves(args)
-            for kind, which in self.saved:
-                hooks[0](which if kind == "other" else (results if kind == "result" else inputs)[which])
+            for kind, value in self.saved:
+                hooks[0](value if kind == "other" else (results if kind == "result" else inputs)[value])
         needs = iter(self.requires_grad)
         return tree_map(lambda t: _as_recorded(t) if next(needs) else t, self.result)
 
