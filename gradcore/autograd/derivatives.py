@@ -193,8 +193,6 @@ def _plan(cls: Any, op: Op, formulas: dict[str, Formula]) -> None:
 
 #: The plan of AccumulateGrad nodes.
 LEAF: Any = object()
-#: The plan of nodes that compute the gradients for all of their edges at once, see `Node.compute_gradients`.
-JOINT: object = object()
 
 #: Plans by node class, with which the engine runs nodes without a call of `Node.backward`. They exist for classes whose
 #: gradients are independent of each other. "arrays" has the plans for raw arrays, "fused" those for raw arrays on a

@@ -20,7 +20,7 @@ from operator import call as call_directly
 from typing import Any
 
 from gradcore.autograd import anomaly_mode, variables
-from gradcore.autograd.derivatives import JOINT, LEAF, PLANS, UNCHANGED, are_real
+from gradcore.autograd.derivatives import LEAF, PLANS, UNCHANGED, are_real
 from gradcore.autograd.input_buffer import (
     TENSOR_GRADS,
     InputBuffer,
@@ -245,26 +245,14 @@ class GraphTask:
                     plan = plans.get(type(node))
                 if plan is None or grad is None or (stays is not None and not stays(node._seq)) or (
                     node._hooks is not None or (special and node in special)):  # fmt: skip
-                    if node not in special or not self.ends_at(node):
-                        if silent and _calls_out(node):
-                            return node, grad
-                        self.run_node(node, grad)
-                    else:
-                        self.capture(node, grad)
+                    whole = array_type is not None and (stays is None or stays(node._seq))
+                    if not self.run_without_plan(node, grad, silent, whole):
+                        return node, grad
                     continue
                 if plan is LEAF:
                     if silent and node.variable._autograd.post_accumulate_hooks:
                         return node, grad
                     accumulate_grad(node, grad, node in owned, batched, call_directly)
-                    continue
-                if plan is JOINT:
-                    gradients = node.compute_gradients(grad)
-                    if gradients is None:
-                        if silent:
-                            return node, grad
-                        self.run_node(node, grad)
-                    else:
-                        self.distribute(node, gradients)
                     continue
                 metas = node.metas
                 if metas is not None and not are_real(metas, grad):
@@ -290,8 +278,7 @@ class GraphTask:
                         if type(vjp) is not array_type or vjp.shape != meta[0] or vjp.dtype is not meta[1].numpy:
                             vjp = arithmetic.validate_grad(vjp, meta)
                     plan = plans.get(type(successor))
-                    if plan is None or plan is JOINT or successor._device is not device or (
-                        expected is not None and plan is LEAF):  # fmt: skip
+                    if plan is None or successor._device is not device or (expected is not None and plan is LEAF):
                         buffer.add(successor, number, vjp, device, vjp is not grad)
                     elif successor in pending:
                         pending[successor] = buffer.plus(pending[successor], vjp, device, successor)
@@ -320,6 +307,25 @@ class GraphTask:
         finally:
             self.present = node, following
         return None
+
+    def run_without_plan(self, node: Node, grad: Array | list[Array], silent: bool, whole: bool) -> bool:
+        """Run a node outside of the loop; return False, having done nothing, if it may not run while silent.
+
+        `whole` says whether `Node.compute_gradients` may compute the gradients of all edges at once.
+        """
+        if node in self.buffer.special:
+            if self.ends_at(node):
+                self.capture(node, grad)
+                return True
+        elif whole and grad is not None and node._hooks is None:
+            gradients = node.compute_gradients(grad)
+            if gradients is not None:
+                self.distribute(node, gradients)
+                return True
+        if silent and _calls_out(node):
+            return False
+        self.run_node(node, grad)
+        return True
 
     def distribute(self, node: Node, gradients: Sequence[Array | None]) -> None:
         """Add new arrays to the gradients of the next nodes, or directly to those of leaves if no others can arrive."""

@@ -252,10 +252,10 @@ class Node:
     def compute_gradients(self, grads: Array | list[Array | None]) -> Sequence[Array | None] | None:
         """Return the gradients for all edges as new arrays, or None if only `backward` can compute them.
 
-        The engine calls this for node classes with the plan `JOINT`, without hooks and inside the context that silences
-        NumPy's warnings.
+        The engine calls this for nodes without a plan and without hooks, for gradients that are arrays, inside the
+        context that silences NumPy's warnings.
         """
-        raise NotImplementedError
+        return None
 
     def is_freed(self) -> bool:
         """Return whether the saved values have been released."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import gradcore as gc
+from gradcore.compiler.targets.native import plans
 from tests.compiler import training_programs
 from tests.compiler.training_programs import PROGRAMS
 
@@ -16,8 +17,12 @@ from tests.compiler.training_programs import PROGRAMS
 @pytest.mark.usefixtures("quick_builds")
 @pytest.mark.parametrize("cpp", [False, "wait"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_steps_are_those_of_eager_execution(program: Callable[[Any], Any], cpp: Any) -> None:
+def test_steps_are_those_of_eager_execution(
+    program: Callable[[Any], Any], cpp: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     compiled: list[Any] = []
+    declined: list[Any] = []
+    monkeypatch.setattr(plans, "_call_from_python", lambda *arguments: declined.append(arguments))
 
     def compiles(function: Any) -> Any:
         call: Any = gc.compile(function, options={"cpp": cpp})
@@ -38,3 +43,4 @@ def test_steps_are_those_of_eager_execution(program: Callable[[Any], Any], cpp: 
             close = gc.equal(one, other) if not cpp else gc.allclose(one, other, rtol=1e-3, atol=1e-4)
             assert close, (step, one, other)
     assert all(each._specializations or each._parts for each in compiled)
+    assert not declined, "a native function took none of its arguments"

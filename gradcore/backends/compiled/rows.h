@@ -36,20 +36,21 @@ void softmax(const Work& work, i64 start, i64 stop, const T* x, T* out) {
     }
 }
 
-// The same in the memory of `x`, with zeros for rows of minus infinity: queries that see no key.
+// The same with zeros for rows of minus infinity, queries that see no key; `out` may be the memory of `x`.
 template <class T>
-void softmax_or_zero(const Work& work, i64 start, i64 stop, T* x) {
+void softmax_or_zero(const Work& work, i64 start, i64 stop, const T* x, T* out) {
     const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
-        T* a = x + row * width;
+        const T* a = x + row * width;
+        T* b = out + row * width;
         const T top = largest(a, width);
         if (top != -infinity<T>()) {
-            softmax_row(width, top, a, a);
+            softmax_row(width, top, a, b);
             continue;
         }
         T value = 0;  // or NaN, if there is one
         for (i64 i = 0; i < width; ++i) value = a[i] == top ? value : a[i];
-        for (i64 i = 0; i < width; ++i) a[i] = value;
+        for (i64 i = 0; i < width; ++i) b[i] = value;
     }
 }
 

@@ -99,7 +99,7 @@ class CompiledRows(CompiledCalls):
     @kernel_for(_takes_softmax_in_place)
     def _softmax_in_place(self, x: Array) -> Array:
         rows = x.reshape(-1, x.shape[-1])
-        self._run("softmax_or_zero", rows.shape, rows)
+        self._run("softmax_or_zero", rows.shape, rows, rows)
         return x
 
     # -- normalization over the last dims --------------------------------------------------------------------

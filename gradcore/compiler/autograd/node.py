@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.autograd import variables
-from gradcore.autograd.derivatives import JOINT, PLANS
 from gradcore.autograd.grad_mode import enable_grad
 from gradcore.autograd.gradients import grad as gradients_of
 from gradcore.autograd.modes import GRAD, local
@@ -161,10 +160,6 @@ class CompiledFunctionBackward(Node):
             half = half.alone[present[0]]
         dense = [_to_array(arriving[i], self._metas[i]) for i in present]
         return _insert_missing(run(half.run, *self.saved, *dense), half.found)
-
-
-for _values in ("arrays", "fused"):
-    PLANS[_values][CompiledFunctionBackward] = JOINT
 
 
 def _insert_missing(gradients: Sequence[Any], exists: tuple[bool, ...]) -> Sequence[Any]:

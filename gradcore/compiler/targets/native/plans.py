@@ -116,7 +116,7 @@ class Plan:
         """Return the program with each segment replaced by a call of its native function."""
         old, out = self.program, Program()
         out.inputs, out.outputs, out.literals = list(old.inputs), list(old.outputs), old.literals
-        out.scalars, out.types = old.scalars, dict(old.types)
+        out.scalars, out.types = {*old.scalars}, dict(old.types)
         old_inputs = set(old.inputs)
         by_result: dict[int, Call] = {}
         for call in old.calls:
@@ -139,7 +139,7 @@ class Plan:
             out.calls.append(call)
             old_inputs.update(call.outputs)
 
-        runs = iter(functions)
+        runs, arrays = iter(functions), {n for part in self.parts for n in part.arguments}
         for piece in self.pieces:
             if not isinstance(piece, PartPlan):
                 call = old.calls[piece]
@@ -147,6 +147,8 @@ class Plan:
                     make(n)
                 out.calls.append(call)
                 old_inputs.update(call.outputs)
+                # Native functions read arrays, also where Python calls would pass NumPy scalars on.
+                out.scalars.update(n for n in call.outputs if n in arrays and not self.views[n].shape)
                 continue
             for n in piece.arguments:
                 if n >= 0:
@@ -167,11 +169,13 @@ class Plan:
     def slow(self, part: PartPlan) -> Callable[..., None]:
         """Return a function that makes a segment's calls in Python, so that errors are those of eager execution."""
         old, subset = self.program, Program()
-        subset.calls, subset.literals = [old.calls[i] for i in part.calls], old.literals
-        subset.scalars, subset.types = old.scalars, old.types
+        subset.literals, subset.scalars, subset.types = old.literals, old.scalars, old.types
         first_made: set[int] = set()
         needed: list[int] = []
-        for call in subset.calls:
+        for call in map(old.calls.__getitem__, part.calls):
+            if any(n not in first_made and self.views[n].memory not in part.arguments for n in call.read):
+                continue  # a view that only other segments read
+            subset.calls.append(call)
             needed += [n for n in call.read if n not in first_made]
             first_made |= set(call.outputs)
         subset.inputs = sorted(set(needed))

@@ -246,18 +246,6 @@ void large_product(bool at, bool bt, i64 height, i64 inner, i64 width, T* out, c
 
 // ------------------------------------------------------------------------------------------------------- rows
 
-// Softmax, zeros for a row of minus infinity.
-template <class T>
-void softmax_or_zero(const Work& work, i64 start, i64 stop, const T* x, T* out) {
-    for (i64 row = start; row < stop; ++row) {
-        const T* a = x + row * work.width;
-        bool hidden = true;
-        for (i64 i = 0; i < work.width; ++i) hidden &= a[i] == -infinity<T>();
-        if (!hidden) softmax(work, row, row + 1, x, out);
-        for (i64 i = 0; hidden && i < work.width; ++i) out[row * work.width + i] = 0;
-    }
-}
-
 // A kernel of the library, on all rows, or parts of more rows.
 template <auto kernel, class... A>
 void run_rows(const Work& work, i64 threads, A... arrays) {
