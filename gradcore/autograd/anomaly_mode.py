@@ -186,9 +186,9 @@ def trace_errors(node: Any, grad: Any, compute: Callable[[], Any]) -> Any:
     try:
         pieces = compute()
         if state.check_nan:
-            for i, piece in enumerate(pieces):
-                if piece is not None:
-                    _check(node, i, grad, piece)
+            for i, gradient in enumerate(pieces):
+                if gradient is not None:
+                    _check(node, i, grad, gradient)
     except Exception as error:
         try:
             _report(node)
@@ -266,11 +266,11 @@ def describe(node: Any) -> list[str]:
     if origin is None:
         return [f"{type(node).__name__}, recorded where anomaly detection was off"]
     code, line, text = origin.line() if origin.frames else (None, 0, "")
-    where = "" if code is None else f", recorded at {code.co_filename}:{line} in {code.co_name}"
+    location = "" if code is None else f", recorded at {code.co_filename}:{line} in {code.co_name}"
     shapes = [
         ", ".join(f"{dtype.name}{list(shape)}" for shape, dtype in each) for each in (origin.inputs, origin.outputs)
     ]
-    lines = [f"{type(node).__name__}{where}", *([f"    {text}"] if text else [])]
+    lines = [f"{type(node).__name__}{location}", *([f"    {text}"] if text else [])]
     if shapes[0] or shapes[1]:
         lines.append(f"  ({shapes[0]}) -> ({shapes[1]})")
     return lines
@@ -280,10 +280,10 @@ def _what(array: Any) -> str:
     """Return the first element of an array that is not finite, its index, and the count of such elements."""
     array = getattr(array, "_array", array)
     host = np.asarray(array.get() if hasattr(array, "get") else array)
-    bad = ~local.state.run(lambda: host - host == 0)
-    index = tuple(int(i) for i in np.argwhere(bad)[0]) if host.ndim else ()
+    not_finite = ~local.state.run(lambda: host - host == 0)
+    index = tuple(int(i) for i in np.argwhere(not_finite)[0]) if host.ndim else ()
     value = host[index]
-    count = int(bad.sum())
+    count = int(not_finite.sum())
     return f"{value} at index {index}" + (f", and {count - 1} more elements are not finite" if count > 1 else "")
 
 
@@ -292,8 +292,8 @@ def explain_forward(node: Any) -> list[str]:
     origin = origin_of(node)
     lines = ["The first value that was not finite is the result of", *describe(node)]
     if origin is not None and origin.suspects:
-        which = ", ".join(map(str, origin.suspects))
-        lines.append(f"  whose input {which} was not finite: it was made before, or is not recorded.")
+        positions = ", ".join(map(str, origin.suspects))
+        lines.append(f"  whose input {positions} was not finite: it was made before, or is not recorded.")
     elif origin is not None and origin.inputs:
         lines.append("  whose inputs were finite.")
     return lines
@@ -303,9 +303,9 @@ def explain_failure(node: Any, i: int, grad: Any, piece: Any, first_infinite: An
     """Return a text that explains a nan for edge `i` of `node` by the first value that was not finite."""
     lines = [*describe(node), f"  The gradient for input {i} is {_what(piece)}."]
     arrived = [g for g in (grad if type(grad) is list else [grad]) if g is not None]
-    bad = [g for g in arrived if not is_finite(getattr(g, "_array", g))]
-    if bad:
-        lines.append(f"  The gradient that arrived was not finite either: {_what(bad[0])}.")
+    not_finite = [g for g in arrived if not is_finite(getattr(g, "_array", g))]
+    if not_finite:
+        lines.append(f"  The gradient that arrived was not finite either: {_what(not_finite[0])}.")
     else:
         lines.append("  The gradient that arrived was finite: the derivative itself is not, at these inputs.")
     if first_infinite is not None and first_infinite[0] is not node:

@@ -115,10 +115,10 @@ def _connecting(call: Any, op: Op, formula: Formula, number: int) -> Any:
     connect = connect_gradient if op.names[op.tensors[number]] in op.connected else join
 
     def connecting(F: Any, grad: Any, node: Any) -> Any:
-        piece = call(F, grad, node)
-        if node.metas is not None and piece is not None:
-            piece = TENSOR_GRADS.validate_grad(piece, node.metas[number])
-        return connect(piece, node, number, through_result)
+        gradient = call(F, grad, node)
+        if node.metas is not None and gradient is not None:
+            gradient = TENSOR_GRADS.validate_grad(gradient, node.metas[number])
+        return connect(gradient, node, number, through_result)
 
     return connecting
 
@@ -143,11 +143,11 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         readers = _reader(op, formula, "arrays"), _reader(op, formula, "tensors")
         rows.append(((key,) if isinstance(key, str) else key, formula, readers))
     names = {n for _, formula, _ in rows for n in formula.names}
-    without = {op.names[p] for p in op.tensors}.difference(op.edges[name]) if name in op.edges else set()
+    removed = {op.names[p] for p in op.tensors}.difference(op.edges[name]) if name in op.edges else set()
     slots = slots_of(op)
-    holders = tuple(i for i, slot in enumerate(slots) if slot.kind in HOLDING and slot.name not in without)
+    holders = tuple(i for i, slot in enumerate(slots) if slot.kind in HOLDING and slot.name not in removed)
     held_names = {slots[i].name for i in holders}
-    holding = [not held_names.isdisjoint(f.names) for keys, f, _ in rows if without.isdisjoint(keys)]
+    reads_tensors = [not held_names.isdisjoint(f.names) for keys, f, _ in rows if removed.isdisjoint(keys)]
     simple = len(op.outputs) == 1 and not op.variadic and not op.sequences and all(len(keys) == 1 for keys, *_ in rows)
     body = {
         "__slots__": () if len(op.outputs) == 1 and not op.variadic else ("_n_outputs", "_outputs"),
@@ -158,8 +158,8 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         "single": tuple(i for i, slot in enumerate(slots) if slot.kind in ("tensor", "output")),
         "several": tuple(i for i, slot in enumerate(slots) if slot.kind in SEVERAL),
         "number_of": {slot.name: i for i, slot in enumerate(slots)},
-        "holds_tensors": any(holding),
-        "may_hold_none": not all(holding),
+        "holds_tensors": any(reads_tensors),
+        "may_hold_none": not all(reads_tensors),
         "holders": holders,
         "keeps_settings": any(slot.kind in ("setting", "indices") and slot.name in names for slot in slots),
         "view_key": None if op.view_key is None else staticmethod(op.view_key),
@@ -221,12 +221,12 @@ _ARRAY32, _ARRAY64 = _FLOAT32.numpy, _FLOAT64.numpy
 
 def _seen_edges(op: Op, name: str, keys: set[str]) -> tuple[int, ...] | None:
     """Return the numbers of the edges of differentiable inputs (no indices or masks); None if these are all edges."""
-    everything = tuple(range(len(op.tensors)))
+    all_edges = tuple(range(len(op.tensors)))
     if name in op.edges:
         edges = tuple(op.edge_index[op.position[each]] for each in op.edges[name])
     else:
         edges = tuple(i for i, p in enumerate(op.tensors) if op.names[p] in keys or p in op.sequences)
-    return None if edges == everything else edges
+    return None if edges == all_edges else edges
 
 
 # -- gradients ----------------------------------------------------------------------------------------------------
@@ -281,19 +281,19 @@ def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | No
         results = arithmetic.evaluate(op, formula.function, grads, values)
         if len(keys) == 1 and not (op.sequences and keys[0] == op.names[0]):
             results = (results,)
-        for i, piece in zip(span, results, strict=True):
-            if needed[i] and piece is not None:
-                pieces[i] = piece
+        for i, gradient in zip(span, results, strict=True):
+            if needed[i] and gradient is not None:
+                pieces[i] = gradient
     if node.metas is not None:
-        for i, piece in enumerate(pieces):
-            if piece is not None:
-                pieces[i] = arithmetic.validate_grad(piece, node.metas[i])
+        for i, gradient in enumerate(pieces):
+            if gradient is not None:
+                pieces[i] = arithmetic.validate_grad(gradient, node.metas[i])
     if arithmetic.recorded:
         for name in op.connected:
             number = op.edge_index[op.position[name]]
             pieces[number] = connect_gradient(pieces[number], node, number, False)
         if op.joint:
-            pieces = [join(piece, node) for piece in pieces]
+            pieces = [join(gradient, node) for gradient in pieces]
     return pieces
 
 
@@ -310,8 +310,8 @@ def _fused_gradients(node: Any, grad: Any, arithmetic: Any, needed: Sequence[boo
     if gradients is None:
         return None
     pieces: list[Any] = [None] * len(needed)
-    for (i, *_), piece in zip(rows, gradients, strict=True):
-        pieces[i] = arithmetic.validate_grad(piece, metas[i])
+    for (i, *_), gradient in zip(rows, gradients, strict=True):
+        pieces[i] = arithmetic.validate_grad(gradient, metas[i])
     return pieces
 
 
@@ -324,13 +324,13 @@ def _materialize(node: Any, grads: list[Any], arithmetic: Any) -> Any:
     if node._n_outputs == 1:
         grads = [grads]
     chosen = range(len(grads)) if op.variadic else op.differentiable
-    picked = [grads[i] for i in chosen]
-    if all(g is None for g in picked):
+    chosen_grads = [grads[i] for i in chosen]
+    if all(g is None for g in chosen_grads):
         return None
     for k, i in enumerate(chosen):
-        if picked[k] is None and op.materialize:
-            picked[k] = arithmetic.zeros(node._outputs[i])
-    return picked if op.variadic or len(op.differentiable) > 1 else picked[0]
+        if chosen_grads[k] is None and op.materialize:
+            chosen_grads[k] = arithmetic.zeros(node._outputs[i])
+    return chosen_grads if op.variadic or len(op.differentiable) > 1 else chosen_grads[0]
 
 
 # -- gradients that do not vary with an input -------------------------------------------------------------------------

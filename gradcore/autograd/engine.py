@@ -79,8 +79,8 @@ def run_backward(
     state = local.state
     if state.task is not None and is_stack_deep():
         settings = {"retain_graph": retain_graph, "create_graph": create_graph, "all_needed": all_needed}
-        again = partial(run_backward, roots, captures=captures, accumulate=accumulate, **settings)
-        return run_in_new_thread(again)  # type: ignore[no-any-return]
+        call = partial(run_backward, roots, captures=captures, accumulate=accumulate, **settings)
+        return run_in_new_thread(call)  # type: ignore[no-any-return]
     before, outer, pack_hooks = state.mode, state.task, state.pack_hooks
     # Raw arrays carry neither history nor tangents, so they are used only where neither is needed.
     recorded = create_graph or bool(before & DUAL)
@@ -347,8 +347,8 @@ class GraphTask:
         pending = self.buffer.pending
         if self.buffer.expected is not None or (self.captures and not self.accumulate):
             return
-        waiting = [node for node in pending if not node.is_accumulator]
-        unfinished = count_leaves([*waiting, *(node for node in failed if node is not None)], self.needed)
+        unfinished_nodes = [node for node in pending if not node.is_accumulator]
+        unfinished = count_leaves([*unfinished_nodes, *(node for node in failed if node is not None)], self.needed)
         for node in [node for node in pending if node.is_accumulator and node not in unfinished]:
             if node not in failed:
                 self.run_node_general(node, pending.pop(node))
@@ -419,8 +419,8 @@ class GraphTask:
             gradients.append(node.variable._autograd.grad)
         for edge in node._edges:
             if edge is not None:
-                waiting = self.buffer.pending.get(edge[0])
-                gradients += waiting if type(waiting) is list else [waiting]
+                pending = self.buffer.pending.get(edge[0])
+                gradients += pending if type(pending) is list else [pending]
         for gradient in gradients:
             for part in gradient.values() if isinstance(gradient, dict) else (gradient,):
                 part = getattr(part, "stored", part)  # of a sparse tensor
@@ -550,8 +550,8 @@ class GraphTask:
         if not hooks.tensor and not hooks.retain:
             return grad
         arithmetic = self.buffer.arithmetic(node._device)
-        several = type(grad) is list
-        grads = [in_own_memory(arithmetic.as_tensor(g)) for g in (grad if several else [grad])]
+        is_list = type(grad) is list
+        grads = [in_own_memory(arithmetic.as_tensor(g)) for g in (grad if is_list else [grad])]
         for number, table in hooks.tensor.items():
             grads[number] = call_tensor_hooks(table, grads[number])
         for number, reference in hooks.retain.items():
@@ -559,19 +559,19 @@ class GraphTask:
             if tensor is not None and grads[number] is not None:
                 add_to_grad(tensor, grads[number])
         results = [arithmetic.from_tensor(g) for g in grads]
-        return results if several else results[0]
+        return results if is_list else results[0]
 
     def call_prehooks(self, node: Node, hooks: Hooks, grad: Any) -> Any:
         """Return the gradients of a node's outputs after the node's prehooks."""
         self.buffer.owned.discard(node)
         arithmetic = self.buffer.arithmetic(node._device)
-        several = type(grad) is list
-        result = list(grad) if several else [grad]
+        is_list = type(grad) is list
+        result = list(grad) if is_list else [grad]
         seen = node._seen_outputs
         grads = tuple(in_own_memory(arithmetic.as_tensor(result[i])) for i in seen)
         for i, g in zip(seen, call_prehooks(hooks.pre, grads), strict=True):
             result[i] = arithmetic.from_tensor(g)
-        return result if several else result[0]
+        return result if is_list else result[0]
 
     def call_posthooks(self, node: Node, hooks: Hooks, grads: Any, grad: Any) -> Any:
         """Call the post hooks of a node with its input and output gradients; return the new input gradients."""
@@ -595,12 +595,12 @@ class GraphTask:
         self.needed = _leading_to(self.captures, buffer.pending)
         if self.needed is None:
             return
-        waiting = [entry for entry in buffer.heap if entry[1] in self.needed]
-        if not waiting and len(buffer.heap) == 1:
+        entries = [entry for entry in buffer.heap if entry[1] in self.needed]
+        if not entries and len(buffer.heap) == 1:
             _, root = buffer.heap[0]
             self.observe(root, buffer.gather_on_device(buffer.pending[root], root._device))
-        if len(waiting) < len(buffer.heap):
-            buffer.heap[:] = waiting
+        if len(entries) < len(buffer.heap):
+            buffer.heap[:] = entries
             heapify(buffer.heap)
 
     def executes(self, node: Node) -> bool:
@@ -640,9 +640,9 @@ def _calls_out(node: Any) -> bool:
 
 def _backward_on_tensors(node: Node, grad: Any, arithmetic: Any, needed: Sequence[bool] | None) -> list[Any]:
     """Return the gradients for the edges of a node recorded outside of the batch that its gradient is in."""
-    several = type(grad) is list
-    grads = [arithmetic.as_tensor(g) for g in (grad if several else (grad,))]
-    gradients = node.backward(grads if several else grads[0], TENSOR_GRADS, needed)
+    is_list = type(grad) is list
+    grads = [arithmetic.as_tensor(g) for g in (grad if is_list else (grad,))]
+    gradients = node.backward(grads if is_list else grads[0], TENSOR_GRADS, needed)
     return [arithmetic.from_tensor(g) for g in gradients]
 
 

@@ -203,8 +203,8 @@ def copy_with_layout(t: AnyTensor, array: Any) -> Any:
     order = sorted(range(array.ndim), key=lambda d: -abs(array.strides[d]))
     if order == list(range(array.ndim)):
         return functional.clone(t, memory_format="contiguous")
-    back = sorted(range(array.ndim), key=order.__getitem__)
-    return functional.permute(functional.clone(functional.permute(t, order), memory_format="contiguous"), back)
+    inverse_order = sorted(range(array.ndim), key=order.__getitem__)
+    return functional.permute(functional.clone(functional.permute(t, order), memory_format="contiguous"), inverse_order)
 
 
 def _keep_duals(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: list[Any]) -> None:
@@ -339,8 +339,8 @@ def _values(op: Op, formula: Formula, primals: tuple[Any, ...], outs: list[Any])
             values.append(tuple(isinstance(t, Variable) for t in _flat(op, primals)))
         else:
             source = primals[op.position[name.removesuffix("_shape")]]
-            several = isinstance(source, (list, tuple))
-            values.append(tuple(t.shape for t in source) if several else source.shape)
+            is_sequence = isinstance(source, (list, tuple))
+            values.append(tuple(t.shape for t in source) if is_sequence else source.shape)
     return values
 
 
@@ -370,13 +370,13 @@ def _transpose_vjps(
             if len(names) == 1 and not (op.sequences and names[0] == op.names[0]):
                 pieces = (pieces,)
             inputs = args[0] if op.sequences and names[0] == op.names[0] else [args[op.position[n]] for n in names]
-            for t, piece in zip(inputs, pieces, strict=True):
+            for t, output_tangent in zip(inputs, pieces, strict=True):
                 tangent = tangent_of(t, level) if isinstance(t, Variable) else None
-                if tangent is None or piece is None or not requires_grad(piece):
+                if tangent is None or output_tangent is None or not requires_grad(output_tangent):
                     continue
-                if piece.shape != tangent.shape:
-                    piece = functional.sum_to_size(piece, tangent.shape)
-                product = functional.conj(piece) * tangent
+                if output_tangent.shape != tangent.shape:
+                    output_tangent = functional.sum_to_size(output_tangent, tangent.shape)
+                product = functional.conj(output_tangent) * tangent
                 part = (functional.real(product) if product._dtype.is_complex else product).sum()
                 total = part if total is None else total + part
     finally:

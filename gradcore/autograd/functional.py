@@ -26,16 +26,16 @@ Tensors = tuple[Any, ...]
 
 def _tensors(value: Any, what: str, where: str) -> tuple[bool, Tensors]:
     """Return ``(is_tuple, tensors)`` for `value`, a tensor or a tuple of tensors; raise for anything else."""
-    several = isinstance(value, tuple)
-    tensors = value if several else (value,)
+    is_tuple = isinstance(value, tuple)
+    tensors = value if is_tuple else (value,)
     for i, t in enumerate(tensors):
         if not isinstance(t, Variable):
-            which = f"value at index {i}" if several else f"given {what}"
+            subject = f"value at index {i}" if is_tuple else f"given {what}"
             raise TypeError(
-                f"The {what} given to {where} must be either a Tensor or a tuple of Tensors but the {which} has type "
+                f"The {what} given to {where} must be either a Tensor or a tuple of Tensors but the {subject} has type "
                 f"{type(t)}."
             )
-    return several, tensors
+    return is_tuple, tensors
 
 
 def _inputs(tensors: Tensors, create_graph: bool) -> Tensors:
@@ -180,13 +180,13 @@ def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
     (tensor([1., 4.]), tensor([ 2., 40.]))
     """
     with enable_grad():
-        several, ins = _tensors(inputs, "inputs", "vjp")
+        is_tuple, ins = _tensors(inputs, "inputs", "vjp")
         ins = _inputs(ins, create_graph)
         several_outs, outs = _tensors(func(*ins), "outputs of the user-provided function", "vjp")
         _check_outputs(outs, strict)
         v = _vector(v, outs, several_outs, "vjp", "the user-provided function returns")
         products = _fill_missing(_compute_vjp(outs, ins, v, create_graph), ins, strict, create_graph, OUTPUT, JACOBIAN)
-    return _results(outs, several_outs, create_graph), _results(products, several, create_graph)
+    return _results(outs, several_outs, create_graph), _results(products, is_tuple, create_graph)
 
 
 def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
@@ -220,8 +220,8 @@ def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
     (tensor(5.), tensor(42.))
     """
     with enable_grad():
-        several, ins = _tensors(inputs, "inputs", "jvp")
-        v = _vector(v, ins, several, "jvp", "the input to the user-provided function is")
+        is_tuple, ins = _tensors(inputs, "inputs", "jvp")
+        v = _vector(v, ins, is_tuple, "jvp", "the input to the user-provided function is")
         ins = _inputs(ins, create_graph)
         several_outs, outs = _tensors(func(*ins), "outputs of the user-provided function", "jvp")
         _check_outputs(outs, strict)
@@ -295,8 +295,8 @@ def _second(
     func: Callable[..., Any], inputs: Any, v: Any, create_graph: bool, strict: bool, where: str, *, backwards: bool
 ) -> Any:
     with enable_grad():
-        several, ins = _tensors(inputs, "inputs", where)
-        v = _vector(v, ins, several, where, "the input to the user-provided function is")
+        is_tuple, ins = _tensors(inputs, "inputs", where)
+        v = _vector(v, ins, is_tuple, where, "the input to the user-provided function is")
         ins = _inputs(ins, create_graph)
         several_outs, outs = _tensors(func(*ins), "outputs of the user-provided function", where)
         _check_outputs(outs, strict)
@@ -313,7 +313,7 @@ def _second(
             _fill_missing(pulled, ins, strict, False, JACOBIAN)
             products = _compute_vjp(pulled, upstream, v, create_graph)
             products = _fill_missing(products, ins, strict, create_graph, DOUBLE_BACK_TRICK, HESSIAN)
-    return _results(outs, several_outs, create_graph), _results(products, several, create_graph)
+    return _results(outs, several_outs, create_graph), _results(products, is_tuple, create_graph)
 
 
 def _is_symmetric(outs: Tensors, ins: Tensors) -> bool:
@@ -378,13 +378,13 @@ def jacobian(
                 )
         return _forward_jacobian(func, inputs)
     with enable_grad():
-        several, ins = _tensors(inputs, "inputs", "jacobian")
+        is_tuple, ins = _tensors(inputs, "inputs", "jacobian")
         ins = _inputs(ins, create_graph)
         several_outs, outs = _tensors(func(*ins), "outputs of the user-provided function", "jacobian")
         _check_outputs(outs, strict)
         step = None if vectorize else _ROWS if _runs_unseen(outs) else 1
         blocks = tuple(_rows(out, i, ins, strict, create_graph, step) for i, out in enumerate(outs))
-    blocks = tuple(_results(block, several, create_graph) for block in blocks)
+    blocks = tuple(_results(block, is_tuple, create_graph) for block in blocks)
     return blocks if several_outs else blocks[0]
 
 
@@ -394,13 +394,13 @@ _ROWS = 64
 
 def _rows(out: Any, number: int, ins: Tensors, strict: bool, create_graph: bool, step: int | None) -> list[Any]:
     """Return the blocks of the Jacobian for one output, `step` rows at a time (all by default)."""
-    what = f"Output {number} of the user-provided function"
+    subject = f"Output {number} of the user-provided function"
     count = out.numel()
     step = 1 if count == 1 else step
 
     def pull(*row: Any) -> Sequence[Any]:
         return _fill_missing(
-            _compute_vjp([out], ins, row, create_graph, True), ins, strict, create_graph, what, JACOBIAN
+            _compute_vjp([out], ins, row, create_graph, True), ins, strict, create_graph, subject, JACOBIAN
         )
 
     chunks = []
@@ -438,12 +438,12 @@ def _runs_unseen(outs: Tensors) -> bool:
 def _forward_jacobian(func: Callable[..., Any], inputs: Any) -> Any:
     from gradcore.func import jacfwd  # which is made of this package
 
-    several, ins = _tensors(inputs, "inputs", "jacobian")
+    is_tuple, ins = _tensors(inputs, "inputs", "jacobian")
     with enable_grad():
         detached = [t.detach() for t in ins]
         blocks = jacfwd(func, tuple(range(len(ins))))(*detached)
     several_outs = isinstance(blocks[0], tuple)
-    result = tuple(_results(block, several, False) for block in (blocks if several_outs else (blocks,)))
+    result = tuple(_results(block, is_tuple, False) for block in (blocks if several_outs else (blocks,)))
     return result if several_outs else result[0]
 
 
@@ -484,7 +484,7 @@ def hessian(
     tensor([[ 6.,  0.],
             [ 0., 12.]])
     """
-    several, ins = _tensors(inputs, "inputs", "hessian")
+    is_tuple, ins = _tensors(inputs, "inputs", "hessian")
     if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
 
@@ -502,4 +502,4 @@ def hessian(
         return result
 
     blocks = jacobian(gradient, ins, create_graph, strict, vectorize, outer_jacobian_strategy)
-    return blocks if several else blocks[0][0]
+    return blocks if is_tuple else blocks[0][0]

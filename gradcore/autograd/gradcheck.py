@@ -208,9 +208,9 @@ def gradgradcheck(
 
     def first(*values: Any) -> tuple[Any, ...]:
         """Return the gradients of `func`, as a function of its arguments and of the upstream gradients."""
-        values = tuple(t.requires_grad_() if want else t for t, want in zip(values, needs_grad, strict=True))
+        values = tuple(t.requires_grad_() if is_needed else t for t, is_needed in zip(values, needs_grad, strict=True))
         outs = _differentiable(func(*values[: len(args)]))
-        ins = [t for t, want in zip(values[: len(args)], needs_grad, strict=False) if want]
+        ins = [t for t, is_needed in zip(values[: len(args)], needs_grad, strict=False) if is_needed]
         gradients = grad(outs, ins, values[len(args) :], create_graph=True, allow_unused=True)
         return tuple(g for g in gradients if g is not None)
 
@@ -508,9 +508,9 @@ class Check:
         """Check that a missing tangent of an input has the same effect as a tangent of zeros."""
         full = {k: tensor_of(self.direction(self.inputs[k]), self.inputs[k]) for k in self.checked_positions}
         for k in self.checked_positions:
-            others = {i: t for i, t in full.items() if i != k}
-            missing = push_forward(self.func, self.inputs, others, self.chosen)
-            zero = push_forward(self.func, self.inputs, {**others, k: functional.zeros_like(full[k])}, self.chosen)
+            tangents = {i: t for i, t in full.items() if i != k}
+            missing = push_forward(self.func, self.inputs, tangents, self.chosen)
+            zero = push_forward(self.func, self.inputs, {**tangents, k: functional.zeros_like(full[k])}, self.chosen)
             for j, (a, b) in enumerate(zip(missing, zero, strict=True)):
                 if not np.allclose(a, b, equal_nan=True):
                     raise GradcheckError(

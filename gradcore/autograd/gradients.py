@@ -426,14 +426,14 @@ def _one(kind: tuple[Any, ...] | None) -> tuple[Any, Any]:
         raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {dtype!r}")
     if device.guarded:
         with device.backend.use_index(device.index):
-            ones = device.backend.xp.ones(shape, dtype.numpy)
+            gradient = device.backend.xp.ones(shape, dtype.numpy)
     elif shape:
-        ones = device.backend.xp.ones(shape, dtype.numpy)
+        gradient = device.backend.xp.ones(shape, dtype.numpy)
     else:
-        ones = device.backend.scalar(1, dtype.numpy)
-        if ones.__class__ is not device.backend.array_type:
-            ones = device.backend.asarray(ones)
-    return ones, device
+        gradient = device.backend.scalar(1, dtype.numpy)
+        if gradient.__class__ is not device.backend.array_type:
+            gradient = device.backend.asarray(gradient)
+    return gradient, device
 
 
 def _check_gradient(kind: tuple[Any, ...], grad: Any, i: int) -> Any:

@@ -101,10 +101,10 @@ class RawGrads:
         op, F = node.op, self.F
         if node.metas is None or not op.computes_half_in_float or not F.upcasts:
             return None
-        several = grads if isinstance(grads, list) else [grads]
-        dtype = dtypes.from_numpy(next(g for g in several if g is not None).dtype)
-        widen = dtype.is_reduced and not F.computes_half_in_float(op.name, several, True)
-        return partial(_upcast, F) if widen else None
+        grad_list = grads if isinstance(grads, list) else [grads]
+        dtype = dtypes.from_numpy(next(g for g in grad_list if g is not None).dtype)
+        needs_widening = dtype.is_reduced and not F.computes_half_in_float(op.name, grad_list, True)
+        return partial(_upcast, F) if needs_widening else None
 
     def evaluate(self, op: Any, function: Any, grads: Any, values: list[Any]) -> Any:
         """Return the value of a formula. For complex differentials, `grads` and the result are conjugated."""
@@ -382,10 +382,10 @@ class InputBuffer:
             The nodes that run; all if None.
         """
         counts = self.expected = count_leaves(self.pending, needed)
-        waiting = [entry for entry in self.heap if not entry[1].is_accumulator]
-        if len(waiting) < len(self.heap):  # roots that are leaves
+        entries = [entry for entry in self.heap if not entry[1].is_accumulator]
+        if len(entries) < len(self.heap):  # roots that are leaves
             leaves = [node for _, node in sorted(self.heap, reverse=True) if node.is_accumulator]
-            self.heap[:] = waiting
+            self.heap[:] = entries
             heapify(self.heap)
             for leaf in leaves:
                 counts[leaf] = counts.get(leaf, 0) + 1

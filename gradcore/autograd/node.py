@@ -270,8 +270,8 @@ class Node:
             if grad is not None and not isinstance(grad, Variable):
                 raise TypeError(f"argument {i} is not a Variable")
         by_output = dict(zip(numbers, grads, strict=True))
-        carried = [by_output.get(i) for i in range(self._n_outputs)]
-        results = self.shown(self.backward(carried[0] if self._n_outputs == 1 else carried, TENSOR_GRADS))
+        output_grads = [by_output.get(i) for i in range(self._n_outputs)]
+        results = self.shown(self.backward(output_grads[0] if self._n_outputs == 1 else output_grads, TENSOR_GRADS))
         return results[0] if len(results) == 1 else tuple(results)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -322,18 +322,18 @@ def of_transformation(hook: Callable[..., Any], node: Any) -> Callable[..., Any]
     through the same nodes, to differentiate the gradient that the hook has seen; the hook must not run again then.
     """
     running = [level for level in local.state.transforms if level.reverse]
-    reached = -1
+    innermost = -1
     stack, seen = [node], {node}
-    while stack and reached + 1 < len(running):
+    while stack and innermost + 1 < len(running):
         node = stack.pop()
         if node.is_graph_input and not node.is_accumulator and node.level in running:
-            reached = max(reached, running.index(node.level))
+            innermost = max(innermost, running.index(node.level))
         inputs = {edge[0] for edge in node._edges if edge is not None} - seen
         seen |= inputs
         stack += inputs
-    if reached < 0:
+    if innermost < 0:
         return hook
-    owner = running[reached]
+    owner = running[innermost]
 
     @functools.wraps(hook)
     def own(grad: Any) -> Any:

@@ -95,8 +95,8 @@ class OpNode(Node):
 
     @property
     def _seen_outputs(self) -> tuple[int, ...]:
-        several = len(self.op.outputs) > 1 and not self.op.variadic
-        return self.op.seen_outputs if several else tuple(range(self._n_outputs))
+        has_fixed_outputs = len(self.op.outputs) > 1 and not self.op.variadic
+        return self.op.seen_outputs if has_fixed_outputs else tuple(range(self._n_outputs))
 
     def _edge_of_output(self, number: int) -> Edge | None:
         is_differentiable = self.op.variadic or number in self.op.differentiable
@@ -233,9 +233,9 @@ class OpNode(Node):
         values = list(self.saved)
         for i, slot in enumerate(self.slots):
             if values[i] is not None and slot.kind in HOLDING:
-                several = slot.kind in SEVERAL
-                mapped = tuple(map(function, values[i] if several else (values[i],), self._edges_of(slot)))
-                values[i] = mapped if several else mapped[0]
+                is_tuple = slot.kind in SEVERAL
+                mapped = tuple(map(function, values[i] if is_tuple else (values[i],), self._edges_of(slot)))
+                values[i] = mapped if is_tuple else mapped[0]
         return tuple(values)
 
     def handle(self, number: int) -> Any:
@@ -351,8 +351,8 @@ def _as_setting(value: Any, parameter: Any) -> Any:
     """Return a setting as PyTorch's nodes store it: a tuple if the parameter accepts several dims."""
     if parameter.name == "reduction":
         return _REDUCTIONS.get(value, value)
-    several = parameter.annotation == "Dims" or parameter.name in ("dims", "shifts")
-    return (value,) if several and type(value) is int else value
+    takes_dims = parameter.annotation == "Dims" or parameter.name in ("dims", "shifts")
+    return (value,) if takes_dims and type(value) is int else value
 
 
 def _shape(node: OpNode, name: str) -> Any:

@@ -86,9 +86,9 @@ def in_order(array: Any, device: Any) -> Any:
 def check_differentiable(op: Op, edges: Sequence[Any]) -> None:
     """Raise if a tensor requires grad for which the operation has no derivative."""
     if op.refused_inputs:
-        more = len(edges) - len(op.tensors)  # of a sequence
+        extra_edges = len(edges) - len(op.tensors)  # of a sequence
         for i, edge in enumerate(edges):
-            position = op.tensors[max(i - more, 0) if op.sequences else i]
+            position = op.tensors[max(i - extra_edges, 0) if op.sequences else i]
             if edge is not None and position in op.refused_inputs:
                 raise not_differentiable(op, position)
 
@@ -247,8 +247,8 @@ def node_lines(op: Op, exact: bool = False) -> Iterator[str]:
             if exact and readers:
                 yield from ("if variables.inference_used:", f"    refuse_inference(*a{p})")
         elif readers - {p} and p not in op.keeps_dtype:
-            given = f"a{p} is not None and " if is_optional(op, p) else ""
-            yield from (f"if e{p} is None and {given}a{p}._autograd is not None:", f"    refuse_inference(a{p})")
+            test = f"a{p} is not None and " if is_optional(op, p) else ""
+            yield from (f"if e{p} is None and {test}a{p}._autograd is not None:", f"    refuse_inference(a{p})")
     cls = "cls"
     if not isinstance(op.node, str):
         cls = f"classes[node_name({', '.join(_read_by_name(op))})]"
@@ -329,14 +329,14 @@ def _emit_saved(op: Op) -> str:
         if slot.kind == "output":
             values.append(f"s{p}")
             continue
-        needed = need_condition(op, readers_of(op, slot.name))
+        condition = need_condition(op, readers_of(op, slot.name))
         if slot.kind == "shape":
             value = "tuple([x.shape for x in x0])" if is_several(op, p) else f"x{p}.shape"
-            if is_optional(op, p) and needed != "False":
-                needed = f"x{p} is not None and ({needed})"
+            if is_optional(op, p) and condition != "False":
+                condition = f"x{p} is not None and ({condition})"
         else:
             value = f"tuple(a{p})" if slot.kind == "tensors" else f"a{p}"
-        values.append(_choose((value, needed)))
+        values.append(_choose((value, condition)))
     return tuple_of(values)
 
 
@@ -345,17 +345,17 @@ def _saved_outputs(op: Op, exact: bool) -> Iterator[str]:
     for slot in slots_of(op):
         if slot.kind != "output":
             continue
-        i, needed = slot.position, need_condition(op, readers_of(op, slot.name))
+        i, condition = slot.position, need_condition(op, readers_of(op, slot.name))
         if exact or op.view or not is_single(op):
             out = "out" if is_single(op) else f"outs[{i}]"
-            yield f"s{i} = {_choose((f'SavedTensor.of_output({out}, {i})', needed))}"
+            yield f"s{i} = {_choose((f'SavedTensor.of_output({out}, {i})', condition))}"
             continue
         # The output is new, so its version is 0 and it has no tangents, which are the defaults.
         new = ("s0 = NewSavedTensor()", "s0._array = array", "s0._vc = out._vc = VersionCounter()")
-        if needed == "True":
+        if condition == "True":
             yield from new
         else:
-            yield from ("s0 = None", f"if {needed}:", *(f"    {line}" for line in new))
+            yield from ("s0 = None", f"if {condition}:", *(f"    {line}" for line in new))
 
 
 def _metas(op: Op, exact: bool) -> Iterator[str]:
@@ -373,19 +373,19 @@ def _metas(op: Op, exact: bool) -> Iterator[str]:
         yield from (note.replace("= shape", "= array.shape"), "node.metas = None")
         return
     edges, tests, metas = [p for p in op.tensors if p not in op.keeps_dtype], [], []
-    given = "t" if exact else "a"
+    prefix = "t" if exact else "a"
     for p in op.tensors:
-        x, t = ("t._array", "t") if is_several(op, p) else (f"x{p}", f"{given}{p}")
+        x, t = ("t._array", "t") if is_several(op, p) else (f"x{p}", f"{prefix}{p}")
         if exact:
             x = f"{t}._array"
         meta = f"({x}.shape, {t}._dtype, device)"
-        same = [] if not exact and op.kind == "elementwise" else [f"{t}._dtype is dtype"]
+        comparisons = [] if not exact and op.kind == "elementwise" else [f"{t}._dtype is dtype"]
         if op.broadcasts:
-            same.append(f"{x}.shape == shape" if is_single(op) or exact else "False")
-        test = " and ".join(same)
+            comparisons.append(f"{x}.shape == shape" if is_single(op) or exact else "False")
+        test = " and ".join(comparisons)
         if is_several(op, p):
-            metas.append(f"*[{meta} for t in {given}0]")
-            tests.append(f"all([{test} for t in {given}0])")
+            metas.append(f"*[{meta} for t in {prefix}0]")
+            tests.append(f"all([{test} for t in {prefix}0])")
             continue
         metas.append(f"None if {t} is None else {meta}" if is_optional(op, p) else meta)
         if exact:

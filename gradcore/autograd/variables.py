@@ -467,10 +467,12 @@ def sum_to_shape(grad: Any, shape: tuple[int, ...], node: Any) -> Any:
     """
     if grad is None or grad._array.shape == shape:
         return grad
-    got = grad._array.shape
-    if len(got) < len(shape) or any(n not in (1, m) for n, m in zip(shape[::-1], got[::-1], strict=False)):
+    grad_shape = grad._array.shape
+    if len(grad_shape) < len(shape) or any(
+        n not in (1, m) for n, m in zip(shape[::-1], grad_shape[::-1], strict=False)
+    ):
         raise RuntimeError(
-            f"Function {node.name()} got an invalid gradient at index 0 - got {list(got)} but expected shape "
+            f"Function {node.name()} got an invalid gradient at index 0 - got {list(grad_shape)} but expected shape "
             f"compatible with {list(shape)}: the tensor got another shape after it was recorded"
         )
     return functional.sum_to_size(grad, shape)
@@ -483,5 +485,5 @@ def match_array_layout(like: AnyTensor, array: Any) -> Any:
         order = list(range(like.ndim))
     if array.shape != like.shape or array.transpose(order).flags.c_contiguous:
         return array
-    back = sorted(range(like.ndim), key=order.__getitem__)
-    return array.transpose(order).copy(order="C").transpose(back)
+    inverse_order = sorted(range(like.ndim), key=order.__getitem__)
+    return array.transpose(order).copy(order="C").transpose(inverse_order)

@@ -431,8 +431,8 @@ class CopySlices(Node):
         """Return a copy of the gradient in the base's memory order, so that the same view operations apply to both."""
         if self.order is None:
             return copy(grads)
-        back = sorted(range(len(self.order)), key=self.order.__getitem__)
-        return permute(copy(permute(grads, self.order)), back)
+        inverse_order = sorted(range(len(self.order)), key=self.order.__getitem__)
+        return permute(copy(permute(grads, self.order)), inverse_order)
 
     def _through(self, grad: Any, arithmetic: Any) -> Any:
         """Return the gradients that the node of the write computes from the gradient of the written part."""

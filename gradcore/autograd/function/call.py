@@ -139,13 +139,13 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
         ctx.non_differentiable, "mark_non_differentiable only accepts variable arguments, but got {type}"
     )
     saved = {id(t) for t in ctx.to_save or () if t is not None}
-    moving = [isinstance(t, Variable) and t._dtype.is_differentiable and id(t) not in constant for t in raw]
+    differentiable = [isinstance(t, Variable) and t._dtype.is_differentiable and id(t) not in constant for t in raw]
     if record:
         ctx._n_outputs = len(raw)
         ctx._outputs = tuple([_tensor_meta(t) for t in raw])
-        tensors = [t for t, moves in zip(raw, moving, strict=True) if moves]
+        tensors = [t for t, is_differentiable in zip(raw, differentiable, strict=True) if is_differentiable]
         ctx._device = next(t._device for t in (*tensors, *args) if isinstance(t, Variable))
-    creation = "multi" if sum(moving) > 1 else "custom"
+    creation = "multi" if sum(differentiable) > 1 else "custom"
     outputs: list[Any] = []
     for i, t in enumerate(raw):
         if not isinstance(t, Variable):
@@ -154,7 +154,7 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
         is_input, is_dirty = id(t) in inputs, id(t) in dirty
         if is_dirty:
             bump(t)
-        if not (record and moving[i]):
+        if not (record and differentiable[i]):
             t = _without_history(t, is_input, is_dirty)
         elif is_dirty:
             _record_write(ctx, args, t, i, len(raw))
@@ -375,9 +375,9 @@ def _check_view(out: Any, tangent: AnyTensor, rows: list[tuple[Any, Any, Any]]) 
         )
     for primal, _, input_tangent in rows:
         if input_tangent is not None and _base_of(primal) is out._base and _base_of(input_tangent) is not tangent._base:
-            whose = "same base as the given" if input_tangent._is_view() else "given"
+            prefix = "same base as the given" if input_tangent._is_view() else "given"
             raise RuntimeError(
-                f"A custom Function is returning a view but the jvp is not returning a view of the {whose} grad input."
+                f"A custom Function is returning a view but the jvp is not returning a view of the {prefix} grad input."
             )
 
 

@@ -249,8 +249,8 @@ class BackwardFunction(FunctionCtx, Node):
                 raise self._invalid(i, f"got {list(grad_shape)} but expected shape compatible with {list(shape)}")
             grad = functional.sum_to_size(grad, shape)
         sink: Any = self._edges[i][0]  # type: ignore[index]
-        anything = sink.is_accumulator and sink.variable._autograd.grad_dtype is None
-        if grad._dtype is not dtype and not anything:
+        accepts_any_dtype = sink.is_accumulator and sink.variable._autograd.grad_dtype is None
+        if grad._dtype is not dtype and not accepts_any_dtype:
             if grad._dtype.is_complex and not dtype.is_complex:
                 raise self._invalid(i, f"expected a {dtype.name} gradient but got {grad._dtype.name}")
             grad = functional.to(grad, dtype)
