@@ -51,8 +51,8 @@ def empty_array(size: int, dtype: Any, device: Device) -> Array:
 
 def with_grad(tensors: Iterable[Any]) -> tuple[list[Any], list[Any]]:
     """Return the tensors that have a gradient, and the arrays of these gradients."""
-    having = [t for t in tensors if (meta := t._autograd) is not None and meta.grad is not None]
-    return having, [t._autograd.grad._array for t in having]
+    with_gradient = [t for t in tensors if (meta := t._autograd) is not None and meta.grad is not None]
+    return with_gradient, [t._autograd.grad._array for t in with_gradient]
 
 
 def with_sparse_grad(tensors: Iterable[Any]) -> list[Any]:

@@ -91,8 +91,8 @@ def unscale_(grads: list[Tensor], factor: Tensor | None) -> dict[Device, Tensor]
     for grad in left:
         grad = grad if grad._strided else grad.stored  # type: ignore[attr-defined]  # of a sparse one its values
         device = grad.device
-        bad = functional.logical_not(functional.all(functional.isfinite(grad)))
-        results[device] = functional.maximum(results[device], bad.float())
+        has_infinite = functional.logical_not(functional.all(functional.isfinite(grad)))
+        results[device] = functional.maximum(results[device], has_infinite.float())
         scale = factors[device]
         if scale is not None:
             grad.mul_(scale)

@@ -300,8 +300,8 @@ def _convert_item(item: Any, like: AnyTensor) -> Any:
         else:
             error = TypeError if isinstance(item, str) else IndexError
             raise error(f"{_VALID} (got {type(item).__name__})")
-    alone = not item._array.ndim and not item._device.levels
-    if alone and item._dtype.category == 1 and item._dtype is not dtypes.uint8:
+    is_number = not item._array.ndim and not item._device.levels
+    if is_number and item._dtype.category == 1 and item._dtype is not dtypes.uint8:
         return operator.index(item)
     if item._dtype not in (dtypes.int64, dtypes.bool_, dtypes.int32, dtypes.uint8):
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
@@ -331,11 +331,11 @@ def index_tensor(values: Any, like: AnyTensor) -> Any:
     array = np.asarray(values)
     if not array.size and array.dtype.kind == "f":
         array = array.astype("int64")
-    where = like._device.real
-    if where.type in ("cpu", "meta") or array.nbytes > _MOST_KEPT:
+    device = like._device.real
+    if device.type in ("cpu", "meta") or array.nbytes > _MOST_KEPT:
         return functional.as_tensor(array, device=like._device)
-    with where.backend.use_index(where.index):
-        cached = wrap(where.backend.constant(array), where)
+    with device.backend.use_index(device.index):
+        cached = wrap(device.backend.constant(array), device)
     return functional.as_tensor(cached, device=like._device)
 
 

@@ -101,8 +101,8 @@ def _refusals() -> Iterator[tuple[str, type[Exception], str]]:
             yield name, RuntimeError, f"{name} expected {kind} tensor layout but got Strided"
     text = "to_mkldnn: gradcore has strided and sparse tensors only"
     yield "to_mkldnn", NotImplementedError, text
-    for name, instead in REMOVED.items():
-        text = f"This function was deprecated since version 1.9 and is now removed. Use {instead} instead."
+    for name, substitute in REMOVED.items():
+        text = f"This function was deprecated since version 1.9 and is now removed. Use {substitute} instead."
         yield name, RuntimeError, text
     yield "xpu", AssertionError, "gradcore runs on the CPU and on CUDA; there is no XPU backend"
 

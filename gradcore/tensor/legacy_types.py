@@ -58,8 +58,8 @@ class LegacyTensor(type):
     _device_type: str
 
     def __call__(cls, *args: Any, device: DeviceLike | None = None, **named: Any) -> Any:
-        where = cls._device_type if device is None else device
-        return legacy_tensor(Tensor, *args, dtype=cls._dtype, device=where, **named)
+        target = cls._device_type if device is None else device
+        return legacy_tensor(Tensor, *args, dtype=cls._dtype, device=target, **named)
 
     @property
     def dtype(cls) -> dtypes.dtype:
@@ -136,8 +136,8 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 def new_(self: Tensor, *args: Any, device: Any = None, **named: Any) -> Tensor:
     """Return a tensor of given sizes or data, with this tensor's dtype and device."""
-    where = self._device if device is None else device
-    return legacy_tensor(Tensor, *args, dtype=self._dtype, device=where, **named)  # type: ignore[no-any-return]
+    target = self._device if device is None else device
+    return legacy_tensor(Tensor, *args, dtype=self._dtype, device=target, **named)  # type: ignore[no-any-return]
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------
@@ -193,9 +193,9 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     if count <= flat.size:
         self._array = flat[:count].reshape(shape)
     else:
-        grown = empty(count, dtype=self._dtype, device=self._device)._array
-        grown[: flat.size] = flat
-        self._array = grown.reshape(shape)
+        resized = empty(count, dtype=self._dtype, device=self._device)._array
+        resized[: flat.size] = flat
+        self._array = resized.reshape(shape)
     bump(self)
     return self
 
@@ -294,8 +294,8 @@ def record_stream(self: Tensor, stream: Any) -> None:
 
 def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Return an uninitialised tensor of given sizes and strides (in elements)."""
-    where = self._device if device is None else device
-    return empty_strided(size, stride, dtype=dtype or self._dtype, device=where)
+    target = self._device if device is None else device
+    return empty_strided(size, stride, dtype=dtype or self._dtype, device=target)
 
 
 # -- old names --------------------------------------------------------------------------------------------------------

@@ -78,14 +78,14 @@ def _names(count: int) -> dict[str, list[tuple[str, str]]]:
     results: dict[str, list[tuple[str, str]]] = {}
     for op in OPS.values():
         if op.function:
-            home = op.path.rpartition(".")[0]
+            op_path = op.path.rpartition(".")[0]
             has_inplace = op.inplace and (op.inplace == "function" or (op.kind == "elementwise" and len(op.names) == 1))
             for each in (op.path, *op.aliases):
-                where, dot, name = each.rpartition(".")
-                space = where if dot else home
-                names = results.setdefault(space, [])
+                path, dot, name = each.rpartition(".")
+                namespace = path if dot else op_path
+                names = results.setdefault(namespace, [])
                 names.append((name, op.name))
-                if has_inplace and space in ("", "nn.functional"):
+                if has_inplace and namespace in ("", "nn.functional"):
                     names.append((name + "_", op.name + "_"))
     return results
 

@@ -95,7 +95,7 @@ class _Finder:
 
 def install() -> None:
     """Register tensors with the libraries that are imported, and install the hook for later ones."""
-    for name, tell in _TOLD.items():
+    for name, register in _TOLD.items():
         if name in sys.modules:
-            tell(sys.modules[name])
+            register(sys.modules[name])
     sys.meta_path.insert(0, _Finder())

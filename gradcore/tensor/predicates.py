@@ -38,9 +38,9 @@ def holds_anywhere(mask: Tensor) -> bool:
     """Return whether a bool tensor is True anywhere, in any sample of a batch; False for a meta tensor."""
     if mask.is_meta:
         return False
-    where = mask._device.real
-    with where.backend.use_index(where.index):
-        return bool(where.backend.number(all_samples(mask._array).any()))
+    device = mask._device.real
+    with device.backend.use_index(device.index):
+        return bool(device.backend.number(all_samples(mask._array).any()))
 
 
 def is_tensor(obj: Any) -> bool:

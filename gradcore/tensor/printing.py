@@ -287,8 +287,8 @@ def _all_suffixes(
     device: str | None, size: tuple[int, ...] | None, dtype_name: str | None, further: Iterable[str]
 ) -> list[str]:
     quoted = None if device is None else f"'{device}'"
-    named = {"device": quoted, "size": size, "dtype": dtype_name}
-    return [f"{name}={value}" for name, value in named.items() if value is not None] + list(further)
+    suffixes = {"device": quoted, "size": size, "dtype": dtype_name}
+    return [f"{name}={value}" for name, value in suffixes.items() if value is not None] + list(further)
 
 
 def with_suffixes(text: str, suffixes: Iterable[str], indent: int, linewidth: int, new_line: bool = False) -> str:
@@ -335,16 +335,16 @@ def _printed_part(array: Any, edge: int, to_numpy: Callable[[Any], np.ndarray], 
 def _nest_texts(texts: Iterator[str], shape: tuple[int, ...], edge: int, indent: int, per_line: int) -> str:
     """Arrange the texts of elements, in row-major order, in the brackets of a tensor of `shape`."""
     size, *rest = shape
-    cut = size > 2 * edge
-    count = 2 * edge if cut else size
+    is_shortened = size > 2 * edge
+    count = 2 * edge if is_shortened else size
     if not rest:
         items = list(islice(texts, count))
-        if cut:
+        if is_shortened:
             items.insert(edge, " ...")
         rows = [", ".join(items[start : start + per_line]) for start in range(0, len(items), per_line)]
     else:
         rows = [_nest_texts(texts, tuple(rest), edge, indent + 1, per_line) for _ in range(count)]
-        if cut:
+        if is_shortened:
             rows.insert(edge, "...")
     # Matrices inside a tensor are separated by an empty line, the containers of matrices by two, and so on.
     line_break = "\n" * max(1, len(rest)) + " " * (indent + 1)

@@ -132,14 +132,14 @@ def _overriding() -> type:
             body[name] = _attribute(value)
     for each in OPERATORS.values():
         operation = getattr(Tensor, each.operation)
-        named = {form: getattr(Tensor, name) if name in BY_OWN_NAME else operation for form, name in each.methods}
+        methods = {form: getattr(Tensor, name) if name in BY_OWN_NAME else operation for form, name in each.methods}
         for form, name in each.methods:
             if form == "unary":
                 body[name] = _method(operation)
             elif form == "left":
-                body[name] = _operator(named["left"])
+                body[name] = _operator(methods["left"])
             elif form == "right":
-                body[name] = _reflect(named["right"], named["left"])
+                body[name] = _reflect(methods["right"], methods["left"])
     body["__rtruediv__"] = _reflect(Tensor.__rdiv__, Tensor.div)
     body["__hash__"] = Tensor.__hash__
     return type("Overriding", (Tensor,), body, between=True)
@@ -191,9 +191,9 @@ def _reflect(func: Callable[..., Any], forward: Callable[..., Any]) -> Callable[
 
     If `other` is a tensor, Python has called this method first, because it is of a subclass.
     """
-    call, turned = _operator(func), _operator(forward)
+    call, reflected = _operator(func), _operator(forward)
 
     def method(self: AnyTensor, other: Any) -> Any:
-        return turned(other, self) if isinstance(other, Tensor) else call(self, other)
+        return reflected(other, self) if isinstance(other, Tensor) else call(self, other)
 
     return method

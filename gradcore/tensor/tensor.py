@@ -686,8 +686,8 @@ class Tensor(Variable, Methods):
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
-        named = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
-        return functional.dlpack(self, {name: value for name, value in named.items() if value is not None})
+        arguments = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+        return functional.dlpack(self, {name: value for name, value in arguments.items() if value is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return functional.exported_array(self).__dlpack_device__()  # type: ignore[no-any-return]

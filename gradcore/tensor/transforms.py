@@ -165,10 +165,10 @@ class GradLevel:
             value = broadcast_to_batch(value, batched_device(local.state.batches, value._device))
         node = LevelInput.make(value._device, (gradient_edge(value),), value)
         node.level = self
-        entered = alias(value, (node, 0))
-        meta = entered._autograd = AutogradMeta()
+        level_input = alias(value, (node, 0))
+        meta = level_input._autograd = AutogradMeta()
         meta.requires_grad = True
-        return entered if value._autograd is None else _with_tangents(entered, value)
+        return level_input if value._autograd is None else _with_tangents(level_input, value)
 
     def leave(self, value: Any) -> Any:
         """Return a result without this level's history; anything but a tensor is returned unchanged."""
@@ -198,21 +198,21 @@ class GradLevel:
         edges = [gradient_edge(t) for t in tensors]
         stack = [edge[0] for edge in edges if edge is not None]
         seen = set(stack)
-        start, elsewhere = self.start, False
+        start, ends_elsewhere = self.start, False
         while stack:
             node = stack.pop()
             following = node._edges
             if not following or node._seq < start:
-                return True, elsewhere
+                return True, ends_elsewhere
             if node.__class__ is LevelInput and node.level is not self:
                 if node.level in running:
-                    return True, elsewhere
-                elsewhere = True
+                    return True, ends_elsewhere
+                ends_elsewhere = True
             for edge in following:
                 if edge is not None and (node := edge[0]) not in seen:
                     seen.add(node)
                     stack.append(node)
-        return False, elsewhere
+        return False, ends_elsewhere
 
     def pull_back(
         self,

@@ -240,13 +240,13 @@ def as_tensor(data: Any, dtype: DTypeLike | None = None, device: DeviceLike | No
         out = from_numpy(data)
         return out.to(device=resolve(device), dtype=dtype or out._dtype)
     if hasattr(data, "__cuda_array_interface__"):
-        where = resolve("cuda")
-        if where.type == "cuda":
-            where = resolve(f"cuda:{where.backend.index_of(data)}")
-        array = where.backend.asarray(data)
+        target = resolve("cuda")
+        if target.type == "cuda":
+            target = resolve(f"cuda:{target.backend.index_of(data)}")
+        array = target.backend.asarray(data)
         owns_memory = getattr(array, "base", None) is None
-        out = wrap(array if owns_memory else where.backend.own_header(array), where)
-        return out.to(device=where if device is None else device, dtype=dtype or out._dtype)  # type: ignore[no-any-return]
+        out = wrap(array if owns_memory else target.backend.own_header(array), target)
+        return out.to(device=target if device is None else device, dtype=dtype or out._dtype)  # type: ignore[no-any-return]
     return tensor(data, dtype=dtype, device=device)
 
 
@@ -426,8 +426,8 @@ def from_dlpack(ext_tensor: Any, *, device: DeviceLike | None = None, copy: bool
         array, dtype = from_dlpack_on_host(ext_tensor)
         out = wrap(array, CPU, dtype)
     else:
-        where = resolve(f"cuda:{index}")
-        out = wrap(where.backend.xp.from_dlpack(ext_tensor), where)
+        cuda_device = resolve(f"cuda:{index}")
+        out = wrap(cuda_device.backend.xp.from_dlpack(ext_tensor), cuda_device)
     target = out._device if device is None else resolve(device)
     if copy is False and target is not out._device:
         raise ValueError(f"a copy is needed to move the tensor from {out._device} to {target}, but copy=False")
@@ -438,5 +438,5 @@ def new_tensor(
     self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """Return a tensor with a copy of `data`, by default with this tensor's dtype and device."""
-    where = self._device if device is None else device
-    return tensor(data, dtype=dtype or self._dtype, device=where, requires_grad=requires_grad)
+    target = self._device if device is None else device
+    return tensor(data, dtype=dtype or self._dtype, device=target, requires_grad=requires_grad)

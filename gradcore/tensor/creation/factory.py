@@ -73,8 +73,8 @@ def from_host(
     array: np.ndarray[Any, Any], device: Any, dtype: dtypes.dtype | None = None, requires_grad: bool = False
 ) -> Any:
     """Return a tensor of a new NumPy array, which is copied to `device` if that is not the CPU."""
-    where = resolve(device)
-    return with_requires_grad(wrap(move_array(array, CPU, where), where, dtype), requires_grad)
+    target = resolve(device)
+    return with_requires_grad(wrap(move_array(array, CPU, target), target, dtype), requires_grad)
 
 
 def compute_on_device(make: Callable[[Any], Any], device: Any, dtype: dtypes.dtype, *, exact: bool = False) -> Any:
@@ -82,12 +82,12 @@ def compute_on_device(make: Callable[[Any], Any], device: Any, dtype: dtypes.dty
 
     It is computed on `device`; if `exact`, it is computed by NumPy and copied.
     """
-    where = resolve(device)
-    if exact and where.type != "meta":
-        return from_host(make(np), where, dtype)
-    with where.backend.use_index(where.index):
-        array = make(where.backend.xp)
-    return wrap(array, where, dtype)
+    target = resolve(device)
+    if exact and target.type != "meta":
+        return from_host(make(np), target, dtype)
+    with target.backend.use_index(target.index):
+        array = make(target.backend.xp)
+    return wrap(array, target, dtype)
 
 
 def convert_array(values: Any, wanted: dtypes.dtype) -> Any:

@@ -81,14 +81,14 @@ def given_sizes(function: str, size: tuple[Any, ...], named: dict[str, Any]) -> 
 
 def make_filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
     out_dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    where = resolve(device)
-    make = getattr(where.backend.xp, maker)
+    target = resolve(device)
+    make = getattr(target.backend.xp, maker)
     run: Callable[..., Any] = operator.call
     if value:
         run, value = local.state.run, (fitting(value[0], out_dtype),)
     try:
-        if where.guarded:
-            with where.backend.use_index(where.index):
+        if target.guarded:
+            with target.backend.use_index(target.index):
                 array = run(make, shape, *value, dtype=out_dtype.numpy)
         else:
             array = run(make, shape, *value, dtype=out_dtype.numpy)
@@ -96,7 +96,7 @@ def make_filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, req
         raise OutOfMemoryError(f"{maker}(): not enough memory: {error}") from error
     except ValueError as error:  # NumPy's of a size that no memory has
         raise RuntimeError(f"{maker}(): invalid size {list(shape)}: {error}") from error
-    return with_requires_grad(wrap(array, where, out_dtype), requires_grad)
+    return with_requires_grad(wrap(array, target, out_dtype), requires_grad)
 
 
 def _full_like(maker: str, input: Any, dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
@@ -239,8 +239,8 @@ def empty_strided(
         raise RuntimeError(
             f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})"
         )
-    reach = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if all(size) else 0
-    flat = empty(max(reach, 0), dtype=options.get("dtype"), device=options.get("device"))
+    extent = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if all(size) else 0
+    flat = empty(max(extent, 0), dtype=options.get("dtype"), device=options.get("device"))
     placed = functional.as_strided(flat, size, stride)
     return wrap(placed._array, flat._device, flat._dtype)  # type: ignore[no-any-return]
 
@@ -299,8 +299,8 @@ def scalar_tensor(s: Number, **options: Unpack[Options]) -> Tensor:
 def new_full(self: Tensor, size: Sequence[int], fill_value: Number, **options: Unpack[Options]) -> Tensor:
     """Return a tensor of a given shape and value, by default with the dtype and device of `self`."""
     dtype, device = options.get("dtype") or self._dtype, options.get("device")
-    where = self._device if device is None else device
-    return make_filled("full", sizes((size,), "new_full"), dtype, where, False, fill_value)  # type: ignore[no-any-return]
+    target = self._device if device is None else device
+    return make_filled("full", sizes((size,), "new_full"), dtype, target, False, fill_value)  # type: ignore[no-any-return]
 
 
 def number_as_tensor(value: Any, like: Tensor) -> Tensor:

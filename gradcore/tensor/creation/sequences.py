@@ -220,8 +220,8 @@ def _triangle(lower: bool, row: int, col: int, offset: int, dtype: Any, device: 
     offset = max(-row, min(offset, col))  # NumPy's functions compute with 64 bits
     out_dtype = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
     if resolve(device).type == "meta":
-        below = int(np.clip(np.arange(row) + offset + (1 if lower else 0), 0, col).sum())
-        return make_filled("empty", (2, below if lower else row * col - below), out_dtype, device, False)
+        lower_count = int(np.clip(np.arange(row) + offset + (1 if lower else 0), 0, col).sum())
+        return make_filled("empty", (2, lower_count if lower else row * col - lower_count), out_dtype, device, False)
     rows = (np.tril_indices if lower else np.triu_indices)(row, offset, col)
     return from_host(np.stack(rows).astype(out_dtype.numpy), device, out_dtype)
 

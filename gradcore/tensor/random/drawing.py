@@ -92,8 +92,10 @@ def _sample_one(
         return functional.empty(shape, dtype=dtype, device=where)
     with where.backend.use_index(where.index):
         words = philox.word_count(count, dtype.numpy)
-        place = where.backend.random_place((generator or default_generator)._state, words)
-        array = where.backend.random_numbers(distribution, count, dtype.numpy, *place, *parameters).reshape(shape)
+        stream_position = where.backend.random_place((generator or default_generator)._state, words)
+        array = where.backend.random_numbers(distribution, count, dtype.numpy, *stream_position, *parameters).reshape(
+            shape
+        )
     return wrap(array, where, dtypes.bool_ if distribution is philox.bernoulli else dtype)
 
 

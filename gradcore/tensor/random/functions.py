@@ -55,16 +55,16 @@ def _floating(
     name: str, shape: tuple[int, ...], dtype: Any, device: Any, generator: Generator | None, requires_grad: bool
 ) -> Any:
     out_dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    where = resolve(device)
+    target = resolve(device)
     if not out_dtype.is_differentiable:
         raise no_kernel(name, out_dtype)
     distribution = philox.uniform if name == "rand" else philox.normal
     if out_dtype.is_complex:
         real = out_dtype.to_real()
-        pairs = sample(distribution, (*shape, 2), real, where, generator)
+        pairs = sample(distribution, (*shape, 2), real, target, generator)
         out = functional.view_as_complex(pairs if name == "rand" else pairs * 0.5**0.5)
     else:
-        out = sample(distribution, shape, out_dtype, where, generator)
+        out = sample(distribution, shape, out_dtype, target, generator)
     return with_requires_grad(out, requires_grad)
 
 
@@ -143,8 +143,8 @@ def _like(name: str) -> Callable[..., Tensor]:
         memory_format: Any = None,
         pin_memory: bool = False,
     ) -> Tensor:
-        where = input._device if device is None else device
-        return _floating(name, input._array.shape, dtype or input._dtype, where, generator, requires_grad)  # type: ignore[no-any-return]
+        target = input._device if device is None else device
+        return _floating(name, input._array.shape, dtype or input._dtype, target, generator, requires_grad)  # type: ignore[no-any-return]
 
     like.__name__ = like.__qualname__ = f"{name}_like"
     like.__doc__ = f"As `{name}`, with the shape, and by default the dtype and device, of another tensor."
@@ -207,8 +207,8 @@ def randint_like(
         low, high = 0, low if high is None else high
     if high is None:
         raise TypeError("randint_like() missing required argument: 'high'")
-    where = input._device if device is None else resolve(device)
-    drawn = integers(low, high, input._array.shape, dtype or input._dtype, where, generator)
+    target = input._device if device is None else resolve(device)
+    drawn = integers(low, high, input._array.shape, dtype or input._dtype, target, generator)
     return with_requires_grad(drawn, requires_grad)  # type: ignore[no-any-return]
 
 
@@ -227,17 +227,18 @@ def randperm(
     tensor([0, 1, 2, 3])
     """
     dtype, device = options_of_out(out, dtype, device)
-    where, index_dtype = resolve(device), dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
+    target, index_dtype = resolve(device), dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     if index_dtype.category == 1:
         fitting(max(n - 1, 0), index_dtype)
-    if where.type == "meta":
-        return functional.empty((n,), dtype=index_dtype, device=where)  # type: ignore[no-any-return]
-    with where.backend.use_index(where.index):
-        order = sampling.permutation(where.backend.xp, all_words(draw(n, where, generator)))
+    if target.type == "meta":
+        return functional.empty((n,), dtype=index_dtype, device=target)  # type: ignore[no-any-return]
+    with target.backend.use_index(target.index):
+        order = sampling.permutation(target.backend.xp, all_words(draw(n, target, generator)))
         result = with_requires_grad(
-            wrap(order.astype(index_dtype.numpy), batched_device(different_levels(), where), index_dtype), requires_grad
+            wrap(order.astype(index_dtype.numpy), batched_device(different_levels(), target), index_dtype),
+            requires_grad,
         )
     return result if out is None else copy_to_out(out, result)  # type: ignore[no-any-return]
 
@@ -305,14 +306,14 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     """
     if not input._dtype.is_floating_point and p is None:
         raise no_kernel("bernoulli_tensor_cpu_p_", input._dtype)
-    where, shape = input._device, input._array.shape
+    device, shape = input._device, input._array.shape
     if p is None:
         _refuse_where(~((input >= 0) & (input <= 1)), "Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
         if local.state.batches:
-            result = (rand(shape, device=where.real, generator=generator) < input.detach()).to(input._dtype)
+            result = (rand(shape, device=device.real, generator=generator) < input.detach()).to(input._dtype)
             return depending("BernoulliBackward0", result, input) if out is None else copy_to_out(out, result)  # type: ignore[no-any-return]
-        wide = input.detach().to(dtypes.float32) if input._dtype.is_reduced else input.detach()
-        probability = wide.reshape(-1)._array if where.type != "meta" else 0.5
+        probabilities = input.detach().to(dtypes.float32) if input._dtype.is_reduced else input.detach()
+        probability = probabilities.reshape(-1)._array if device.type != "meta" else 0.5
     else:
         check_probability(p)
         probability = p
@@ -320,7 +321,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
         philox.bernoulli,
         shape,
         input._dtype if input._dtype.is_floating_point else dtypes.float32,
-        where,
+        device,
         generator,
         probability,
     )
@@ -332,18 +333,18 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
 
 def _refuse_where(wrong: Any, message: str) -> None:
     """Raise an error if any element of a mask is True. During a graph capture it is raised when the host next waits."""
-    where = wrong._device.real
-    if where.type != "meta" and where.backend.is_capturing():
-        with where.backend.use_index(where.index):
-            where.backend.check_bounds(all_samples(wrong._array).astype(np.int64), 1, 0, message=message)
+    device = wrong._device.real
+    if device.type != "meta" and device.backend.is_capturing():
+        with device.backend.use_index(device.index):
+            device.backend.check_bounds(all_samples(wrong._array).astype(np.int64), 1, 0, message=message)
     elif functional.holds_anywhere(wrong):
         raise RuntimeError(message)
 
 
 def _refuse_capture(name: str, parameters: Tensor) -> None:
     """Raise an error during a graph capture, because these numbers are drawn repeatedly until accepted."""
-    where = parameters._device.real
-    if where.type != "meta" and where.backend.is_capturing():
+    device = parameters._device.real
+    if device.type != "meta" and device.backend.is_capturing():
         raise RuntimeError(
             f"{name} numbers cannot be captured in a CUDA graph: how many random words they take depends on the words"
         )
@@ -356,8 +357,8 @@ def check_probability(p: float) -> None:
 
 def bernoulli_mask(shape: Sequence[int], p: float, device: Any, generator: Generator | None = None) -> Tensor:
     """Return a bool tensor that is True with probability `p`, such as the elements that dropout keeps."""
-    where = resolve(device)
-    return sample(philox.bernoulli, tuple(shape), dtypes.float32, where, generator, p).to(dtypes.bool_)  # type: ignore[no-any-return]
+    target = resolve(device)
+    return sample(philox.bernoulli, tuple(shape), dtypes.float32, target, generator, p).to(dtypes.bool_)  # type: ignore[no-any-return]
 
 
 def dropped_by_kernel(input: Tensor, p: float) -> Tensor | None:
@@ -365,15 +366,17 @@ def dropped_by_kernel(input: Tensor, p: float) -> Tensor | None:
 
     It draws the same numbers as `bernoulli_mask`.
     """
-    where, x = input._device, input._array
-    if local.state.batches or not where.backend.has_dropout or not input._dtype.is_floating_point or not x.size:
+    device, x = input._device, input._array
+    if local.state.batches or not device.backend.has_dropout or not input._dtype.is_floating_point or not x.size:
         return None
     real = np.float64 if x.dtype.itemsize == 8 else np.float32
     scale = float(real(1) / real(1 - p))
-    with where.backend.use_index(where.index):
-        place = where.backend.random_place(default_generator._state, philox.word_count(x.size, np.dtype("float32")))
-        array, kept_mask = where.backend.dropout(x, 1 - p, scale, *place)
-    result, mask = wrap(array, where, input._dtype), wrap(kept_mask, where, dtypes.bool_)
+    with device.backend.use_index(device.index):
+        stream_position = device.backend.random_place(
+            default_generator._state, philox.word_count(x.size, np.dtype("float32"))
+        )
+        array, kept_mask = device.backend.dropout(x, 1 - p, scale, *stream_position)
+    result, mask = wrap(array, device, input._dtype), wrap(kept_mask, device, dtypes.bool_)
     return functional.record_dropout(result, input, mask, scale)  # type: ignore[no-any-return]
 
 
@@ -412,23 +415,23 @@ def multinomial(
         )
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
-    where, weights = batched_device(different_levels(), input._device), input._array
+    device, weights = batched_device(different_levels(), input._device), input._array
     if not replacement and num_samples > weights.shape[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
     shape = (*weights.shape[:-1], num_samples)
-    if where.type == "meta":
-        return functional.empty(shape, dtype=dtypes.int64, device=where)  # type: ignore[no-any-return]
-    xp = where.backend.xp
-    with where.backend.use_index(where.index):
+    if device.type == "meta":
+        return functional.empty(shape, dtype=dtypes.int64, device=device)  # type: ignore[no-any-return]
+    xp = device.backend.xp
+    with device.backend.use_index(device.index):
         rows = weights.reshape((1, -1)) if weights.ndim == 1 else weights
         unusable, empty = ~(xp.isfinite(rows) & (rows >= 0)), rows.sum(axis=1) <= 0
-        _refuse_where(wrap(unusable, where), "probability tensor contains either `inf`, `nan` or element < 0")
-        _refuse_where(wrap(empty, where), "invalid multinomial distribution (sum of probabilities <= 0)")
+        _refuse_where(wrap(unusable, device), "probability tensor contains either `inf`, `nan` or element < 0")
+        _refuse_where(wrap(empty, device), "invalid multinomial distribution (sum of probabilities <= 0)")
         count = rows.shape[0] * (num_samples if replacement else rows.shape[1])
-        words = all_words(draw(count, where, generator))
-        words = xp.array(words) if where.levels else words  # for each sample, whether or not its own
+        words = all_words(draw(count, device, generator))
+        words = xp.array(words) if device.levels else words  # for each sample, whether or not its own
         drawn = sampling.multinomial(xp, words, rows, num_samples, replacement)
-        result = wrap(drawn.reshape(shape).copy(), where)
+        result = wrap(drawn.reshape(shape).copy(), device)
     return result if out is None else copy_to_out(out, result)  # type: ignore[no-any-return]
 
 
@@ -492,12 +495,12 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
         middle = functional.floor((n + 1) / 2)
         first = log_standard_gamma(functional.clamp(middle, 1, None), generator)
         second = log_standard_gamma(functional.clamp(n + 1 - middle, 1, None), generator)
-        cut = functional.sigmoid(first - second)
-        below = (cut <= p) & (n > 0)
-        total = total + functional.where(below, middle, 0)
+        threshold = functional.sigmoid(first - second)
+        is_below = (threshold <= p) & (n > 0)
+        total = total + functional.where(is_below, middle, 0)
         n, p = (
-            functional.where(below, n - middle, functional.clamp(middle - 1, 0, None)),
-            functional.clamp(functional.where(below, (p - cut) / (1 - cut), p / cut), 0, 1),
+            functional.where(is_below, n - middle, functional.clamp(middle - 1, 0, None)),
+            functional.clamp(functional.where(is_below, (p - threshold) / (1 - threshold), p / threshold), 0, 1),
         )
     return depending("BinomialBackward0", total.to(count._dtype), count, prob)  # type: ignore[no-any-return]
 
@@ -506,18 +509,18 @@ def _for_each(sampler: Callable[..., Any], input: Tensor, generator: Generator |
     """Draw a number for each parameter in `input`, with a sampler that takes as many random words as it needs."""
     if input.is_meta:
         return functional.empty_like(input)  # type: ignore[no-any-return]
-    where = input._device
+    device = input._device
     different = different_levels()
-    same = [level for level in where.levels if level not in different]
+    shared = [level for level in device.levels if level not in different]
     parameters = input.detach().to(dtypes.float64)
     for level in reversed(different):  # samples that share their parameters have numbers of their own too
         parameters = remove_batch_dim(parameters, level, 0)
-    for level in reversed(same):
+    for level in reversed(shared):
         parameters = remove_batch_dim(parameters, level, 0)
-    count = math.prod(level.size for level in same)
+    count = math.prod(level.size for level in shared)
     rows = parameters.reshape(count, parameters.numel() // max(count, 1))
     result = _row_by_row(sampler, rows, generator or default_generator).reshape(parameters.shape).to(input._dtype)
-    for level in (*same, *different):
+    for level in (*shared, *different):
         result = add_batch_dim(result, level, 0)
     return result
 

@@ -104,10 +104,10 @@ class Generator:
             raise ValueError(
                 f"Overflow when unpacking long long: the seed has to be from -2**63 to 2**64 - 1, not {seed}"
             )
-        wanted = PhiloxState(seed)
-        if present() is not None and wanted.seed == self._state.seed:
+        new_state = PhiloxState(seed)
+        if present() is not None and new_state.seed == self._state.seed:
             return self
-        return self._go_to(wanted)
+        return self._go_to(new_state)
 
     def seed(self) -> int:
         """Set a seed chosen by the operating system, and return it."""
