@@ -253,14 +253,14 @@ class Reducer:
                     t.register_hook(self._expect_end)  # type: ignore[attr-defined]
             return
         if self.static:
-            absent = [i for i, n in enumerate(self.left) if not n]
+            unused = [i for i, n in enumerate(self.left) if not n]
         elif self.find_unused:
-            used = used_leaves(outputs)
-            absent = [i for i, p in enumerate(self.parameters) if id(p) not in used]
+            used_ids = used_leaves(outputs)
+            unused = [i for i, p in enumerate(self.parameters) if id(p) not in used_ids]
         else:
             return
-        self.absent = set(absent)
-        for i in absent:
+        self.absent = set(unused)
+        for i in unused:
             self._mark(i, None)
         if not self.unready:  # nothing is used, so no backward will come here
             self._finish()
@@ -343,7 +343,7 @@ class Reducer:
 
     def _finish(self) -> None:
         """Wait for all buckets, and give the parameters their gradients."""
-        reached = time.perf_counter()
+        backward_end = time.perf_counter()
         self.armed = self.begun = False
         self.finished = True
         with no_grad():
@@ -357,8 +357,8 @@ class Reducer:
                 mean = self._mean_of_sparse(self.parameters[i], self.sparse_grads.pop(i, None))
                 if self.gives and i not in idle:
                     self.parameters[i].grad = mean
-        done = time.perf_counter()
-        self.clock[1:] = reached - self.clock[0], done - reached
+        end = time.perf_counter()
+        self.clock[1:] = backward_end - self.clock[0], end - backward_end
 
     def _mean_of_sparse(self, p: AnyTensor, grad: AnyTensor | None) -> AnyTensor:
         """Return the mean of sparse gradients over all processes, with their entries concatenated and added."""

@@ -158,11 +158,11 @@ class _Checks:
         for name, value in full_state.items():
             _same(value, expected[name], f"fully_shard: {name}")
         with tempfile.TemporaryDirectory() as folder:
-            where = [folder]
-            dist.broadcast_object_list(where, src=0)
-            checkpoint.save(get_model_state_dict(model), checkpoint_id=where[0])
+            shared_folder = [folder]
+            dist.broadcast_object_list(shared_folder, src=0)
+            checkpoint.save(get_model_state_dict(model), checkpoint_id=shared_folder[0])
             loaded = {name: gc.zeros_like(t) for name, t in full_state.items()}
-            checkpoint.load(loaded, checkpoint_id=where[0])
+            checkpoint.load(loaded, checkpoint_id=shared_folder[0])
             dist.barrier()
         for name, value in loaded.items():
             _same(value, expected[name], f"checkpoint: {name}")
@@ -222,8 +222,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     gpus = gc.cuda.device_count() if gc.cuda.is_available() else 0
     size = options.nproc or (gpus if gpus > 1 else 2)
-    how = ["--no-mpi"] if size <= gpus else []
-    return run.main(["--nproc-per-node", str(size), *how, "-m", "gradcore.distributed.check"])
+    mpi_options = ["--no-mpi"] if size <= gpus else []
+    return run.main(["--nproc-per-node", str(size), *mpi_options, "-m", "gradcore.distributed.check"])
 
 
 if __name__ == "__main__":

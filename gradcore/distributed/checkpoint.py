@@ -153,7 +153,7 @@ def async_save(
     outer = groups.find(process_group) if groups.is_initialized() else None
     # The calls of the thread do not mix with those of the program.
     group = outer if outer is None else groups.duplicate_group(outer, "async_save")
-    written: concurrent.futures.Future[None] = concurrent.futures.Future()
+    future: concurrent.futures.Future[None] = concurrent.futures.Future()
 
     def write_all() -> None:
         try:
@@ -161,12 +161,12 @@ def async_save(
             if group is not outer:
                 groups.destroy_process_group(group)
         except BaseException as error:
-            written.set_exception(error)
+            future.set_exception(error)
         else:
-            written.set_result(None)
+            future.set_result(None)
 
     threading.Thread(target=write_all, name="gradcore-checkpoint").start()
-    return written
+    return future
 
 
 def _copy(value: Any) -> Any:

@@ -109,8 +109,8 @@ class Index:
             return cls(**fields)
         index = cls("", shapes=fields.get("shapes", {}))
         for name, parts in fields["files"].items():
-            named = [(parts, 0)] if isinstance(parts, str) else parts
-            split = [(*file.removesuffix(".pt").rpartition("-"), start) for file, start in named]
+            file_parts = [(parts, 0)] if isinstance(parts, str) else parts
+            split = [(*file.removesuffix(".pt").rpartition("-"), start) for file, start in file_parts]
             index.token = split[0][0]
             index.files[name] = [[int(rank), start] for _, _, rank, start in split]
         return index
@@ -177,11 +177,11 @@ def agree(values: Mapping[str, Value], token: str, group: ProcessGroup | None) -
     rank, size = group.rank(), group.size()
     regular = all(value.is_regular(rank) for value in values.values() if value.shape is not None)
     # The start of a regular part follows from the rank, and the last parts may have less than their length.
-    alike = {name: (v.kind, v.nbytes, v.shape and v.length) for name, v in sorted(values.items())}
-    digest = hashlib.sha256(json.dumps([alike, regular]).encode()).digest() if regular else bytes(32)
-    found = checks.gather_bytes(group, group.any_engine, digest + token.encode(), "checkpoint.save")
-    token = found[0][32:].decode()
-    if regular and all(each[:32] == digest for each in found):
+    summary = {name: (v.kind, v.nbytes, v.shape and v.length) for name, v in sorted(values.items())}
+    digest = hashlib.sha256(json.dumps([summary, regular]).encode()).digest() if regular else bytes(32)
+    replies = checks.gather_bytes(group, group.any_engine, digest + token.encode(), "checkpoint.save")
+    token = replies[0][32:].decode()
+    if regular and all(each[:32] == digest for each in replies):
         owners = assign(values, size)
         parts = {name: v for name, v in values.items() if v.shape is not None}
         index = Index(
@@ -198,21 +198,21 @@ def agree(values: Mapping[str, Value], token: str, group: ProcessGroup | None) -
 def _agree_by_rank_0(values: Mapping[str, Value], token: str, group: ProcessGroup) -> tuple[set[str], Index]:
     """Send the descriptions of all processes to rank 0, which answers each with the names that it writes."""
     first = group.ranks[0]
-    described: list[dict[str, Value]] | None = None
+    values_by_rank: list[dict[str, Value]] | None = None
     plain = {name: [v.kind, v.nbytes, v.shape, v.start, v.length] for name, v in values.items()}
-    collected: list[dict[str, list[object]]] | None = [{}] * group.size() if group.rank() == 0 else None
-    objects.gather_object(plain, collected, first, group)
+    fields_by_rank: list[dict[str, list[object]]] | None = [{}] * group.size() if group.rank() == 0 else None
+    objects.gather_object(plain, fields_by_rank, first, group)
     answers: list[object] | None = None
     index = None
-    if collected is not None:
-        described = [{name: Value(*fields) for name, fields in each.items()} for each in collected]  # type: ignore[arg-type]
+    if fields_by_rank is not None:
+        values_by_rank = [{name: Value(*fields) for name, fields in each.items()} for each in fields_by_rank]  # type: ignore[arg-type]
         try:
-            owners = _assign_to_holders(described)
+            owners = _assign_to_holders(values_by_rank)
         except ValueError as error:
             answers = [str(error)] * group.size()
         else:
-            index = _index_of(described, owners, token)
-            shares: list[list[str]] = [[] for _ in described]
+            index = _index_of(values_by_rank, owners, token)
+            shares: list[list[str]] = [[] for _ in values_by_rank]
             for (name, _), owner in owners.items():
                 shares[owner].append(name)
             answers = list(shares)

@@ -89,8 +89,8 @@ class Comparison(Request):
         self._group, self._engine, self._parts = group, engine, parts
         self._shown = f"{call}({text_of(alike if shown is None else shown)})"
         self._hash = _hash_of(f"{call}({text_of(alike)})")
-        own = np.array([self._hash, 0 if parts is None else _balance(engine.rank, *parts)], np.uint64)
-        self._sums = engine.as_array(own)
+        hashes = np.array([self._hash, 0 if parts is None else _balance(engine.rank, *parts)], np.uint64)
+        self._sums = engine.as_array(hashes)
         self._request: Request | None = engine.all_reduce(self._sums, ReduceOp.SUM)
 
     def done(self) -> bool:
@@ -219,14 +219,14 @@ def check_alike(
     if engine.size == 1 or not (always or is_detailed()):
         return
     comparison = Comparison(group, engine, call, alike, parts)
-    where = f"rank {group.rank()} of {group.size()}: {call}({text_of(alike)}), in group {group.name!r},"
+    description = f"rank {group.rank()} of {group.size()}: {call}({text_of(alike)}), in group {group.name!r},"
     try:
         if wait_until(comparison.done, group.timeout.total_seconds()):
             return
     except CallsDiffer as error:
         group.difference = None
         raise DistBackendError(f"rank {group.rank()} of {group.size()}: {call}: {error}") from None
-    work = Work(group, comparison, lambda: where, ())
+    work = Work(group, comparison, lambda: description, ())
     work.fail_late()
 
 

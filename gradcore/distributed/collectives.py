@@ -114,8 +114,8 @@ class Call:
         if is_detailed():
             check_alike(self.group, self.engine, self.name, shown, parts)
         else:
-            alike = self.details if shape is None else {"numel": math.prod(shape), **self.details}
-            self._comparison = partial(begin_comparison, self.group, self.engine, self.name, alike, parts, shown)
+            expected = self.details if shape is None else {"numel": math.prod(shape), **self.details}
+            self._comparison = partial(begin_comparison, self.group, self.engine, self.name, expected, parts, shown)
 
     # -- from tensors to what the engine carries, and back --------------------------------------------------------
 
@@ -155,9 +155,9 @@ class Call:
         if filled:
             buffer = self._wire(arrays)
         else:
-            like = self._wire([self.device.backend.xp.empty(0, arrays[0].dtype)])
+            sample = self._wire([self.device.backend.xp.empty(0, arrays[0].dtype)])
             with self._on_device():
-                buffer = self.device.backend.xp.empty(sum(a.size for a in arrays) * self.width, like.dtype)
+                buffer = self.device.backend.xp.empty(sum(a.size for a in arrays) * self.width, sample.dtype)
 
         def finish() -> None:
             self._divide(buffer)
@@ -812,10 +812,10 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
         return None
     engine = members.any_engine
     check_alike(members, engine, "barrier", {})
-    where = f"rank {members.rank()} of {members.size()}: barrier in group {members.name!r}"
+    description = f"rank {members.rank()} of {members.size()}: barrier in group {members.name!r}"
     comparison = None if is_detailed() else begin_comparison(members, engine, "barrier", {}, None, {})
     # The comparison is a barrier itself.
-    work = Work(members, comparison or engine.barrier(), lambda: where, ())
+    work = Work(members, comparison or engine.barrier(), lambda: description, ())
     if async_op:
         watch(work)
         return work

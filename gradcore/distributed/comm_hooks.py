@@ -96,13 +96,13 @@ def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
 
 def _wrapper(hook: Hook, dtype: Any) -> Hook:
     def average_compressed(state: Any, bucket: GradBucket) -> Future[Any]:
-        whole = bucket._buffer
-        bucket._buffer = whole.to(dtype)
+        buffer = bucket._buffer
+        bucket._buffer = buffer.to(dtype)
         try:
             future = hook(state, bucket)
         finally:
-            bucket._buffer = whole
-        return future.then(lambda f: _tensor(f.value()).to(whole.dtype))
+            bucket._buffer = buffer
+        return future.then(lambda f: _tensor(f.value()).to(buffer.dtype))
 
     return average_compressed
 

@@ -113,9 +113,13 @@ class DistributedDataParallel(Module):
         self.process_group = duplicate_group(resolve(process_group), "DistributedDataParallel")
         self._buffers_sent = [b for n, b in module.named_buffers() if n not in ignored]
         named_tensors = [*((n, p) for n, p in module.named_parameters() if n not in ignored), *module.named_buffers()]
-        alike = {n: f"{tuple(t.shape)} {t.dtype.name}" for n, t in named_tensors}
+        layouts = {n: f"{tuple(t.shape)} {t.dtype.name}" for n, t in named_tensors}
         check_alike(
-            self.process_group, self.process_group.any_engine, "DistributedDataParallel", {"module": alike}, always=True
+            self.process_group,
+            self.process_group.any_engine,
+            "DistributedDataParallel",
+            {"module": layouts},
+            always=True,
         )
         if init_sync:
             self._send([t for _, t in named_tensors], 0)

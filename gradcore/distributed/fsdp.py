@@ -185,10 +185,10 @@ class _Unit:
             for slot in self.slots:
                 if slot.values is not None and slot.version != slot.shard._version:
                     slot.drop()
-            coming = {id(slot) for _, slots in self.gatherings for slot in slots}
+            pending = {id(slot) for _, slots in self.gatherings for slot in slots}
             kinds: dict[Hashable, list[_Slot]] = {}
             for slot in self.slots:
-                if slot.values is None and id(slot) not in coming:
+                if slot.values is None and id(slot) not in pending:
                     kinds.setdefault(slot.kind, []).append(slot)
             for slots in kinds.values():
                 gathering = Gathering([slot.shard for slot in slots], self.policy.param_dtype)
@@ -610,9 +610,9 @@ def fully_shard(
         raise AssertionError("fully_shard was called on this module already")
     named_parameters = dict(_parameters_of(module, {id(p) for p in ignored_params or ()}))
     group, replicas = _groups_of(module, *_split_mesh(mesh))
-    alike = [f"{tuple(p.shape)} {p.dtype.name}" for p, _ in named_parameters.values()]
+    layouts = [f"{tuple(p.shape)} {p.dtype.name}" for p, _ in named_parameters.values()]
     for one_group in (group,) if replicas is None else (group, replicas):
-        check_alike(one_group, one_group.any_engine, "fully_shard", {"parameters": alike}, always=True)
+        check_alike(one_group, one_group.any_engine, "fully_shard", {"parameters": layouts}, always=True)
     offloads = isinstance(offload_policy, CPUOffloadPolicy)
     slots = []
     for p, owners in named_parameters.values():

@@ -319,9 +319,9 @@ def _engines_of(backend: str | None) -> dict[str, str]:
         name = "mpi" if name == "gloo" else name
         if name not in _DEVICE:
             raise ValueError(f"Invalid backend: '{part}'; engines are 'mpi' (also as 'gloo') and 'nccl'")
-        why = registry.unavailable("cuda") if name == "nccl" else None
-        if why is not None:
-            warnings.warn(f"CUDA is not available ({why}): 'nccl' falls back to 'mpi' on the CPU", stacklevel=3)
+        reason = registry.unavailable("cuda") if name == "nccl" else None
+        if reason is not None:
+            warnings.warn(f"CUDA is not available ({reason}): 'nccl' falls back to 'mpi' on the CPU", stacklevel=3)
             device, name = "cpu", "mpi"
         if device and device != _DEVICE[name]:
             raise ValueError(f"Invalid backend: '{part}'; {name} carries tensors of {_DEVICE[name]}")

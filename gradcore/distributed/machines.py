@@ -64,25 +64,25 @@ class Machines:
         """
         end = time.monotonic() + seconds
         while True:
-            listed = self._list()
-            if listed != self._listed:
-                self._listed, self._lost = listed, set()
-            usable = [name for name in listed if name not in self._lost]
+            names = self._list()
+            if names != self._listed:
+                self._listed, self._lost = names, set()
+            usable = [name for name in names if name not in self._lost]
             # Better a machine that has failed once than too few.
-            failed_before = [name for name in listed if name in self._lost]
+            failed_before = [name for name in names if name in self._lost]
             self.used = (usable + failed_before[: max(0, self.least - len(usable))])[: self.most]
             if len(self.used) >= self.least:
                 return self.used
             if time.monotonic() > end:
-                raise RuntimeError(f"{self.path} names {len(listed)} machines, and --nnodes asks for {self.least}")
+                raise RuntimeError(f"{self.path} names {len(names)} machines, and --nnodes asks for {self.least}")
             time.sleep(_PAUSE)
 
     def have_changed(self) -> bool:
         """Return whether the file now names other machines than those in use, and enough of them."""
-        listed = self._list()
-        if self.path is None or listed == self._listed or len(listed) < self.least:
+        names = self._list()
+        if self.path is None or names == self._listed or len(names) < self.least:
             return False
-        return listed[: self.most] != self.used
+        return names[: self.most] != self.used
 
     def lose(self, number: int) -> None:
         """Leave a machine in use out of further starts, as long as there are enough others."""

@@ -134,12 +134,12 @@ class NCCLCommunicator(Communicator):
         thread = threading.Thread(target=connect, name="gradcore-nccl", daemon=True)
         thread.start()
         thread.join(self._seconds)
-        where = f"rank {self.rank} of {self.size}, on cuda:{self.index}"
+        description = f"rank {self.rank} of {self.size}, on cuda:{self.index}"
         if not outcome:
-            raise DistNetworkError(f"{where}: not all ranks have come to NCCL within {self._seconds:g} s")
+            raise DistNetworkError(f"{description}: not all ranks have come to NCCL within {self._seconds:g} s")
         if isinstance(outcome[0], Exception):
             raise DistNetworkError(
-                f"{where}: NCCL does not start: {outcome[0]}. Each process needs a device of its own: "
+                f"{description}: NCCL does not start: {outcome[0]}. Each process needs a device of its own: "
                 "cuda.set_device(local_rank) before init_process_group, or its device_id; NCCL_DEBUG=INFO says more"
             ) from outcome[0]
         return outcome[0]

@@ -133,8 +133,8 @@ def broadcast_object_list(
     if members is None:
         return
     root = root_of(members, "broadcast_object_list", "src", 0 if src is None and group_src is None else src, group_src)
-    alike = {"src": root, "length": len(object_list)}
-    check_alike(members, members.any_engine, "broadcast_object_list", alike, always=True)
+    arguments = {"src": root, "length": len(object_list)}
+    check_alike(members, members.any_engine, "broadcast_object_list", arguments, always=True)
     own_bytes = serialize_object(list(object_list)) if members.rank() == root else b""
     sent_bytes = _broadcast(members, own_bytes, root, "broadcast_object_list")
     if members.rank() != root:

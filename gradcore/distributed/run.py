@@ -81,12 +81,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     cores = os.cpu_count() or 1
     per_machine = cores if options.nproc_per_node in ("cpu", "auto") else int(options.nproc_per_node)
     try:
-        least, most = parse_range(options.nnodes)
+        least, greatest = parse_range(options.nnodes)
     except ValueError as error:
         parser.error(str(error))
-    if options.no_mpi and (most > 1 or options.hostfile is not None):
+    if options.no_mpi and (greatest > 1 or options.hostfile is not None):
         parser.error("--no-mpi starts processes on this machine alone, without --nnodes and --hostfile")
-    machines = Machines(least, most, options.hostfile)
+    machines = Machines(least, greatest, options.hostfile)
     program = ["-m", options.program] if options.module else [options.program]
     worker = [*SUPERVISOR, sys.executable, "-m", "gradcore.distributed.worker", *program, *options.arguments]
     mpiexec = "" if options.no_mpi else _find_mpiexec()
@@ -125,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             reported = any(folder.glob("*.error"))
         if end.reason == "signal" or attempt == options.max_restarts:
             return code
-        if least < most and not reported:
+        if least < greatest and not reported:
             if end.killed is not None:
                 machines.lose(end.killed // per_machine)
             elif options.hostfile is not None:
@@ -161,12 +161,12 @@ def _run(command: Sequence[str], variables: dict[str, str], folder: Path, machin
         _passing(launcher, folder) as signal_times,
         contextlib.closing(Watch(folder)) as watch,
     ):
-        looked, resized = time.monotonic(), None
+        last_look, resized = time.monotonic(), None
         while launcher.poll() is None:
             watch.wait(0.1 if watch.is_watching else 0.01)
             now = time.monotonic()
-            if resized is None and not signal_times and watch.failed is None and now > looked + _LOOK:
-                looked = now
+            if resized is None and not signal_times and watch.failed is None and now > last_look + _LOOK:
+                last_look = now
                 if machines.have_changed():
                     resized = now
                     _signal_processes(launcher, folder, signal.SIGTERM)
@@ -373,12 +373,14 @@ def _report(folder: Path, end: End) -> int:
     failures = sorted((json.loads(path.read_text()) for path in folder.glob("*.error")), key=lambda f: f["time"])
     if not failures and was_reported:
         return code if code > 0 else 128 - code
-    why = "" if failures else explain_end(folder, end.killed)
-    if why:
-        print(f"gradcore.distributed.run: {why}", file=sys.stderr)
+    explanation = "" if failures else explain_end(folder, end.killed)
+    if explanation:
+        print(f"gradcore.distributed.run: {explanation}", file=sys.stderr)
     elif not failures:
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        print(f"gradcore.distributed.run: the processes ended with {how}, without an error of Python", file=sys.stderr)
+        outcome = f"signal {-code}" if code < 0 else f"exit code {code}"
+        print(
+            f"gradcore.distributed.run: the processes ended with {outcome}, without an error of Python", file=sys.stderr
+        )
     if not failures:
         return code if code > 0 else 128 - code
     first = failures[0]

@@ -403,14 +403,16 @@ class Gathering:
         """Wait for the values. Return the whole parameters in the order of the shards."""
         if self._work is not None:
             self._work.wait()
-        whole, first = self._whole, self._shards[0]
+        gathered, first = self._whole, self._shards[0]
         values, start = [], 0
-        with whole._device.backend.use_index(whole._device.index):
-            rows = whole._array.reshape(first.process_group.size(), -1)
+        with gathered._device.backend.use_index(gathered._device.index):
+            rows = gathered._array.reshape(first.process_group.size(), -1)
             for shard in self._shards:
                 end = start + shard._array.size
                 part = rows[:, start:end].reshape(-1)  # a copy, unless it is the only one
-                values.append(wrap(part[: shard.full_numel].reshape(shard.full_shape), whole._device, whole._dtype))
+                values.append(
+                    wrap(part[: shard.full_numel].reshape(shard.full_shape), gathered._device, gathered._dtype)
+                )
                 start = end
         return values
 

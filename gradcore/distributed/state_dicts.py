@@ -94,15 +94,15 @@ def receive_values(values: Mapping[str, Any], like: Mapping[str, Any]) -> dict[s
     like : mapping
         The parameter, or other tensor, to which each value belongs. Its device is that of the result.
     """
-    described: list[Any] = [None]
+    message: list[Any] = [None]
     if groups.get_rank() == 0:
-        described[0] = {
+        message[0] = {
             name: (tuple(value.shape), value.dtype.name) if isinstance(value, Tensor) else (None, value)
             for name, value in values.items()
         }
-    objects.broadcast_object_list(described, src=0)
+    objects.broadcast_object_list(message, src=0)
     parts: dict[str, Any] = {}
-    for name, (shape, dtype_or_value) in (described[0] or {}).items():
+    for name, (shape, dtype_or_value) in (message[0] or {}).items():
         if shape is None:
             parts[name] = dtype_or_value
             continue
@@ -127,10 +127,10 @@ def select_part(value: Any, p: Any) -> Any:
         return value.to_local()
     if not (isinstance(p, ShardedParameter) and isinstance(value, Tensor) and tuple(value.shape) == p.full_shape):
         return value
-    own = zeros_like(p.to_local(), dtype=value.dtype, device=value.device)
+    result = zeros_like(p.to_local(), dtype=value.dtype, device=value.device)
     part = value.reshape(-1)[p.start : p.start + p.numel()]
-    own[: part.numel()] = part
-    return own
+    result[: part.numel()] = part
+    return result
 
 
 def get_model_state_dict(model: Module, *, options: StateDictOptions | None = None) -> dict[str, Any]:
@@ -215,15 +215,15 @@ def get_optimizer_state_dict(
     """
     options = options or StateDictOptions()
     create_state(optimizers)
-    plain, named = optimizers.state_dict(), list(name_parameters(model, optimizers))
+    plain, parameters = optimizers.state_dict(), list(name_parameters(model, optimizers))
     state = {
         name: {key: export_value(value, p, options) for key, value in plain["state"][i].items()}
-        for i, name, p in named
+        for i, name, p in parameters
         if i in plain["state"]
     }
     if options.only_rank0 and groups.get_rank():
         return {}
-    names = {i: name for i, name, _ in named}
+    names = {i: name for i, name, _ in parameters}
     param_groups = [{**group, "params": [names[i] for i in group["params"]]} for group in plain["param_groups"]]
     return {"state": state, "param_groups": param_groups}
 
@@ -240,23 +240,23 @@ def set_optimizer_state_dict(
     optim_state_dict : dict
     options : StateDictOptions, optional
     """
-    named = list(name_parameters(model, optimizers))
-    numbers = {name: i for i, name, _ in named}
+    parameters = list(name_parameters(model, optimizers))
+    numbers = {name: i for i, name, _ in parameters}
     states, param_groups = optim_state_dict.get("state", {}), optim_state_dict.get("param_groups", [])
     if options is not None and options.broadcast_from_rank0 and groups.is_initialized():
-        described = [param_groups, {name: list(values) for name, values in states.items()}]
-        objects.broadcast_object_list(described, src=0)
-        param_groups = described[0]
+        message = [param_groups, {name: list(values) for name, values in states.items()}]
+        objects.broadcast_object_list(message, src=0)
+        param_groups = message[0]
         state = {}
-        for i, name, p in named:
-            keys = described[1].get(name)
+        for i, name, p in parameters:
+            keys = message[1].get(name)
             if keys is not None:
-                like = dict.fromkeys(keys, p)
-                state[i] = receive_values(states.get(name, {}), like)
+                templates = dict.fromkeys(keys, p)
+                state[i] = receive_values(states.get(name, {}), templates)
     else:
         state = {
             i: {key: select_part(value, p) for key, value in states[name].items()}
-            for i, name, p in named
+            for i, name, p in parameters
             if name in states
         }
     param_groups = [{**g, "params": [numbers[name] for name in g["params"]]} for g in param_groups]

@@ -180,11 +180,11 @@ class ZeroRedundancyOptimizer(Optimizer):
         """
         root = self.process_group.ranks.index(to)
         is_root = self.process_group.rank() == root
-        collected: list[Any] | None = [None] * self.process_group.size() if is_root else None
-        objects.gather_object(self.local_state_dict()["state"], collected, group=self.process_group, group_dst=root)
+        states: list[Any] | None = [None] * self.process_group.size() if is_root else None
+        objects.gather_object(self.local_state_dict()["state"], states, group=self.process_group, group_dst=root)
         self._full = None
-        if collected is not None:
-            self._full = {key: value for each in collected for key, value in each.items()}
+        if states is not None:
+            self._full = {key: value for each in states for key, value in each.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of all parameters, as one optimiser would have it, after `consolidate_state_dict`.
