@@ -127,8 +127,10 @@ def _flat_signature(method: Callable[..., Any], settings: Any) -> inspect.Signat
     """Return the signature by which a kernel is called with separate settings."""
     lead = list(inspect.signature(method).parameters.values())[:-1]
     fields, defaults = settings._fields, settings._field_defaults
-    kind, none = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
-    return inspect.Signature([*lead, *(inspect.Parameter(f, kind, default=defaults.get(f, none)) for f in fields)])
+    kind, no_default = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+    return inspect.Signature(
+        [*lead, *(inspect.Parameter(f, kind, default=defaults.get(f, no_default)) for f in fields)]
+    )
 
 
 def _packer(method: Callable[..., Any], settings: Any) -> tuple[Callable[[tuple[Any, ...]], Any], int]:

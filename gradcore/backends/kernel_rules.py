@@ -219,8 +219,8 @@ def width_of_rows(kernel: RowKernel, call: RowCall) -> Callable[..., int]:
         How the arguments behind the arrays are taken: the kernel's own, or those of one of its operations.
     """
     # Values that depend on the declaration alone are computed once, because a call only takes a few microseconds.
-    others = kernel.reads[1:]
-    dim, dims, _, dtype = (at if at < 0 else at + len(others) for at in call[:4])
+    further_reads = kernel.reads[1:]
+    dim, dims, _, dtype = (at if at < 0 else at + len(further_reads) for at in call[:4])
 
     def width_of(x: Any, rest: Sequence[Any]) -> int:
         kind, shape = x.dtype, x.shape
@@ -230,7 +230,7 @@ def width_of_rows(kernel: RowKernel, call: RowCall) -> Callable[..., int]:
         if 0 <= dtype < len(rest) and rest[dtype] is not None and rest[dtype].numpy != kind:
             return 0
         width: int = shape[-1] if dims < 0 else prod(shape[ndim - rest[dims] :])
-        for word, array in zip(others, rest, strict=False):
+        for word, array in zip(further_reads, rest, strict=False):
             if array is None:
                 continue
             if array.dtype != kind or (

@@ -59,9 +59,9 @@ def new_axes_key(ndim: int, axis: Any) -> tuple[Any, ...]:
 
 def expand_ellipsis(entries: list[Any], ndim: int) -> list[Any]:
     """Return the entries of a key with ``...`` replaced by full slices, so that there is one for every dim."""
-    used = sum(entry is not None and entry is not ... for entry in entries)
-    if used > ndim:
-        raise IndexError(f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed")
-    rest = [slice(None)] * (ndim - used)
+    index_count = sum(entry is not None and entry is not ... for entry in entries)
+    if index_count > ndim:
+        raise IndexError(f"too many indices for array: array is {ndim}-dimensional, but {index_count} were indexed")
+    rest = [slice(None)] * (ndim - index_count)
     at = next((i for i, entry in enumerate(entries) if entry is ...), None)
     return [*entries, *rest] if at is None else [*entries[:at], *rest, *entries[at + 1 :]]

@@ -143,10 +143,10 @@ def set_default_device(device_like: DeviceLike | None) -> None:
     device(type='meta')
     >>> gradcore.set_default_device(None)
     """
-    place = device("cpu" if device_like is None else device_like)
-    if place.type not in _factories:
-        raise RuntimeError(f"Device '{place}' cannot be used: {unavailable(place.type)}")
-    default_to(place)
+    default = device("cpu" if device_like is None else device_like)
+    if default.type not in _factories:
+        raise RuntimeError(f"Device '{default}' cannot be used: {unavailable(default.type)}")
+    default_to(default)
 
 
 def is_connected(type: str) -> bool:
@@ -221,23 +221,23 @@ def resolve(where: DeviceLike | None) -> device:
 
     ``'cuda'`` becomes the current CUDA device, or the CPU where CUDA cannot be used and the policy allows it.
     """
-    place = get_default_device() if where is None else device(where)
-    if hasattr(place, "backend") and place.type in _backends:
-        return place
-    reason = unavailable(place.type)
+    target = get_default_device() if where is None else device(where)
+    if hasattr(target, "backend") and target.type in _backends:
+        return target
+    reason = unavailable(target.type)
     if reason is None:
-        backend = _backends[place.type]
+        backend = _backends[target.type]
         if backend.device_count() == 0:
-            place = device(place.type)
-        elif place.index is None:
-            place = device(place.type, backend.current_index())
-        return place if getattr(place, "backend", None) is backend else _connect(place, backend)
-    if place.type != "cuda" or config.cuda_fallback() == "error":
-        raise RuntimeError(f"Device '{place}' cannot be used: {reason}")
+            target = device(target.type)
+        elif target.index is None:
+            target = device(target.type, backend.current_index())
+        return target if getattr(target, "backend", None) is backend else _connect(target, backend)
+    if target.type != "cuda" or config.cuda_fallback() == "error":
+        raise RuntimeError(f"Device '{target}' cannot be used: {reason}")
     if config.cuda_fallback() == "warn" and reason not in _warned:
         _warned.add(reason)
         warnings.warn(
-            f"device='{place}' cannot be used, so the CPU is used instead: {reason} "
+            f"device='{target}' cannot be used, so the CPU is used instead: {reason} "
             "(GRADCORE_CUDA_FALLBACK=error makes this an error, =silent hides this warning)",
             DeviceFallbackWarning,
             stacklevel=caller_depth(),

@@ -35,8 +35,8 @@ class _Choices:
         self.streams.append(stream)
 
     def at(self, time: int) -> Any:
-        place = bisect(self.times, time)
-        return self.streams[place - 1] if place else None
+        count = bisect(self.times, time)
+        return self.streams[count - 1] if count else None
 
 
 #: A number that no node has.
@@ -111,15 +111,15 @@ class Streams:
         if present.is_capturing():
             return None
         with self._lock:
-            every = list(self._chosen.get(device, {}).values())
-            settled = all(each.streams[-1] == present for each in every)
-            since = max((each.times[-1] for each in every), default=0) if settled else _NEVER
+            choices = list(self._chosen.get(device, {}).values())
+            settled = all(each.streams[-1] == present for each in choices)
+            settled_time = max((each.times[-1] for each in choices), default=0) if settled else _NEVER
 
         def is_in_present(time: int) -> bool:
-            if time >= since:
+            if time >= settled_time:
                 return True
-            found = (each.at(time) for each in every)
-            return all(stream is None or stream is present or stream == present for stream in found)
+            streams = (each.at(time) for each in choices)
+            return all(stream is None or stream is present or stream == present for stream in streams)
 
         return is_in_present
 

@@ -57,8 +57,8 @@ def note(kind: str) -> None:
     frame, depth = sys._getframe(1), 2
     while frame.f_back is not None and _is_ours(frame):
         frame, depth = frame.f_back, depth + 1
-    place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-    text = f"called a synchronizing CUDA operation: {_WORDS[kind]} ({place}, in {frame.f_code.co_name})"
+    location = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    text = f"called a synchronizing CUDA operation: {_WORDS[kind]} ({location}, in {frame.f_code.co_name})"
     if _mode == "error":
         raise RuntimeError(text)
     warnings.warn(text, UserWarning, stacklevel=depth)

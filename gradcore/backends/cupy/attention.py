@@ -64,16 +64,16 @@ class CudaAttention(CudaKernels, Normalization):
     ) -> tuple[Any, Any, Any, Any]:
         if needs[3]:
             body: Any = self.bodies["flash_attention_backward"]
-            wide = (x.astype(accumulation_dtype(x), copy=False) for x in (grad, query, key, value, mask))
-            gradients = body(self, *wide, result, logsumexp, scale, causal, needs)
+            converted = (x.astype(accumulation_dtype(x), copy=False) for x in (grad, query, key, value, mask))
+            gradients = body(self, *converted, result, logsumexp, scale, causal, needs)
             narrow = [None if x is None else x.astype(grad.dtype, copy=False) for x in gradients]
             return narrow[0], narrow[1], narrow[2], narrow[3]
         xp = self.xp
         of = Heads.of(xp, query, key, value, mask, grad)
         grad, logs = (in_heads(xp, x, of.lead) for x in (grad, logsumexp))
         results = [
-            xp.zeros(x.shape, accumulation_dtype(x)) if need else None
-            for x, need in zip(of[:3], needs[:3], strict=True)
+            xp.zeros(x.shape, accumulation_dtype(x)) if is_needed else None
+            for x, is_needed in zip(of[:3], needs[:3], strict=True)
         ]
         of_query, of_key, of_value = results
         for group in blocks(of.scores_shape(), _SCORES, _QUERIES, causal):

@@ -248,15 +248,15 @@ class CupyBackend(
         CUDA puts copies in order with the default streams of both devices, but with no others.
         """
         source_index, target_index = array.device.id, self.current_index()
-        into = target_index, self.xp.cuda.get_current_stream()
+        target_place = target_index, self.xp.cuda.get_current_stream()
         with self.use_index(source_index):
-            out_of = source_index, self.xp.cuda.get_current_stream()
+            source_place = source_index, self.xp.cuda.get_current_stream()
             array = self._dense(array)
-        if not (into[1].ptr or out_of[1].ptr):
+        if not (target_place[1].ptr or source_place[1].ptr):
             return self.xp.array(array)
-        in_order(self, out_of, into)
+        in_order(self, source_place, target_place)
         copy = self.xp.array(array)
-        in_order(self, into, out_of)  # whose memory it is
+        in_order(self, target_place, source_place)  # whose memory it is
         return copy
 
     def _dense(self, array: Any) -> Any:

@@ -60,8 +60,8 @@ class _Windows:
 
     def arguments(self, *arrays: Any) -> tuple[str, list[Any]]:
         """Return the name of the index type, and the sizes as numbers of that type."""
-        wide = max(*(a.size for a in arrays), self.reach, self.count * self.taps) >= _BEYOND
-        index = "i64" if wide else "i32"
+        needs_64_bits = max(*(a.size for a in arrays), self.reach, self.count * self.taps) >= _BEYOND
+        index = "i64" if needs_64_bits else "i32"
         return index, _to_index_type(index, *(n for dim in self.settings for n in dim))
 
 
@@ -111,9 +111,9 @@ class CudaConvolution(CudaKernels, Convolution):
             )
             upstream = xp.ascontiguousarray(grad[images].swapaxes(0, 1)).reshape(groups, outputs // groups, -1)
             if total is None:
-                once = images == slice(0, count)
+                in_one_block = images == slice(0, count)
                 total = xp.empty(
-                    (groups, outputs // groups, columns.shape[1]), x.dtype if once else accumulation_dtype(x)
+                    (groups, outputs // groups, columns.shape[1]), x.dtype if in_one_block else accumulation_dtype(x)
                 )
                 self._multiply(upstream, columns.swapaxes(1, 2), total)
             else:
@@ -136,9 +136,9 @@ class CudaConvolution(CudaKernels, Convolution):
             joined = windows.count < _FEW_WINDOWS and len(part) > 1
             columns = self._columns(x[images], windows, joined)
             if joined:
-                together = xp.empty((outputs, len(part) * windows.count), x.dtype)
-                self._plus(matrix, columns.reshape(groups, matrix.shape[2], -1), bias, together)
-                part[...] = together.reshape(groups, outputs // groups, len(part), windows.count).transpose(2, 0, 1, 3)
+                merged = xp.empty((outputs, len(part) * windows.count), x.dtype)
+                self._plus(matrix, columns.reshape(groups, matrix.shape[2], -1), bias, merged)
+                part[...] = merged.reshape(groups, outputs // groups, len(part), windows.count).transpose(2, 0, 1, 3)
             else:
                 self._plus(matrix, columns.reshape(-1, groups, matrix.shape[2], windows.count), bias, part)
         return out

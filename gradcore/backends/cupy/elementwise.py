@@ -44,14 +44,14 @@ def _scaled_bessel(name: str, order: int, alternating: bool, factor: float) -> C
         xp = self.xp
         x = x if x.dtype.kind == "f" else x.astype(np.float32)
         size = abs(x) if alternating else x
-        far = size > _FAR
-        near, size = self.special_function(name)(xp.where(far, 1, x)), xp.where(far, size, _FAR)
+        is_large = size > _FAR
+        direct, size = self.special_function(name)(xp.where(is_large, 1, x)), xp.where(is_large, size, _FAR)
         total = term = xp.ones_like(size)
         for k in range(1, _TERMS):
             term = term * ((4 * order**2 - (2 * k - 1) ** 2) * (-1 if alternating else 1) / (8 * k)) / size
             total = total + term
         series = total * xp.sqrt(factor / size)
-        return xp.where(far, xp.copysign(series, x) if order % 2 else series, near)
+        return xp.where(is_large, xp.copysign(series, x) if order % 2 else series, direct)
 
     return kernel
 
@@ -102,8 +102,8 @@ class CudaElementwise(CudaFusion, Elementwise):
         """Convert as the CPU does. A GPU converts negative floats to 0 as unsigned integers."""
         if np.dtype(dtype).kind != "u" or x.dtype.char not in "efdE":
             return super().astype(x, dtype)
-        wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
-        return self._as_unsigned(wide, self.xp.empty_like(wide, dtype))
+        converted = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+        return self._as_unsigned(converted, self.xp.empty_like(converted, dtype))
 
     @functools.cached_property
     def _as_unsigned(self) -> Callable[..., Any]:
@@ -152,8 +152,8 @@ class CudaElementwise(CudaFusion, Elementwise):
         if x.dtype.kind in "biu":
             return self.xp.floor_divide(x, y)
         xp, rest, quotient = self.xp, self.xp.fmod(x, y), x / y
-        whole = (x - rest) / y - ((rest != 0) & (xp.signbit(rest) != xp.signbit(y)))
-        rounded = xp.rint(whole)  # by its rounding it may be beside a whole number
+        estimate = (x - rest) / y - ((rest != 0) & (xp.signbit(rest) != xp.signbit(y)))
+        rounded = xp.rint(estimate)  # by its rounding it may be beside a whole number
         rounded = xp.where(rounded == 0, xp.copysign(xp.zeros_like(quotient), quotient), rounded)
         return xp.where(y == 0, quotient, rounded)
 

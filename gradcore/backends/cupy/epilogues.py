@@ -75,8 +75,9 @@ class CudaEpilogues(CudaProducts):
         if result is not None:
             return result[0]
         inner = super().addmm(summand, a, b, beta, alpha)
-        wide = inner.astype("float32") if inner.dtype.name == "bfloat16" else inner  # which CuPy has no functions for
-        return self.xp.maximum(wide, 0).astype(inner.dtype, copy=False)
+        # CuPy has no functions of bfloat16.
+        converted = inner.astype("float32") if inner.dtype.name == "bfloat16" else inner
+        return self.xp.maximum(converted, 0).astype(inner.dtype, copy=False)
 
     def addmm_gelu(self, summand: Any, a: Any, b: Any, beta: complex = 1, alpha: complex = 1) -> tuple[Any, Any]:
         result = self._with_bias("GELU_AUX_BIAS", a, b, summand, beta, alpha)
@@ -141,10 +142,11 @@ class CudaEpilogues(CudaProducts):
             return None
         out = xp.empty((m, n), a.dtype)
         aux = xp.empty((m, leading), a.dtype) if leading else None
-        room = xp.empty(plan.workspace, "uint8") if plan.workspace else None  # (the stream uses it before it is reused)
+        # The memory of the workspace may be handed out again at once: the stream runs this product first.
+        workspace = xp.empty(plan.workspace, "uint8") if plan.workspace else None
         addresses = self.address(b), self.address(a), self.address(out)
-        at_aux, at_room = (0 if x is None else self.address(x) for x in (aux, room))
-        plan.run(addresses, alpha.real, self.address(bias), at_aux, at_room, xp.cuda.get_current_stream().ptr)
+        at_aux, workspace_address = (0 if x is None else self.address(x) for x in (aux, workspace))
+        plan.run(addresses, alpha.real, self.address(bias), at_aux, workspace_address, xp.cuda.get_current_stream().ptr)
         return out, None if aux is None else aux[:, :n]
 
     def _plan_of(self, epilogue: str, a: Operand, b: Operand, dtype: Any, leading_of_aux: int) -> LtPlan | None:
@@ -163,8 +165,10 @@ class CudaEpilogues(CudaProducts):
         handle = self._lt_handles.get(index)
         if handle is None:
             handle = self._lt_handles.setdefault(index, library.create_lt())
-        room = workspace_size(self.xp)
-        plan = library.plan_lt(handle, EPILOGUES[epilogue], a, b, (kind, compute, factor), room, leading_of_aux)
+        most_workspace = workspace_size(self.xp)
+        plan = library.plan_lt(
+            handle, EPILOGUES[epilogue], a, b, (kind, compute, factor), most_workspace, leading_of_aux
+        )
         plans[key] = plan
         if len(plans) > _KEPT:
             plans.popitem(last=False)  # which frees it

@@ -131,8 +131,8 @@ class CudaFlashAttention(CudaAttention):
         if not needs[1] and not needs[2]:
             return of_query, None, None, None
         of_key, of_value = (
-            xp.empty((*plan.lead_of_keys, *x.shape[-2:]), dtype) if need else None
-            for x, need in zip((key, value), needs[1:3], strict=True)
+            xp.empty((*plan.lead_of_keys, *x.shape[-2:]), dtype) if is_needed else None
+            for x, is_needed in zip((key, value), needs[1:3], strict=True)
         )
         outputs = (NULL if x is None else x for x in (of_key, of_value))
         arguments = (*inputs, logs, products, *outputs, plan.heads)
@@ -149,8 +149,8 @@ class CudaFlashAttention(CudaAttention):
         if plan is not None:
             return plan, operands
         lead = _lead(layouts)
-        whole = [x if x is None else self.xp.broadcast_to(x, (*lead, *x.shape[-2:])) for x in operands]
-        return self._attention_plan([x if x is None else self.xp.ascontiguousarray(x) for x in whole], scale, causal)
+        expanded = [x if x is None else self.xp.broadcast_to(x, (*lead, *x.shape[-2:])) for x in operands]
+        return self._attention_plan([x if x is None else self.xp.ascontiguousarray(x) for x in expanded], scale, causal)
 
     def _launch_attention(
         self, name: str, lead: Ints, rows: int, query: Any, value: Any, arguments: Sequence[Any]
@@ -207,8 +207,8 @@ def _plan(layouts: Any, itemsize: int, aligned: bool, scale: float, causal: bool
     ]
     if len(joined[0]) > 3 or len(joined[1]) > 1:
         return None
-    none = (1, (0,) * len(steps))
-    dims = [*[none] * (3 - len(joined[0])), *joined[0], *(joined[1] or [none])]
+    missing_dim = (1, (0,) * len(steps))
+    dims = [*[missing_dim] * (3 - len(joined[0])), *joined[0], *(joined[1] or [missing_dim])]
     (query, _), (key, _), (value, _) = layouts[:3]
     heads = np.zeros(1, _HEADS)
     heads["sizes"] = [size for size, _ in dims]

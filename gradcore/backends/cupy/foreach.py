@@ -87,14 +87,14 @@ class CudaLists(CudaKernels, Lists):
         """
         groups: dict[Any, list[Any]] = {}
         remaining = []
-        for place, array in enumerate(arrays):
+        for position, array in enumerate(arrays):
             dtype, flags = array.dtype, array.flags
             if complex_numbers and dtype.kind == "c":
                 dtype = np.dtype(f"float{dtype.itemsize * 4}")
             if self.uses("lists") and type_name(dtype) and (flags.c_contiguous or flags.f_contiguous):
                 groups.setdefault(dtype, []).append(array)
             else:
-                remaining.append(place)
+                remaining.append(position)
         return groups, remaining
 
 

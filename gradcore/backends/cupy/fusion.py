@@ -81,8 +81,8 @@ class CudaFusion(CudaKernels):
         float16 and bfloat16 are computed in float32 and rounded once.
         """
         dtype, body = args[0].dtype, self.bodies[name]
-        wide = np.dtype("float32" if dtype.itemsize == 2 else dtype)
-        compute = tuple(wide if isinstance(x, self.array_type) else None for x in args)
+        compute_dtype = np.dtype("float32" if dtype.itemsize == 2 else dtype)
+        compute = tuple(compute_dtype if isinstance(x, self.array_type) else None for x in args)
         if self.generates(args):
             operands = [(f"x{i}", x) for i, x in enumerate(args)]
             results = self.fusion.run(name, name, lambda F, *xs: (body(F, *xs),), operands, compute, (dtype,))

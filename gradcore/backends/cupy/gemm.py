@@ -203,8 +203,8 @@ def _calls(a: Operand, b: Operand, joint: Batches, items: Ints, before: Ints) ->
     all_of_last = m * n * (joint.sizes[-1] if joint.sizes else 1)
     last_steps = (joint.steps_a[-1], joint.steps_b[-1], m * n) if joint.sizes else (0, 0, 0)
     calls = []
-    for place, where in enumerate(np.ndindex(*joint.sizes[:-1])):
-        at = *(sum(map(mul, where, each)) for each in (joint.steps_a, joint.steps_b)), place * all_of_last
+    for number, index in enumerate(np.ndindex(*joint.sizes[:-1])):
+        at = *(sum(map(mul, index, each)) for each in (joint.steps_a, joint.steps_b)), number * all_of_last
         for (rows, columns, inner, count), starts, leading, is_first in parts:
             head = (b.operation, a.operation, columns, rows, inner)
             offsets = tuple(item * (s + o) for item, s, o in zip(items, at, starts, strict=True))
@@ -291,8 +291,10 @@ def _parts(m: int, n: int, k: int, a: Operand, b: Operand, joint: Batches) -> li
         range(0, m, rows), range(0, n, columns), range(0, k, inner), range(0, count, LARGEST)
     ):
         i, j, l, c = first
-        most = (rows, columns, inner, LARGEST)
-        sizes = tuple(min(size, whole - at) for size, whole, at in zip(most, (m, n, k, count), first, strict=True))
+        part_sizes = (rows, columns, inner, LARGEST)
+        sizes = tuple(
+            min(size, total - at) for size, total, at in zip(part_sizes, (m, n, k, count), first, strict=True)
+        )
         starts = (
             i * down_a + l * along_a + c * step_a,
             l * down_b + j * along_b + c * step_b,

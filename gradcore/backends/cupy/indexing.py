@@ -169,16 +169,16 @@ class CudaIndexing(CudaKernels, Indexing):
         xp, (count, width) = self.xp, rows.shape
         index = (index % len(out)).astype("int64", copy=False)
         order = xp.argsort(index, kind="stable").astype("int64", copy=False)
-        sorted_index, like = index[order], type_name(rows.dtype)
+        sorted_index, row_type = index[order], type_name(rows.dtype)
         chunk = max(_CHUNK, math.isqrt(count))
         parts = -(-count // chunk)
         heads, tails = xp.empty((2, parts, width), np.float64 if rows.dtype.itemsize == 8 else np.float32)
         sizes = int64s(count, width, chunk)
-        kernel = self.cuda_kernel("segments", f"{reduce}_segments", type=like)
+        kernel = self.cuda_kernel("segments", f"{reduce}_segments", type=row_type)
         arrays = (dense(xp, rows), order, sorted_index, out, heads, tails)
         kernel(*elements(rows.size), (*arrays, np.int64(rows.size), *sizes))
         if parts > 1:
-            kernel = self.cuda_kernel("segments", f"{reduce}_joined", type=like)
+            kernel = self.cuda_kernel("segments", f"{reduce}_joined", type=row_type)
             kernel(*elements(parts * width), (sorted_index, out, heads, tails, np.int64(parts * width), *sizes))
         return out
 
@@ -197,8 +197,8 @@ class CudaIndexing(CudaKernels, Indexing):
                 return self._reduce_rows("sum", out, index, rows)
             determinism.alert("index_add_cuda_")
         if dtype == np.int64:  # the bits of a sum do not depend on the sign
-            whole = rows.astype(dtype, copy=False)
-            return super().add_rows(out.view(np.uint64), index, whole.view(np.uint64)).view(dtype)
+            widened = rows.astype(dtype, copy=False)
+            return super().add_rows(out.view(np.uint64), index, widened.view(np.uint64)).view(dtype)
         if dtype.kind in "biu" and dtype.itemsize < 4:
             return super().add_rows(out.astype("int32"), index, rows.astype("int32")).astype(dtype)
         return super().add_rows(out, index, rows)
@@ -289,11 +289,11 @@ class CudaIndexing(CudaKernels, Indexing):
         """Return `values` with each one replaced by the last one that `indices` sends to the same place."""
         indices = self._without_masks(indices)
         arrays, full, order = self._layout(shape, indices)
-        where = arrays[0].shape
+        index_shape = arrays[0].shape
         sizes = [n for n, index in zip(shape, indices, strict=False) if index is not None]
         values = self.xp.broadcast_to(values, full).transpose(order)
         last_positions = self._last_occurrences(linear(arrays, sizes).reshape(-1), math.prod(sizes))
-        rows = values.reshape(-1, *values.shape[len(where) :])[last_positions].reshape(values.shape)
+        rows = values.reshape(-1, *values.shape[len(index_shape) :])[last_positions].reshape(values.shape)
         return rows.transpose(sorted(range(len(order)), key=order.__getitem__))
 
     def _last_occurrences(self, places: Any, size: int) -> Any:

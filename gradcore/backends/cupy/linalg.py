@@ -76,9 +76,9 @@ class CudaLinearAlgebra(CudaLU):
             if not a.size:
                 return factor, self.xp.zeros(a.shape[:-2], "int32")
             diagonal = self.xp.diagonal(factor, 0, -2, -1)
-            spoilt = self.xp.isnan(diagonal)  # by NaN in `a`, which is no failure to LAPACK
-            spoilt[..., 1:] |= self.xp.isinf(diagonal[..., :-1])  # the rows below are divided by it
-            return factor, self.xp.where(spoilt.any(-1), spoilt.argmax(-1) + 1, 0).astype("int32")
+            is_invalid = self.xp.isnan(diagonal)  # by NaN in `a`, which is no failure to LAPACK
+            is_invalid[..., 1:] |= self.xp.isinf(diagonal[..., :-1])  # the rows below are divided by it
+            return factor, self.xp.where(is_invalid.any(-1), is_invalid.argmax(-1) + 1, 0).astype("int32")
         except ValueError:  # find out on the CPU which matrix it was, and where it failed
             factor, info = _CPU.factor_cholesky(self.to_host(a))
             return self.from_host(factor), self.from_host(info)

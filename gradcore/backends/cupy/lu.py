@@ -85,9 +85,9 @@ class CudaLU(LinearAlgebra):
             return pivots, info
         routines, handle = self._cusolver
         factor, sized = (getattr(routines, f"{letter}getrf{suffix}") for suffix in ("", "_bufferSize"))
-        room = xp.empty(sized(handle, n, n, self.address(columns), n), columns.dtype)
+        workspace = xp.empty(sized(handle, n, n, self.address(columns), n), columns.dtype)
         for i in range(count):
-            factor(handle, n, n, self.address(columns[i]), n, *self._addresses(room, pivots[i], info[i : i + 1]))
+            factor(handle, n, n, self.address(columns[i]), n, *self._addresses(workspace, pivots[i], info[i : i + 1]))
         return pivots, info
 
     def solve_columns(self, columns: Any, pivots: Any, b: Any, system: int) -> None:
@@ -108,8 +108,8 @@ class CudaLU(LinearAlgebra):
         if n <= _LARGEST:
             solve, info = getattr(self.cublas, f"{letter}getrsBatched"), np.zeros(1, np.int32)
             matrices = self._pointers(columns.reshape(-1, n, n)).reshape(own_batch)
-            matrices, sides = self.xp.ascontiguousarray(self.xp.broadcast_to(matrices, batch)), self._pointers(b)
-            at, at_pivots, at_sides = self._addresses(matrices, pivots, sides)
+            matrices, b_pointers = self.xp.ascontiguousarray(self.xp.broadcast_to(matrices, batch)), self._pointers(b)
+            at, at_pivots, at_sides = self._addresses(matrices, pivots, b_pointers)
             handle = self.cublas_handle()
             solve(handle, system, n, rows, at, n, at_pivots, at_sides, n, info.ctypes.data, count)
             if info[0]:
@@ -117,11 +117,11 @@ class CudaLU(LinearAlgebra):
             return
         routines, handle = self._cusolver
         solve, info = getattr(routines, f"{letter}getrs"), self.xp.empty(1, "int32")
-        which = np.broadcast_to(np.arange(prod(own_batch)).reshape(own_batch), batch).ravel().tolist()
+        matrix_numbers = np.broadcast_to(np.arange(prod(own_batch)).reshape(own_batch), batch).ravel().tolist()
         columns, pivots, b = columns.reshape(-1, n, n), pivots.reshape(-1, n), b.reshape(-1, rows, n)
-        for i, matrix in enumerate(which):
-            at, at_pivots, at_side, at_info = self._addresses(columns[matrix], pivots[i], b[i], info)
-            solve(handle, system, n, rows, at, n, at_pivots, at_side, n, at_info)
+        for i, matrix in enumerate(matrix_numbers):
+            at, at_pivots, at_b, at_info = self._addresses(columns[matrix], pivots[i], b[i], info)
+            solve(handle, system, n, rows, at, n, at_pivots, at_b, n, at_info)
 
     @property
     def _cusolver(self) -> tuple[Any, int]:

@@ -58,8 +58,8 @@ def launches(sizes: Sequence[int], *addresses: Sequence[int]) -> Iterator[Launch
         if not blocks[-1]:
             continue
         parts = np.zeros(1, _PARTS)
-        for place, values in enumerate(addresses):
-            parts["addresses"][0, place, :count] = values[first : first + count]
+        for position, values in enumerate(addresses):
+            parts["addresses"][0, position, :count] = values[first : first + count]
         parts["start"][0, : count + 1] = starts[first : first + count + 1]
         parts["block"][0, : count + 1] = blocks
         parts["count"], parts["first"] = count, first

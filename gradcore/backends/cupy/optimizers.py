@@ -92,8 +92,8 @@ class CudaOptimizers(CudaFusion, Optimizers):
         fits = type_name(dtype) and all(a.dtype == dtype and a.flags.c_contiguous for a in arrays)
         if not (fits and self.supports_fusion):
             return None
-        described = {n: Input(v.dtype, is_array=False) if self.is_tensor(v) else v for n, v in settings.items()}
-        return kernels.find(formula, dtype, len(batch.states), described)
+        inputs = {n: Input(v.dtype, is_array=False) if self.is_tensor(v) else v for n, v in settings.items()}
+        return kernels.find(formula, dtype, len(batch.states), inputs)
 
     def _launch_step(
         self, found: _Compiled, batch: Batch, settings: dict[str, Any], found_inf: Any, numbers: list[Any]

@@ -219,8 +219,8 @@ class CudaProducts(CudaKernels, Products):
         if out is None:
             out = self.xp.empty(plan.shape, kind)
         if plan.adds and out.itemsize == 2:  # parts are added up in float32
-            wide = out.astype(np.float32) if factors[1] != 0 else self.xp.empty(out.shape, np.float32)
-            out[...] = self._multiply(a, b, wide, factors, conjugate, exact)
+            float32_out = out.astype(np.float32) if factors[1] != 0 else self.xp.empty(out.shape, np.float32)
+            out[...] = self._multiply(a, b, float32_out, factors, conjugate, exact)
             return out
         if not capture.on:  # a graph has a workspace of its own
             alert_products()
@@ -313,13 +313,13 @@ class CudaProducts(CudaKernels, Products):
             joint = gemm.joint_batches(batch, *map(_in_elements, matrices))
         self.capture.differs |= self.capture.on and out.dtype.char in gemm.SUPPORTED
         (m, k), n, name = matrices[0].shape[-2:], matrices[1].shape[-1], out.dtype.name
-        named = {"type": COMPLEX_NAMES[name], "complex": "1"} if name in COMPLEX_NAMES else {"type": REAL_NAMES[name]}
+        macros = {"type": COMPLEX_NAMES[name], "complex": "1"} if name in COMPLEX_NAMES else {"type": REAL_NAMES[name]}
         missing = 3 - len(joint.sizes)
         numbers = [m, n, k, *(s // x.itemsize for x in matrices for s in x.strides[-2:])]
         batches = [*(1,) * missing, *joint.sizes, *(0,) * missing, *joint.steps_a, *(0,) * missing, *joint.steps_b]
         grid = -(-m // _TILE) * -(-n // _TILE), min(prod(joint.sizes), 65535)
         arguments = (*int64s(*numbers), *map(np.bool_, conjugate), *int64s(*batches))
-        self.cuda_kernel("products", "product", **named)(grid, (16, 16), (*matrices, out, *arguments))
+        self.cuda_kernel("products", "product", **macros)(grid, (16, 16), (*matrices, out, *arguments))
 
 
 class _Contraction(NamedTuple):

@@ -70,8 +70,8 @@ class Lifetimes:
         if not self.waiting:
             return
         with self._lock:
-            waiting, self.waiting = self.waiting, []
-            for memory, event, user in waiting:
+            blocks, self.waiting = self.waiting, []
+            for memory, event, user in blocks:
                 event = self._event(*user) if event is None else event
                 if event is not None and wait:
                     event.synchronize()

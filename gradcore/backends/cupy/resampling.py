@@ -42,8 +42,8 @@ class CudaResizing(CudaKernels, Resizing):
         at_once = prod(_count_taps(taps) for _, taps in maps) <= _MOST_TAPS
         for part in [maps] if at_once else [[each] for each in maps]:
             chosen = dict(part)
-            every = (chosen.get(dim) or _identity(x.shape[dim]) for dim in range(2, x.ndim))
-            x = self._map_at_once(x, (*[_identity(1)] * (5 - x.ndim), *every))
+            spatial_maps = (chosen.get(dim) or _identity(x.shape[dim]) for dim in range(2, x.ndim))
+            x = self._map_at_once(x, (*[_identity(1)] * (5 - x.ndim), *spatial_maps))
         return x
 
     def _map_at_once(self, x: Array, maps: tuple[Taps, ...]) -> Array:

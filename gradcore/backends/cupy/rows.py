@@ -279,9 +279,9 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     def var_mean_over(self, x: Array, dims: Dims, correction: float, root: bool = False) -> tuple[Array, Array]:
         layout = _channel_layout(x.shape, dims)
         if layout is None or not self.takes("normalization", x):
-            wide = x.astype(np.float32) if x.dtype.char in "eE" else x
-            var, mean = super().var_mean_over(wide, dims, correction, root)
-            return var.astype(x.dtype, copy=False) if wide is not x else var, mean.astype(x.dtype, copy=False)
+            converted = x.astype(np.float32) if x.dtype.char in "eE" else x
+            var, mean = super().var_mean_over(converted, dims, correction, root)
+            return var.astype(x.dtype, copy=False) if converted is not x else var, mean.astype(x.dtype, copy=False)
         shape = [1 if dims is None or i in dims else n for i, n in enumerate(x.shape)]
         mean, var = self.xp.empty((2, *shape), x.dtype)
         parts = self._sum_channel_parts("channel_moments", (dense(self.xp, x).reshape(layout),))
@@ -340,8 +340,8 @@ def _channel_layout(shape: Sequence[int], dims: Dims) -> tuple[int, int, int] | 
     It is None if the kept dims are not adjacent, or come last.
     """
     reduced = [dims is None or i in dims for i in range(len(shape))]
-    stay = [i for i, is_reduced in enumerate(reduced) if not is_reduced and shape[i] > 1]
-    first, last = (stay[0], stay[-1] + 1) if stay else (0, 0)
+    kept_dims = [i for i, is_reduced in enumerate(reduced) if not is_reduced and shape[i] > 1]
+    first, last = (kept_dims[0], kept_dims[-1] + 1) if kept_dims else (0, 0)
     points = prod(shape[last:])
     if any(n > 1 and is_reduced for n, is_reduced in zip(shape[first:last], reduced[first:last], strict=True)):
         return None
@@ -370,19 +370,19 @@ def _threads(count: int) -> tuple[int]:
 def _launcher(kernel: RowKernel) -> Any:
     """Return the method that launches a declared kernel along a dim, for arrays that have one shape."""
     family, symbol, *flags = kernel.cuda or ()
-    others, call = len(kernel.reads) - 1, kernel.call
+    further_count, call = len(kernel.reads) - 1, kernel.call
 
     def supports(backend: CudaRows, x: Array, *rest: Any) -> bool:
-        if not backend.takes(family, x, *rest[:others]) or call.dtype_of(rest[others:]) is not None:
+        if not backend.takes(family, x, *rest[:further_count]) or call.dtype_of(rest[further_count:]) is not None:
             return False
-        return all(a.shape == x.shape for a in rest[:others])
+        return all(a.shape == x.shape for a in rest[:further_count])
 
     def run(backend: CudaRows, x: Array, *rest: Any) -> Array:
-        settings, xp = rest[others:], backend.xp
+        settings, xp = rest[further_count:], backend.xp
         dim, flag = settings[call.dim], np.bool_(bool(flags) or call.number_of(settings) != 0)
         n, inner = x.shape[dim], prod(x.shape[dim % x.ndim + 1 :])
         out, count = xp.empty(x.shape, x.dtype), x.size // n
-        arrays = [dense(xp, a) for a in (x, *rest[:others])]
+        arrays = [dense(xp, a) for a in (x, *rest[:further_count])]
         if inner == 1:
             launch, sizes = rows_of(x, count, n), int64s(count, n)
             backend._rows_kernel(family, f"{symbol}_rows", x)(*launch, (*arrays, out, *sizes, flag))

@@ -86,14 +86,14 @@ class CudaSelection(CudaKernels, Sorting):
         integers, because NVIDIA's radix sort compares bits and puts NaN with a sign bit first.
         """
         xp, n = self.xp, rows.shape[-1]
-        count, wide = rows.size // n, rows.dtype.itemsize > 4
+        count, is_wide = rows.size // n, rows.dtype.itemsize > 4
         chunk = _chunk(count, n, 0)
         sizes, launch = int64s(n, chunk), ((count * -(-n // chunk),), _threads(chunk))
-        name, key = ("order_keys_by_row", np.uint64) if count > 1 and not wide else ("order_keys", rows.dtype)
+        name, key = ("order_keys_by_row", np.uint64) if count > 1 and not is_wide else ("order_keys", rows.dtype)
         keys = xp.empty(rows.size, key)
         self._selection_kernel(name, x, _FEW)(*launch, (rows, keys, *sizes, np.bool_(descending)))
         order = xp.argsort(keys, kind="stable")
-        if count > 1 and wide:
+        if count > 1 and is_wide:
             order = order[xp.argsort((order // n).astype(np.uint32), kind="stable")]
         self._selection_kernel("take_order", x, _FEW)(*launch, (rows, order, *results, *sizes))
 
@@ -186,8 +186,8 @@ class CudaSelection(CudaKernels, Sorting):
     def _selection_kernel(self, name: str, x: Array, count: int) -> Callable[..., object]:
         """Return the kernel `name` for rows of up to `count` elements with the dtype of `x`."""
         kind, infinity = _kind(x.dtype)  # type: ignore[misc]
-        element, most = f"u{8 * x.dtype.itemsize}", str(_FEW if count <= _FEW else _MOST)
-        return self.cuda_kernel("selection", name, type=element, kind=str(kind), infinity=infinity, most=most)
+        element, largest_count = f"u{8 * x.dtype.itemsize}", str(_FEW if count <= _FEW else _MOST)
+        return self.cuda_kernel("selection", name, type=element, kind=str(kind), infinity=infinity, most=largest_count)
 
 
 def _power_of_two(n: int) -> int:

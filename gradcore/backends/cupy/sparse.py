@@ -81,21 +81,21 @@ class CudaSparse(CudaKernels, SparseMatrices):
         index, rows, cols = _positions(pattern)
         left, right = (x.reshape(len(x), -1) for x in (left, right))
         out = self.xp.empty(pattern.size, left.dtype)
-        across = _lanes(left.shape[1])
+        lanes = _lanes(left.shape[1])
         steps = (s // x.itemsize for x in (left, right) for s in x.strides)
         sizes = int64s(pattern.size, left.shape[1], *steps)
         kernel = self.cuda_kernel("sparse", "sparse_samples", **_types(left, out, index))
-        kernel(*_warps(-(-pattern.size * across // 32)), (left, right, rows, cols, out, *sizes, np.int32(across)))
+        kernel(*_warps(-(-pattern.size * lanes // 32)), (left, right, rows, cols, out, *sizes, np.int32(lanes)))
         return out
 
     def _sum_sparse_rows(self, rows: _Rows, ends: Any, elements: tuple[Any, ...], dense: Any, out: Any) -> None:
         """Launch the kernel that writes the products of sparse rows with a dense matrix to `out`."""
         values, order, inner = (NULL if x is None else x for x in elements)
         height, width = len(ends) - 1, dense.shape[1] if dense.ndim > 1 else 1
-        across = _lanes(width)
+        lanes = _lanes(width)
         steps = [s // dense.itemsize for s in dense.strides] + [0] * (2 - dense.ndim)
         kernel = self.cuda_kernel("sparse", "sparse_rows", **_types(dense, out, rows.kind))
-        arguments = (values, order, ends, inner, dense, out, *int64s(height, width, *steps), np.int32(across))
+        arguments = (values, order, ends, inner, dense, out, *int64s(height, width, *steps), np.int32(lanes))
         kernel(*_warps(height), arguments)
 
     def _elements_by_rows(self, pattern: Pattern, transposed: bool) -> _Rows:
@@ -104,8 +104,8 @@ class CudaSparse(CudaKernels, SparseMatrices):
         if key not in pattern.kept:
             sync_debug.note("wait")
             kind, lists = _index_type(pattern), _compress_pattern(pattern, transposed)
-            found = _split_long_rows(self.xp, lists[0])
-            pieces = None if found is None else tuple(_as_index_array(kind, x) for x in found)
+            split = _split_long_rows(self.xp, lists[0])
+            pieces = None if split is None else tuple(_as_index_array(kind, x) for x in split)
             ends, inner, order = (_as_index_array(kind, x) for x in lists)
             pattern.kept[key] = _Rows(kind, ends, inner, order, pieces)
         rows: _Rows = pattern.kept[key]
@@ -137,8 +137,8 @@ def _split_long_rows(xp: Any, ends: Any) -> tuple[Any, Any] | None:
     Return the start of each piece among the elements, and the first piece of each row, or None if no row is long.
     """
     counts = -((ends[:-1] - ends[1:]) // _PIECE)
-    total, most = xp.asnumpy(xp.stack([counts.sum(), counts.max()])).tolist()
-    if most <= 1:
+    total, largest = xp.asnumpy(xp.stack([counts.sum(), counts.max()])).tolist()
+    if largest <= 1:
         return None
     of_rows = xp.concatenate([xp.zeros(1, counts.dtype), counts.cumsum()])
     piece = xp.arange(total)
@@ -156,8 +156,8 @@ def _index_type(pattern: Pattern) -> str:
 
 
 def _types(x: Any, out: Any, index: str) -> dict[str, str]:
-    named = {"type": _NAMES[x.dtype.name], "result": _NAMES[out.dtype.name], "index": index}
-    return {**named, "complex": "1"} if x.dtype.kind == "c" else named
+    macros = {"type": _NAMES[x.dtype.name], "result": _NAMES[out.dtype.name], "index": index}
+    return {**macros, "complex": "1"} if x.dtype.kind == "c" else macros
 
 
 def _lanes(width: int) -> int:

@@ -67,8 +67,8 @@ class CudaWindows(CudaKernels, Pooling, Folding):
             return self.xp.zeros((*lead, *size), x.dtype)
         if not windows or not self.takes("windows", x):
             planes, volume = prod(lead), prod(size)
-            places = indices.reshape(planes, prod(outputs)) + self.xp.arange(planes).reshape(-1, 1) * volume
-            rows = self.sum_into_rows(planes * volume, places.reshape(-1), x.reshape(-1, 1))
+            positions = indices.reshape(planes, prod(outputs)) + self.xp.arange(planes).reshape(-1, 1) * volume
+            rows = self.sum_into_rows(planes * volume, positions.reshape(-1), x.reshape(-1, 1))
             return rows.reshape(*lead, *size)
         out = self.xp.empty((*lead, *size), x.dtype)
         grads = (dense(self.xp, indices), out)
@@ -172,12 +172,12 @@ class CudaWindows(CudaKernels, Pooling, Folding):
 def _fits(most: int, dims: Sequence[np.int64]) -> bool:
     """Return whether indices, and sums of them, fit into 32 bits for arrays of up to `most` elements."""
     if len(dims) == 6:  # parts: places are multiplied with sizes
-        reach = max((int(dims[i]) + 1) * (int(dims[i + 1]) + 1) for i in (0, 2, 4))
+        largest_index = max((int(dims[i]) + 1) * (int(dims[i + 1]) + 1) for i in (0, 2, 4))
     else:
         size, outputs, kernel, stride, padding, dilation = (max(map(int, dims[i::6])) for i in range(6))
-        reach = size + (outputs + 1) * stride + 2 * padding + (kernel + 1) * dilation
+        largest_index = size + (outputs + 1) * stride + 2 * padding + (kernel + 1) * dilation
         most = max(most, prod(map(int, dims[2::6])))
-    return max(most, reach) < 1 << 30
+    return max(most, largest_index) < 1 << 30
 
 
 def _split(x: Array, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -74,7 +74,12 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Shape:
     if isinstance(axes, int):
         return first[: len(first) - axes] + second[axes:]
     summed = [normalize_axis_tuple(x, len(s)) for x, s in zip(axes, (first, second), strict=True)]
-    return tuple(n for s, gone in zip((first, second), summed, strict=True) for i, n in enumerate(s) if i not in gone)
+    return tuple(
+        n
+        for s, removed_dims in zip((first, second), summed, strict=True)
+        for i, n in enumerate(s)
+        if i not in removed_dims
+    )
 
 
 # -- linear algebra ------------------------------------------------------------------------------------------

@@ -122,14 +122,14 @@ class MetaArray(ArrayStandIn):
             return self.make_view(shape, strides, None, start)
         chosen = [i for i, e in enumerate(entries) if isinstance(e, (MetaArray, np.ndarray)) or hasattr(e, "__index__")]
         indexed_shape = np.broadcast_shapes(*(getattr(entries[i], "shape", ()) for i in chosen))
-        together = chosen == list(range(chosen[0], chosen[-1] + 1))
+        are_adjacent = chosen == list(range(chosen[0], chosen[-1] + 1))
         # With the indices as slices of length 0, what is left in the order of the dims.
         rest = [slice(0, 0) if i in chosen else entry for i, entry in enumerate(entries)]
         sliced_shape = list(layouts.index_strides(self.shape, self.strides, rest)[0])
         for i in reversed(chosen):
             del sliced_shape[i]
-        place = chosen[0] if together else 0
-        return MetaArray((*sliced_shape[:place], *indexed_shape, *sliced_shape[place:]), self.dtype)
+        first_dim = chosen[0] if are_adjacent else 0
+        return MetaArray((*sliced_shape[:first_dim], *indexed_shape, *sliced_shape[first_dim:]), self.dtype)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         parts = index if isinstance(index, tuple) else (index,)

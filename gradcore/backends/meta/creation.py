@@ -25,8 +25,8 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", **na
 
 def _asarray(value: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None, **named: Any) -> Any:
     if isinstance(value, MetaArray):
-        changed = dtype is not None and np.dtype(dtype) != value.dtype
-        return value.astype(value.dtype if dtype is None else dtype) if copy or changed else value
+        needs_cast = dtype is not None and np.dtype(dtype) != value.dtype
+        return value.astype(value.dtype if dtype is None else dtype) if copy or needs_cast else value
     if isinstance(value, (list, tuple)) and any(isinstance(v, MetaArray) for v in value):
         return np.stack([_asarray(v, dtype) for v in value])
     array = np.asarray(value, dtype)

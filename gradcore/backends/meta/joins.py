@@ -58,8 +58,8 @@ def _repeat(a: MetaArray, repeats: Any, axis: int | None = None) -> Any:
     if isinstance(repeats, MetaArray):
         return data_dependent(np.repeat)()
     shape, axis = ([a.size], 0) if axis is None else (list(a.shape), axis)
-    one_each = np.broadcast_to(repeats, shape[axis]) if np.ndim(repeats) else None
-    shape[axis] = shape[axis] * repeats if one_each is None else int(one_each.sum())
+    counts = np.broadcast_to(repeats, shape[axis]) if np.ndim(repeats) else None
+    shape[axis] = shape[axis] * repeats if counts is None else int(counts.sum())
     return MetaArray(shape, a.dtype)
 
 

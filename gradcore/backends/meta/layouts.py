@@ -41,15 +41,15 @@ def keep_order_strides(shape: Ints, itemsize: int, operands: Iterable[tuple[Ints
     steps = [_broadcast_strides(shape, *operand) for operand in operands]
     order: list[int] = []  # dims from the fastest to the slowest
     for dim in reversed(range(len(shape))):
-        place = len(order)
-        for i in reversed(range(place)):
+        position = len(order)
+        for i in reversed(range(position)):
             pairs = [(abs(s[dim]), abs(s[order[i]])) for s in steps if s[dim] and s[order[i]]]
             if not pairs:
                 continue
-            if any(mine >= other for mine, other in pairs):
+            if any(own_step >= other for own_step, other in pairs):
                 break
-            place = i
-        order.insert(place, dim)
+            position = i
+        order.insert(position, dim)
     strides, step = [0] * len(shape), itemsize
     for dim in order:
         strides[dim] = step

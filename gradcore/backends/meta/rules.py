@@ -152,8 +152,10 @@ def _reduction(function: Any) -> Rule:
 
     def shape(*args: Any, **named: Any) -> Shape:
         arguments = signature.bind(*args, **named).arguments
-        lead = shape_of(arguments["q"]) if "q" in arguments else ()
-        return lead + reduce_shape(shape_of(arguments["a"]), arguments.get("axis"), arguments.get("keepdims") is True)
+        quantile_dims = shape_of(arguments["q"]) if "q" in arguments else ()
+        return quantile_dims + reduce_shape(
+            shape_of(arguments["a"]), arguments.get("axis"), arguments.get("keepdims") is True
+        )
 
     return _by_shape(function, shape)
 

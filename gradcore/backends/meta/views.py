@@ -59,9 +59,9 @@ def _expand_dims(a: MetaArray, axis: int | Sequence[int]) -> MetaArray:
 
 @rule("squeeze")
 def _squeeze(a: MetaArray, axis: int | Sequence[int] | None = None) -> MetaArray:
-    ones = [i for i, n in enumerate(a.shape) if n == 1]
-    axes = ones if axis is None else normalize_axis_tuple(axis, a.ndim)
-    if not set(axes) <= set(ones):
+    unit_dims = [i for i, n in enumerate(a.shape) if n == 1]
+    axes = unit_dims if axis is None else normalize_axis_tuple(axis, a.ndim)
+    if not set(axes) <= set(unit_dims):
         raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
     return a[tuple(0 if i in axes else slice(None) for i in range(a.ndim))]
 

@@ -85,8 +85,8 @@ class NumpyAttention(Normalization):
         query, key, value, weights, grad = (x.reshape(heads, *x.shape[-2:]) for x in (query, key, value, weights, grad))
         make = np.zeros if causal else np.empty
         results: list[Any] = [
-            make((heads, *shape[-2:]), grad.dtype) if need else None
-            for shape, need in zip(shapes, needs[:3], strict=True)
+            make((heads, *shape[-2:]), grad.dtype) if is_needed else None
+            for shape, is_needed in zip(shapes, needs[:3], strict=True)
         ]
 
         def work(part: slice) -> None:

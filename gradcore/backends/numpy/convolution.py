@@ -89,8 +89,8 @@ def _spread(
 ) -> None:
     """Share the work among threads: by images with ``images(start, stop)``, or a single image by rows with `rows`."""
     if products >= _MANY:
-        alone = len(x) == 1 and x.ndim > 3
-        spread_products(rows if alone else images, height if alone else len(x))
+        is_single_image = len(x) == 1 and x.ndim > 3
+        spread_products(rows if is_single_image else images, height if is_single_image else len(x))
     else:
         with blas_alone(products, _THREADED):
             images(0, len(x))

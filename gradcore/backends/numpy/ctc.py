@@ -108,25 +108,25 @@ class NumpyCtc:
         sums, hops = alphas - _scores(log_probs, labels), _hops(labels, blank, log_probs.dtype)
         shares = np.zeros((3, max(steps - 1, 0), *labels.shape), log_probs.dtype)
         for by in range(min(3, labels.shape[1])):
-            behind = slice(None, -by if by else None)
-            away = alphas[:-1, :, behind] - sums[1:, :, by:]
-            away = np.where(away < 0, away, 0)  # it is not less where neither position is reached
-            shares[by, :, :, behind] = np.exp(away + hops[:, by:] if by == 2 else away)
+            earlier = slice(None, -by if by else None)
+            log_shares = alphas[:-1, :, earlier] - sums[1:, :, by:]
+            log_shares = np.where(log_shares < 0, log_shares, 0)  # it is not less where neither position is reached
+            shares[by, :, :, earlier] = np.exp(log_shares + hops[:, by:] if by == 2 else log_shares)
         flows = np.zeros(alphas.shape, alphas.dtype)
         flow = -grad[:, None] * np.exp(np.where(ends, alphas[-1] + losses[:, None], NEVER))
-        never = alphas <= NEVER / 2
+        is_impossible = alphas <= NEVER / 2
         for t in range(steps - 1, 0, -1):
             lasts = counts > t
-            some = flows[t]
-            np.copyto(some, flow, where=lasts)
-            some[never[t]] = 0
-            new = some * shares[0, t - 1]
-            new[:, :-1] += some[:, 1:] * shares[1, t - 1, :, :-1]
-            new[:, :-2] += some[:, 2:] * shares[2, t - 1, :, :-2]
+            step_flow = flows[t]
+            np.copyto(step_flow, flow, where=lasts)
+            step_flow[is_impossible[t]] = 0
+            new = step_flow * shares[0, t - 1]
+            new[:, :-1] += step_flow[:, 1:] * shares[1, t - 1, :, :-1]
+            new[:, :-2] += step_flow[:, 2:] * shares[2, t - 1, :, :-2]
             np.copyto(flow, new, where=lasts)
         flows[0, :, :2] = flow[:, :2]
-        places = np.arange(steps * batch).reshape(steps, batch, 1) * classes + labels
-        out += np.bincount(places.ravel(), flows.ravel(), out.size).reshape(out.shape)
+        positions = np.arange(steps * batch).reshape(steps, batch, 1) * classes + labels
+        out += np.bincount(positions.ravel(), flows.ravel(), out.size).reshape(out.shape)
 
 
 def _scores(log_probs: Array, labels: Array) -> Array:

@@ -139,14 +139,14 @@ def _by_quotient(rounding: Any, plain: Any, *, rest: bool) -> Callable[..., None
     """
 
     def kernel(out: Any, x: Any, y: Any) -> None:
-        wide = x.astype(np.float64)
-        quotient = wide / y
+        x_double = x.astype(np.float64)
+        quotient = x_double / y
         rounding(quotient, out=quotient)
         if not (np.abs(quotient) < 2**24).all():
             plain(x, y, out=out)
         elif rest:
             quotient *= y
-            out[...] = np.subtract(wide, quotient, out=wide)
+            out[...] = np.subtract(x_double, quotient, out=x_double)
         else:
             out[...] = quotient
 

@@ -72,15 +72,17 @@ class NumpyFlashAttention(Normalization):
             return body(self, grad, query, key, value, mask, result, logsumexp, scale, causal, needs)  # type: ignore[no-any-return]
         of = Heads.of(np, query, key, value, mask, grad)
         grad, logs = (in_heads(np, x, of.lead) for x in (grad, logsumexp))
-        results = [np.zeros(x.shape, x.dtype) if need else None for x, need in zip(of[:3], needs[:3], strict=True)]
+        results = [
+            np.zeros(x.shape, x.dtype) if is_needed else None for x, is_needed in zip(of[:3], needs[:3], strict=True)
+        ]
 
         def work(block: Block) -> None:
             part, rows, keys = block
             weights = _scores(of, block, scale, causal)
             weights -= logs[part, rows]
             exponentials(weights, weights)
-            cuts = zip(results, (rows, keys, keys), strict=True)
-            targets = [None if a is None else a[part, cut] for a, cut in cuts]
+            slices = zip(results, (rows, keys, keys), strict=True)
+            targets = [None if a is None else a[part, cut] for a, cut in slices]
             arrays = grad[part, rows], of.query[part, rows], of.key[part, keys], of.value[part, keys]
             add_gradients(targets, *arrays, weights, scale, add_product)
 

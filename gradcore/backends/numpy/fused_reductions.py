@@ -67,22 +67,22 @@ def _merge_dims(whole: tuple[int, ...], other: tuple[int, ...], target: tuple[in
     results: list[_Dims] = []
     for i, n in enumerate(whole):
         if n != 1:
-            stay, of_both = (
+            is_kept, of_both = (
                 each[i - len(whole)] == n if len(whole) - i <= len(each) else False for each in (target, other)
             )
-            if results and results[-1][1:] == (stay, of_both):
-                results[-1] = _Dims(results[-1].size * n, stay, of_both)
+            if results and results[-1][1:] == (is_kept, of_both):
+                results[-1] = _Dims(results[-1].size * n, is_kept, of_both)
             else:
-                results.append(_Dims(n, stay, of_both))
+                results.append(_Dims(n, is_kept, of_both))
     return results
 
 
 def _dot(F: Any, x: Any, y: Any) -> Any:
     """Return the sum of all products."""
     x, y = x.reshape(-1), y.reshape(-1)
-    whole = len(x) // _ROW * _ROW
-    total = F.row_dots(x[:whole].reshape(-1, _ROW), y[:whole].reshape(-1, _ROW)).sum()
-    return np.asarray(total + x[whole:].dot(y[whole:]))
+    end = len(x) // _ROW * _ROW
+    total = F.row_dots(x[:end].reshape(-1, _ROW), y[:end].reshape(-1, _ROW)).sum()
+    return np.asarray(total + x[end:].dot(y[end:]))
 
 
 def _sum_rows_or_columns(F: Any, x: Any, y: Any, first: _Dims, second: _Dims) -> Any:

@@ -79,8 +79,8 @@ def _solve_ldl(ld: Any, pivots: Any, x: Any, hermitian: bool) -> None:
         upper = np.tril(block, -1).T
         x[k:end] = np.linalg.solve(block + (upper.conj() if hermitian else upper), x[k:end])
     for k, end, row, exchanged in reversed(blocks):
-        below = ld[end:, k:end].T
-        x[k:end] -= (below.conj() if hermitian else below) @ x[end:]
+        rows_below = ld[end:, k:end].T
+        x[k:end] -= (rows_below.conj() if hermitian else rows_below) @ x[end:]
         x[[row, exchanged]] = x[[exchanged, row]]
 
 
@@ -152,10 +152,10 @@ class Lapack(LinearAlgebra):
     def solve_banded(self, ab: Any, b: Any, l: int, u: int) -> Any:
         gbsv = _routine("lapack", "gbsv", ab.dtype.char)
         batch, (ab, b) = _batch(ab, b)
-        x, room = np.empty_like(b), np.zeros((2 * l + u + 1, ab.shape[-1]), ab.dtype)
+        x, work_rows = np.empty_like(b), np.zeros((2 * l + u + 1, ab.shape[-1]), ab.dtype)
         for i in range(len(b)):
-            room[l:] = ab[i]
-            _, _, x[i], info = gbsv(l, u, room, b[i])
+            work_rows[l:] = ab[i]
+            _, _, x[i], info = gbsv(l, u, work_rows, b[i])
             if info:
                 raise LinAlgError("singular matrix")
         return x.reshape(*batch, *b.shape[-2:])
@@ -287,10 +287,10 @@ class Lapack(LinearAlgebra):
                     upper, info[i] = potrf(a[i].T, lower=0, clean=1)
                     factor[i] = upper.T  # transposed, so that the rows in memory are the columns that LAPACK expects
         diagonal = np.diagonal(factor, 0, -2, -1)
-        spoilt = np.isnan(diagonal)  # LAPACK does not report NaN as a failure
-        spoilt[..., 1:] |= np.isinf(diagonal[..., :-1])  # the rows below an infinite pivot are divided by it
-        if spoilt.any():
-            info = np.where((info == 0) & spoilt.any(-1), spoilt.argmax(-1) + 1, info).astype("int32")
+        is_invalid = np.isnan(diagonal)  # LAPACK does not report NaN as a failure
+        is_invalid[..., 1:] |= np.isinf(diagonal[..., :-1])  # the rows below an infinite pivot are divided by it
+        if is_invalid.any():
+            info = np.where((info == 0) & is_invalid.any(-1), is_invalid.argmax(-1) + 1, info).astype("int32")
         return factor, info
 
     @kernel_for(lambda self, a, mode="reduced": a.size and (a.ndim == 2 or min(a.shape[-2:]) > SMALL))

@@ -48,15 +48,15 @@ class NumpyMasks(Elementwise):
 
     @kernel_for(_is_large)
     def nonzero_rows(self, x: Array) -> Array:
-        places = np.flatnonzero(x if x.dtype.kind == "b" else x != x.dtype.type(0))
+        positions = np.flatnonzero(x if x.dtype.kind == "b" else x != x.dtype.type(0))
         if x.ndim == 1:
-            return places[:, None]
-        rows = np.empty((places.size, x.ndim), np.int64)
+            return positions[:, None]
+        rows = np.empty((positions.size, x.ndim), np.int64)
         for dim in range(x.ndim - 1, 0, -1):
-            before = places // x.shape[dim]
-            np.subtract(places, before * x.shape[dim], rows[:, dim])
-            places = before
-        rows[:, 0] = places
+            before = positions // x.shape[dim]
+            np.subtract(positions, before * x.shape[dim], rows[:, dim])
+            positions = before
+        rows[:, 0] = positions
         return rows
 
     @kernel_for(_is_large_triangle)

@@ -131,9 +131,9 @@ def _inner_product(a: Any, b: Any) -> Any:
 
     BLAS alone adds all products in sequence, which for 10 million single-precision numbers leaves four digits.
     """
-    whole = len(a) - len(a) % _BLOCK
-    sums = np.vecdot(a[:whole].reshape(-1, _BLOCK), b[:whole].reshape(-1, _BLOCK))
-    return (np.add.reduce(sums, dtype="float64") + np.dot(a[whole:], b[whole:])).astype(a.dtype)
+    end = len(a) - len(a) % _BLOCK
+    sums = np.vecdot(a[:end].reshape(-1, _BLOCK), b[:end].reshape(-1, _BLOCK))
+    return (np.add.reduce(sums, dtype="float64") + np.dot(a[end:], b[end:])).astype(a.dtype)
 
 
 def _shared_products(a: Any, b: Any) -> Any:

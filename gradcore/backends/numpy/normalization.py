@@ -65,7 +65,7 @@ class NumpyNormalization(Normalization):
         means, roots = mean.reshape(-1, 1), _inverse_roots(var.reshape(-1), eps)
         out = np.empty(rows.shape, x.dtype) if needs[0] else None
         count = number_of_blocks(rows)
-        to_weight, to_bias = (np.empty((count, width), x.dtype) if need else None for need in needs[1:])
+        to_weight, to_bias = (np.empty((count, width), x.dtype) if is_needed else None for is_needed in needs[1:])
 
         def work(part: slice, i: int) -> None:
             g, r = grads[part], roots[part]

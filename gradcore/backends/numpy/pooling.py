@@ -33,10 +33,10 @@ class NumpyPooling(Pooling):
     def max_pool(self, x: Array, window: MaxPool) -> tuple[Array, Array]:
         n = len(window.kernel)
         size = x.shape[-n:]
-        places, outputs = _windows(size, window)
+        window_indices, outputs = _windows(size, window)
         planes = x.reshape(-1, prod(size))
-        best = planes.take(places, 1).argmax(2)
-        indices = places.reshape(-1).take(best + np.arange(0, places.size, places.shape[1]))
+        best = planes.take(window_indices, 1).argmax(2)
+        indices = window_indices.reshape(-1).take(best + np.arange(0, window_indices.size, window_indices.shape[1]))
         values = planes.reshape(-1).take(indices + np.arange(0, planes.size, planes.shape[1])[:, None])
         if x.dtype.kind == "f" and np.isnan(np.add.reduce(values, None)):  # PyTorch returns the last NaN of a window
             return super().max_pool(x, window)  # type: ignore[no-any-return]
@@ -68,15 +68,15 @@ def _windows(size: tuple[int, ...], window: MaxPool) -> tuple[Any, tuple[int, ..
 
     For elements in the padding, the index of the window's first element inside the image is repeated.
     """
-    places, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
+    indices, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
     outputs = []
     for n, k, s, p, d in zip(size, *window[:4], strict=True):
         outputs.append(pool_output_size(n, k, s, p, d, window.ceil_mode))
-        along = np.arange(outputs[-1])[:, None] * s - p + np.arange(k) * d
-        places = _pairs(places * n, along, np.add)
-        inside = _pairs(inside, (along >= 0) & (along < n), np.logical_and)
-    first_inside = places[np.arange(len(places)), inside.argmax(1)]
-    return np.where(inside, places, first_inside[:, None]), tuple(outputs)
+        along_dim = np.arange(outputs[-1])[:, None] * s - p + np.arange(k) * d
+        indices = _pairs(indices * n, along_dim, np.add)
+        inside = _pairs(inside, (along_dim >= 0) & (along_dim < n), np.logical_and)
+    first_inside = indices[np.arange(len(indices)), inside.argmax(1)]
+    return np.where(inside, indices, first_inside[:, None]), tuple(outputs)
 
 
 def _pairs(x: Any, y: Any, combine: Any) -> Any:

@@ -66,10 +66,10 @@ class NumpyRecurrent(Recurrent):
         h, c = _state(h0, h0), _state(c0, c0)
         result, gates, cells = (np.empty((steps.rows, n), h.dtype) for n in (h.shape[1], 4 * width, width))
         inflow, projection = steps.table(self, inflow), projection if projection is None else matrix(projection)
-        across = matrix(weight)
+        recurrent_weight = matrix(weight)
         if len(steps.sizes) == 1:  # for a single step, reordering the weights does not pay off
-            inflow, across = inflow + self.matmul(h0, weight.T), h[:0]
-        self.run_lstm(steps, inflow, across, projection, h, c, result, gates, cells)
+            inflow, recurrent_weight = inflow + self.matmul(h0, weight.T), h[:0]
+        self.run_lstm(steps, inflow, recurrent_weight, projection, h, c, result, gates, cells)
         return result.reshape(*steps.lead, h.shape[1]), h, c, gates, cells
 
     def run_lstm(
@@ -91,23 +91,23 @@ class NumpyRecurrent(Recurrent):
         """
         width = c.shape[1]
         _in_order(inflow, gates, width)
-        across = _in_order(weight.T, np.empty(weight.T.shape, weight.dtype), width) if weight.size else None
-        back = None if projection is None else projection.T
-        room, spare = np.empty((len(h), 4 * width), h.dtype), np.empty(c.shape, c.dtype)
+        transposed = _in_order(weight.T, np.empty(weight.T.shape, weight.dtype), width) if weight.size else None
+        to_state = None if projection is None else projection.T
+        buffer, spare = np.empty((len(h), 4 * width), h.dtype), np.empty(c.shape, c.dtype)
         views = _views(steps, gates, gates[:, : 3 * width], *_blocks(gates, 4), cells, result)
         for n, each, sigmoids, let_in, forget, let_out, new, cell, state in views:
-            if across is not None:
-                each += np.dot(h[:n], across, room[:n])
+            if transposed is not None:
+                each += np.dot(h[:n], transposed, buffer[:n])
             _logistic(sigmoids)
             np.tanh(new, new)
             np.multiply(forget, c[:n], cell)
             np.multiply(let_in, new, spare[:n])
             np.add(cell, spare[:n], cell)
             np.tanh(cell, spare[:n])
-            if back is None:
+            if to_state is None:
                 np.multiply(let_out, spare[:n], state)
             else:
-                np.dot(np.multiply(let_out, spare[:n], spare[:n]), back, state)
+                np.dot(np.multiply(let_out, spare[:n], spare[:n]), to_state, state)
             h[:n], c[:n] = state, cell
 
     @kernel_for(_takes_gradients, LstmGradients)
@@ -150,20 +150,20 @@ class NumpyRecurrent(Recurrent):
         width = cells.shape[1]
         let_in, forget, let_out, new = _blocks(gates, 4)
         by_in, by_forget, by_new, by_out = _blocks(of_inflow, 4)
-        bent = np.tanh(cells)
+        tanh_cells = np.tanh(cells)
         _product(by_in, _slope(let_in, by_in), new)
         _product(by_forget, _slope(forget, by_forget), before)
         _product(by_new, _slope_of_tanh(new, by_new), let_in)
-        _product(by_out, _slope(let_out, by_out), bent)
-        along = _slope_of_tanh(bent, bent)
+        _product(by_out, _slope(let_out, by_out), tanh_cells)
+        along = _slope_of_tanh(tanh_cells, tanh_cells)
         along *= let_out
         cubes = of_inflow.reshape(len(cells), 4, width)
-        room, hidden_room = np.empty(of_h.shape, of_h.dtype), np.empty(of_c.shape, of_c.dtype)
+        buffer, hidden_room = np.empty(of_h.shape, of_h.dtype), np.empty(of_c.shape, of_c.dtype)
         arrays = forget, along, of_inflow, cubes[:, :3], by_out, upstream, sources
         for n, keep, slope, each, by_cell, by_hidden, arriving, source in _views(steps, *arrays, back=True):
             cell, grad = of_c[:n], of_h[:n]
             if arriving is not None:
-                grad = np.add(arriving, grad, room[:n] if source is None else source)
+                grad = np.add(arriving, grad, buffer[:n] if source is None else source)
             elif source is not None:
                 source[:] = grad
             if source is not None:
@@ -199,21 +199,21 @@ class NumpyRecurrent(Recurrent):
         width = h.shape[1]
         np.negative(inflow[:, : 2 * width] + bias[: 2 * width], gates[:, : 2 * width])
         gates[:, 2 * width : 3 * width] = inflow[:, 2 * width :]
-        across = weight.T.copy()
-        np.negative(across[:, : 2 * width], across[:, : 2 * width])
-        room, spare = np.empty((len(h), 3 * width), h.dtype), np.empty(h.shape, h.dtype)
+        transposed = weight.T.copy()
+        np.negative(transposed[:, : 2 * width], transposed[:, : 2 * width])
+        buffer, spare = np.empty((len(h), 3 * width), h.dtype), np.empty(h.shape, h.dtype)
         views = _views(steps, gates[:, : 2 * width], *_blocks(gates, 4), result)
         for n, sigmoids, reset, keep, new, new_h, state in views:
-            before, some = h[:n], spare[:n]
-            recurrent = np.dot(before, across, room[:n])
+            before, difference = h[:n], spare[:n]
+            recurrent = np.dot(before, transposed, buffer[:n])
             sigmoids += recurrent[:, : 2 * width]
             _logistic(sigmoids)
             np.add(recurrent[:, 2 * width :], bias[2 * width :], new_h)
-            new += np.multiply(reset, new_h, some)
+            new += np.multiply(reset, new_h, difference)
             np.tanh(new, new)
-            np.subtract(before, new, some)
-            np.multiply(some, keep, some)
-            before[:] = np.add(new, some, state)
+            np.subtract(before, new, difference)
+            np.multiply(difference, keep, difference)
+            before[:] = np.add(new, difference, state)
 
     @kernel_for(_takes_gradients, GruGradients)
     def gru_backward(self, given: GruGradients) -> tuple[Array, ...]:
@@ -244,14 +244,14 @@ class NumpyRecurrent(Recurrent):
         np.multiply(by_new, reset, by_new_h)
         _product(by_reset, _slope(reset, by_reset), by_new, new_h)
         cubes, recurrent = of_all.reshape(len(gates), 4, width), of_all[:, width:]
-        room, recurrent_grad = np.empty(of_h.shape, of_h.dtype), np.empty(of_h.shape, of_h.dtype)
-        for n, past, each, inner, arriving in _views(steps, keep, cubes, recurrent, upstream, back=True):
+        buffer, recurrent_grad = np.empty(of_h.shape, of_h.dtype), np.empty(of_h.shape, of_h.dtype)
+        for n, keep_gate, each, inner, arriving in _views(steps, keep, cubes, recurrent, upstream, back=True):
             grad = of_h[:n]
             if arriving is not None:
-                grad = np.add(arriving, grad, room[:n])
+                grad = np.add(arriving, grad, buffer[:n])
             each *= grad[:, None]
             np.dot(inner, weight, recurrent_grad[:n])
-            np.multiply(grad, past, of_h[:n])
+            np.multiply(grad, keep_gate, of_h[:n])
             of_h[:n] += recurrent_grad[:n]
 
     # -- plain recurrent networks ----------------------------------------------------------------------------
@@ -273,9 +273,9 @@ class NumpyRecurrent(Recurrent):
 
     def run_rnn(self, steps: Steps, weight: Array, h: Array, result: Array, relu: bool) -> None:
         """Replace the inflow in `result` by the states of all steps, and the initial state `h` by the final one."""
-        across, room = weight.T, np.empty(h.shape, h.dtype)
+        transposed, buffer = weight.T, np.empty(h.shape, h.dtype)
         for n, state in _views(steps, result):
-            state += np.dot(h[:n], across, room[:n])
+            state += np.dot(h[:n], transposed, buffer[:n])
             h[:n] = np.maximum(state, 0, out=state) if relu else np.tanh(state, state)
 
     @kernel_for(_takes_gradients, RnnGradients)
@@ -317,15 +317,15 @@ def _views(steps: Steps, *arrays: Array, back: bool = False) -> Iterator[tuple[A
     if len(sizes) == 1:
         return iter([(sizes[0], *arrays)])
     starts = [] if len(set(sizes)) == 1 else steps.starts()
-    cut: list[Any] = []
+    step_views: list[Any] = []
     for x in arrays:
         if x is None:
-            cut.append([None] * len(sizes))
+            step_views.append([None] * len(sizes))
         elif starts:
-            cut.append([x[start : start + n] for start, n in zip(starts, sizes, strict=True)])
+            step_views.append([x[start : start + n] for start, n in zip(starts, sizes, strict=True)])
         else:
-            cut.append(list(x.reshape(len(sizes), sizes[0], *x.shape[1:])))
-    return zip([sizes[t] for t in order], *([pieces[t] for t in order] for pieces in cut), strict=True)
+            step_views.append(list(x.reshape(len(sizes), sizes[0], *x.shape[1:])))
+    return zip([sizes[t] for t in order], *([pieces[t] for t in order] for pieces in step_views), strict=True)
 
 
 def _blocks(x: Array, count: int) -> list[Array]:

@@ -67,12 +67,12 @@ def _sum_run(x: Any, start: int, stop: int) -> Any:
             return _sum_flat(x.reshape(n)).reshape(lead + rest)
         return (x.reshape(outer, n) @ ones(n, x.dtype)).reshape(lead + rest)
     x = x.reshape(outer, n, inner)
-    whole = n // IN_TURN * IN_TURN
-    if whole < IN_TURN * 2:
+    end = n // IN_TURN * IN_TURN
+    if end < IN_TURN * 2:
         return np.matmul(ones(n, x.dtype), x).reshape(lead + rest)
-    total = np.matmul(ones(IN_TURN, x.dtype), x[:, :whole].reshape(outer, -1, IN_TURN, inner)).sum(axis=1)
-    if whole < n:
-        total += np.matmul(ones(n - whole, x.dtype), x[:, whole:])
+    total = np.matmul(ones(IN_TURN, x.dtype), x[:, :end].reshape(outer, -1, IN_TURN, inner)).sum(axis=1)
+    if end < n:
+        total += np.matmul(ones(n - end, x.dtype), x[:, end:])
     return total.reshape(lead + rest)
 
 
@@ -100,9 +100,9 @@ def _product_of_rows(x: Any) -> Any:
     """Multiply along the last dim: first whole vectors, which uses all SIMD lanes, then their elements."""
     n = x.shape[-1]
     width = 128 if n >= 512 else 32
-    whole = n - n % width
-    products = _multiply(_multiply(x[..., :whole].reshape(*x.shape[:-1], -1, width), -2), -1)
-    return products if whole == n else products * _multiply(x[..., whole:], -1)
+    end = n - n % width
+    products = _multiply(_multiply(x[..., :end].reshape(*x.shape[:-1], -1, width), -2), -1)
+    return products if end == n else products * _multiply(x[..., end:], -1)
 
 
 def _index_of(x: Any, dim: int, extremum: Any, index: Any) -> Any:
@@ -121,8 +121,8 @@ def _index_of(x: Any, dim: int, extremum: Any, index: Any) -> Any:
     matches = np.flatnonzero(x == values)[::-1]
     out = np.empty(values.size, np.int64)
     rows, columns = np.divmod(matches, inner)
-    outer, places = np.divmod(rows, n)
-    out[outer * inner + columns] = places  # the first one is written last
+    outer, indices = np.divmod(rows, n)
+    out[outer * inner + columns] = indices  # the first one is written last
     return out.reshape(x.shape[:dim] + x.shape[dim + 1 :])
 
 
@@ -256,8 +256,8 @@ class NumpyReductions(Reductions, Cumulative):
         if not x.flags.c_contiguous:
             if not x.flags.f_contiguous:
                 return _add(x, dims, result_dtype, None, keepdim)
-            turned = None if dims is None else tuple(x.ndim - 1 - d for d in dims)
-            return self.sum_over(x.T, turned, keepdim).T
+            reversed_dims = None if dims is None else tuple(x.ndim - 1 - d for d in dims)
+            return self.sum_over(x.T, reversed_dims, keepdim).T
         reduced = range(x.ndim) if dims is None else sorted(dims)
         total, stop = x, len(reduced)
         while stop:  # runs of adjacent dimensions, from the last one on
@@ -408,10 +408,10 @@ class NumpyReductions(Reductions, Cumulative):
         else:
             factors, out = np.moveaxis(factor, dim, 0), np.array(np.moveaxis(term, dim, 0), dtype, order="C")
         spare = np.empty(out.shape[1:], dtype)
-        back = 1 if reverse else -1
+        step = 1 if reverse else -1
         for i in range(n - 2, -1, -1) if reverse else range(1, n):
             # One index after another; the elements of the other dims fill the CPU's SIMD lanes.
-            out[i] += np.multiply(factors[i], out[i + back], spare)
+            out[i] += np.multiply(factors[i], out[i + step], spare)
         return copy_transpose(out).reshape(term.shape) if is_last_dim else np.moveaxis(out, 0, dim)
 
     def running(self, function: Any, x: Any, dim: int) -> Any:
@@ -435,5 +435,5 @@ class NumpyReductions(Reductions, Cumulative):
         n = x.shape[dim]
         dtype = np.int16 if n < 1 << 15 else np.int32 if n < 1 << 31 else np.int64
         position = np.arange(n, dtype=dtype).reshape((-1,) + (1,) * (x.ndim - dim - 1))
-        places = np.multiply(self.equal_or_nan(x, running), position, dtype=dtype)
-        return running, self.running_max(places, dim).astype(np.int64)
+        candidates = np.multiply(self.equal_or_nan(x, running), position, dtype=dtype)
+        return running, self.running_max(candidates, dim).astype(np.int64)

@@ -137,9 +137,9 @@ def row_maxima(x: Any) -> Any:
         return fold_columns(np.maximum, x)
     if x.size < _SMALL:
         return _maximum(x, 1)
-    places = x.argmax(1)
-    places += np.arange(0, height * n, n)
-    return x.reshape(-1).take(places)
+    positions = x.argmax(1)
+    positions += np.arange(0, height * n, n)
+    return x.reshape(-1).take(positions)
 
 
 def exponentials(x: Any, out: Any, pooled: Callable[[Any], Any] = _as_it_is) -> Any:

@@ -65,13 +65,13 @@ def correlate(x: Any, weight: Any, settings: ConvSettings, out: Any, share: Shar
     def work(numbers: Iterator[int]) -> None:
         gathered: Any = None
         for i in numbers:
-            some, rows = blocks[i]
-            below = (rows.stop - rows.start - 1) * stride[0] + kernel[0]
-            shape = some.stop - some.start, groups, below, len(taps), images.shape[3], *width
+            image_part, rows = blocks[i]
+            input_rows = (rows.stop - rows.start - 1) * stride[0] + kernel[0]
+            shape = image_part.stop - image_part.start, groups, input_rows, len(taps), images.shape[3], *width
             if gathered is None or gathered.shape != shape:
                 gathered = np.zeros(shape, x.dtype)
-            _gather(images[some], rows.start * stride[0] - padding[0], taps, gathered)
-            target = out[some, :, rows]
+            _gather(images[image_part], rows.start * stride[0] - padding[0], taps, gathered)
+            target = out[image_part, :, rows]
             _multiply(matrix, _columns(gathered, target.shape[2], matrix.shape[3], stride[0]), target)
 
     share(work, len(blocks))
@@ -83,9 +83,9 @@ def _blocks(images: int, height: int, row: int, kernel: int, stride: int = 1, un
     The number of rows is a multiple of `unit`, except for the last block.
     """
     fit = max(1, (_BLOCK // row - kernel) // (stride * unit) + 1) * unit
-    for some in slices(images, _even(images, max(1, fit // height))):
+    for image_part in slices(images, _even(images, max(1, fit // height))):
         for rows in slices(height, -(-_even(height, fit) // unit) * unit):
-            yield some, rows
+            yield image_part, rows
 
 
 def _even(size: int, most: int) -> int:
@@ -117,8 +117,8 @@ def _gather(images: Any, first: int, taps: Any, out: Any) -> None:
     out[:, :, : present.start] = 0
     out[:, :, present.stop :] = 0
     source, target = images[:, :, source_rows], out[:, :, present]
-    for number, (inside, places) in enumerate(taps):
-        target[(slice(None), slice(None), slice(None), number, slice(None), *inside)] = source[(..., *places)]
+    for number, (inside, source_slices) in enumerate(taps):
+        target[(slice(None), slice(None), slice(None), number, slice(None), *inside)] = source[(..., *source_slices)]
 
 
 def _overlap(first: int, size: int, count: int) -> tuple[slice, slice]:
@@ -142,12 +142,12 @@ def _multiply(matrix: Any, columns: Any, out: Any) -> None:
     length = columns.shape[-1]
     shape = *out.shape[:4], length
     at_once = out[0, 0, 0, 0].flags.c_contiguous  # so that BLAS can write to `out`
-    place = out.reshape(shape) if at_once else np.empty(shape, out.dtype)
+    target = out.reshape(shape) if at_once else np.empty(shape, out.dtype)
     step = max(_COLUMNS, _UNPACKED // prod(matrix.shape[2:]) // _COLUMNS * _COLUMNS)
     for cut in slices(length, step):
-        np.matmul(matrix, columns[..., cut], out=place[..., cut])
+        np.matmul(matrix, columns[..., cut], out=target[..., cut])
     if not at_once:
-        out[...] = place.reshape(out.shape)
+        out[...] = target.reshape(out.shape)
 
 
 def weight_gradient(x: Any, grad: Any, kernel: Ints, settings: ConvSettings, share: Share) -> Any:
@@ -164,16 +164,16 @@ def weight_gradient(x: Any, grad: Any, kernel: Ints, settings: ConvSettings, sha
         unit = min(height, -(-_PACKED_ROWS // length))
     images = np.moveaxis(x.reshape(len(x), groups, -1, *x.shape[2:]), 2, -1)
     grad = grad.reshape(len(x), groups, outputs, height, length)
-    reach = (kernel[0] - 1) * dilation[0]
-    blocks = list(_blocks(len(x), height, groups * length * values * x.itemsize, reach + 1, 1, unit))
+    extra_rows = (kernel[0] - 1) * dilation[0]
+    blocks = list(_blocks(len(x), height, groups * length * values * x.itemsize, extra_rows + 1, 1, unit))
     parts: list[Any] = [None] * len(blocks)
 
     def work(numbers: Iterator[int]) -> None:
         positions = _Positions(images, kernel[1:], stride[1:], padding, dilation[1:], width)
         for i in numbers:
-            some, rows = blocks[i]
-            gathered = positions(some, rows.start, rows.stop + reach)
-            upstream = grad[some, :, :, rows]
+            image_part, rows = blocks[i]
+            gathered = positions(image_part, rows.start, rows.stop + extra_rows)
+            upstream = grad[image_part, :, :, rows]
             for cut, chunk in _chunks(upstream.shape[3], unit):
                 part = _sum_over_positions(
                     upstream[:, :, :, cut], gathered[:, :, cut.start :], chunk, kernel[0], dilation[0]
@@ -190,11 +190,11 @@ def weight_gradient(x: Any, grad: Any, kernel: Ints, settings: ConvSettings, sha
 
 def _chunks(size: int, length: int) -> Iterator[tuple[slice, int]]:
     """Yield slices of ``range(size)`` and the chunk length for each: a multiple of `length`, then the rest."""
-    whole = size // length * length
-    if whole:
-        yield slice(0, whole), length
-    if whole < size:
-        yield slice(whole, size), size - whole
+    end = size // length * length
+    if end:
+        yield slice(0, end), length
+    if end < size:
+        yield slice(end, size), size - end
 
 
 def _sum_over_positions(grad: Any, gathered: Any, chunk: int, taps: int, dilation: int) -> Any:

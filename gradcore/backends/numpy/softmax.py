@@ -43,8 +43,8 @@ class NumpySoftmax(Reductions):
         return out.reshape(x.shape)
 
     def softmax_product(self, t: Any, y: Any, dim: int) -> Any:
-        wide = y.shape[dim] >= _WIDE
-        is_small = y.size < (_LARGE if wide else _SEVERAL)
+        is_wide = y.shape[dim] >= _WIDE
+        is_small = y.size < (_LARGE if is_wide else _SEVERAL)
         if is_small or not _by_rows(y, dim) or t.dtype != y.dtype or t.shape != y.shape:
             return super().softmax_product(t, y, dim)
         rows, results = rows_of(t), rows_of(y)
@@ -52,7 +52,7 @@ class NumpySoftmax(Reductions):
 
         def work(part: slice, _: int) -> None:
             a, b, c = rows[part], results[part], out[part]
-            dots = np.vecdot(a, b) if wide else row_sums(np.multiply(a, b, c))
+            dots = np.vecdot(a, b) if is_wide else row_sums(np.multiply(a, b, c))
             np.subtract(a, dots[:, None], c)
             c *= b
 

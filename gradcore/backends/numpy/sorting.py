@@ -54,12 +54,12 @@ def _order_of_wide(x: Any, dim: int) -> Any:
     digit, span = 63 - bits, int(x.max()) - int(low)
     if span.bit_length() > min(2 * digit, 62):
         return None
-    keys, places = x - low, np.arange(n).reshape((-1,) + (1,) * (x.ndim - dim - 1))
-    order = (keys & ((1 << digit) - 1)) << bits | places
+    keys, indices = x - low, np.arange(n).reshape((-1,) + (1,) * (x.ndim - dim - 1))
+    order = (keys & ((1 << digit) - 1)) << bits | indices
     order.sort(axis=dim)
     order &= (1 << bits) - 1
     if span >> digit:
-        high = np.take_along_axis(keys >> digit, order, dim) << bits | places
+        high = np.take_along_axis(keys >> digit, order, dim) << bits | indices
         high.sort(axis=dim)
         order = np.take_along_axis(order, high & ((1 << bits) - 1), dim)
     return order
@@ -89,9 +89,9 @@ class NumpySorting(Sorting):
             keys &= (1 << 31) - 1
             return keys
         if x.dtype == np.int64 and not descending:
-            wide = _order_of_wide(x, dim)
-            if wide is not None:
-                return wide
+            order_of_wide = _order_of_wide(x, dim)
+            if order_of_wide is not None:
+                return order_of_wide
         order = np.argsort(x if not descending else -x if x.dtype.kind == "f" else ~x, axis=dim)
         rows = np.moveaxis(self.take_along(x, order, dim), dim, 0)
         if (rows[1:] == rows[:-1]).any() or np.isnan(rows).any():
@@ -110,25 +110,25 @@ class NumpySorting(Sorting):
         flat, nothing = x.reshape(-1), np.zeros(0, np.int64)
         if x.dtype.kind in "iu" and x.dtype != np.uint64:
             low = int(flat.min())
-            spread = int(flat.max()) - low
-            if spread < 4 * flat.size:
+            value_range = int(flat.max()) - low
+            if value_range < 4 * flat.size:
                 shifted = flat.astype(np.int64, copy=False) - low
-                number = np.bincount(shifted, minlength=spread + 1)
+                number = np.bincount(shifted, minlength=value_range + 1)
                 is_present = number > 0
                 values = (np.flatnonzero(is_present) + low).astype(x.dtype)
-                where = (np.cumsum(is_present) - 1).take(shifted).reshape(x.shape) if inverse else nothing
-                return values, where, number[is_present] if counts else nothing
+                inverse_indices = (np.cumsum(is_present) - 1).take(shifted).reshape(x.shape) if inverse else nothing
+                return values, inverse_indices, number[is_present] if counts else nothing
         order = self.argsort_along(flat, 0) if inverse else None
         values = np.sort(flat) if order is None else flat.take(order)
         starts = np.ones(flat.size, bool)
         np.not_equal(values[1:], values[:-1], out=starts[1:])
-        where = nothing
+        inverse_indices = nothing
         if order is not None:
-            where = np.empty(flat.size, np.int64)
-            where[order] = np.cumsum(starts) - 1
-            where = where.reshape(x.shape)
+            inverse_indices = np.empty(flat.size, np.int64)
+            inverse_indices[order] = np.cumsum(starts) - 1
+            inverse_indices = inverse_indices.reshape(x.shape)
         ends = np.append(np.flatnonzero(starts), flat.size) if counts else None
-        return values[starts], where, nothing if ends is None else np.diff(ends)
+        return values[starts], inverse_indices, nothing if ends is None else np.diff(ends)
 
     def topk_along(self, x: Any, dim: int, k: int, largest: bool = True) -> tuple[Any, Any]:
         n = x.shape[dim]
@@ -156,14 +156,16 @@ class NumpySorting(Sorting):
         flat = rows.reshape(-1)
         if flat.dtype.kind == "f" and np.isnan(flat).any():
             return None
-        places = _outer_places(flat, k, largest)
-        some = flat if places is None else flat.take(places)
-        kth = np.partition(some, some.size - k if largest else k - 1)[some.size - k if largest else k - 1]
-        within = np.flatnonzero(some > kth if largest else some < kth)
-        ties = np.flatnonzero(some == kth)[: k - within.size]
-        index = np.sort(np.append(within, ties))
-        if places is not None:
-            index = places.take(index)
+        candidates = _outer_places(flat, k, largest)
+        considered = flat if candidates is None else flat.take(candidates)
+        kth = np.partition(considered, considered.size - k if largest else k - 1)[
+            considered.size - k if largest else k - 1
+        ]
+        beyond = np.flatnonzero(considered > kth if largest else considered < kth)
+        ties = np.flatnonzero(considered == kth)[: k - beyond.size]
+        index = np.sort(np.append(beyond, ties))
+        if candidates is not None:
+            index = candidates.take(index)
         order = self.argsort_along(flat.take(index), 0, largest)
         index = index.take(order)
         return flat.take(index).reshape(*rows.shape[:-1], k), index.reshape(*rows.shape[:-1], k)
@@ -179,8 +181,8 @@ def _outer_places(flat: Any, k: int, largest: bool) -> Any:
     number = 2 * k * sample.size // flat.size + _MORE
     if number >= sample.size // 2:
         return None
-    places = np.flatnonzero(flat >= sample[-number] if largest else flat <= sample[number - 1])
-    return places if places.size >= k else None
+    positions = np.flatnonzero(flat >= sample[-number] if largest else flat <= sample[number - 1])
+    return positions if positions.size >= k else None
 
 
 def _first_extrema(rows: Any, k: int, largest: bool) -> tuple[Any, Any] | None:
@@ -193,17 +195,17 @@ def _first_extrema(rows: Any, k: int, largest: bool) -> tuple[Any, Any] | None:
     rows = rows.reshape(-1, n)
     index = np.empty((len(rows), k), np.int64)
     info = np.finfo(rows.dtype) if rows.dtype.kind == "f" else np.iinfo(rows.dtype)
-    struck = (-np.inf if largest else np.inf) if rows.dtype.kind == "f" else (info.min if largest else info.max)
+    sentinel = (-np.inf if largest else np.inf) if rows.dtype.kind == "f" else (info.min if largest else info.max)
 
     def some(start: int, stop: int) -> None:
         remaining, row_numbers = rows[start:stop].copy(), np.arange(stop - start)
         for i in range(k):
-            place = remaining.argmax(axis=1) if largest else remaining.argmin(axis=1)
-            index[start:stop, i] = place
-            remaining[row_numbers, place] = struck
+            columns = remaining.argmax(axis=1) if largest else remaining.argmin(axis=1)
+            index[start:stop, i] = columns
+            remaining[row_numbers, columns] = sentinel
 
     threads.spread(some, len(rows), k * rows.size // WORTH_A_THREAD)
     values = rows[np.arange(len(rows))[:, None], index]
-    if (values == struck).any() or (not largest and np.isnan(values).any()):
+    if (values == sentinel).any() or (not largest and np.isnan(values).any()):
         return None
     return values.reshape(*shape, k), index.reshape(*shape, k)

@@ -25,10 +25,10 @@ class NumpyTargets(Targets):
     """Negative log-likelihood and cross entropy of a matrix of scores."""
 
     def nll(self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> tuple[Any, Any]:
-        places = None if weight is not None else self._places_in(x, target, ignore_index)
-        if places is None:
+        positions = None if weight is not None else self._places_in(x, target, ignore_index)
+        if positions is None:
             return super().nll(x, target, weight, reduction, ignore_index)
-        return _reduce_losses(-x.reshape(-1).take(places), reduction)
+        return _reduce_losses(-x.reshape(-1).take(positions), reduction)
 
     def class_spread(self, x: Any, target: Any, classes: int, ignore_index: int) -> Any:
         if target.ndim == 1 and not 0 <= ignore_index < classes and _within(target, classes):
@@ -40,12 +40,12 @@ class NumpyTargets(Targets):
     def softmax_nll(
         self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int
     ) -> tuple[Any, Any, Any, Any]:
-        places = self._places_in(x, target, ignore_index)
-        if places is None:
+        positions = self._places_in(x, target, ignore_index)
+        if positions is None:
             return super().softmax_nll(x, target, weight, reduction, ignore_index)
         rows = rows_of(x)
         powers, top, total = self.row_powers(rows)
-        top -= rows.reshape(-1).take(places)
+        top -= rows.reshape(-1).take(positions)
         top += np.log(total)
         if weight is None:
             loss_and_weight = _reduce_losses(top, reduction)
@@ -70,8 +70,9 @@ class NumpyTargets(Targets):
     @packed(LossGradients)
     def softmax_nll_backward(self, given: LossGradients) -> Array:
         grad, grad_powers, grad_total, target, weight, total_weight, powers, total, reduction, _ = given
-        alone = grad is not None and grad_powers is None and grad_total is None
-        if not alone or weight is not None or powers.ndim != 2 or total_weight != len(target):  # some are ignored
+        only_loss = grad is not None and grad_powers is None and grad_total is None
+        # If the total weight is not the number of targets, some targets are ignored.
+        if not only_loss or weight is not None or powers.ndim != 2 or total_weight != len(target):
             return super().softmax_nll_backward(given)
         if reduction == "mean":
             grad = grad / total_weight

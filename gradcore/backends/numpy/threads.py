@@ -85,8 +85,8 @@ def share(work: Callable[[Iterator[int]], None], count: int, most: int | None = 
         Largest number of threads.
     """
     numbers = iter(range(count))  # each number is returned to one thread only
-    others = min(_pool.size, count - 1, count if most is None else most - 1)
-    if others < 1 or works_in_parts():
+    helper_count = min(_pool.size, count - 1, count if most is None else most - 1)
+    if helper_count < 1 or works_in_parts():
         work(numbers)
         return
 
@@ -97,7 +97,7 @@ def share(work: Callable[[Iterator[int]], None], count: int, most: int | None = 
             deque(numbers, 0)
             raise
 
-    _pool.run(some, others)
+    _pool.run(some, helper_count)
 
 
 def hush_before(hush: Callable[[], object]) -> None:

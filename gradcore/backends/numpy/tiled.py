@@ -96,13 +96,13 @@ def run(function: NumpyFunction, operands: list[Array], *results: Array) -> None
     number = max(1, min(threads.available(), _useful_threads(function, size)))
     in_pool = function.pooled and number > 1
     count = threads.even_parts(results[0].nbytes, TILE if number == 1 else SHARED_TILE, 1 if in_pool else number)
-    most = -(-size // count)
+    tile_size = -(-size // count)
 
     def compute(tiles: Iterator[int]) -> None:
-        scratch = [np.empty(most, dtype) for dtype in function.scratch]
+        scratch = [np.empty(tile_size, dtype) for dtype in function.scratch]
         for i in tiles:
             start, stop = size * i // count, size * (i + 1) // count
-            buffers = scratch if stop - start == most else [a[: stop - start] for a in scratch]
+            buffers = scratch if stop - start == tile_size else [a[: stop - start] for a in scratch]
             function.call(
                 *[a[start:stop] if a.ndim else a for a in operands], *buffers, *[a[start:stop] for a in results]
             )

@@ -62,9 +62,9 @@ def erf(F: Any, x: Any) -> Any:
 
 def erfc(F: Any, x: Any) -> Any:
     """``1 - erf(x)`` in single precision, within 7 units in the last place (below 1e-38: of 1e-38)."""
-    wide = x.astype("float64")  # the square has to be exact
-    above = F.exp(wide * -wide).astype("float32") * _quotient(F.clamp(abs(x), 0, 10.1), _ERFCX)
-    return F.where(x < 0, 2 - above, above)
+    x_double = x.astype("float64")  # the square has to be exact
+    of_magnitude = F.exp(x_double * -x_double).astype("float32") * _quotient(F.clamp(abs(x), 0, 10.1), _ERFCX)
+    return F.where(x < 0, 2 - of_magnitude, of_magnitude)
 
 
 def erfinv(F: Any, x: Any) -> Any:

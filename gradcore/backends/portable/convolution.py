@@ -166,12 +166,12 @@ def _multiply_first(xp: Any, x: Array, weight: Array, settings: ConvSettings, ou
     for images, rows in windows.blocks(channels * groups + outputs * prod(kernel)):
         windows.pad(images)
         # In the flattened positions of the padded input a tap is a shift.
-        below = slice(rows.start, rows.stop + windows.extent[0] - windows.spatial[0])
-        sizes = (images.stop - images.start, below.stop - below.start, *windows.extent[1:])
+        input_rows = slice(rows.start, rows.stop + windows.extent[0] - windows.spatial[0])
+        sizes = (images.stop - images.start, input_rows.stop - input_rows.start, *windows.extent[1:])
         total: Any = None
         for source, phase in zip(windows.padded, windows.phases, strict=True):
             taps = weight[(slice(None), *[slice(each.first, None, each.period) for each in phase])]
-            flat = source[:, : sizes[0], below].reshape(groups, channels, -1)
+            flat = source[:, : sizes[0], input_rows].reshape(groups, channels, -1)
             products = xp.matmul(taps.reshape(groups, -1, channels), flat)
             products = products.reshape(groups, -1, outputs // groups, products.shape[-1])
             for tap, shift in enumerate(_shifts(phase, sizes[1:])):
@@ -180,8 +180,8 @@ def _multiply_first(xp: Any, x: Array, weight: Array, settings: ConvSettings, ou
                     total = part  # the first tap, which is not shifted
                 else:
                     total[..., : part.shape[-1] - shift] += part[..., shift:]
-        places = (..., slice(rows.stop - rows.start), *map(slice, windows.spatial[1:]))
-        out[images, :, rows] = total.reshape(outputs, *sizes)[places].swapaxes(0, 1)
+        valid = (..., slice(rows.stop - rows.start), *map(slice, windows.spatial[1:]))
+        out[images, :, rows] = total.reshape(outputs, *sizes)[valid].swapaxes(0, 1)
 
 
 @lru_cache(maxsize=256)

@@ -128,6 +128,6 @@ class Cumulative:
         swap = x.real < y.real
         large, small = xp.where(swap, y, x), xp.where(swap, x, y)
         # For infinities of the same sign, only the imaginary parts are subtracted, because inf - inf is NaN.
-        turn = (small.imag - large.imag) * x.dtype.type(1j)
-        difference = xp.where(xp.isinf(large.real) & (small.real == large.real), turn, small - large)
+        angle = (small.imag - large.imag) * x.dtype.type(1j)
+        difference = xp.where(xp.isinf(large.real) & (small.real == large.real), angle, small - large)
         return large + self.log1p(xp.exp(difference))

@@ -246,8 +246,8 @@ class Elementwise:
         return self.xp.maximum(x, y) + self.xp.log1p(self.xp.exp(-self._distance(x, y)))
 
     def logaddexp2(self, x: Any, y: Any) -> Any:
-        far = self.xp.log1p(self.xp.exp2(-self._distance(x, y))) / math.log(2)
-        return self.xp.maximum(x, y) + far
+        correction = self.xp.log1p(self.xp.exp2(-self._distance(x, y))) / math.log(2)
+        return self.xp.maximum(x, y) + correction
 
     def _distance(self, x: Any, y: Any) -> Any:
         """Compute ``abs(x - y)``, but a large number where both are the same infinity or one is NaN."""

@@ -59,10 +59,10 @@ def rate_taps(n: int, taps: int, up: int, down: int, count: int) -> Iterator[tup
 
     Each item has three arrays over the results: an element's index, a tap's index, and whether both exist.
     """
-    places = np.arange(count) * down
+    positions = np.arange(count) * down
     for k in range(-(-taps // up)):
-        element = places // up - k
-        tap = places - element * up
+        element = positions // up - k
+        tap = positions - element * up
         exists = (element >= 0) & (element < n) & (tap < taps)
         yield np.where(exists, element, 0), np.where(exists, tap, 0), exists
 
@@ -75,11 +75,11 @@ _SHIFTS = {("cos", 1): (0, 0), ("cos", 2): (0.5, 0), ("cos", 3): (0, 0.5), ("cos
 def half_weighted(kind: str, type: int, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the indices of samples and of frequencies that an orthogonal transform scales by ``sqrt(1/2)``."""
     samples, frequencies = _SHIFTS[kind, type]
-    whole: dict[tuple[str, float], tuple[int, ...]] = {
+    halved: dict[tuple[str, float], tuple[int, ...]] = {
         ("cos", 0): (0, n - 1) if type == 1 else (0,),
         ("sin", 1): () if type == 1 else (n - 1,),
     }
-    return whole.get((kind, samples), ()), whole.get((kind, frequencies), ())
+    return halved.get((kind, samples), ()), halved.get((kind, frequencies), ())
 
 
 def period(kind: str, type: int, n: int) -> int:
@@ -89,11 +89,11 @@ def period(kind: str, type: int, n: int) -> int:
 
 def twiddles(kind: str, type: int, n: int) -> tuple[int, np.ndarray, np.ndarray]:
     """Return half of the period, and the factors before and after the Fourier transform, of an orthogonal transform."""
-    half, places = period(kind, type, n), np.arange(n)
+    half, positions = period(kind, type, n), np.arange(n)
     a, b = _SHIFTS[kind, type]
     before, after = np.ones(n), np.full(n, math.sqrt(2 / half))
     for weights, ends in zip((before, after), half_weighted(kind, type, n), strict=True):
         weights[list(ends)] *= math.sqrt(0.5)
-    turn = before * np.exp(-1j * np.pi / half * places * b)
-    turned = after * np.exp(-1j * np.pi / half * (places + b) * a)
-    return half, turn, turned
+    factors_before = before * np.exp(-1j * np.pi / half * positions * b)
+    factors_after = after * np.exp(-1j * np.pi / half * (positions + b) * a)
+    return half, factors_before, factors_after

@@ -54,8 +54,8 @@ def _is_exact(self: Any, x: Any, dim: int, order: int, mode: str) -> bool:
 
 def _of_few(self: Any, x: Any, offsets: Offsets, sizes: Sequence[int], rank: int) -> bool:
     """Return whether SciPy's rank filter can be called without reading a footprint from a device."""
-    whole = len(offsets) == prod(_window(x, sizes))
-    return _there(self) and x.dtype.kind == "f" and (whole or self.host_scalars)
+    is_full_window = len(offsets) == prod(_window(x, sizes))
+    return _there(self) and x.dtype.kind == "f" and (is_full_window or self.host_scalars)
 
 
 def _window(x: Any, sizes: Sequence[int]) -> tuple[int, ...]:
@@ -87,8 +87,8 @@ class Filters:
         if len(longer) == 1 and weights.dtype.kind != "c":
             result = ndimage.correlate1d(x, weights.reshape(-1), longer[0], mode="constant")
         else:
-            ones = [1] * (x.ndim - weights.ndim)
-            result = ndimage.correlate(x, weights.reshape(*ones, *weights.shape).conj(), mode="constant")
+            unit_dims = [1] * (x.ndim - weights.ndim)
+            result = ndimage.correlate(x, weights.reshape(*unit_dims, *weights.shape).conj(), mode="constant")
         middle = [weights.shape[d] // 2 if d in dims else 0 for d in range(x.ndim)]
         sizes = [n - weights.shape[d] + 1 if d in dims else n for d, n in enumerate(x.shape)]
         return result[tuple(slice(m, m + n) for m, n in zip(middle, sizes, strict=True))]

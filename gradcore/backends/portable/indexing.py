@@ -56,9 +56,9 @@ class Indexing:
         """Return the elements at `indices`."""
         key = self._key_of(x.shape, indices)
         try:
-            alone = self._alone(x, indices)
-            if alone is not None:
-                return self.taken_along(*alone, True)
+            single_index = self._alone(x, indices)
+            if single_index is not None:
+                return self.taken_along(*single_index, True)
             return self.xp.ascontiguousarray(x[key])
         except (IndexError, ValueError) as error:
             raise index_error(error, x.shape, self._without_masks(indices)) from None
@@ -86,10 +86,10 @@ class Indexing:
                 self._accumulate_into(out, indices, values)
                 return
             target = out
-            alone = self._alone(out, indices)
-            if alone is not None and self.shares_memory(alone[0], out):
-                target, dim, places = alone
-                key = (slice(None),) * dim + (places,)
+            single_index = self._alone(out, indices)
+            if single_index is not None and self.shares_memory(single_index[0], out):
+                target, dim, positions = single_index
+                key = (slice(None),) * dim + (positions,)
             if accumulate:
                 target[key] += values
             else:
@@ -143,29 +143,29 @@ class Indexing:
         if not index.size:
             return
         if low and self.host_scalars:
-            bad = int(index.max()) >= size or int(index.min()) < low
+            is_outside = int(index.max()) >= size or int(index.min()) < low
         elif low:
-            bad = bool(((index >= size) | (index < low)).any())
+            is_outside = bool(((index >= size) | (index < low)).any())
         else:  # negative numbers are large ones without their sign
-            bad = int(index.view(UNSIGNED[index.itemsize]).max()) >= size
-        if bad:
+            is_outside = int(index.view(UNSIGNED[index.itemsize]).max()) >= size
+        if is_outside:
             wrong = index[(index >= size) | (index < low)].reshape(-1)[0]
             raise OutOfBoundsError(message.format(index=int(wrong), dim=dim, size=size))
 
     def masked_write(self, out: Any, mask: Any, source: Any) -> None:
         """Write the first elements of the vector `source` to the elements of `out` where `mask` is True."""
-        places = mask.reshape(-1).nonzero()[0]
-        if places.size > source.size:
+        positions = mask.reshape(-1).nonzero()[0]
+        if positions.size > source.size:
             raise RuntimeError("Number of elements of source < number of ones in mask")
-        out.reshape(-1)[places] = source[: places.size]
+        out.reshape(-1)[positions] = source[: positions.size]
 
     def _accumulate(self, shape: Sequence[int], indices: Indices, values: Any) -> Any:
         """Return zeros of `shape` with `values` added at `indices`, which may repeat."""
         flat, rows, dims = self._as_rows(shape, indices, values)
         total = self.sum_into_rows(math.prod(shape[d] for d in dims), flat, rows)
         order = [*dims, *(d for d in range(len(shape)) if d not in dims)]
-        back = sorted(range(len(shape)), key=order.__getitem__)
-        return total.reshape([shape[d] for d in order]).transpose(back)
+        inverse_order = sorted(range(len(shape)), key=order.__getitem__)
+        return total.reshape([shape[d] for d in order]).transpose(inverse_order)
 
     def _accumulate_into(self, out: Any, indices: Indices, values: Any) -> None:
         """Add `values` to `out` at `indices`, without a pass over all of `out` if they are few."""
@@ -195,12 +195,16 @@ class Indexing:
         arrays = [indices[d] for d in dims]
         if len(arrays) > 1:
             arrays = self.xp.broadcast_arrays(*arrays)
-        where = arrays[0].shape
+        index_shape = arrays[0].shape
         rest = [n for d, n in enumerate(shape) if d not in dims]
         # The indexed dims come first in the result, unless they are adjacent.
-        place = dims[0] if dims == list(range(dims[0], dims[0] + len(dims))) else 0
-        full = (*rest[:place], *where, *rest[place:])
-        order = (*range(place, place + len(where)), *range(place), *range(place + len(where), len(full)))
+        first_dim = dims[0] if dims == list(range(dims[0], dims[0] + len(dims))) else 0
+        full = (*rest[:first_dim], *index_shape, *rest[first_dim:])
+        order = (
+            *range(first_dim, first_dim + len(index_shape)),
+            *range(first_dim),
+            *range(first_dim + len(index_shape), len(full)),
+        )
         return arrays, full, order
 
     def _without_masks(self, indices: Indices) -> list[Any]:
@@ -265,8 +269,8 @@ class Indexing:
         shape, out, index = out.shape, _row(out), _row(index)
         self.check_bounds(index, out.shape[dim], dim)
         out = self.xp.ascontiguousarray(out)
-        places = self._places(out.shape, dim, index).reshape(-1)
-        return self.add_rows(out.reshape(-1, 1), places, src.reshape(-1, 1)).reshape(shape)
+        positions = self._places(out.shape, dim, index).reshape(-1)
+        return self.add_rows(out.reshape(-1, 1), positions, src.reshape(-1, 1)).reshape(shape)
 
     def cut(self, x: Any, index: Any) -> Any:
         """Return the part of `x` that starts at its first element and has the shape of an index array."""
@@ -287,12 +291,12 @@ class Indexing:
         step, rest = 1, None
         for d in range(len(shape) - 1, -1, -1):
             if d == dim:
-                places = index if step == 1 else index * step
+                positions = index if step == 1 else index * step
             elif index.shape[d] > 1:
                 part = self._range_along(index.shape[d], step, d, index.ndim)
                 rest = part if rest is None else rest + part
             step *= shape[d]
-        return places if rest is None else places + rest
+        return positions if rest is None else positions + rest
 
     # -- reductions at given places ---------------------------------------------------------------------------------
 
@@ -303,17 +307,19 @@ class Indexing:
             return self.xp.array(x)
         rows, index = _row(x), _row(index)
         self.check_bounds(index, rows.shape[dim], dim)
-        places = self._places(rows.shape, dim, index).reshape(-1)
+        positions = self._places(rows.shape, dim, index).reshape(-1)
         out, values = rows.reshape(-1).copy(), src.reshape(-1)
         if not include_self:
-            self.write_at(out, places, self._identity(reduce, x.dtype))
+            self.write_at(out, positions, self._identity(reduce, x.dtype))
         if reduce in ("sum", "mean"):
-            out = self.add_rows(out.reshape(-1, 1), places, values.reshape(-1, 1)).reshape(-1)
+            out = self.add_rows(out.reshape(-1, 1), positions, values.reshape(-1, 1)).reshape(-1)
             if reduce == "mean":
-                count = self.sum_into_rows(out.size, places, self.xp.ones((places.size, 1), "int64")) + include_self
+                count = (
+                    self.sum_into_rows(out.size, positions, self.xp.ones((positions.size, 1), "int64")) + include_self
+                )
                 out = self._divide(out, self.xp.maximum(count.reshape(-1), 1))
         else:
-            out = self.reduce_at(out, places, values, reduce)
+            out = self.reduce_at(out, positions, values, reduce)
         return out.reshape(x.shape)
 
     def _divide(self, x: Any, count: Any) -> Any:

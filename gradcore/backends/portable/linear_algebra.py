@@ -65,13 +65,13 @@ class LinearAlgebra:
         """Return LU factors in one matrix, pivots (from 1) and info, by elimination of all matrices at once."""
         *batch, m, n = a.shape
         lu = a.reshape(math.prod(batch), m, n).copy()
-        every = self.xp.arange(len(lu))
+        numbers = self.xp.arange(len(lu))
         pivots = self.xp.zeros((len(lu), min(m, n)), "int32")
         for j in range(min(m, n)):
             row = abs(lu[:, j:, j]).argmax(axis=1) + j
             pivots[:, j] = row + 1
-            swapped = lu[every, row]
-            lu[every, row] = lu[:, j]
+            swapped = lu[numbers, row]
+            lu[numbers, row] = lu[:, j]
             lu[:, j] = swapped
             pivot = lu[:, j, j, None]
             lu[:, j + 1 :, j] = self.div(lu[:, j + 1 :, j], self.xp.where(pivot == 0, 1, pivot))
@@ -195,8 +195,8 @@ class LinearAlgebra:
             return
         first = int(info.ravel().nonzero()[0][0])
         failure = next(text for name, text in _FAILURES.items() if name in caller)
-        where = f"(Batch element {first}): " if info.ndim else ""
-        raise LinAlgError(f"{caller}: {where}{failure.format(int(info.ravel()[first]))}")
+        prefix = f"(Batch element {first}): " if info.ndim else ""
+        raise LinAlgError(f"{caller}: {prefix}{failure.format(int(info.ravel()[first]))}")
 
     @all_samples
     @shaped(lambda kept: True)
@@ -212,10 +212,10 @@ class LinearAlgebra:
 
     def _no_convergence(self, name: str, a: Any) -> LinAlgError:
         if not self.xp.isfinite(a).all():
-            why = "the input matrix contained non-finite values."
+            reason = "the input matrix contained non-finite values."
         else:
-            why = "the input matrix is ill-conditioned or has too many repeated singular values."
-        return LinAlgError(f"{name}: The algorithm failed to converge because {why}")
+            reason = "the input matrix is ill-conditioned or has too many repeated singular values."
+        return LinAlgError(f"{name}: The algorithm failed to converge because {reason}")
 
     # -- factorisations -----------------------------------------------------------------------------------------
 
@@ -349,10 +349,10 @@ class LinearAlgebra:
         count = math.prod(batch)
         order = self.xp.broadcast_to(self.xp.arange(rows), (count, rows)).copy()
         pivots = pivots.reshape(count, pivots.shape[-1]) - 1
-        every = self.xp.arange(count)
+        numbers = self.xp.arange(count)
         for i in range(pivots.shape[-1]):
             exchanged = pivots[:, i]
-            order[every, i], order[every, exchanged] = order[every, exchanged], order[every, i].copy()
+            order[numbers, i], order[numbers, exchanged] = order[numbers, exchanged], order[numbers, i].copy()
         eye = self.xp.eye(rows, dtype=like.dtype)
         return eye[order].swapaxes(-1, -2).reshape(*batch, rows, rows)
 

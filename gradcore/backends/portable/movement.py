@@ -72,9 +72,9 @@ class Movement:
             raise RuntimeError(f"as_strided: sizes {list(shape)} and strides {list(strides)} are of no tensor")
         if 0 in shape:
             return memory[:0].reshape(shape)
-        reach = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
-        extent = 1 + offset + sum(r for r in reach if r > 0)
-        if offset + sum(r for r in reach if r < 0) < 0 or extent > memory.size:
+        distances = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
+        extent = 1 + offset + sum(r for r in distances if r > 0)
+        if offset + sum(r for r in distances if r < 0) < 0 or extent > memory.size:
             raise RuntimeError(
                 f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize "
                 f"{x.itemsize} requiring a storage size of {extent * x.itemsize} are out of bounds for storage of size "
@@ -143,8 +143,8 @@ class Movement:
             )
         count = (x.shape[dim] - size) // step + 1
         shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
-        apart = x.strides[dim] * step if count > 1 or step < 2**31 else 0
-        strides = (*x.strides[:dim], apart, *x.strides[dim + 1 :], x.strides[dim])
+        stride = x.strides[dim] * step if count > 1 or step < 2**31 else 0
+        strides = (*x.strides[:dim], stride, *x.strides[dim + 1 :], x.strides[dim])
         return self.restride(x, shape, strides)
 
     def unfold_dim_backward(self, grad: Any, shape: Sequence[int], dim: int, size: int, step: int) -> Any:

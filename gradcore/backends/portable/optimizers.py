@@ -102,9 +102,9 @@ class Optimizers:
     def _step_each(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> None:
         """Compute the steps of the parameters one by one, each with its own elements of array settings."""
         for i, (p, g) in enumerate(zip(batch.params, batch.grads, strict=True)):
-            alone = Batch([p], [s[batch.offsets[i] : batch.offsets[i + 1]] for s in batch.states])
+            single = Batch([p], [s[batch.offsets[i] : batch.offsets[i + 1]] for s in batch.states])
             own_settings = {name: v[i : i + 1] if self.is_tensor(v) else v for name, v in settings.items()}
-            Cut(self, alone).run(formula, [g], own_settings)
+            Cut(self, single).run(formula, [g], own_settings)
 
     def step_settings(
         self,
@@ -135,9 +135,9 @@ class Optimizers:
             What follows from `numbers` or other arrays are arrays with an element for each parameter.
         """
         xp, kind = self.xp, _step_dtype(dtype)
-        wide = {name: values.astype("float64") for name, values in numbers.items()}
-        results = settings(self, options, wide)
-        self._move(numbers, wide.values(), found_inf)
+        float64_numbers = {name: values.astype("float64") for name, values in numbers.items()}
+        results = settings(self, options, float64_numbers)
+        self._move(numbers, float64_numbers.values(), found_inf)
         count = len(next(iter(numbers.values())))
         return {
             name: xp.array(xp.broadcast_to(value.astype(kind), (count,))) if self.is_tensor(value) else value
@@ -145,9 +145,9 @@ class Optimizers:
         }
 
     def _move(self, numbers: dict[str, Any], new: Iterable[Any], found_inf: Any) -> None:
-        where = True if found_inf is None else found_inf <= 0
+        is_taken = True if found_inf is None else found_inf <= 0
         for values, moved in zip(numbers.values(), new, strict=False):
-            self.xp.copyto(values, moved, where=where)
+            self.xp.copyto(values, moved, where=is_taken)
 
 
 class Tile:

@@ -268,17 +268,17 @@ def _max_along(
         if step.first:
             best[target], best_code[target] = candidate(step)
         else:
-            so_far = select(xp, best, dim, step.outputs), select(xp, best_code, dim, step.outputs)
-            best[target], best_code[target] = _better(xp, *so_far, *candidate(step))
+            best_before = select(xp, best, dim, step.outputs), select(xp, best_code, dim, step.outputs)
+            best[target], best_code[target] = _better(xp, *best_before, *candidate(step))
     return best, best_code
 
 
 def _better(xp: Any, best: Any, best_code: Any, value: Any, code: Any) -> tuple[Any, Any]:
     """Return the larger value and its code, that of `value` if both are NaN."""
-    wins = value > best
+    is_better = value > best
     if value.dtype.kind not in "iu":
-        wins |= value != value
-    return xp.maximum(best, value), xp.maximum(best_code, wins * code)
+        is_better |= value != value
+    return xp.maximum(best, value), xp.maximum(best_code, is_better * code)
 
 
 def _flat(xp: Any, indices: Any, planes: int, size: int) -> Any:

@@ -228,11 +228,11 @@ def mismatch(a: Sequence[int], b: Sequence[int]) -> RuntimeError:
         return RuntimeError(f"size mismatch, got input ({rows}), mat ({rows}x{a[-1]}), vec ({b[0]})")
     if len(b) == 2:
         return RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({prod(a[:-1])}x{a[-1]} and {b[0]}x{b[1]})")
-    for back in range(3, min(len(a), len(b)) + 1):
-        if a[-back] != b[-back] and 1 not in (a[-back], b[-back]):
+    for offset in range(3, min(len(a), len(b)) + 1):
+        if a[-offset] != b[-offset] and 1 not in (a[-offset], b[-offset]):
             return RuntimeError(
-                f"The size of tensor a ({a[-back]}) must match the size of tensor b ({b[-back]}) at non-singleton "
-                f"dimension {max(len(a), len(b)) - back}"
+                f"The size of tensor a ({a[-offset]}) must match the size of tensor b ({b[-offset]}) at non-singleton "
+                f"dimension {max(len(a), len(b)) - offset}"
             )
     batch = prod(a[:-2] if len(a) > len(b) else b[:-2])
     return RuntimeError(
@@ -262,15 +262,15 @@ def _expands(shape: Sequence[int], target: Sequence[int]) -> bool:
 
 def expansion_error(target: Sequence[int], shape: Sequence[int]) -> RuntimeError:
     """Return the exception for a summand that does not expand to the shape of a product."""
-    for back in range(1, len(shape) + 1):
-        if back > len(target) or (shape[-back] != target[-back] and shape[-back] != 1):
+    for offset in range(1, len(shape) + 1):
+        if offset > len(target) or (shape[-offset] != target[-offset] and shape[-offset] != 1):
             break
-    if back > len(target):
+    if offset > len(target):
         return RuntimeError(
             f"expand({list(shape)}, size={list(target)}): the number of sizes provided ({len(target)}) must be greater "
             f"or equal to the number of dimensions in the tensor ({len(shape)})"
         )
     return RuntimeError(
-        f"The expanded size of the tensor ({target[-back]}) must match the existing size ({shape[-back]}) at "
-        f"non-singleton dimension {len(target) - back}.  Target sizes: {list(target)}.  Tensor sizes: {list(shape)}"
+        f"The expanded size of the tensor ({target[-offset]}) must match the existing size ({shape[-offset]}) at "
+        f"non-singleton dimension {len(target) - offset}.  Target sizes: {list(target)}.  Tensor sizes: {list(shape)}"
     )

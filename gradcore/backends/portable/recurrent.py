@@ -133,8 +133,8 @@ class Steps:
         if len(sizes) == 1:
             return first
         if len(set(sizes)) == 1:
-            others = F.narrow(states, 0, sizes[0] if self.reverse else 0, self.rows - sizes[0])
-            return F.cat([others, first] if self.reverse else [first, others], 0)
+            later = F.narrow(states, 0, sizes[0] if self.reverse else 0, self.rows - sizes[0])
+            return F.cat([later, first] if self.reverse else [first, later], 0)
         parts, pieces = self.split(F, states), []
         for t, n in enumerate(sizes):
             source = t + 1 if self.reverse else t - 1
@@ -154,12 +154,12 @@ class _State:
 
     def of(self, n: int) -> Any:
         """Return the state of the first `n` samples. Those beyond `n` have ended; new ones get the initial state."""
-        have, F = self.now.shape[0], self.F
-        if n < have:
-            self.ended.append(F.narrow(self.now, 0, n, have - n))
+        count, F = self.now.shape[0], self.F
+        if n < count:
+            self.ended.append(F.narrow(self.now, 0, n, count - n))
             self.now = F.narrow(self.now, 0, 0, n)
-        elif n > have:
-            self.now = F.cat([self.now, F.narrow(self.first, 0, have, n - have)], 0)
+        elif n > count:
+            self.now = F.cat([self.now, F.narrow(self.first, 0, count, n - count)], 0)
         return self.now
 
     def all(self) -> Any:
@@ -205,12 +205,12 @@ def _lstm(
     F: Any, run: Run, inflow: Any, h0: Any, c0: Any, weight: Any, projection: Any, sizes: Any, reverse: bool
 ) -> tuple[Any, ...]:
     steps, width = Steps(inflow.shape, sizes, reverse), c0.shape[1]
-    terms, across = steps.split(F, steps.table(F, inflow)), F.transpose(weight, 0, 1)
+    terms, transposed = steps.split(F, steps.table(F, inflow)), F.transpose(weight, 0, 1)
     hidden, cell = (_State(F, x, steps.sizes[steps.order[0]]) for x in (h0, c0))
     outputs: list[Any] = [None] * len(steps.sizes)
     for t in steps.order:
         n = steps.sizes[t]
-        recurrent = F.matmul(hidden.of(n), across)
+        recurrent = F.matmul(hidden.of(n), transposed)
         *gates, new, h = run(_lstm_step, cell.of(n), *F.split(terms[t], width, 1), *F.split(recurrent, width, 1))
         if projection is not None:
             h = F.matmul(h, F.transpose(projection, 0, 1))
@@ -239,11 +239,11 @@ def lstm_gradients(F: Any, run: Run, given: LstmGradients) -> tuple[Any, ...]:
     h0, c0, weight, result = F.conj(h0), F.conj(c0), F.conj(weight), F.conj(steps.table(F, result))
     let_in, forget, let_out, new = F.split(F.conj(gates), width, 1)
     cells = F.conj(cells)
-    bent, nothing = F.tanh(cells), F.zeros_like(cells)
+    tanh_cells, nothing = F.tanh(cells), F.zeros_like(cells)
     slopes = let_in * (1 - let_in), forget * (1 - forget), 1 - new * new, let_out * (1 - let_out)
     factors = slopes[0] * new, slopes[1] * steps.before(F, cells, c0), slopes[2] * let_in
-    along, by_cell = let_out * (1 - bent * bent), F.stack([*factors, nothing], 1)
-    by_hidden = F.stack([nothing, nothing, nothing, slopes[3] * bent], 1)
+    along, by_cell = let_out * (1 - tanh_cells * tanh_cells), F.stack([*factors, nothing], 1)
+    by_hidden = F.stack([nothing, nothing, nothing, slopes[3] * tanh_cells], 1)
     pieces = [steps.split(F, x) for x in (along, forget, by_cell, by_hidden)]
     upstream, of_cells, of_gates = _upstream(F, steps, grad, result), None, None
     if grad_cells is not None:
@@ -259,21 +259,23 @@ def lstm_gradients(F: Any, run: Run, given: LstmGradients) -> tuple[Any, ...]:
     for t in reversed(steps.order):
         n = steps.sizes[t]
         formula: Callable[..., Any] = _lstm_sum_back
-        into, of_c = [upstream[t], hidden.of(n)], cell.of(n)
+        grads_of_h, of_c = [upstream[t], hidden.of(n)], cell.of(n)
         if projection is not None:
-            formula, sources[t] = _lstm_step_back, into[0] + into[1]
-            into = [F.matmul(sources[t], F.conj(projection))]
+            formula, sources[t] = _lstm_step_back, grads_of_h[0] + grads_of_h[1]
+            grads_of_h = [F.matmul(sources[t], F.conj(projection))]
         if of_cells is not None:
             of_c = of_c + of_cells[t]
         along, forget = pieces[0][t], pieces[1][t]
-        of_c, inner = run(formula, *(_one(F, x) for x in (*into, of_c, along, forget)), pieces[2][t], pieces[3][t])
+        of_c, inner = run(
+            formula, *(_one(F, x) for x in (*grads_of_h, of_c, along, forget)), pieces[2][t], pieces[3][t]
+        )
         gradients[t] = _flat(F, inner if of_gates is None else inner + of_gates[t])
         cell.now = F.reshape(F.narrow(of_c, 1, 0, 1), (n, width))
         hidden.now = F.matmul(gradients[t], weight)
     of_inflow = steps.join(F, gradients)
     of_projection = None
     if needs[4]:
-        of_projection = F.matmul(F.transpose(steps.join(F, sources), 0, 1), let_out * bent)
+        of_projection = F.matmul(F.transpose(steps.join(F, sources), 0, 1), let_out * tanh_cells)
     return (
         steps.restore_shape(F, of_inflow),
         hidden.all(),
@@ -301,12 +303,12 @@ def _gru(
     F: Any, run: Run, inflow: Any, h0: Any, weight: Any, bias: Any, sizes: Any, reverse: bool
 ) -> tuple[Any, Any, Any]:
     steps, width = Steps(inflow.shape, sizes, reverse), h0.shape[1]
-    terms, across = steps.split(F, steps.table(F, inflow)), F.transpose(weight, 0, 1)
+    terms, transposed = steps.split(F, steps.table(F, inflow)), F.transpose(weight, 0, 1)
     hidden = _State(F, h0, steps.sizes[steps.order[0]])
     outputs: list[Any] = [None] * len(steps.sizes)
     for t in steps.order:
         h = hidden.of(steps.sizes[t])
-        recurrent = F.matmul(h, across)
+        recurrent = F.matmul(h, transposed)
         recurrent = recurrent if bias is None else recurrent + bias
         outputs[t] = run(_gru_step, h, *F.split(terms[t], width, 1), *F.split(recurrent, width, 1))
         hidden.now = outputs[t][4]
@@ -332,22 +334,22 @@ def gru_gradients(F: Any, run: Run, given: GruGradients) -> tuple[Any, ...]:
     of_keep = keep * (1 - keep)
     # The order is new, reset, keep, new_h, so that the last three are the gradient of the recurrent products.
     factors = F.stack([of_new, of_new * of_reset, (before - new) * of_keep, of_new * reset], 1)
-    more = None
+    of_gates = None
     if grad_gates is not None:
         to_reset, to_keep, to_new, to_new_h = F.split(grad_gates, width, 1)
         to_new = to_new * (1 - new * new)
         to_reset = to_reset * reset * (1 - reset) + to_new * of_reset
-        more = steps.split(F, F.stack([to_new, to_reset, to_keep * of_keep, to_new * reset + to_new_h], 1))
+        of_gates = steps.split(F, F.stack([to_new, to_reset, to_keep * of_keep, to_new * reset + to_new_h], 1))
     upstream, keeps, factors = _upstream(F, steps, grad, result), steps.split(F, keep), steps.split(F, factors)
     hidden = _State(F, _or_zeros(F, grad_h, h0), steps.sizes[steps.order[-1]])
     gradients: list[Any] = [None] * len(steps.sizes)
     for t in reversed(steps.order):
         n = steps.sizes[t]
         operands = (_one(F, x) for x in (upstream[t], hidden.of(n), keeps[t]))
-        past, inner = run(_gru_step_back, *operands, factors[t])
-        gradients[t] = _flat(F, inner if more is None else inner + more[t])
-        past = F.reshape(F.narrow(past, 1, 0, 1), (n, width))
-        hidden.now = past + F.matmul(F.narrow(gradients[t], 1, width, 3 * width), weight)
+        direct, inner = run(_gru_step_back, *operands, factors[t])
+        gradients[t] = _flat(F, inner if of_gates is None else inner + of_gates[t])
+        direct = F.reshape(F.narrow(direct, 1, 0, 1), (n, width))
+        hidden.now = direct + F.matmul(F.narrow(gradients[t], 1, width, 3 * width), weight)
     of_all = steps.join(F, gradients)
     of_recurrent = F.narrow(of_all, 1, width, 3 * width)
     of_inflow = F.cat([F.narrow(of_all, 1, width, 2 * width), F.narrow(of_all, 1, 0, width)], 1)
@@ -372,11 +374,11 @@ def _relu_step(F: Any, x: Any, h: Any) -> tuple[Any]:
 
 def _rnn(F: Any, run: Run, inflow: Any, h0: Any, weight: Any, relu: bool, sizes: Any, reverse: bool) -> tuple[Any, Any]:
     steps, formula = Steps(inflow.shape, sizes, reverse), _relu_step if relu else _tanh_step
-    terms, across = steps.split(F, steps.table(F, inflow)), F.transpose(weight, 0, 1)
+    terms, transposed = steps.split(F, steps.table(F, inflow)), F.transpose(weight, 0, 1)
     hidden = _State(F, h0, steps.sizes[steps.order[0]])
     outputs: list[Any] = [None] * len(steps.sizes)
     for t in steps.order:
-        (outputs[t],) = run(formula, terms[t], F.matmul(hidden.of(steps.sizes[t]), across))
+        (outputs[t],) = run(formula, terms[t], F.matmul(hidden.of(steps.sizes[t]), transposed))
         hidden.now = outputs[t]
     return steps.restore_shape(F, steps.join(F, outputs)), hidden.all()
 

@@ -87,12 +87,12 @@ class Reductions:
 
     def squared_distances_over(self, x: Any, mean: Any, dims: Dims) -> Any:
         """Sum of ``abs(x - mean) ** 2`` over dims, which stay with size 1."""
-        away = self.xp.asarray(x - mean)
-        if away.dtype.kind == "c":
-            square = away.real * away.real
-            square += away.imag * away.imag
+        difference = self.xp.asarray(x - mean)
+        if difference.dtype.kind == "c":
+            square = difference.real * difference.real
+            square += difference.imag * difference.imag
         else:
-            square = self.xp.multiply(away, away, out=away)
+            square = self.xp.multiply(difference, difference, out=difference)
         return self.sum_over(square, dims, True)
 
     # -- products -------------------------------------------------------------------------------------------------

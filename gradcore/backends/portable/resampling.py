@@ -128,9 +128,9 @@ def _linear(size: int, outputs: int, step: Any, align_corners: bool, real: Any) 
 
 def _cubic(size: int, outputs: int, step: Any, align_corners: bool, real: Any) -> tuple[Table, Table]:
     before, distance = _split(_positions(outputs, step, align_corners, real), size)
-    around = np.arange(-1, 3)
-    weights = _cubic_filter(distance[:, None] - around.astype(real), real(-0.75))
-    return np.clip(before[:, None] + around, 0, size - 1), weights
+    offsets = np.arange(-1, 3)
+    weights = _cubic_filter(distance[:, None] - offsets.astype(real), real(-0.75))
+    return np.clip(before[:, None] + offsets, 0, size - 1), weights
 
 
 def _filter_taps(
@@ -140,14 +140,14 @@ def _filter_taps(
 
     When an image gets smaller, the filter is stretched to the distance of two outputs.
     """
-    stretch = max(step, real(1))
-    support = real(width * 0.5) * stretch
+    scale = max(step, real(1))
+    support = real(width * 0.5) * scale
     centers = step * (np.arange(outputs).astype(real) + real(0.5))
     first = np.maximum((centers - support + real(0.5)).astype(np.int64), 0)
     end = np.minimum((centers + support + real(0.5)).astype(np.int64), size)
     numbers = np.arange(ceil(support) * 2 + 1)
     indices = first[:, None] + numbers
-    weights = filter((indices.astype(real) - centers[:, None] + real(0.5)) * (real(1) / stretch))
+    weights = filter((indices.astype(real) - centers[:, None] + real(0.5)) * (real(1) / scale))
     weights = np.where(indices < end[:, None], weights, real(0))
     total = weights.sum(axis=1, keepdims=True)
     return np.where(indices < end[:, None], indices, -1), weights / np.where(total == 0, real(1), total)
@@ -161,9 +161,9 @@ def _triangle_filter(x: Table) -> Table:
 def _cubic_filter(x: Table, a: Any) -> Table:
     """Return the weights of cubic convolution with parameter `a` at the distances `x`."""
     x = np.abs(x)
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
-    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return np.where(x <= 1, near, np.where(x < 2, far, 0)).astype(x.dtype)
+    inner_weight = ((a + 2) * x - (a + 3)) * x * x + 1
+    outer_weight = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x <= 1, inner_weight, np.where(x < 2, outer_weight, 0)).astype(x.dtype)
 
 
 def _lanczos_filter(x: Table) -> Table:

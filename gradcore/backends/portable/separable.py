@@ -35,12 +35,12 @@ class Taps:
 
     def __init__(self, inputs: int, outputs: int, steps: list[Step]) -> None:
         self.inputs, self.outputs, self.steps = inputs, outputs, steps
-        covered = sum(_length(step.outputs) for step in steps if step.first)
+        covered_count = sum(_length(step.outputs) for step in steps if step.first)
         #: Every output has a tap.
-        self.complete = covered == outputs
+        self.complete = covered_count == outputs
         #: Number of steps at the beginning that cover all outputs.
-        everywhere = (isinstance(step.outputs, slice) and step.outputs == slice(0, outputs, 1) for step in steps)
-        self.whole = len(list(takewhile(bool, everywhere)))
+        covers_all = (isinstance(step.outputs, slice) and step.outputs == slice(0, outputs, 1) for step in steps)
+        self.whole = len(list(takewhile(bool, covers_all)))
 
     @classmethod
     def of_windows(cls, size: int, kernel: int, stride: int, padding: int, dilation: int, outputs: int) -> Taps:
@@ -51,9 +51,9 @@ class Taps:
             inside, elements = overlap(tap * dilation - padding, stride, size, outputs)
             new = max(0, min(begun, inside.stop) - inside.start)  # of the tap's outputs, the first so many
             for first, part in ((True, slice(new)), (False, slice(new, None))):
-                here, there = range(outputs)[inside][part], range(size)[elements][part]
-                if here:
-                    steps.append(Step(tap, first, _slice(here), _slice(there)))
+                output_range, input_range = range(outputs)[inside][part], range(size)[elements][part]
+                if output_range:
+                    steps.append(Step(tap, first, _slice(output_range), _slice(input_range)))
             if inside.start < inside.stop:
                 begun = min(begun, inside.start)
         return cls(size, outputs, steps)
@@ -88,20 +88,20 @@ class Taps:
     @cached_property
     def adjoint(self) -> Taps:
         """The transposed map, in which every input gathers from the outputs that it contributed to."""
-        every = [np.arange(size) for size in (self.inputs, self.outputs)]
-        sources = np.concatenate([every[0][step.inputs] for step in self.steps] or [every[0][:0]])
-        targets = np.concatenate([every[1][step.outputs] for step in self.steps] or [every[1][:0]])
+        numbers = [np.arange(size) for size in (self.inputs, self.outputs)]
+        sources = np.concatenate([numbers[0][step.inputs] for step in self.steps] or [numbers[0][:0]])
+        targets = np.concatenate([numbers[1][step.outputs] for step in self.steps] or [numbers[1][:0]])
         order = np.lexsort((targets, sources))
         sources, targets = sources[order], targets[order]
         counts = np.bincount(sources, minlength=self.inputs)
-        place = np.arange(len(sources)) - np.repeat(counts.cumsum() - counts, counts)
+        tap = np.arange(len(sources)) - np.repeat(counts.cumsum() - counts, counts)
         indices = np.full((self.inputs, counts.max(initial=0)), -1)
-        indices[sources, place] = targets
+        indices[sources, tap] = targets
         if all(step.weights is None for step in self.steps):
             return Taps.of_table(self.outputs, indices)
         flat = np.concatenate([step.weights for step in self.steps if step.weights is not None])
         weights = np.zeros(indices.shape, dtype=flat.dtype)
-        weights[sources, place] = flat[order]
+        weights[sources, tap] = flat[order]
         return Taps.of_table(self.outputs, indices, weights)
 
 

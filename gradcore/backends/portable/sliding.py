@@ -134,8 +134,8 @@ class Windows:
         ]
         # With a kernel of one element that reads every input, the columns are the input.
         self.trivial = prod(kernel) == prod(stride) == 1 and not any(padding) and self.spatial == x.shape[2:]
-        between = reach[-1] if len(self.spatial) > 1 else 0
-        self.joined = join and xp is np and 0 < between * outputs * x.dtype.itemsize <= _JOINED
+        gap = reach[-1] if len(self.spatial) > 1 else 0
+        self.joined = join and xp is np and 0 < gap * outputs * x.dtype.itemsize <= _JOINED
         # A block's images, their phases, space for its columns, and the copies from the one to the other.
         self.images: slice | None = None
         self.padded: Any = None
@@ -193,8 +193,8 @@ class Windows:
             # Beyond the end are the values between rows that the last row of the last image reads.
             flat = self.xp.zeros(prod(shape) + self.extent[-1], dtype=self.x.dtype)
             self.padded = flat[: prod(shape)].reshape(shape)
-        for target, places in zip(self.padded, self.overlaps, strict=True):
-            inside, elements = zip(*places, strict=True)
+        for target, slices_by_dim in zip(self.padded, self.overlaps, strict=True):
+            inside, elements = zip(*slices_by_dim, strict=True)
             target[(slice(None), slice(count), *inside)] = self.x[(images, slice(None), *elements)].swapaxes(0, 1)
 
     def _plan(self, count: int, begin: int, end: int) -> tuple[Any, list[tuple[Any, Any]]]:
@@ -202,10 +202,10 @@ class Windows:
         xp, sizes, channels = self.xp, self.sizes(slice(begin, end)), self.x.shape[1]
         positions, taps = count * prod(sizes), channels * prod(self.kernel)
         colliding = xp is np and positions * self.x.dtype.itemsize % _COLLIDING == 0
-        apart = positions + 16 if colliding else positions
-        if self.scratch is None or self.scratch.size < taps * apart:
-            self.scratch = xp.empty(taps * apart, dtype=self.x.dtype)
-        result = self.scratch[: taps * apart].reshape(taps, apart)[:, :positions]
+        spacing = positions + 16 if colliding else positions
+        if self.scratch is None or self.scratch.size < taps * spacing:
+            self.scratch = xp.empty(taps * spacing, dtype=self.x.dtype)
+        result = self.scratch[: taps * spacing].reshape(taps, spacing)[:, :positions]
         result = result.reshape(channels, *self.kernel, count, *sizes)
         copies = []
         for source, phase in zip(self.padded, self.phases, strict=True):

@@ -67,9 +67,9 @@ class Sorting:
             return self.where_equal(x, values, dim, keepdim)
         values, index = self.kthvalue_along(x, dim, (x.shape[dim] + 1) // 2, True)
         if nan is not None:
-            spoilt = nan.any(axis=dim, keepdims=True)
-            values = xp.where(spoilt, xp.full((), float("nan"), x.dtype), values)
-            index = xp.where(spoilt, xp.expand_dims(nan.argmax(axis=dim), dim), index)
+            has_nan = nan.any(axis=dim, keepdims=True)
+            values = xp.where(has_nan, xp.full((), float("nan"), x.dtype), values)
+            index = xp.where(has_nan, xp.expand_dims(nan.argmax(axis=dim), dim), index)
         return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
 
     def where_equal(self, x: Any, values: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
@@ -97,8 +97,8 @@ class Sorting:
         results = self.xp.unique(x, return_inverse=inverse, return_counts=counts, axis=dim, equal_nan=False)
         values, *rest = results if inverse or counts else (results,)
         nothing = self.xp.zeros(0, "int64")
-        where = rest[0].reshape(x.shape if dim is None else (x.shape[dim],)) if inverse else nothing
-        return values, where, rest[-1] if counts else nothing
+        inverse_indices = rest[0].reshape(x.shape if dim is None else (x.shape[dim],)) if inverse else nothing
+        return values, inverse_indices, rest[-1] if counts else nothing
 
     def unique_consecutive_of(self, x: Any, inverse: bool, counts: bool, dim: int | None) -> tuple[Any, Any, Any]:
         """Return the first element of each run of equal elements, the inverse indices, and the counts."""
@@ -108,11 +108,11 @@ class Sorting:
         starts[1:] = (rows[1:] != rows[:-1]).any(axis=tuple(range(1, rows.ndim)))
         values = rows[starts]
         nothing = xp.zeros(0, "int64")
-        where = xp.cumsum(starts) - 1
-        number = xp.bincount(where, minlength=len(values)) if counts and len(rows) else nothing
+        run_numbers = xp.cumsum(starts) - 1
+        number = xp.bincount(run_numbers, minlength=len(values)) if counts and len(rows) else nothing
         if dim is not None:
             values = xp.moveaxis(values, 0, dim)
-        return values, where.reshape(x.shape if dim is None else (-1,)) if inverse else nothing, number
+        return values, run_numbers.reshape(x.shape if dim is None else (-1,)) if inverse else nothing, number
 
     # -- search ---------------------------------------------------------------------------------------------------
 
@@ -129,9 +129,9 @@ class Sorting:
             probe = xp.minimum(middle, n - 1)
             probed = self.take_along(sequence, probe, sequence.ndim - 1)
             above = probed > values if right else probed >= values
-            done = low >= high
-            high = xp.where(done | ~above, high, middle)
-            low = xp.where(done | above, low, middle + 1)
+            is_found = low >= high
+            high = xp.where(is_found | ~above, high, middle)
+            low = xp.where(is_found | above, low, middle + 1)
         return low
 
     def is_in_of(self, x: Any, among: Any, invert: bool = False) -> Any:
@@ -152,9 +152,9 @@ class Sorting:
             return xp.zeros(minlength, "int64" if weights is None else _sum_type(weights))
         if x.min() < 0:
             raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
-        most = 2**63 - 1
-        if self.number(x.max()) >= most:  # one more is no number; NumPy would write outside of its counts
-            raise RuntimeError(f"maximum value of input overflowed, it should be < {most} but got {most}")
+        limit = 2**63 - 1
+        if self.number(x.max()) >= limit:  # one more is no number; NumPy would write outside of its counts
+            raise RuntimeError(f"maximum value of input overflowed, it should be < {limit} but got {limit}")
         counts = xp.bincount(x, weights, minlength)
         return counts if weights is None else counts.astype(_sum_type(weights))
 
@@ -169,8 +169,8 @@ class Sorting:
         if low == high:
             low, high = low - 1, high + 1
         flat = flat[(flat >= low) & (flat <= high)]
-        place = ((flat - low) / (high - low) * bins).astype("int64")
-        return xp.bincount(xp.minimum(place, bins - 1), minlength=bins).astype(x.dtype)
+        bin_index = ((flat - low) / (high - low) * bins).astype("int64")
+        return xp.bincount(xp.minimum(bin_index, bins - 1), minlength=bins).astype(x.dtype)
 
 
 def comparable(x: Any) -> Any:

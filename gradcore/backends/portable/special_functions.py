@@ -38,16 +38,16 @@ class SpecialFunctions:
         return hasattr(self.special, name)
 
     def _evaluate(self, path: str, *arrays: Any) -> Any:
-        name, _, which = path.partition(":")
+        name, _, branch = path.partition(":")
         dtype = arrays[0].dtype
         if dtype.kind not in "fc":
             raise NotImplementedError(f"\"{name}\" not implemented for '{from_numpy(dtype).scalar_name}'")
         if name in _WHOLE:
             arrays = (arrays[0].astype("int64"), *arrays[1:])
         if self.has_special_function(name):
-            return _choose_result(getattr(self.special, name), name, which, arrays, dtype)
+            return _choose_result(getattr(self.special, name), name, branch, arrays, dtype)
         function = getattr(importlib.import_module("scipy.special"), name)
-        return self.from_host(_choose_result(function, name, which, [self.to_host(a) for a in arrays], dtype))
+        return self.from_host(_choose_result(function, name, branch, [self.to_host(a) for a in arrays], dtype))
 
 
 def _choose_result(function: Any, name: str, which: str, arrays: Any, dtype: Any) -> Any:

@@ -75,19 +75,19 @@ def _map_inside(xp: Any, x: Any, n: int, mode: str) -> tuple[Any, Any]:
         return x % n, None
     period, last = (2 * n, 1) if mode == "reflect" else (2 * n - 2, 0)
     folded = x % period
-    back = folded > n - 1 if mode == "mirror" else folded >= n
-    return xp.where(back, period - last - folded, folded), xp.where(back, -1.0, 1.0)
+    is_reflected = folded > n - 1 if mode == "mirror" else folded >= n
+    return xp.where(is_reflected, period - last - folded, folded), xp.where(is_reflected, -1.0, 1.0)
 
 
 def _taps(xp: Any, x: Any, n: int, order: int, mode: str, derivative: int) -> Iterator[Tap]:
     """Return the index and the weight of each tap along one dim."""
     x, slope = _map_inside(xp, x, n, mode)
     first = xp.floor(x if order % 2 else x + 0.5)
-    between = x - first if order % 2 else x - first + 0.5
+    position = x - first if order % 2 else x - first + 0.5
     first = first.astype("int64") - order // 2
     edges = {"constant": "mirror", "wrap": "mirror"}.get(mode, mode)
     for k, coefficients in enumerate(_pieces(order, derivative)):
-        weight, index = _evaluate_polynomial(coefficients, between), first + k
+        weight, index = _evaluate_polynomial(coefficients, position), first + k
         if mode == "grid-constant":
             weight = weight * ((index >= 0) & (index < n))
             index = xp.clip(index, 0, n - 1)
@@ -102,8 +102,8 @@ def all_taps(
     xp: Any, coordinates: Any, sizes: Sequence[int], order: int, mode: str, derivatives: Sequence[int]
 ) -> Iterator[Tap]:
     """Return the index into the flattened grid, and the weight, of each tap over all dims."""
-    along = [list(_taps(xp, coordinates[d], n, order, mode, derivatives[d])) for d, n in enumerate(sizes)]
-    for taps in itertools.product(*along):
+    taps_by_dim = [list(_taps(xp, coordinates[d], n, order, mode, derivatives[d])) for d, n in enumerate(sizes)]
+    for taps in itertools.product(*taps_by_dim):
         index, weight = taps[0]
         for n, (i, w) in zip(sizes[1:], taps[1:], strict=True):
             index, weight = index * n + i, weight * w

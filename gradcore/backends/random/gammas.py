@@ -37,9 +37,9 @@ def log_gamma(xp: Any, draw: Callable[[int], Array], shape: Array) -> Array:
         The logarithms.
     """
     shape = shape.astype(np.float64)
-    below, finite = shape < 1, xp.isfinite(shape)
-    result = by_rejection(xp, draw, _attempt, xp.where(below, shape + 1, xp.where(finite, shape, 1.0)))
-    index = xp.flatnonzero(below)
+    is_small, finite = shape < 1, xp.isfinite(shape)
+    result = by_rejection(xp, draw, _attempt, xp.where(is_small, shape + 1, xp.where(finite, shape, 1.0)))
+    index = xp.flatnonzero(is_small)
     if len(index):
         result[index] += exact.log(_uniform(draw(len(index)))) / shape[index]
     return xp.where(finite, result, shape)

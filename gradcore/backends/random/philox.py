@@ -209,10 +209,10 @@ def uniform(xp: Any, words: Array, dtype: Any, low: float = 0.0, high: float = 1
     values *= 2.0**-digits
     if (low, high) != (0, 1):
         start, end = dtype.type(low), dtype.type(high)
-        below = form.real(np.nextafter(end, start))
+        largest = form.real(np.nextafter(end, start))
         values *= form.real(end) - form.real(start)
         values += form.real(start)
-        values = xp.minimum(values, below)
+        values = xp.minimum(values, largest)
     return values.astype(dtype, copy=False)
 
 
@@ -301,8 +301,8 @@ def cauchy(xp: Any, words: Array, dtype: Any, median: float = 0.0, scale: float 
     dtype = np.dtype(dtype)
     h, form = _lanes(words, dtype)
     k = _magnitude(h, form)
-    near = xp.minimum(k, np.iinfo(form.signed).max - k)
-    tangent = exact.tan_pi(exact.midpoints(near, -form.bits))
+    distance = xp.minimum(k, np.iinfo(form.signed).max - k)
+    tangent = exact.tan_pi(exact.midpoints(distance, -form.bits))
     values = exact.select(-(k >> (form.bits - 2)), 1 / tangent, tangent)
     return _affine(_with_sign_of(h, values, form), scale, median, dtype)
 

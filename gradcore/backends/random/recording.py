@@ -103,8 +103,8 @@ class Recording:
         That is nothing where the graph goes back to where it began, which it reads nevertheless.
         """
         for state in self._states.values():
-            place = state.origin.draw(state.counter * WORDS_PER_BLOCK)
-            self._backend.write_place(state.memory, *place)
+            position = state.origin.draw(state.counter * WORDS_PER_BLOCK)
+            self._backend.write_place(state.memory, *position)
 
 
 class _Current(threading.local):

@@ -82,13 +82,13 @@ def _search(xp: Any, words: Array, weights: Array) -> Array:
     total = sums[:, categories - 1 : categories].astype(np.uint64)
     target = multiply_high(words, total).astype(np.int64)
     start = xp.arange(rows)[:, None] * width
-    place = xp.zeros(words.shape, np.int64)
+    index = xp.zeros(words.shape, np.int64)
     sums = sums.reshape(-1)
     step = width // 2
     while step:
-        place += step * (sums[start + place + (step - 1)] <= target)
+        index += step * (sums[start + index + (step - 1)] <= target)
         step //= 2
-    return place
+    return index
 
 
 def poisson(xp: Any, draw: Callable[[int], Array], rate: Array) -> Array:
@@ -129,10 +129,10 @@ def _poisson_inversion(xp: Any, draw: Callable[[int], Array], rate: Array) -> Ar
     cumulative = probability.copy()
     count = xp.zeros_like(rate)
     for k in range(1, 65):  # beyond 64 the probability is below 1e-30
-        above = u >= cumulative
-        if not above.any():
+        is_above = u >= cumulative
+        if not is_above.any():
             break
-        count += above
+        count += is_above
         probability *= rate / k
         cumulative += probability
     return count
@@ -157,11 +157,11 @@ def by_rejection(xp: Any, draw: Callable[[int], Array], attempt: Callable[..., A
     array of float64
     """
     result = xp.zeros_like(parameter)
-    todo = xp.arange(len(parameter))
-    while len(todo):
-        value, accepted = attempt(xp, draw(2 * len(todo)), parameter[todo])
-        result[todo[accepted]] = value[accepted]
-        todo = todo[~accepted]
+    remaining = xp.arange(len(parameter))
+    while len(remaining):
+        value, accepted = attempt(xp, draw(2 * len(remaining)), parameter[remaining])
+        result[remaining[accepted]] = value[accepted]
+        remaining = remaining[~accepted]
     return result
 
 
@@ -178,11 +178,11 @@ def _poisson_attempt(xp: Any, words: Array, rate: Array) -> tuple[Array, Array]:
     u = (0.5 - edge) * (1.0 - 2.0 * (first & 1))
     v = exact.midpoints((second >> 1).view(np.int64), -63)
     count = xp.floor((2 * a / edge + b) * u + rate + 0.43)
-    sure = (edge >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2))
+    is_certain = (edge >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2))
     possible = (count >= 0) & ((edge >= 0.013) | (v <= edge))
     count = xp.maximum(count, 0)
     bound = exact.log(v) + exact.log(1.1239 + 1.1328 / (b - 3.4)) - exact.log(a / (edge * edge) + b)
-    return count, sure | (possible & (bound <= count * exact.log(rate) - rate - _log_factorial(xp, count)))
+    return count, is_certain | (possible & (bound <= count * exact.log(rate) - rate - _log_factorial(xp, count)))
 
 
 _SMALL_FACTORIALS = [float(math.factorial(k)) for k in range(10)]

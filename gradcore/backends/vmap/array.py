@@ -60,8 +60,8 @@ def library_function(function: Any, *arrays: Any) -> Any:
     for a in arrays:
         library = LIBRARIES.get(a.__class__)
         if library is not None:
-            home = "linalg." if "linalg" in getattr(function, "__module__", "") else ""
-            return operator.attrgetter(home + function.__name__)(library)
+            prefix = "linalg." if "linalg" in getattr(function, "__module__", "") else ""
+            return operator.attrgetter(prefix + function.__name__)(library)
     return function
 
 
@@ -69,8 +69,8 @@ def _rule_of(function: Method) -> Method:
     """Return the batching rule of a function of NumPy."""
     rule = RULES.get(function)
     if rule is None:
-        home = getattr(function, "__module__", "numpy")
-        raise NotImplementedError(f"vmap: there is no batching rule for {home}.{function.__name__} yet")
+        module = getattr(function, "__module__", "numpy")
+        raise NotImplementedError(f"vmap: there is no batching rule for {module}.{function.__name__} yet")
     return rule
 
 

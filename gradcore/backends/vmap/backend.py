@@ -116,8 +116,8 @@ class BatchedBackend(BatchedKernels, Backend):
         if name not in self.bodies:
             raise AttributeError(f"the {self.type!r} backend has no kernel named {name!r}")
         body = functools.partial(self.bodies[name], self)
-        several = _takes_sequence(name)
-        return functools.partial(calls.call_generic, self.level, body, self.inner.kernels[name], several)
+        takes_sequence = _takes_sequence(name)
+        return functools.partial(calls.call_generic, self.level, body, self.inner.kernels[name], takes_sequence)
 
     @property
     def kernels(self) -> Any:  # type: ignore[override]

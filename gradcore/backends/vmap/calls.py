@@ -44,11 +44,13 @@ def _in_long_rows(operands: list[Any]) -> list[Any]:
     if len(shapes) < 2 or shapes[0] == shapes[1] or shapes[0][-1] >= _LONG:
         return operands
     ndim = max(map(len, shapes))
-    shape = tuple(map(max, *((1,) * (ndim - len(given)) + given for given in shapes)))
+    shape = tuple(map(max, *((1,) * (ndim - len(operand_shape)) + operand_shape for operand_shape in shapes)))
     rows, width = shape[-2:]
     if width >= _LONG or prod(shape) < _MANY:
         return operands
-    repeated = {given for given in shapes if given[-2] == 1 < rows and given[-1] == width}
+    repeated = {
+        operand_shape for operand_shape in shapes if operand_shape[-2] == 1 < rows and operand_shape[-1] == width
+    }
     return [a.repeat(rows, -2) if a.__class__ is np.ndarray and a.shape in repeated else a for a in operands]
 
 

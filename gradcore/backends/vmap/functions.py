@@ -208,8 +208,8 @@ def _put_along_axis(level: Any, arr: Any, indices: Any, values: Any, axis: Any) 
     if arr.__class__ is not BatchedArray or arr.level is not level:
         raise RuntimeError(INPLACE)
     a = arr.array
-    put = library_function(np.put_along_axis, a)
-    put(a, physical(indices, level), align_batch(values, level, a.ndim - 1), shift_axes(axis, a.ndim - 1))
+    function = library_function(np.put_along_axis, a)
+    function(a, physical(indices, level), align_batch(values, level, a.ndim - 1), shift_axes(axis, a.ndim - 1))
 
 
 @rule("lexsort")
@@ -220,8 +220,8 @@ def _lexsort(level: Any, keys: Any, axis: int = -1) -> Any:
 
 @rule("searchsorted")
 def _search_sorted(level: Any, a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
-    a, several = split_batch(a, level)
-    if several:
+    a, is_batched = split_batch(a, level)
+    if is_batched:
         raise NotImplementedError("vmap: searchsorted of a batch of sorted sequences")
     v = physical(v, level)
     return BatchedArray(library_function(np.searchsorted, a, v)(a, v, side), level)
@@ -304,8 +304,8 @@ def _diag(level: Any, v: Any, k: int = 0) -> Any:
         return v.diagonal(k)
     n = v.shape[0] + abs(k)
     out = library_function(np.zeros, v.array)((level.size, n, n), v.dtype)
-    place = arange_like(v.shape[0], v)
-    out[:, place + max(-k, 0), place + max(k, 0)] = v.array
+    positions = arange_like(v.shape[0], v)
+    out[:, positions + max(-k, 0), positions + max(k, 0)] = v.array
     return BatchedArray(out, level)
 
 
@@ -334,11 +334,11 @@ def as_strided(xp: Any, level: Any, x: Any, shape: Any = None, strides: Any = No
         return xp.lib.stride_tricks.as_strided(x, shape, strides)
     a = x.array
     inner = a.__class__ is BatchedArray
-    lead = (a.shape[0],), (a.strides[0],)
+    batch_dim = (a.shape[0],), (a.strides[0],)
     if inner:
-        result: Any = as_strided(xp, a.level, a, lead[0] + shape, lead[1] + strides)
+        result: Any = as_strided(xp, a.level, a, batch_dim[0] + shape, batch_dim[1] + strides)
     else:
-        result = xp.lib.stride_tricks.as_strided(a, lead[0] + shape, lead[1] + strides)
+        result = xp.lib.stride_tricks.as_strided(a, batch_dim[0] + shape, batch_dim[1] + strides)
     return BatchedArray(result, level)
 
 

@@ -30,11 +30,11 @@ def read(x: Any, key: Any) -> Any:
     if not chosen:
         return _batch(x.array[(slice(None), *entries)], x.level)
     array = physical(x, level)
-    arranged, back = _with_rows(array, entries, level)
-    inner = None if hasattr(array, "level") else outermost(arranged)
+    full_key, order = _with_rows(array, entries, level)
+    inner = None if hasattr(array, "level") else outermost(full_key)
     if inner is not None:  # indices that differ between the samples of another batch
         array = _batch(physical(array, inner), inner)
-    return _batch(array[arranged].transpose(back), level)
+    return _batch(array[full_key].transpose(order), level)
 
 
 def write(x: Any, key: Any, value: Any) -> None:
@@ -47,19 +47,19 @@ def write(x: Any, key: Any, value: Any) -> None:
         target = x.array[(slice(None), *entries)]
         target[...] = _fit_value(value, level, target.ndim - 1)
         return
-    arranged, back = _with_rows(x.array, entries, level)
-    x.array[arranged] = _spread(value, level, back)
+    full_key, order = _with_rows(x.array, entries, level)
+    x.array[full_key] = _spread(value, level, order)
 
 
 def accumulate(level: Any, ufunc: Any, x: Any, key: Any, value: Any = None, out: Any = None) -> None:
     """Call ``ufunc.at(x, key, value)`` for every sample."""
     if x.__class__ is not BatchedArray or x.level is not level:
         raise RuntimeError(INPLACE)
-    arranged, back = _with_rows(x.array, _entries(x, key), level)
+    full_key, order = _with_rows(x.array, _entries(x, key), level)
     if value is None:
-        apply(ufunc, "at", x.array, arranged)
+        apply(ufunc, "at", x.array, full_key)
     else:
-        apply(ufunc, "at", x.array, arranged, _spread(value, level, back))
+        apply(ufunc, "at", x.array, full_key, _spread(value, level, order))
 
 
 def _level(x: Any, others: Any) -> Any:
@@ -105,8 +105,8 @@ def _entries(x: Any, key: Any) -> list[Any]:
         if isinstance(part, list):
             part = np.asarray(part)
         if part.__class__ is BatchedArray and part.dtype == bool:
-            part, several = split_batch(part, part.level)
-            if several:
+            part, differs = split_batch(part, part.level)
+            if differs:
                 raise RuntimeError(DYNAMIC.format(name="indexing with a mask"))
         if part.__class__ is BatchedArray:
             entries.append(part)
@@ -133,9 +133,9 @@ def _with_rows(array: Any, entries: list[Any], level: Any) -> tuple[tuple[Any, .
         key.append(a)
     rest = len(entries) - len(chosen)
     # Indices that follow each other leave their dims where they are; others in front.
-    place = chosen[0] if chosen == list(range(chosen[0], chosen[-1] + 1)) else 0
-    back = [0, *range(1 + k, 1 + k + place), *range(1, 1 + k), *range(1 + k + place, 1 + k + rest)]
-    return tuple(key), back
+    first_dim = chosen[0] if chosen == list(range(chosen[0], chosen[-1] + 1)) else 0
+    order = [0, *range(1 + k, 1 + k + first_dim), *range(1, 1 + k), *range(1 + k + first_dim, 1 + k + rest)]
+    return tuple(key), order
 
 
 setattr(BatchedArray, "__getitem__", read)  # noqa: B010  # to type checkers the class has these methods

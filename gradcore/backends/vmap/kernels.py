@@ -47,9 +47,9 @@ def _leading(cores: tuple[int, ...]) -> Callable[..., Any]:
         if not any(a.__class__ is BatchedArray and a.level is level for a in args):
             return kernel(*args)
         arrays = [physical(a, level) for a in args[: len(cores)]]
-        lead = max(a.ndim - 1 - core for a, core in zip(arrays, cores, strict=True))
+        batch_ndim = max(a.ndim - 1 - core for a, core in zip(arrays, cores, strict=True))
         for i, (a, core) in enumerate(zip(arrays, cores, strict=True)):
-            missing = lead - (a.ndim - 1 - core)
+            missing = batch_ndim - (a.ndim - 1 - core)
             if missing and core:
                 arrays[i] = a.reshape(a.shape[0], *(1,) * missing, *a.shape[1:])
         return rewrap(kernel(*arrays, *args[len(cores) :]), level)
@@ -296,13 +296,13 @@ class BatchedKernels:
 
     def _in_one(self, height: int, index: Any, rows: Any) -> tuple[Any, Any]:
         """Return indices into the rows of all samples in one matrix, and the rows to add there."""
-        places = self._in_long_row(height, index)
-        return places, physical(rows, self.level).reshape(places.size, rows.shape[1])
+        positions = self._in_long_row(height, index)
+        return positions, physical(rows, self.level).reshape(positions.size, rows.shape[1])
 
     def _in_long_row(self, n: int, index: Any) -> Any:
         """Return indices into `n` numbers of each sample as indices into one vector for all samples."""
-        places = physical(index, self.level)
-        return (places % max(n, 1) + (arange_like(self.level.size, index) * n)[:, None]).reshape(-1)
+        positions = physical(index, self.level)
+        return (positions % max(n, 1) + (arange_like(self.level.size, index) * n)[:, None]).reshape(-1)
 
     def reduce_at(self, out: Any, places: Any, values: Any, reduce: str) -> Any:
         """Reduce elements of rows with values, in one long row of all samples."""
@@ -317,12 +317,12 @@ class BatchedKernels:
         if not calls.is_batched(self.level, (out, mask, source)):
             self.inner.masked_write(out, mask, source)
             return
-        places = mask.reshape(-1).cumsum() - 1
-        last = physical(places, self.level)
+        ranks = mask.reshape(-1).cumsum() - 1
+        last = physical(ranks, self.level)
         if last.size and source.size <= int(last.max()):
             raise RuntimeError("Number of elements of source < number of ones in mask")
         if source.size:
-            chosen = np.take_along_axis(source, self.xp.maximum(places, 0), 0).reshape(out.shape)
+            chosen = np.take_along_axis(source, self.xp.maximum(ranks, 0), 0).reshape(out.shape)
             out[...] = np.where(mask, chosen, out)
 
     def index(self, x: Any, indices: Sequence[Any]) -> Any:
@@ -336,8 +336,8 @@ class BatchedKernels:
         results = []
         for index in indices:
             if index is not None and index.dtype.kind == "b":
-                alone, several = split_batch(index, self.level)
-                index = index if several else alone
+                shared, differs = split_batch(index, self.level)
+                index = index if differs else shared
             results.append(index)
         return tuple(results)
 
@@ -370,12 +370,12 @@ class BatchedKernels:
         flat = x.reshape(-1)
         first, last = (flat.min(), flat.max()) if low == high and flat.size else (low, high)
         if low == high:
-            same = first == last
-            first, last = np.where(same, first - 1, first), np.where(same, last + 1, last)
+            is_empty_range = first == last
+            first, last = np.where(is_empty_range, first - 1, first), np.where(is_empty_range, last + 1, last)
         inside = (flat >= first) & (flat <= last)
-        place = np.where(inside, (flat - first) / (last - first) * bins, 0).astype("int64")
+        bin_index = np.where(inside, (flat - first) / (last - first) * bins, 0).astype("int64")
         out = self.xp.zeros(bins, x.dtype)
-        self.xp.add.at(out, self.xp.minimum(place, bins - 1), inside.astype(x.dtype))
+        self.xp.add.at(out, self.xp.minimum(bin_index, bins - 1), inside.astype(x.dtype))
         return out
 
     def diagonal_of(self, x: Any, offset: int, dim1: int, dim2: int) -> Any:
