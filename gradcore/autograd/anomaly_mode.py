@@ -192,7 +192,8 @@ def trace_errors(node: Any, grad: Any, compute: Callable[[], Any]) -> Any:
     except Exception as error:
         try:
             _report(node)
-        except Warning as warning:  # warnings are errors here; `error` must still be the one raised
+        except Warning as warning:
+            # The program turned warnings into errors. `error` must still be the exception that is raised.
             error.add_note(str(warning))
         raise
     finally:

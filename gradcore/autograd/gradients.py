@@ -413,7 +413,7 @@ def root_of(output: Any) -> tuple[Node, int, Any, Any]:
     """Return the root for `run_backward` for a tensor of one element, with a gradient of one."""
     edge = output._edge if output._autograd is None else gradient_edge(output)
     if edge is None:
-        return roots_of((output,), (None,))[0]  # which raises
+        return roots_of((output,), (None,))[0]  # This call raises the error.
     return (*edge, *_one((output._array.shape, output._dtype, output._device)))
 
 

@@ -167,7 +167,8 @@ def _finder(t: AnyTensor) -> Callable[[], Node | None]:
     node = get_gradient_edge(t).node
     if not node.is_accumulator:
         return weakref.ref(node)
-    leaf = weakref.ref(t)  # the nodes of leaves come and go with the graphs that they are part of
+    # A leaf has a node only while a graph refers to it, so the leaf itself is referenced.
+    leaf = weakref.ref(t)
 
     def find() -> Node | None:
         tensor = leaf()

@@ -383,7 +383,8 @@ class InputBuffer:
         """
         counts = self.expected = count_leaves(self.pending, needed)
         entries = [entry for entry in self.heap if not entry[1].is_accumulator]
-        if len(entries) < len(self.heap):  # roots that are leaves
+        if len(entries) < len(self.heap):
+            # Some roots are leaves.
             leaves = [node for _, node in sorted(self.heap, reverse=True) if node.is_accumulator]
             self.heap[:] = entries
             heapify(self.heap)

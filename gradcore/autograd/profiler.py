@@ -180,7 +180,7 @@ class emit_nvtx:
         if self.enabled:
             if self.entered:
                 raise RuntimeError("NVTX annotation context manager is not reentrant")
-            from gradcore.tools.profiler.ranges import Ranges  # which needs CUDA
+            from gradcore.tools.profiler.ranges import Ranges  # Importing this module requires CUDA.
 
             _wait()
             _enable(Ranges(shapes=self.record_shapes))

@@ -266,7 +266,7 @@ def node_lines(op: Op, exact: bool = False) -> Iterator[str]:
 def _read_by_name(op: Op) -> list[str]:
     """Return source for the keyword arguments of `op.node`: arguments of the call, and shapes of its tensors."""
     names = names_of(op.node)  # type: ignore[arg-type]
-    if names == ("args",):  # ``*args``: all of them
+    if names == ("args",):  # The function takes all arguments as ``*args``.
         return [f"a{i}" for i in range(len(op.names))]
     shapes = {f"{op.names[p]}_shape": f"x{p}.shape" for p in op.tensors}
     return [shapes.get(name) or f"a{op.position[name]}" for name in names]

@@ -81,7 +81,8 @@ def gradient_edge(t: AnyTensor) -> Edge | None:
         if accumulator is not None:
             accumulator = accumulator()
         if accumulator is None:
-            accumulator = AccumulateGrad()  # (`Node.make` inlined, because every use of a parameter comes here)
+            # This is `Node.make`, inlined because every use of a parameter runs this code.
+            accumulator = AccumulateGrad()
             accumulator._device, accumulator._edges, accumulator._seq, accumulator._hooks = t._device, (), tick(), None
             accumulator.variable = t
             if meta.observed:
@@ -91,7 +92,8 @@ def gradient_edge(t: AnyTensor) -> Edge | None:
     if meta.base is not None and t._vc.version != meta.edge_version:
         refresh_view_history(t)
         return t._edge  # type: ignore[no-any-return]
-    if meta.inference:  # makes nodes that save it check it, see `OpNode.check`
+    if meta.inference:
+        # Nodes that save the tensor then check it, see `OpNode.check`.
         variables.last_write = max(variables.last_write, tick() + 64)
     return edge
 

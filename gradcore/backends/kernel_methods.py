@@ -144,6 +144,6 @@ def _packer(method: Callable[..., Any], settings: Any) -> tuple[Callable[[tuple[
     def pack(values: tuple[Any, ...]) -> Any:
         if least <= len(values) <= total:
             return new(settings, values + defaults[len(values) - least :])
-        return settings(*values)  # which says what is wrong
+        return settings(*values)  # This call raises the error.
 
     return pack, lead

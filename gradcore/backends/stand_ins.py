@@ -37,7 +37,7 @@ class ArrayStandIn:
 
     __slots__ = ()
 
-    if TYPE_CHECKING:  # subclasses have these
+    if TYPE_CHECKING:  # Subclasses define these attributes.
 
         @property
         def shape(self) -> tuple[int, ...]: ...

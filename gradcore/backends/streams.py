@@ -141,7 +141,8 @@ class Streams:
         if present.is_capturing():
             streams = [s for s in streams if s.is_capturing()]
         target = streams[0] if streams else present
-        for other in streams[1:]:  # of other threads: one of them may have made the node
+        # The other streams belong to other threads, one of which may have created the node.
+        for other in streams[1:]:
             in_order(backend, (device, other), (device, target))
         if target == present:
             yield None

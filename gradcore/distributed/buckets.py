@@ -167,11 +167,12 @@ class Reducer:
         self.rebuilt = False
         #: How many times each parameter gets a gradient in an iteration of a static graph.
         self.counts: list[int] | None = None
-        #: Whether gradients that arrive are reduced; whether some have arrived; whether they stay local; whether there
-        #: was an iteration.
+        #: Whether arriving gradients are reduced; whether a gradient has arrived; whether gradients stay in this
+        #: process; whether an iteration has been completed.
         self.armed = self.begun = self.local = self.finished = False
-        #: Which gradients are in their buckets; how many buckets have been started; how many gradients are to come of
-        #: each parameter; whether the first iteration of a static graph finds that out.
+        #: Whether each gradient is in its bucket; the number of gradients that are not; the number of gradients still
+        #: to arrive for each parameter; the next bucket to start; whether this iteration counts the gradients of a
+        #: static graph.
         self.ready: list[bool] = []
         self.unready = 0
         self.left: list[int] = []
@@ -262,7 +263,8 @@ class Reducer:
         self.absent = set(unused)
         for i in unused:
             self._mark(i, None)
-        if not self.unready:  # nothing is used, so no backward will come here
+        if not self.unready:
+            # No parameter is used, so no backward pass will finish the iteration.
             self._finish()
 
     def _expect_end(self, _: Any) -> None:
@@ -422,7 +424,8 @@ class Reducer:
         self.gives = False
         try:
             self.prepare((), False)
-            if self.armed:  # it is not over yet
+            if self.armed:
+                # `prepare` finishes the iteration if no parameter is used. Here it has not.
                 for i in range(len(self.parameters)):
                     self._mark(i, None)
                 self._finish()

@@ -85,7 +85,7 @@ def _start_server(size: int) -> bytes:
     port = server.stdout.readline().strip()
     if not port:
         raise DistNetworkError(f"rank 0 cannot listen at {host}: set MASTER_ADDR to an address of its machine")
-    server.returncode = 0  # nobody waits for it
+    server.returncode = 0  # Nobody waits for the server, so Popen must not warn.
     return json.dumps({"host": host, "port": int(port), "ids": ids}).encode()
 
 

@@ -39,7 +39,8 @@ __all__ = [
     "wait_for",
 ]
 
-#: The numbers of elements that a process sends to each other one, and receives from each; None: any number.
+#: The number of elements that a process sends to each process, and the number that it receives from each process. None
+#: stands for any number.
 Parts = tuple[Sequence[int] | None, Sequence[int] | None]
 
 
@@ -108,7 +109,8 @@ class Comparison(Request):
     def _difference(self) -> str:
         """Collect the calls of all processes, and return a text that says how they differ."""
         group, ranks = self._group, self._group.ranks
-        with group.lock:  # the thread that lets requests go on may find that another call differs, too
+        with group.lock:
+            # The thread that polls requests may detect a difference in another call at the same time.
             if group.difference is None:
                 data = json.dumps([self._shown, self._parts]).encode()
                 calls = [

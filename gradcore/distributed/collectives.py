@@ -196,7 +196,8 @@ class Call:
                 with self._on_device():
                     finish()
             if async_op:
-                bump_all(written)  # who has saved it meanwhile has saved something else
+                # A node that has saved the tensor since the start of the call has saved values that were overwritten.
+                bump_all(written)
 
         with record_function(f"gradcore::{self.name}"), self._on_device():
             try:

@@ -36,7 +36,7 @@ class Communicator:
     reduces_halves = False
     #: Whether it computes means itself. If not, sums are divided afterwards.
     averages = False
-    #: Whether small sums do not make the host wait for a device, so that each call can be compared beside it.
+    #: Whether calls can be compared while they run: small sums do not make the host wait for a device.
     compares = False
 
     def __init__(self, rank: int, size: int) -> None:

@@ -138,8 +138,8 @@ class DistributedDataParallel(Module):
         #: None in a world of one process, which has nothing to reduce.
         self._reducer = self._make_reducer() if self.process_group.size() > 1 else None
         self.require_backward_grad_sync = self._buffers_due = True
-        #: Whether this is inside of `join`; whether it divides by the number of all processes, and raises an error
-        #: once one has no more inputs; the last of those that had some.
+        #: Settings of `join`: whether it is active; whether gradients are divided by the number of all processes;
+        #: whether an error is raised once a process has no more inputs; the last process that had an input.
         self._joining, self._divides_by_all, self._throws, self._last_active = False, True, False, 0
 
     def _send(self, tensors: list[AnyTensor], source: int) -> None:

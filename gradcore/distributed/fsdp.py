@@ -303,7 +303,7 @@ class _Unit:
             if not isinstance(slot, _Slot):
                 return saved if slot is None else slot(saved)
             if slot.values is None:
-                self.schedule.collect()  # so that their memory is free
+                self.schedule.collect()  # This frees the memory of reduced gradients.
                 self.gather(-1)
             if saved is None:
                 return slot.values

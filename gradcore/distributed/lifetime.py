@@ -34,7 +34,7 @@ __all__ = [
 
 #: The option of Linux's ``prctl`` that names a signal for the death of the parent.
 _PR_SET_PDEATHSIG = 1
-#: Seconds after which a process that waits ends itself, where nobody else has ended it by then.
+#: Seconds after which a waiting process ends itself, unless it has been ended before.
 _AFTER = 0.5
 
 
@@ -48,7 +48,7 @@ def die_with_parent(number: int = signal.SIGTERM) -> None:
 def run_folder() -> Path | None:
     """Return the folder in which processes report to the launcher, or None without a launcher."""
     folder = Path(os.environ.get("GRADCORE_RUN_FOLDER", ""))
-    return folder if folder != Path() and folder.is_dir() else None  # not on other machines
+    return folder if folder != Path() and folder.is_dir() else None  # The folder is missing on other machines.
 
 
 def note_end() -> None:

@@ -49,7 +49,7 @@ class Machines:
             return [str(i) for i in range(self.most)]
         try:
             lines = self.path.read_text().splitlines()
-        except FileNotFoundError:  # it is being replaced
+        except FileNotFoundError:  # The file is being replaced.
             return self._listed
         names = (line.partition("#")[0].strip() for line in lines)
         return list(dict.fromkeys(filter(None, names)))
@@ -92,7 +92,7 @@ class Machines:
         """Leave out the machines on which ``mpiexec``, with options, does not start a program."""
         with ThreadPoolExecutor(max(1, min(32, len(self.used)))) as pool:
             answers = list(pool.map(lambda name: _answers(mpiexec, name), self.used))
-        if any(answers):  # else the fault is elsewhere
+        if any(answers):  # If no machine answers, the machines are not the cause.
             self._lost.update(name for name, answer in zip(self.used, answers, strict=True) if not answer)
 
 

@@ -32,7 +32,7 @@ class Server:
 
     def __init__(self, ids: list[int]) -> None:
         self.ranks = {number: rank for rank, number in enumerate(ids)}
-        #: MPICH derives names of shared memory from it, so it differs between runs.
+        #: The name differs between runs, because MPICH derives names of shared memory from it.
         self.name = f"gradcore-{os.urandom(8).hex()}"
         self.values: dict[str, str] = {}
         self.hosts: dict[int, str] = {}
@@ -43,8 +43,6 @@ class Server:
 
     def mapping(self) -> str:
         """Return which ranks share a machine, in MPICH's format, once all ranks are connected.
-
-        Each block ``(first machine, machines, ranks)`` stands for consecutive ranks of consecutive machines.
 
         Each block ``(first machine, machines, ranks)`` stands for consecutive ranks of consecutive machines.
         """
@@ -170,7 +168,8 @@ def main() -> None:
 
 def _end_with_parent(server: Server) -> None:
     sys.stdin.read()
-    if 0 not in server.ended:  # else the others may still be on their way to the end
+    if 0 not in server.ended:
+        # If rank 0 has ended MPI normally, the other ranks may still be ending.
         server.fail("rank 0 has ended", 1)
 
 

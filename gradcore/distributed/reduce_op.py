@@ -33,7 +33,7 @@ class ReduceOp(enum.Enum):
 ReduceOp.__module__ = __name__.rpartition(".")[0]
 ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]  # PyTorch's name of what the reductions are of
 
-#: The reductions of single bits that stand for those of bools, which are carried as bytes.
+#: The reductions of bytes that give the results of reductions of bools, which are sent as bytes.
 BOOLS = {
     ReduceOp.SUM: ReduceOp.MAX,
     ReduceOp.BOR: ReduceOp.MAX,

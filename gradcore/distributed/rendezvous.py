@@ -19,7 +19,7 @@ __all__ = ["TOKEN", "share"]
 
 #: The variable with a secret that processes of one run share. Launchers set it; without one, any process may ask.
 TOKEN = "GRADCORE_RENDEZVOUS_TOKEN"
-#: Seconds that one connection may take; the bytes of a proof; the most bytes that are taken from rank 0.
+#: Seconds that one connection may take; bytes of a proof; largest number of bytes that are accepted from rank 0.
 _PATIENCE, _PROOF, _LONGEST = 5.0, 32, 1 << 20
 
 
@@ -121,7 +121,7 @@ def _ask(address: tuple[str, int], rank: int, end: float) -> bytes:
                 if hmac.compare_digest(proof, _prove(b"data", data)):
                     peer.sendall(b"k")
                     return data
-        except OSError:  # rank 0 does not listen yet, or something else does
+        except OSError:  # Rank 0 does not listen yet, or another program does.
             if time.monotonic() > end:
                 raise
         if time.monotonic() > end:

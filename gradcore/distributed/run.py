@@ -29,14 +29,14 @@ __all__ = ["main"]
 _PASSED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 #: Seconds that processes have to end after SIGINT or SIGTERM.
 _GRACE = 15.0
-#: Seconds that processes have to end by themselves when one has failed; those for which the last words of a process
-#: that is gone may be on their way.
+#: Seconds that processes have to end by themselves when one has failed; seconds for which the report of a process that
+#: has ended may still arrive.
 _PATIENCE, _DOUBT = 2.0, 1.0
-#: What starts each process where a parent can note which one ends first.
+#: The command in front of each program whose parent notes when the process ends.
 SUPERVISOR = (
     [sys.executable, "-I", "-S", str(Path(__file__).with_name("supervisor.py"))] if sys.platform == "linux" else []
 )
-#: Seconds that a start waits for enough machines; between two looks for machines that have come.
+#: Seconds that a start waits for enough machines; seconds between two checks for new machines.
 _JOIN, _LOOK = 600.0, 1.0
 
 
@@ -179,7 +179,8 @@ def _run(command: Sequence[str], variables: dict[str, str], folder: Path, machin
                 end_group(launcher, folder)
         limit = time.monotonic() + _DOUBT
         watch.wait(0)
-        while watch.is_watching and time.monotonic() < limit:  # MPI has sent signals to them, and they are ending
+        while watch.is_watching and time.monotonic() < limit:
+            # MPI has sent signals to the processes, which take a moment to end.
             watch.wait(0.05)
         watch.kill()
         code = launcher.returncode or watch.code
@@ -235,9 +236,9 @@ class Watch:
         self.folder = folder
         self.failed: float | None = None
         self.code = 0
-        #: When ranks were first seen to be gone without a word, or to have left others waiting.
+        #: The times at which ranks were first seen to have ended without a report, or to have left others waiting.
         self.suspected: dict[int, float] = {}
-        #: Ranks whose processes have ended, in this order as far as it is known, and descriptors of the others.
+        #: Ranks whose processes have ended, in this order as far as it is known; descriptors of the other processes.
         self.ended: list[int] = []
         self._descriptors: dict[int, int] = {}
 
@@ -293,7 +294,7 @@ class Watch:
             path = self.folder / f"{(self.folder / f'{rank}.pid').read_text()}.gone"
             return float(path.read_text() or "inf") if path.exists() else math.inf
 
-        # Without such times, the first one seen to have ended: MPI ends the others at once, so this is a guess.
+        # Without these times, this is a guess: the first rank seen to have ended. MPI ends the others at once.
         return min(silent, key=time_of_end, default=None)
 
     def look(self) -> None:
@@ -314,7 +315,7 @@ class Watch:
             if not (has_died or left_early):
                 continue
             if now < self.suspected.setdefault(rank, now) + _DOUBT:
-                continue  # its last words may be on their way
+                continue  # The report may still arrive.
             if has_died:
                 self._say(explain_end(self.folder, self.find_killed()) or f"rank {rank} ended")
             elif left_early:
@@ -340,7 +341,7 @@ def _signal_processes(launcher: subprocess.Popen[bytes], folder: Path, number: i
     for pid in filter(None, pids):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-    if not pids:  # none has begun, or they are on other machines
+    if not pids:  # No process has begun, or all are on other machines.
         launcher.send_signal(number)
 
 
@@ -369,7 +370,7 @@ def _passing(launcher: subprocess.Popen[bytes], folder: Path) -> Iterator[list[f
 def _report(folder: Path, end: End) -> int:
     """Print the errors of the processes, first that of the one that failed first, and return its exit code."""
     code = end.code
-    was_reported = (folder / "said").exists()  # while they ran
+    was_reported = (folder / "said").exists()  # The failure was reported while the processes ran.
     failures = sorted((json.loads(path.read_text()) for path in folder.glob("*.error")), key=lambda f: f["time"])
     if not failures and was_reported:
         return code if code > 0 else 128 - code

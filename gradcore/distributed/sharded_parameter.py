@@ -409,7 +409,7 @@ class Gathering:
             rows = gathered._array.reshape(first.process_group.size(), -1)
             for shard in self._shards:
                 end = start + shard._array.size
-                part = rows[:, start:end].reshape(-1)  # a copy, unless it is the only one
+                part = rows[:, start:end].reshape(-1)  # This copies unless there is a single shard.
                 values.append(
                     wrap(part[: shard.full_numel].reshape(shard.full_shape), gathered._device, gathered._dtype)
                 )
@@ -473,7 +473,7 @@ class Reduction:
             rows = functional.cat([rows[:, self._columns[i]] for i in sorted(self._added)], 1)
         group = self._shards[0].process_group
         self._out = empty(rows.shape[1], dtype=rows.dtype, device=rows.device)
-        self._rows = rows  # until it has been sent
+        self._rows = rows  # The buffer must exist until it has been sent.
         self._work = collectives.reduce_scatter_tensor(self._out, rows.view(-1), ReduceOp.AVG, group, async_op=True)
 
     def begin_over_replicas(self) -> None:

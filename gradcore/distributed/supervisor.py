@@ -29,11 +29,12 @@ def main(argv: list[str]) -> None:
     """
     folder = os.environ.get("GRADCORE_RUN_FOLDER", "")
     _die_with_parent(signal.SIGKILL)
-    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)  # one that comes now waits for the handlers
+    # A signal that arrives now is delivered when the handlers are set.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)
     pid = os.fork()
     if not pid:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
-        _die_with_parent(signal.SIGKILL)  # holds for the program, too
+        _die_with_parent(signal.SIGKILL)  # This remains in effect for the program.
         os.execv(argv[0], argv)
 
     def pass_on(number: int, frame: object) -> None:
@@ -44,7 +45,7 @@ def main(argv: list[str]) -> None:
         signal.signal(number, pass_on)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if os.path.isdir(folder):  # not on other machines
+    if os.path.isdir(folder):  # The folder is missing on other machines.
         with open(os.path.join(folder, f"{pid}.gone"), "w") as file:
             file.write(repr(time.time()))
     if code < 0:

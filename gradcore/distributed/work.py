@@ -20,9 +20,12 @@ NOT_ON_TIME = "did not finish within {:g} s: another rank has not made this call
 
 
 class Request:
-    """A call of an engine that may be in progress. The base class is complete."""
+    """A call of an engine that may be in progress.
 
-    #: Whether waiting for it makes a stream wait, not the host, so that somebody has to see to its end and to timeouts.
+    An instance of this base class stands for a call that is already complete.
+    """
+
+    #: Whether `ready` makes a stream wait instead of the host. A thread then has to watch the call's end and timeout.
     watched = False
 
     def needs_polls(self) -> bool:

@@ -43,7 +43,8 @@ def main(argv: Sequence[str]) -> None:
         # Of a process that the system ends, as after a segmentation fault, the launcher shows this traceback.
         faulthandler.enable((folder / f"{rank}.fault").open("w"))
     _write_whole_lines()
-    atexit.register(_note_end_of, os.getpid())  # the first one is called last, so it follows those of the program
+    # Functions at exit run in reverse order, so this one runs after those of the program.
+    atexit.register(_note_end_of, os.getpid())
     code, text = 0, ""
     try:
         if argv[0] == "-m":

@@ -70,7 +70,7 @@ class ZeroRedundancyOptimizer(Optimizer):
     ) -> None:
         self.process_group = resolve(process_group)
         self._class, self._options = optimizer_class, defaults
-        #: The optimiser of the share of this process, if it has one, and the groups that it has parameters of.
+        #: The optimiser of this process's share, if the share is not empty, and the groups of its parameters.
         self.optim: Optimizer | None = None
         self._groups: list[int] = []
         #: The rank that makes the step of each parameter.

@@ -38,11 +38,7 @@ def arrays_of(tensors: Iterable[Any]) -> list[Any]:
 def empty_array(size: int, dtype: Any, device: Device) -> Array:
     """Return an uninitialised array for the elements of many tensors.
 
-    On the CPU, the first large one makes the process keep freed memory.
-
-    On the CPU, a large one switches on the reuse of memory.
-
-    On the CPU, its memory is used again.
+    On the CPU, the first large array makes the process keep freed memory for later arrays.
     """
     if malloc.waiting and size >= malloc.LARGE and device.type == "cpu":
         malloc.begin()

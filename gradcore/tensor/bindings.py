@@ -1,7 +1,7 @@
-"""Functions of upper layers that lower layers call: `gradcore.functional` imports each when it is first looked up.
+"""Functions of upper layers that lower layers call. `gradcore.functional` imports each one on its first use.
 
-So a method of tensors may need a package above the tensors, as ``numpy`` or ``sparse``, without importing it: nothing
-imports this module but the package itself, at the end.
+A method of tensors can therefore use a package above the tensors, such as ``numpy`` or ``sparse``, without importing
+it. Only the package itself imports this module, after all others.
 """
 
 from __future__ import annotations

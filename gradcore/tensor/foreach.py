@@ -111,9 +111,7 @@ def move_statistics_(
 ) -> bool:
     """Update running statistics to ``keep * running + share * new`` if one kernel can do it.
 
-    Return whether it was done.
-
-    Return whether that was done.
+    Return whether the update was done.
     """
     state, (mean, _) = local.state, new
     if state.batches or state.mode > GRAD or not mean._device.backend.moves_statistics:

@@ -31,9 +31,12 @@ WHOLE = slice(None)
 def getitem(self: AnyTensor, key: Any) -> Any:
     """Return elements of the tensor: a view if `key` has only ints, slices, None and Ellipsis, else a copy.
 
-    The rules are PyTorch's, which are NumPy's but for these: ints are taken before index tensors, so they do not
-    count as such when the position of the indexed dims is decided, and lists that hold sequences are tuples. Beyond
-    PyTorch's, slices may have negative steps.
+    The rules are PyTorch's. They differ from NumPy's in two points:
+
+    - ints are applied before index tensors, so they do not affect the position of the indexed dims in the result;
+    - a list that contains sequences is treated as a tuple.
+
+    Unlike in PyTorch, slices may have negative steps.
 
     Parameters
     ----------

@@ -101,9 +101,9 @@ def reshape_in_place(name: str, renamed: Callable[[str], str]) -> Callable[..., 
         bump(self)
         if meta is not None and meta.base is not None:
             meta.chain = out._autograd.chain
-            if out._edge is not None:  # else its history is derived again from that of the base
+            if out._edge is not None:  # Otherwise the history is derived from that of the base.
                 meta.edge_version = self._vc.version
-        else:  # refresh views that were made before
+        else:  # Views that were created before must be refreshed.
             meta = self._autograd = meta or AutogradMeta()
             meta.reshaped += 1
         for level in local.state.levels:

@@ -60,7 +60,8 @@ METHODS: tuple[Row, ...] = (
     (subclasses, "as_subclass"),
     (to, "astype copy to"),
 )
-#: Methods whose errors are shortened where they leave gradcore; the others do so themselves, or check nothing.
+#: Methods whose tracebacks are shortened where errors leave gradcore. Other methods do this themselves, or check
+#: nothing.
 SHORTENED_METHODS: tuple[Row, ...] = (
     (setitem, "copy_ fill_ fill_diagonal_ index_put_ zero_"),
     (filling.METHODS, ""),

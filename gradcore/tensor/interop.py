@@ -69,7 +69,8 @@ def from_dlpack_on_host(source: Any) -> tuple[Any, dtypes.dtype]:
     if half:
         element[:] = UINT16
     array = np.from_dlpack(_Held(capsule))
-    if not versioned and array.size:  # which cannot say that it must not be written to, and is taken for that by NumPy
+    if not versioned and array.size:
+        # Such a capsule has no flag for read-only memory, so NumPy marks its array as read-only.
         array = np.asarray(_Writable(array))
     return (array.view(dtypes.bfloat16.numpy), dtypes.bfloat16) if half else (array, dtypes.from_numpy(array.dtype))
 

@@ -205,7 +205,7 @@ _STRIDED = (
     dense_dim, sparse_dim, dequantize, to_dense, to_sparse, sparse_mask, is_distributed, is_conj, is_neg
 )  # fmt: skip
 
-#: Methods of tensors that say that there is nothing else than strided ones.
+#: Methods of strided tensors that return a constant or themselves, raise an error, or convert to a sparse layout.
 METHODS = {
     **{name: _refuse(name, error, text) for name, error, text in _refusals()},
     **{method.__name__: method for method in _STRIDED},

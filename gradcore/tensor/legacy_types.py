@@ -284,8 +284,8 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any]
 def record_stream(self: Tensor, stream: Any) -> None:
     """Keep the memory of a deleted tensor until the present work of `stream` is done.
 
-    It is needed where a tensor is used in another stream than that in which it was made, and dropped before that stream
-    is waited for: its memory could be handed out again too soon.
+    Call it for a tensor that is used in another stream than the one in which it was created. If such a tensor is
+    deleted before the program has waited for that stream, its memory could otherwise be reused too early.
     """
     if not self.is_cuda:
         raise NotImplementedError("record_stream is for CUDA tensors only")

@@ -38,7 +38,7 @@ def deep_copy(t: AnyTensor, memo: dict[int, Any]) -> Any:
             "moment.  If you were attempting to deepcopy a module, this may be because of a "
             "torch.nn.utils.weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001"
         )
-    import copy  # a program that copies nothing does without it
+    import copy  # Most programs do not need this module.
 
     if id(t) in memo:
         return memo[id(t)]

@@ -360,7 +360,8 @@ def _element_texts(values: np.ndarray, options: PrintOptions) -> tuple[list[str]
     imag, imag_width = _number_texts(np.imag(values), options)
     signed = (text if text.startswith("-") else f"+{text}" for text in imag)
     texts = [f"{re.rjust(real_width)}{im}j" for re, im in zip(real, signed, strict=True)]
-    return texts, real_width + imag_width + len("j")  # as PyTorch, which does not count the sign between
+    # As in PyTorch, the sign between the parts does not count.
+    return texts, real_width + imag_width + len("j")
 
 
 def _number_texts(values: np.ndarray, options: PrintOptions) -> tuple[list[str], int]:

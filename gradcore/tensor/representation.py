@@ -18,7 +18,7 @@ def text_of(t: AnyTensor) -> str:
     suffixes = []
     try:
         edge = gradient_edge(t)
-    except RuntimeError:  # a view that has lost its history
+    except RuntimeError:  # The view has lost its history.
         suffixes.append("grad_fn=<Invalid>")
     else:
         if edge is not None:

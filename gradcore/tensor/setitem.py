@@ -1,6 +1,7 @@
 """Writing into a tensor or a part of it: `fill_`, `zero_`, `copy_`, `index_put_`, ``tensor[key] = value``.
 
-Other operations in place compute their result and copy it; what only moves data is written where it belongs at once.
+Other in-place operations compute their result and then copy it to the tensor. The operations here only move data, so
+they write directly to the tensor.
 """
 
 from __future__ import annotations

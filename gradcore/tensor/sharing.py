@@ -31,8 +31,8 @@ def is_shared(self: Tensor) -> bool:
 def share_memory_(self: Tensor) -> Tensor:
     """Move the data to memory that processes share, and return the tensor.
 
-    Processes that are started afterwards, and those that get the tensor as an argument, write to the same memory. What
-    shared the memory before (views, arrays) does not share it with the tensor any more.
+    Processes that are started afterwards, and processes that get the tensor as an argument, use the same memory. Views
+    and arrays that shared the tensor's memory before keep the old memory.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def share_memory_(self: Tensor) -> Tensor:
     from multiprocessing.reduction import ForkingPickler
     from multiprocessing.sharedctypes import RawArray
 
-    ForkingPickler.register(type(self), reduce_for_processes)  # by which `multiprocessing` sends arguments
+    ForkingPickler.register(type(self), reduce_for_processes)  # `multiprocessing` sends arguments by it.
     array = self._array
     block: Any = RawArray(ctypes.c_byte, max(array.nbytes, 1))
     moved = np.frombuffer(block, array.dtype, array.size).reshape(array.shape)

@@ -1,6 +1,6 @@
 """Storages: the memory that a tensor shares with its views, as elements or as bytes.
 
-A tensor that was made of a NumPy array has that array's elements for its storage, from the first to the last one.
+The storage of a tensor that shares memory with a NumPy array extends from the array's first element to its last one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Storage:
 
     @property
     def is_cuda(self) -> bool:
-        """Whether it is a GPU's memory."""
+        """Whether the memory is on a GPU."""
         return self._flat.is_cuda
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
 """Subclasses of tensors that override operations with ``__torch_function__``.
 
-Such a class gets `Overriding` among its bases, in front of `Tensor`. So tensors themselves pay nothing for it, and what
-a subclass defines itself stands before what is here.
+The class `Overriding` is inserted into the bases of such a subclass, in front of `Tensor`. Plain tensors are therefore
+not slowed down, and methods that the subclass defines take precedence over those of `Overriding`.
 """
 
 from __future__ import annotations

@@ -446,7 +446,7 @@ class Tensor(Variable, Methods):
                 "detach_() cannot be called on these gradients."
             )
         if self._autograd is not None and self._autograd.inference and local.state.mode & INFERENCE:
-            return self  # nothing is recorded of it here
+            return self  # Inference mode records nothing.
         self._edge = None
         if self._autograd is not None:
             self._autograd.requires_grad = False

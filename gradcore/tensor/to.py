@@ -88,7 +88,8 @@ def _to_copy(t: AnyTensor, device: Any, dtype: dtypes.dtype, non_blocking: bool,
     if dtype is not t._dtype:
         if t._dtype.is_complex:
             warn_of_real_parts(dtype)
-        if t._dtype is dtypes.bool_ and dtype is dtypes.bfloat16:  # whose own cast reads bytes other than 0 as numbers
+        if t._dtype is dtypes.bool_ and dtype is dtypes.bfloat16:
+            # The cast to bfloat16 would read bytes of bools other than 0 and 1 as numbers.
             array = state.run(t._device.kernels["astype"], array, dtypes.float32.numpy)
         array = state.run(t._device.kernels["astype"], array, dtype.numpy)
     elif device is t._device:

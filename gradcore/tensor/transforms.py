@@ -105,10 +105,10 @@ def as_input(value: Any) -> Any:
 class GradLevel:
     """Level of a reverse-mode transformation.
 
-    What it records is removed in the end, unless gradients of the caller depend on it.
+    The history that it records is removed at the end, unless gradients of the caller depend on it.
 
-    Everything is on one tape. The inputs of a level are new names of the caller's tensors, with a `LevelInput` between
-    them and the caller's history, so that derivatives of different levels are never confused.
+    All levels record in one graph. The inputs of a level are aliases of the caller's tensors. A `LevelInput` node
+    between each alias and the caller's history keeps the derivatives of different levels apart.
     """
 
     reverse = True
@@ -183,8 +183,8 @@ class GradLevel:
     def depends_on_caller(self, tensors: Iterable[AnyTensor]) -> bool:
         """Return whether the history of any of `tensors` leads out of this level.
 
-        That is to a leaf, to a node from before this level, or into another transformation that is running: one that
-        calls a function that this level has returned.
+        It does if it leads to a leaf, to a node from before this level, or into another running transformation. The
+        last case occurs if that transformation calls a function that this level has returned.
         """
         return self._explore(tensors)[0]
 

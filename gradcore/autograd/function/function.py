@@ -371,7 +371,7 @@ class Function:
             "generate_vmap_rule=True."
         )
 
-    if TYPE_CHECKING:  # what `forward` returns
+    if TYPE_CHECKING:  # The return type of `apply` is that of `forward`.
 
         @classmethod
         def apply(cls: _Forwarding[_Result], *args: Any, **named: Any) -> _Result: ...

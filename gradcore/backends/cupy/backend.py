@@ -181,7 +181,7 @@ class CupyBackend(
         if not array.ndim and array.dtype.isbuiltin == 1:  # NumPy's own: by value, with a kernel
             return self.xp.full((), array[()], array.dtype)
         sync_debug.note("to device")
-        # CuPy does not wait for copies from page-locked memory by itself: what is written there next would arrive.
+        # By default, CuPy does not wait for copies from page-locked memory. A later write to it would change the copy.
         return self.xp.asarray(array, blocking=True) if is_pinned(array) else self.xp.asarray(array)
 
     def from_pinned(self, array: Any) -> Any:
@@ -192,7 +192,8 @@ class CupyBackend(
         event.record(stream)
         under_way = self._under_way
         under_way.append((event, array))
-        for _ in range(len(under_way)):  # several threads may do so at the same time
+        # Several threads may empty the queue at the same time, so it may be empty before the loop ends.
+        for _ in range(len(under_way)):
             with contextlib.suppress(IndexError):
                 pair = under_way.popleft()
                 if not pair[0].done:
@@ -256,7 +257,8 @@ class CupyBackend(
             return self.xp.array(array)
         in_order(self, source_place, target_place)
         copy = self.xp.array(array)
-        in_order(self, target_place, source_place)  # whose memory it is
+        # The other stream owns the memory of `array`: its later work must wait for this copy.
+        in_order(self, target_place, source_place)
         return copy
 
     def _dense(self, array: Any) -> Any:

@@ -318,7 +318,8 @@ def load_cublas(cublas: Any) -> CublasLibrary | None:
     """Return the cuBLAS functions of the libraries that CuPy's module `cublas` has loaded, or None if not found."""
     from cupy.cuda import runtime
 
-    names = [cublas.__file__]  # by which also what it is linked with is found, but on Windows
+    # Except on Windows, functions of the libraries that this module is linked with are found through the module.
+    names = [cublas.__file__]
     if sys.platform == "win32":
         major = runtime.runtimeGetVersion() // 1000
         names = [f"cublas64_{major}.dll", f"cublasLt64_{major}.dll"]

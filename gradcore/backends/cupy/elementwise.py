@@ -153,7 +153,8 @@ class CudaElementwise(CudaFusion, Elementwise):
             return self.xp.floor_divide(x, y)
         xp, rest, quotient = self.xp, self.xp.fmod(x, y), x / y
         estimate = (x - rest) / y - ((rest != 0) & (xp.signbit(rest) != xp.signbit(y)))
-        rounded = xp.rint(estimate)  # by its rounding it may be beside a whole number
+        # The estimate is rounded, so it may differ slightly from the whole number.
+        rounded = xp.rint(estimate)
         rounded = xp.where(rounded == 0, xp.copysign(xp.zeros_like(quotient), quotient), rounded)
         return xp.where(y == 0, quotient, rounded)
 

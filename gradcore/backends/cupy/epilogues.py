@@ -171,7 +171,7 @@ class CudaEpilogues(CudaProducts):
         )
         plans[key] = plan
         if len(plans) > _KEPT:
-            plans.popitem(last=False)  # which frees it
+            plans.popitem(last=False)  # The plan is freed with its last reference.
         return plan
 
 

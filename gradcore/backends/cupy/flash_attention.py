@@ -195,8 +195,8 @@ def _plan(layouts: Any, itemsize: int, aligned: bool, scale: float, causal: bool
     """
     lead = _lead(layouts)
     steps = [_steps(layout, lead, itemsize) for layout in layouts]
-    # The last batch dims that neither keys nor values have. A dim that was expanded to its size is one that they have:
-    # its stride is 0, but their gradients are as large as they are.
+    # Count the last batch dims that neither keys nor values have. Dims that were expanded (with a stride of 0) do not
+    # count, because gradients have the full size in these dims.
     shapes = [(1,) * (len(lead) + 2 - len(shape)) + shape for shape, _ in layouts[1:3]]
     shared = 0
     while shared < len(lead) and all(shape[-3 - shared] == 1 for shape in shapes):

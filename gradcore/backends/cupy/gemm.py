@@ -28,8 +28,8 @@ __all__ = [
     "plan",
 ]
 
-#: What cuBLAS calls the dtypes of matrices (`cudaDataType`), what it computes them in (`cublasComputeType_t`), and the
-#: dtype of factors.
+#: For each dtype of matrices: its number in cuBLAS (`cudaDataType`), the number of the type in which cuBLAS computes
+#: (`cublasComputeType_t`), and the dtype of the factors alpha and beta.
 _TYPES = {
     "float16": (2, 68, "float32"),
     "bfloat16": (14, 68, "float32"),

@@ -111,7 +111,8 @@ class CudaIndexing(CudaKernels, Indexing):
         device = self.current_index()
         if device not in self._watches:
             state = self.xp.zeros(2, "int64")
-            self.xp.cuda.get_current_stream().synchronize()  # once: every stream uses it
+            # Every stream uses this memory, so all must see the zeros. This happens once per device.
+            self.xp.cuda.get_current_stream().synchronize()
             self._watches[device] = _Watch(state)
         return self._watches[device]
 

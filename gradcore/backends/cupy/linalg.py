@@ -76,10 +76,12 @@ class CudaLinearAlgebra(CudaLU):
             if not a.size:
                 return factor, self.xp.zeros(a.shape[:-2], "int32")
             diagonal = self.xp.diagonal(factor, 0, -2, -1)
-            is_invalid = self.xp.isnan(diagonal)  # by NaN in `a`, which is no failure to LAPACK
-            is_invalid[..., 1:] |= self.xp.isinf(diagonal[..., :-1])  # the rows below are divided by it
+            # NaN in `a` gives NaN on the diagonal, which LAPACK does not report as a failure.
+            is_invalid = self.xp.isnan(diagonal)
+            is_invalid[..., 1:] |= self.xp.isinf(diagonal[..., :-1])  # The rows below are divided by this pivot.
             return factor, self.xp.where(is_invalid.any(-1), is_invalid.argmax(-1) + 1, 0).astype("int32")
-        except ValueError:  # find out on the CPU which matrix it was, and where it failed
+        except ValueError:
+            # CuPy does not tell which matrix failed, so the CPU repeats the factorization.
             factor, info = _CPU.factor_cholesky(self.to_host(a))
             return self.from_host(factor), self.from_host(info)
 

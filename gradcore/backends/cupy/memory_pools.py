@@ -41,8 +41,8 @@ class Pools:
         #: Pools other than the default one, and those of them that get no new arrays. Readers can keep the tuples.
         self._private: tuple[Any, ...] = ()
         self._left: tuple[Any, ...] = ()
-        #: By the device's index: the share of its memory that all pools may take, and the most that they had taken
-        #: whenever they gave something back.
+        #: By device index: the share of the device's memory that all pools may take, and the largest total size of the
+        #: pools, which is noted each time before they return memory.
         self._shares: dict[int, float] = {}
         self._peaks: dict[int, int] = {}
 

@@ -43,7 +43,8 @@ class CudaOptimizers(CudaFusion, Optimizers):
         return self._kernels_of_steps(functools.partial(emit_optimizer, in_memory=True))
 
     def _kernels_of_steps(self, emit: Callable[..., str]) -> OptimizerKernels[_Compiled]:
-        sources: dict[str, Callable[..., None]] = {}  # that of formulas that come to the same is compiled once
+        # Formulas that give the same source share one compiled kernel.
+        sources: dict[str, Callable[..., None]] = {}
 
         def build(optimizer: OptimizerKernel, dtype: np.dtype[Any]) -> _Compiled:
             source = emit(optimizer, dtype)

@@ -141,7 +141,7 @@ class CudaProducts(CudaKernels, Products):
         if bias is None or weight.ndim != 2 or bias.ndim != 1 or x.ndim < 2 or not _have_gemm_dtype(x, weight, bias):
             return super().linear(x, weight, bias)
         if weight.shape[1] != x.shape[-1] or bias.shape[0] not in (1, weight.shape[0]):
-            return super().linear(x, weight, bias)  # which says what is wrong
+            return super().linear(x, weight, bias)  # This call raises the error.
         out = self.xp.empty((*x.shape[:-1], weight.shape[0]), x.dtype)
         if bias.shape[0] == weight.shape[0] and self.takes("biases", bias) and out.size:
             kernel = self.cuda_kernel("biases", "repeat_row", type=type_name(bias.dtype))
@@ -168,7 +168,7 @@ class CudaProducts(CudaKernels, Products):
         if not fits or not _have_gemm_dtype(summand, a, b) or not _can_expand(summand.shape, shape):
             return self.add_product(summand, product(a, b), beta, alpha)
         out = self.xp.empty(shape, a.dtype)
-        if beta != 0:  # else what it holds is not read
+        if beta != 0:  # If `beta` is 0, cuBLAS does not read `out`.
             out[...] = summand
         return self._multiply(a, b, out, (alpha, beta))
 

@@ -14,9 +14,9 @@ from gradcore.core.typing import Array
 
 __all__ = ["CudaReductions"]
 
-#: For each reduction the value of an element, that of two values, the result, and the value of no elements, as the
-#: ``ReductionKernel`` of CuPy takes them. NaN is larger and smaller than any number. The parameters are `element`,
-#: `reached` and `found`: where CuPy has CUB reduce, it replaces these as text, inside of other words too.
+#: For each reduction, the expressions of CuPy's ``ReductionKernel``: the value of an element, the combination of two
+#: values, the result, and the value for no elements. NaN counts as larger and as smaller than any number. The parameter
+#: names are unusual, because CuPy replaces them as text if it reduces by CUB, even inside of other words.
 _EXPRESSIONS = {
     "sum": ("element", "a + b", "a", "0"),
     "nansum": ("element == element ? static_cast<float>(element) : 0.f", "a + b", "a", "0"),
@@ -26,7 +26,7 @@ _EXPRESSIONS = {
     "min": ("element", "a != a || a < b ? a : b", "a", "1.f / 0.f"),
 }
 
-#: An extremum as far as it is known, and where it is: the first NaN if there is one, else the first of equal numbers.
+#: The extremum so far and its index. The first NaN is the extremum if there is one, else the first of equal numbers.
 _EXTREMUM = """
 struct Extremum {
     %(type)s value;
@@ -101,7 +101,8 @@ class CudaReductions(CudaKernels, Reductions):
         dim %= x.ndim
         shape = (*x.shape[:dim], *((1,) if keepdim else ()), *x.shape[dim + 1 :])
         value, index = self.xp.empty(shape, x.dtype), self.xp.empty(shape, np.int64)
-        self.extremum_kernel(order, True, x)(x, value, index, axis=dim, keepdims=keepdim)  # it returns the first alone
+        # The call returns only its first output, so both arrays are passed.
+        self.extremum_kernel(order, True, x)(x, value, index, axis=dim, keepdims=keepdim)
         return value, index
 
     def extremum_kernel(self, order: str, with_value: bool, like: Array) -> Any:

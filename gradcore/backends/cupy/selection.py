@@ -21,10 +21,11 @@ _KINDS = {
     "float32": (2, "0x7F800000"), "float64": (2, "0x7FF0000000000000ull"),
 }  # fmt: skip
 
-#: Elements that a block sorts in shared memory: for short rows, whose blocks share a multiprocessor, and at most.
+#: Number of elements that a block sorts in shared memory, for short rows (several blocks share a multiprocessor) and at
+#: most.
 _FEW, _MOST = 128, 2048
 
-#: Length from which rows are divided among blocks if there are fewer than `_BLOCKS` rows; least length of their parts.
+#: Length from which rows are divided among blocks, if there are fewer than `_BLOCKS` rows; least length of a row's parts.
 _LONG, _BLOCKS, _LEAST_PART = 1 << 15, 128, 1 << 13
 
 #: Length from which several blocks search a row for the element of a rank, with one launch for each digit.

@@ -81,7 +81,8 @@ def reshape_strides(shape: Ints, strides: Ints, itemsize: int, new: Ints) -> Int
     """Return the strides of a view in another shape, or None if the elements have to be copied."""
     if 0 in shape or is_contiguous(shape, strides, itemsize):
         return contiguous_strides(new, itemsize)
-    runs: list[list[int]] = []  # [elements, step]: dims that are one even sequence of elements
+    # Each entry is ``[elements, step]``, for neighbouring dims that form one evenly spaced sequence of elements.
+    runs: list[list[int]] = []
     for n, step in zip(shape, strides, strict=True):
         if n == 1:
             continue

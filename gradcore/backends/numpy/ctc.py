@@ -110,7 +110,8 @@ class NumpyCtc:
         for by in range(min(3, labels.shape[1])):
             earlier = slice(None, -by if by else None)
             log_shares = alphas[:-1, :, earlier] - sums[1:, :, by:]
-            log_shares = np.where(log_shares < 0, log_shares, 0)  # it is not less where neither position is reached
+            # Where neither position is reached, the difference is not negative.
+            log_shares = np.where(log_shares < 0, log_shares, 0)
             shares[by, :, :, earlier] = np.exp(log_shares + hops[:, by:] if by == 2 else log_shares)
         flows = np.zeros(alphas.shape, alphas.dtype)
         flow = -grad[:, None] * np.exp(np.where(ends, alphas[-1] + losses[:, None], NEVER))

@@ -17,5 +17,5 @@ def own_header(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """
     try:
         return np.asarray(array.data)
-    except ValueError:  # a dtype that buffers do not know
+    except ValueError:  # The buffer protocol does not support this dtype.
         return np.asarray(array.view(f"u{array.itemsize}").data).view(array.dtype)

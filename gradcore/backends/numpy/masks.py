@@ -14,7 +14,7 @@ from gradcore.core.typing import Array
 __all__ = ["NumpyMasks"]
 
 #: Elements from which the kernels below are faster than NumPy's functions; rows and columns from which the kernel of
-#: triangles is; number of rows that it computes at a time.
+#: triangles is faster; number of rows that the kernel of triangles computes at a time.
 _LARGE, _LEAST, _ROWS = 1 << 12, 64, 32
 
 

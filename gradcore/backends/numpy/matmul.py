@@ -75,7 +75,8 @@ class NumpyProducts(Products):
             # For many rows, OpenBLAS takes longer with a small transposed second operand than with its copy.
             if rows >= 48 and b.strides[1] > b.strides[0] and 512 <= b.size <= 8192:
                 b = np.ascontiguousarray(b)
-            if inner != 1:  # so that none of the special cases of `Products.matmul` applies
+            # If the inner size is 1, a special case of `Products.matmul` applies.
+            if inner != 1:
                 try:
                     return a.dot(b)  # less overhead than `numpy.matmul`, and a copy if BLAS cannot read the strides
                 except ValueError:

@@ -122,7 +122,7 @@ def _index_of(x: Any, dim: int, extremum: Any, index: Any) -> Any:
     out = np.empty(values.size, np.int64)
     rows, columns = np.divmod(matches, inner)
     outer, indices = np.divmod(rows, n)
-    out[outer * inner + columns] = indices  # the first one is written last
+    out[outer * inner + columns] = indices  # The first of equal elements is written last.
     return out.reshape(x.shape[:dim] + x.shape[dim + 1 :])
 
 
@@ -155,7 +155,7 @@ def _extrema_by_doubling(function: Any, x: Any) -> Any:
     def work(part: slice, _: int) -> None:
         current, buffers = rows[part], [np.empty_like(rows[part]), out[part]]
         for i, step in enumerate(steps):
-            target = buffers[(len(steps) - i) % 2]  # the last one is `out`
+            target = buffers[(len(steps) - i) % 2]  # The last target is `out`.
             function(current.reshape(-1)[step:], current.reshape(-1)[:-step], out=target.reshape(-1)[step:])
             target[:, :step] = current[:, :step]
             current = target
@@ -223,7 +223,7 @@ class NumpyReductions(Reductions, Cumulative):
     """Reductions of NumPy arrays."""
 
     bodies: ClassVar[dict[str, Callable[..., Any]]]
-    dot: Any  # this method and the next one are those of `NumpyProducts`
+    dot: Any  # `dot` and `sum_of_rows` are defined by `NumpyProducts`.
     sum_of_rows: Any
 
     def sum(self, x: Any, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:

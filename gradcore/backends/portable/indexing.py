@@ -146,7 +146,8 @@ class Indexing:
             is_outside = int(index.max()) >= size or int(index.min()) < low
         elif low:
             is_outside = bool(((index >= size) | (index < low)).any())
-        else:  # negative numbers are large ones without their sign
+        else:
+            # As unsigned integers, negative indices are larger than any size.
             is_outside = int(index.view(UNSIGNED[index.itemsize]).max()) >= size
         if is_outside:
             wrong = index[(index >= size) | (index < low)].reshape(-1)[0]

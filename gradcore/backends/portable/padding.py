@@ -68,7 +68,8 @@ def _taps(size: int, before: int, after: int, mode: str) -> Taps:
         indices = np.minimum(indices, 2 * (size - 1) - indices)
     elif mode == "replicate":
         indices = indices.clip(0, size - 1)
-    else:  # what is left after cutting goes round
+    else:
+        # Negative widths have cut elements; the others are repeated in a circle.
         left = np.arange(max(-before, 0), size - max(-after, 0))
         indices = left[(indices - left[0]) % len(left)]
     return Taps.of_table(size, indices[:, None])

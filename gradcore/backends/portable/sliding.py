@@ -13,8 +13,8 @@ import numpy as np
 
 __all__ = ["Phase", "Windows", "conv_output_size", "overlap", "phases", "pool_output_size", "slices"]
 
-# Measured on a CPU: matrix products are fastest with so many columns, unless a block is then very small
-# or large (in bytes), and slow if rows lie a multiple of so many bytes apart, which collide in the cache.
+# Measured on a CPU: the number of columns with which matrix products are fastest, the least and the largest size of a
+# block in bytes, and the distance in bytes at multiples of which rows collide in the cache.
 _COLUMNS, _LEAST, _MOST, _COLLIDING = 1536, 1 << 18, 1 << 25, 2048
 # Bytes computed from the values between two rows, up to which it pays to copy longer runs.
 _JOINED = 800
@@ -136,7 +136,7 @@ class Windows:
         self.trivial = prod(kernel) == prod(stride) == 1 and not any(padding) and self.spatial == x.shape[2:]
         gap = reach[-1] if len(self.spatial) > 1 else 0
         self.joined = join and xp is np and 0 < gap * outputs * x.dtype.itemsize <= _JOINED
-        # A block's images, their phases, space for its columns, and the copies from the one to the other.
+        # The images of a block, their phases, memory for the columns, and the views to copy from phases to columns.
         self.images: slice | None = None
         self.padded: Any = None
         self.scratch: Any = None

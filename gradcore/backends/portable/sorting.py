@@ -14,7 +14,7 @@ class Sorting:
 
     xp: Any
     host_scalars: bool
-    number: Any  # of other families
+    number: Any  # `number` and the following kernels are defined by other families.
     equal_or_nan: Any
     take_along: Any
     running_max: Any
@@ -153,7 +153,8 @@ class Sorting:
         if x.min() < 0:
             raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
         limit = 2**63 - 1
-        if self.number(x.max()) >= limit:  # one more is no number; NumPy would write outside of its counts
+        # The number of counts would exceed int64, and NumPy would write outside of its array.
+        if self.number(x.max()) >= limit:
             raise RuntimeError(f"maximum value of input overflowed, it should be < {limit} but got {limit}")
         counts = xp.bincount(x, weights, minlength)
         return counts if weights is None else counts.astype(_sum_type(weights))

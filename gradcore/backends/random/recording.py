@@ -1,8 +1,9 @@
 """Random numbers in a recorded CUDA graph, of which each replay draws new ones.
 
-A kernel that is recorded is given the same arguments by every replay. So it is told its place inside the graph, and
-where the graph's numbers begin it reads from memory of the device. A replay first steps over all numbers of the graph
-and writes to that memory where they begin: they are those that the same calls, not recorded, would draw there.
+Every replay passes the same arguments to a recorded kernel. Its argument is therefore the position of its numbers
+inside the graph. The kernel adds the position at which the graph's numbers begin, which it reads from memory of the
+device. Before each replay, the generator advances by all numbers of the graph, and its former position is written to
+that memory. So a replay draws the numbers that the same calls would draw if they were not recorded.
 """
 
 import contextlib
@@ -98,9 +99,10 @@ class Recording:
         return result
 
     def replay(self) -> None:
-        """Advance each generator by what the whole graph draws, for the launch that follows in the current stream.
+        """Advance each generator by the numbers that the graph draws, for the next launch in the current stream.
 
-        That is nothing where the graph goes back to where it began, which it reads nevertheless.
+        The generator does not advance if the graph ends at the position at which it began. The beginning is written in
+        any case, because the graph reads it.
         """
         for state in self._states.values():
             position = state.origin.draw(state.counter * WORDS_PER_BLOCK)

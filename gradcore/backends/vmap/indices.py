@@ -132,7 +132,7 @@ def _with_rows(array: Any, entries: list[Any], level: Any) -> tuple[tuple[Any, .
             a = entry.array.reshape(level.size, *(1,) * (k - entry.ndim), *entry.shape)
         key.append(a)
     rest = len(entries) - len(chosen)
-    # Indices that follow each other leave their dims where they are; others in front.
+    # The dims of adjacent indices replace the indexed dims; those of other indices come first.
     first_dim = chosen[0] if chosen == list(range(chosen[0], chosen[-1] + 1)) else 0
     order = [0, *range(1 + k, 1 + k + first_dim), *range(1, 1 + k), *range(1 + k + first_dim, 1 + k + rest)]
     return tuple(key), order

@@ -265,7 +265,7 @@ class BatchedKernels:
                 lu,
                 pivots,
                 BatchedArray(info, self.level),
-            )  # else they were not worth keeping
+            )  # Empty factors were not worth keeping.
         lu, pivots, info = self.factor_lu(a)
         return self.solve_lu(lu, pivots, b), lu, pivots, info
 

@@ -163,7 +163,8 @@ def gather(tensor: AnyTensor, dst: int = 0, group: Any = None) -> tuple[AnyTenso
     rows = F.exchange_rows(F.unsqueeze(tensor, 0), members, (1,) * size if is_root else (0,) * size, sent_rows)
     if is_root:
         return tuple(F.unbind(rows, 0))
-    nothing = F.sum(rows, 0)  # of no rows: zeros, through which backward still makes its collective
+    # The sum of no rows is zero. Through it, backward makes the same collective call as in the other processes.
+    nothing = F.sum(rows, 0)
     return tuple(nothing + 0 for _ in range(size))
 
 

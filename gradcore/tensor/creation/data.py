@@ -71,9 +71,7 @@ _LISTS: frozenset[type] = frozenset((list, tuple))
 def _number_types(data: Any) -> set[type] | None:
     """Return the types of the numbers in nested lists, or None if there are other objects.
 
-    It takes fewer calls than looking at each number.
-
-    It avoids a call for each number.
+    It processes one level of nesting at a time by C functions, because a Python call for each number would be slow.
     """
     first: Any = data
     for _ in range(_MOST_DIMS + 1):
@@ -186,7 +184,8 @@ def tensor(
         out = data.detach().to(
             device=data._device if device is None else device, dtype=out_dtype or data._dtype, copy=True
         )
-        if not out._strided:  # whose indices are memory too
+        if not out._strided:
+            # A sparse tensor also shares the memory of its indices.
             out = out.clone()
         return with_requires_grad(out, requires_grad)  # type: ignore[no-any-return]
     if hasattr(data, "__cuda_array_interface__"):
@@ -335,9 +334,8 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     dtype = dtypes.from_numpy(ndarray.dtype)
     if not ndarray.flags.writeable:
         warn_once(_READ_ONLY.format("NumPy array"))
-    owns_memory = (
-        ndarray.base is None
-    )  # else the memory is larger than this array, and the tensor must not reach beyond it
+    # The memory of a view extends beyond the array, but the tensor must not.
+    owns_memory = ndarray.base is None
     return wrap(ndarray.view(np.ndarray) if owns_memory else own_header(ndarray), CPU, dtype)  # type: ignore[no-any-return]
 
 

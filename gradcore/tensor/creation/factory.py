@@ -122,8 +122,8 @@ _SEQUENCES = frozenset(("arange", "linspace", "logspace", "range"))
 def factory(function: F) -> F:
     """Wrap a function that takes ``**options: Unpack[Options]`` into a public function that creates a tensor.
 
-    The function itself sees of the options `dtype` and `device` only. Its settings are converted as their annotations
-    say. ``inspect.signature`` shows the options one by one.
+    Of the options, only `dtype` and `device` are passed on to `function`. Its settings are converted according to their
+    annotations. ``inspect.signature`` of the public function lists the options one by one.
     """
     signature = inspect.signature(function)
     *positional, rest = signature.parameters.values()

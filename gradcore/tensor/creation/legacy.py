@@ -25,7 +25,8 @@ __all__ = ["legacy_tensor"]
 def legacy_tensor(cls: Any, *args: Any, device: Any = None, dtype: Any = None, **named: Any) -> Any:
     """Return the result of ``Tensor(...)``: uninitialised for sizes, a copy in the default dtype for data.
 
-    Sizes are numbers, one by one, or a `Size`; any other sequence and arrays are data. A tensor gives an alias of it.
+    Sizes are passed as separate numbers or as one `Size`. Other sequences and arrays are data. For a tensor, an alias
+    of the tensor is returned.
     """
     if "size" in named and not args:
         args = setting("new", "size", "Sequence[int]").take(named.pop("size"))

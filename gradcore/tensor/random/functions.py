@@ -490,7 +490,8 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     _refuse_capture("binomial", count)
     n, p = functional.broadcast_tensors(count.detach().to(dtypes.float64), prob.detach().to(dtypes.float64))
     total = functional.zeros_like(n)
-    # The middle one of n uniform numbers has a beta distribution: it says on which side of p half of them lie.
+    # The median of n uniform numbers has a beta distribution. If it is below p, so is half of the numbers, and only the
+    # other half remains to be counted; otherwise only the lower half does.
     for _ in range(int(n.max()).bit_length() if n.numel() and not n.is_meta else 0):
         middle = functional.floor((n + 1) / 2)
         first = log_standard_gamma(functional.clamp(middle, 1, None), generator)
@@ -513,7 +514,8 @@ def _for_each(sampler: Callable[..., Any], input: Tensor, generator: Generator |
     different = different_levels()
     shared = [level for level in device.levels if level not in different]
     parameters = input.detach().to(dtypes.float64)
-    for level in reversed(different):  # samples that share their parameters have numbers of their own too
+    for level in reversed(different):
+        # Samples with the same parameters also get different numbers.
         parameters = remove_batch_dim(parameters, level, 0)
     for level in reversed(shared):
         parameters = remove_batch_dim(parameters, level, 0)
