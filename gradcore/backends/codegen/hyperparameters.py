@@ -63,8 +63,8 @@ class HyperparameterKernel:
     def formula(self, F: Tracer, *values: Any) -> list[Expr]:
         """Compute the new counters, then those hyperparameters that are arrays."""
         counters = dict(zip(self._counter_dtypes, values, strict=False))
-        given = dict(zip(self._operands, values[len(counters) :], strict=True))
-        options = {name: _substitute_operands(name, value, given) for name, value in self._options.items()}
+        by_operand = dict(zip(self._operands, values[len(counters) :], strict=True))
+        options = {name: _substitute_operands(name, value, by_operand) for name, value in self._options.items()}
         results = self._hyperparameters(F, options, counters)
         self._arrays = [name for name, value in results.items() if isinstance(value, Expr)]
         self._constants = {

@@ -125,24 +125,24 @@ class Fusion:
     ) -> _Compiled | None:
         if len(self._formulas) >= _MOST_FORMULAS:
             self._formulas.clear()
-        described: list[tuple[str, Any]] = []
+        operands_by_name: list[tuple[str, Any]] = []
         for i, (label, value) in enumerate(operands):
             if isinstance(value, (self.array_type, np.generic)):
-                is_array, wanted = not isinstance(value, np.generic), None if compute is None else compute[i]
-                described.append((label, Input(value.dtype, is_array, wanted)))
+                is_array, compute_type = not isinstance(value, np.generic), None if compute is None else compute[i]
+                operands_by_name.append((label, Input(value.dtype, is_array, compute_type)))
             else:
-                described.append((label, value))
+                operands_by_name.append((label, value))
         self.counts["traced"] += 1
         try:
-            kernel = trace(f"fused_{name}", formula, described, emit_cuda.CudaTracer(self.bodies), stored)
+            kernel = trace(f"fused_{name}", formula, operands_by_name, emit_cuda.CudaTracer(self.bodies), stored)
         except NotFusible:
             return None
         computed = kernel.computed
         steps = len(computed) + sum(compute_dtype(dtype) != dtype for dtype in kernel.dtypes)
         if kernel.outputs and steps < 2 and not any(map(_differs, computed)):
-            return None  # the array library has one kernel for that
+            return None  # The array library has a kernel for a single step.
         if kernel.outputs and not any(isinstance(value, self.array_type) for _, value in operands):
-            return None  # numbers of the host only
+            return None  # All operands are numbers of the host.
         return _Compiled(kernel, {}, {})
 
     def _results(self, compiled: _Compiled, values: list[Any]) -> list[Array]:
@@ -158,12 +158,14 @@ class Fusion:
                 launch = compiled.launches[key] = self._prepare(compiled, values, arrays)
             outputs = [self._empty(launch.layout, dtype) for _, dtype in kernel.outputs]
             if launch.function is not None:
-                read = [values[i] for i in launch.arrays]
-                if launch.alignments and any(self.address(a) % n for a, n in zip(read, launch.alignments, strict=True)):
+                arrays_read = [values[i] for i in launch.arrays]
+                if launch.alignments and any(
+                    self.address(a) % n for a, n in zip(arrays_read, launch.alignments, strict=True)
+                ):
                     launch = self._make_unaligned_launch(compiled, launch)
                 scalars = [part for i in launch.scalars for part in _arguments(values[i])]
                 function: Any = launch.function
-                function(launch.grid, _BLOCK, (launch.size, *read, *outputs, *scalars, *launch.rest))
+                function(launch.grid, _BLOCK, (launch.size, *arrays_read, *outputs, *scalars, *launch.rest))
                 self.counts["launched"] += 1
         return [outputs[i] if is_output else values[i] for is_output, i in kernel.results]
 
@@ -241,8 +243,8 @@ class _Compiled(NamedTuple):
 class _Launch(NamedTuple):
     """A launch without its operands. The function is None if there are no elements.
 
-    `arrays` and `scalars` are the positions of the operands that the kernel reads, `rest` its further arguments,
-    `alignments` the bytes of each array that are loaded together, if they are.
+    `arrays` and `scalars` are the positions of the operands that the kernel reads. `rest` are its further arguments.
+    `alignments` has, for each array, the bytes that are loaded together; it is empty if elements are loaded singly.
     """
 
     layout: Layout

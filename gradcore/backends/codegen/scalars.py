@@ -65,7 +65,7 @@ class SymbolicScalar(ScalarParameter):
     evaluator : callable
         Computes it from the hyperparameters.
     expression : hashable
-        What it is in terms of hyperparameters: equal for scalars that are equal whatever these are.
+        The computation from hyperparameters. It is equal for scalars that are equal for all values of these.
     guards : list of Guard
         The comparisons that were made; shared by all symbolic scalars of a formula.
     """

@@ -136,7 +136,7 @@ def topological_order(roots: Sequence[Expr]) -> list[Expr]:
     stack: list[Any] = [*reversed(roots)]
     while stack:
         expr = stack.pop()
-        if expr.__class__ is tuple:  # whose operands are in order
+        if expr.__class__ is tuple:  # The operands are in `order` already.
             order.append(expr[0])
         elif id(expr) not in seen:
             seen.add(id(expr))
@@ -165,7 +165,8 @@ def assign_buffers(kernel: Kernel) -> tuple[list[int | None], list[np.dtype[Any]
     free: list[int] = []
     for expr in kernel.computed:
         dead = sorted({buffers[id(o)] for o in expr.operands if id(o) in buffers and last_use[id(o)] is expr})
-        unavailable = dead if expr.function == "where" else []  # a selection may not write into what it reads
+        # A selection must not write to a buffer that it reads.
+        unavailable = dead if expr.function == "where" else []
         free += [buffer for buffer in dead if buffer not in unavailable]
         if id(expr) not in outputs:
             buffer = next((b for b in reversed(free) if dtypes[b] == expr.dtype), len(dtypes))

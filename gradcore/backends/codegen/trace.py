@@ -184,17 +184,17 @@ def trace(
             arguments.append(expr if operand.compute is None else F.graph.cast(expr, compute_dtype(operand.compute)))
         else:
             arguments.append(ScalarParameter(operand) if operand.__class__ is float else operand)
-    found = [unwrap(result) for result in formula(F, *arguments)]
+    expressions = [unwrap(result) for result in formula(F, *arguments)]
     results: list[Result] = []
     outputs: list[tuple[Expr, np.dtype[Any]]] = []
-    for expr, wanted in zip(found, stored or [None] * len(found), strict=True):
+    for expr, target_dtype in zip(expressions, stored or [None] * len(expressions), strict=True):
         if not isinstance(expr, Expr):
             raise NotFusible("a result of the formula does not depend on its operands")
-        if expr.function == "input" and wanted in (None, inputs[expr.value].dtype):
+        if expr.function == "input" and target_dtype in (None, inputs[expr.value].dtype):
             results.append(Result(False, expr.value))
         else:
             results.append(Result(True, len(outputs)))
-            dtype = expr.dtype if wanted is None else wanted
+            dtype = expr.dtype if target_dtype is None else target_dtype
             outputs.append((F.graph.cast(expr, compute_dtype(dtype)), dtype))
     kernel = schedule(name, inputs, F.graph, outputs, results)
     for expr in kernel.computed:

@@ -112,7 +112,7 @@ def build_variants(
     parts : int
         How many compilers run at a time.
     folder : Path
-        Where the libraries are put; those made of other sources are deleted from it.
+        The folder for the libraries. Libraries of other sources are deleted from it.
     variants : iterable of Variant, optional
         The instruction sets; by default all of this architecture.
     report : callable, optional
@@ -173,7 +173,7 @@ def _compile(
     linking = {name: [compiler, "-shared", *objects[name], "-o", str(folder / name)] for name in variants}
     _run_all(linking, parts, report)
     for name in variants:
-        (folder / name).chmod(0o755)  # a library that others may write to is not loaded
+        (folder / name).chmod(0o755)  # Libraries that other users can write to are not loaded.
     return [folder / name for name in variants]
 
 
@@ -201,7 +201,7 @@ def _run_all(commands: dict[str, list[str]], parts: int, report: Report | None) 
         started = [pool.submit(run, command) for command in commands.values()]
         for number, (name, done) in enumerate(zip(commands, started, strict=True), 1):
             while not done.done():
-                wait((done,), 0.2)  # and then there is a step at which Ctrl-C is noticed
+                wait((done,), 0.2)  # Python handles Ctrl-C between these waits.
             done.result()
             if report is not None:
                 report(f"[{number}/{len(commands)}] {name}")

@@ -22,7 +22,7 @@ def cache_folder() -> str | None:
         caches = os.environ.get("XDG_CACHE_HOME") or ""
         if sys.platform == "darwin":
             caches = os.path.join(home, "Library", "Caches")
-        elif not os.path.isabs(caches):  # which its standard says to ignore
+        elif not os.path.isabs(caches):  # The XDG standard says to ignore relative paths.
             caches = os.path.join(home, ".cache")
         chosen = os.path.join(caches, "gradcore")
     return chosen if os.path.isabs(chosen) else None

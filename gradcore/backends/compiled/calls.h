@@ -1,4 +1,4 @@
-// What Python calls: kernels that work on a part of something, shared among threads.
+// Entry points for Python: kernels that compute a part of their work, called by several threads.
 
 #pragma once
 
@@ -7,14 +7,14 @@
 
 namespace gradcore {
 
-// What a kernel is called for, beside its arrays: the shape of the matrices, into how many parts the work is divided
-// (as a rule rows), and numbers whose meaning is the kernel's own.
+// Arguments of a kernel apart from its arrays: the shape of the matrices, the number of parts (usually rows) into which
+// the work is divided, and numbers whose meaning depends on the kernel.
 struct Work {
     i64 parts, height, width, inner, cycle;
     double number;
 };
 
-// What Python calls for a kernel: numbers, then its arrays, objects of NumPy.
+// The function that Python calls for a kernel. It takes numbers, then the kernel's arrays as NumPy objects.
 template <auto kernel>
 struct Entry;
 

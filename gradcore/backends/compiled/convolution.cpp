@@ -1,9 +1,9 @@
 // Convolution of one to three spatial dims, and its gradient of the weight, without columns of windows.
 //
-// The elements of an image that a tap reads for all positions of the output are a shift of the padded image, if the
-// image is split by the residues of the stride (phases). So a tile of the result, for some outputs and for some
-// positions in the order in which the padded image lies in memory, stays in registers while all channels and taps are
-// added up. Positions between two rows are computed, and thrown away; where sums run over positions, they count zero.
+// The padded image is split by the residues of the stride (phases). The elements that a tap reads for all positions of
+// the output are then a shifted copy of one phase. So a tile of the result, for some output channels and some positions
+// in the memory order of the padded image, stays in registers while all input channels and taps are added up. Positions
+// between two rows are computed and discarded. In sums over positions, they count as zero.
 
 #include <cstdlib>
 #include <cstring>
@@ -15,15 +15,16 @@
 
 namespace gradcore {
 
-// A tile of the result has so many registers of positions, of so many outputs; one of the weight's gradient two
-// registers of outputs, of so many taps. Both fill three quarters of the registers, the others hold operands.
+// A tile of the result has `tile_positions` registers of positions for each of `tile_outputs` outputs. A tile of the
+// weight's gradient has two registers of outputs for each of `tile_taps` taps. Both fill three quarters of the
+// registers; the others hold operands.
 constexpr int tile_positions = 3, tile_outputs = registers / 4, tile_taps = registers * 3 / 8;
 
 // The padded part of an image that stays in the second level of cache, in bytes; positions of a part at least.
 constexpr i64 part_bytes = 1 << 18, part_positions = 192;
 
-// What does not change between calls; written by `convolution.py`. Channels and outputs are those of a group. Element t
-// of a phase is element stride * t + start of the image; a tap reads at its shift in its phase.
+// The sizes that do not change between calls, written by `convolution.py`. Channels and outputs are numbers per group.
+// Element t of a phase is element stride * t + start of the image. A tap reads its phase at its shift.
 struct Tap {
     i64 phase, shift[3];
 };
@@ -50,8 +51,8 @@ struct Part {
 
     // From the first position to behind the last one.
     i64 positions() const { return ((spatial[0] - 1) * extent[1] + spatial[1] - 1) * extent[2] + spatial[2]; }
-    // The first positions of the registers in which the output is computed: of each row, or one behind the other, if
-    // there are fewer then.
+    // The first position of each register of the output. Registers begin anew in each row, or follow each other across
+    // rows if fewer registers are needed then.
     std::vector<i64> registers_of(i64 lanes) const {
         const i64 number = (positions() + lanes - 1) / lanes, of_row = (spatial[2] + lanes - 1) / lanes;
         std::vector<i64> found;
@@ -266,7 +267,7 @@ void correlate(const Geometry& g, const Steps& steps, i64 threads, const T* x, c
     const i64 rows = g.spatial[g.along], plane = g.size[0] * g.size[1] * g.size[2];
     const i64 row = Part(g, 0, rows).positions() / rows + 1;
     const i64 fit = part_bytes / i64(sizeof(T)) / (row * g.channels * g.phases) - g.reach[g.along];
-    // As many parts as there are threads, if they are not too small.
+    // Use at least as many parts as threads, unless the parts become too small.
     i64 parts = (rows + (fit > 1 ? fit : 1) - 1) / (fit > 1 ? fit : 1);
     const i64 wanted = (4 * threads + g.images * g.groups - 1) / (g.images * g.groups);
     if (threads > 1 && parts < wanted) parts = wanted;
@@ -290,8 +291,8 @@ void correlate(const Geometry& g, const Steps& steps, i64 threads, const T* x, c
 
 // ------------------------------------------------------------------------------------------- the weight's gradient
 
-// Adds to R rows of `sums` the sums over all positions of V registers of `grad`, the outputs of a position one beside the
-// other, times what R taps read there.
+// For R taps and V registers of outputs, add to `sums` the products of `grad` with the elements that the taps read,
+// summed over all positions. In `grad`, the outputs of a position are adjacent.
 template <class T, int R, int V>
 void weight_tile(const Part& part, const T* x, const i64* offsets, const T* grad, T* sums) {
     constexpr int lanes = Lanes<T>::count;

@@ -130,7 +130,7 @@ void gradient_of(const Problem& p, i64 begin, i64 end, const T* grad, const T* l
 
 template <class F>
 void each_sequence(const Problem& p, const F& work) {
-    constexpr i64 grain = 1 << 12;  // positions at all steps that are worth a thread
+    constexpr i64 grain = 1 << 12;  // positions, over all steps, that are worth a thread
     spread(p.batch, grain / (p.steps * p.positions) + 1, 1, p.threads, work);
 }
 

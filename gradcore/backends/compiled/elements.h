@@ -1,6 +1,6 @@
-// What generated loops call, for one element each: NumPy's functions of these names, without branches, so that the
-// compiler can use all lanes of the CPU. For NaN, infinities, signed zeros and subnormal numbers they give what NumPy
-// gives. The largest errors of exp, expm1, log, log1p and tanh are in tests/compiled/test_elementwise.py.
+// Functions of one element that generated loops call. They have the names of NumPy's functions, and no branches, so
+// that the compiler can use all SIMD lanes. For NaN, infinities, signed zeros and subnormal numbers, their results
+// equal NumPy's. The largest errors of exp, expm1, log, log1p and tanh are in tests/compiled/test_elementwise.py.
 
 #pragma once
 
@@ -46,7 +46,7 @@ struct Format<float> {
     static constexpr i32 half_root = 0x3F3504F3;  // the bits of the root of 1/2
     // The product of ln2_high with a whole number below 2**8 is exact.
     static constexpr float log2_e = 1.44269504f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
-    static constexpr float round = 12582912.0f;  // 1.5 * 2**23: a sum with it is rounded to a whole number
+    static constexpr float round = 12582912.0f;  // 1.5 * 2**23: adding it rounds to a whole number
     static constexpr float lowest = -104.0f, lowest_normal = -87.3f, highest = 89.0f, minus_one = -18.0f, tanh_one = 9.1f;
     static constexpr int exp_terms = 7, log_terms = 5;
 };
@@ -312,7 +312,7 @@ INLINE T logarithm(T x) {
 template <class T>
 INLINE T logarithm_of_one_plus(T x) {
     using F = Format<T>;
-    const T u = 1 + x, lost = x - (u - 1);  // what the sum has rounded away
+    const T u = 1 + x, lost = x - (u - 1);  // the rounding error of the sum
     const typename F::Bits bits = bits_of(u), n = minus(bits, F::half_root) >> F::fraction;
     const T unit = power_of_two<T>(minus<typename F::Bits>(0, n > 60 ? 60 : n));
     const T f = (float_of<T>(minus(bits, shifted(n, F::fraction))) - 1) + lost * unit;
@@ -338,8 +338,9 @@ INLINE T hyperbolic_tangent(T x) {
     }
 }
 
-// Below 1.375 it is x * p(x**2) / q(x**2), above 1 - d(x)**-16, so that what is left to 1 has few roundings: the error of
-// `gelu` is that times x. Fitted by least squares, weighted anew until the error was even, one rounded coefficient at a time.
+// Below 1.375, erf(x) is x * p(x**2) / q(x**2). Above, it is 1 - d(x)**-16, so that the difference to 1 has few
+// rounding errors, which `gelu` multiplies by x. The coefficients were fitted by least squares, with weights adjusted
+// until the error was even, and were rounded one at a time.
 INLINE float erf(float x) {
     const float a = std::abs(x), z = a * a;
     float p = 3.32860723e-2f, q = 5.12954406e-3f, d = 1.00211531e-3f;

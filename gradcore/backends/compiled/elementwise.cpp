@@ -1,5 +1,5 @@
-// Runs generated loops, which take contiguous arrays. Other operands are brought into that form: rows that do not lie so
-// are copied a few elements at a time, into memory that stays in the first level of cache.
+// Functions that run generated loops, which take contiguous arrays. Rows of other operands are copied a few elements at
+// a time, into memory that stays in the first level of cache.
 
 #include "arrays.h"
 #include "pool.h"
@@ -35,12 +35,12 @@ void gather(const char* from, i64 step, i64 n, char* to, i64 size) {
 
 // ------------------------------------------------------------------------------------------------ one index for all
 
-// What does not change between calls of a loop; filled in by Python.
+// The arguments that do not change between calls of a loop, filled in by Python.
 struct Call {
     Loop loop;
     const double* parameters;
-    i64 grain;  // of the elements that are worth a thread
-    const i64* sizes;  // of an element of each array, in bytes
+    i64 grain;  // number of elements that are worth a thread
+    const i64* sizes;  // element size of each array in bytes
 };
 
 // Operands of the result's shape, or of a single element, which is written out for a block.
@@ -118,7 +118,7 @@ void copy_row(i64 n, void* const* places, const double*) {
 
 struct Operand {
     const char* row;
-    const char* repeated = nullptr;  // the element of which `memory` is full
+    const char* repeated = nullptr;  // the element that is repeated in `memory`, if one is
     i64 step, size;
     alignas(64) char memory[block * 8];
 };
@@ -213,7 +213,7 @@ struct Step {
     gradcore::u32 offsets[3];
 };
 
-// One call after the other, on parts of `memory`.
+// Make a list of calls, one after the other, on parts of `memory`.
 extern "C" void gradcore_run_list(const void* kinds, const void* steps, i64 count, char* memory) {
     const Step* step = static_cast<const Step*>(steps);
     for (const Step* last = step + count; step < last; ++step) {
@@ -232,7 +232,8 @@ extern "C" void gradcore_run_rows(const i64* call, i64 threads, i64 size, void* 
     });
 }
 
-// Copy `from` to a contiguous array of its shape, whose elements have `size` bytes: whether it is one that this is for.
+// Copy `from` to a contiguous array of its shape, whose elements have `size` bytes. Return whether the layout of `from`
+// is supported.
 extern "C" bool gradcore_copy(i64 grain, i64 threads, i64 size, const void* from, const void* to) {
     const Array &x = array_of(from), &out = array_of(to);
     if (x.is_contiguous() && out.size() > 0) {
@@ -243,7 +244,7 @@ extern "C" bool gradcore_copy(i64 grain, i64 threads, i64 size, const void* from
     }
     const Loop loop = size == 1 ? copy_row<1> : size == 4 ? copy_row<4> : size == 8 ? copy_row<8> : nullptr;
     if (loop == nullptr || !x.is_aligned() || out.size() == 0) return false;
-    i64 extents[most_dims], steps[most_dims], dims = 0;  // but for those that follow one another in memory
+    i64 extents[most_dims], steps[most_dims], dims = 0;  // dims that step evenly through memory are merged
     for (int d = 0; d < x.dims; ++d) {
         const i64 n = x.extents[d], step = x.strides[d];
         if (n == 1) continue;

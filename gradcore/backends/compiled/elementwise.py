@@ -23,12 +23,13 @@ __all__ = ["CompiledElementwise", "Forward"]
 
 #: The least length of rows that are copied to be contiguous: a row costs as much as some 20 elements.
 _NARROW = 16
-#: Elements times steps that are worth a thread, and its least elements; elements from which loops are for single steps.
+#: Elements times steps that are worth a thread; least number of elements of a thread; elements from which a single step
+#: is computed by a loop.
 _WORTH_A_THREAD, _LEAST, _SINGLE = 1 << 16, 1 << 13, 1 << 16
 #: Settings of a formula for which loops are looked up, as tracing costs as much as NumPy on a million elements; layouts
 #: that a loop caches.
 _MOST_SETTINGS, _MOST_LAYOUTS = 16, 1_000
-#: For how many arrays, the result among them, `elementwise.cpp` has a function for those of one shape.
+#: Numbers of arrays, including the result, for which `elementwise.cpp` has a function for arrays of one shape.
 _ALIKE = 2, 3, 4, 5
 
 
@@ -81,9 +82,8 @@ class Loop:
         self.launches: dict[Any, Launch | None] = {}
         self.run_rows = library.gradcore_run_rows
         self.takes_all = self.used == tuple(range(len(is_array)))
-        alike = len(sizes) in _ALIKE and len(arrays) == len(
-            self.used
-        )  # else the result may be larger than what is read
+        # If the loop does not read all arrays, the result may be larger than the arrays that it reads.
+        alike = len(sizes) in _ALIKE and len(arrays) == len(self.used)
         self.run_alike = getattr(library, f"gradcore_run_{len(sizes)}") if alike else None
 
     def __call__(self, operands: tuple[Any, ...]) -> Any:
@@ -118,7 +118,7 @@ class Loop:
         return result
 
     def _prepare(self, operands: tuple[Any, ...]) -> Launch | None:
-        from gradcore.backends.codegen.layout import layout_of  # not before it is needed
+        from gradcore.backends.codegen.layout import layout_of  # This import is delayed until it is needed.
 
         every = {i: o for i, o in enumerate(operands) if isinstance(o, np.ndarray)}
         layout = layout_of(list(every.values()))
@@ -231,7 +231,7 @@ class CompiledElementwise(NumpyBackend):
         if order == "K" and not x.flags.c_contiguous:
             if x.flags.f_contiguous:
                 return self.copy_elements(x.T).T
-            if any(x.strides):  # which may be those of a transposed array
+            if any(x.strides):  # The array may be transposed.
                 return super().copy_elements(x, order)
         out = np.empty(x.shape, x.dtype)
         succeeded = self.library.gradcore_copy(WORTH_A_THREAD, number, x.itemsize, x, out)
@@ -241,8 +241,6 @@ class CompiledElementwise(NumpyBackend):
         """Compute ``formula(F, *operands)`` by a loop, or return None if there is none.
 
         With `exact`, only a loop that gives NumPy's result bit for bit is used.
-
-        Only with `exact`, a loop may be one that gives NumPy's result bit for bit.
         """
         if malloc.waiting:
             malloc.begin()
@@ -254,7 +252,7 @@ class CompiledElementwise(NumpyBackend):
                 arrays = [np.asarray(o) if isinstance(o, np.generic) else o for o in operands]
                 return self.by_loop(formula, tuple(arrays), exact)
             loop = self._looked_up(key, formula, operands)
-            if self._is_for_numpy(formula, operands[0]):  # which it was not known to be
+            if self._is_for_numpy(formula, operands[0]):  # This is known only after the loop was looked up.
                 return None
         return None if loop is None or (exact and not loop.is_exact) else loop(operands)
 
@@ -268,7 +266,7 @@ class CompiledElementwise(NumpyBackend):
         return loop
 
     def _find_loop(self, formula: Callable[..., Any], kinds: list[Any]) -> Loop | None:
-        from gradcore.backends.codegen import emit_cpp  # not before it is needed
+        from gradcore.backends.codegen import emit_cpp  # This import is delayed until it is needed.
 
         kernel = emit_cpp.trace_loop(formula, kinds, self.bodies)
         function = None if kernel is None else getattr(self.library, emit_cpp.loop_name(kernel), None)

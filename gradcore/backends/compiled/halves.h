@@ -59,7 +59,7 @@ INLINE void convert(float x, Half& out) {
     const bool is_nan = size > 0x7F800000u;
     size = picked(size > last, last, size);
     const u32 high = size & 0x7F800000u, exponent = picked(high < first, first, high);
-    const u32 unit = exponent + (13u << 23);  // a sum with it is rounded to a multiple of the unit of a half
+    const u32 unit = exponent + (13u << 23);  // adding it rounds to a multiple of the unit of a half
     const u32 count = word_of(number_of(size) + number_of(unit)) - unit;
     const u32 found = ((exponent - first) >> 13) + count;
     out.bits = static_cast<u16>(picked(is_nan, quiet, found) | sign);

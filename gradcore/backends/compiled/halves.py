@@ -17,7 +17,7 @@ from gradcore.core.typing import Array
 
 __all__ = ["CompiledHalves"]
 
-#: Arrays of a loop at most, the result among them; how they have their elements, by dtype.
+#: Largest number of arrays of a loop, including the result; number of each dtype's format in `halves.cpp`.
 _MOST_ARRAYS, _KINDS = 6, {"f": 0, "e": 2, "E": 3}
 #: One element of float32 for all.
 _REPEATED = 1

@@ -1,18 +1,19 @@
-// Reading and writing by indices along a dim. Arrays are contiguous, and seen as three dims: the middle one is indexed.
+// Reading and writing by indices along a dim. Arrays are contiguous and have three dims, of which the middle one is
+// indexed.
 //
-// An index out of bounds is not followed: `wrong` then says so, and Python finds out which it is.
+// An index out of bounds is not used. It sets `wrong`, and Python then searches for the index.
 
 #include "calls.h"
 
 namespace gradcore {
 
-// `outer` by `length` by `inner` elements are read or written by indices, by `outer` by `count` by `inner` others. What
-// could meet at one place is in one part: parts are the first dim or, if `by_columns`, the last.
+// The indexed array has the shape (outer, length, inner), the array of values (outer, count, inner). Parts are slices
+// of the first dim or, if `by_columns`, of the last one. So two parts never write to the same element.
 struct Slices {
     i64 parts, outer, length, inner, count;
     i64 negative;    // `length` if negative indices count from the end, else 0
     i64 by_columns;
-    i64 step;        // of the elements that are written: 0 if they are one number
+    i64 step;        // step between the values to write: 0 for a single number
 };
 
 // Sixteen bytes.
@@ -26,8 +27,8 @@ struct Complex {
     INLINE void operator+=(Complex other) { real += other.real, imag += other.imag; }
 };
 
-// Indices that were compared with the bounds, some at a time: a pass of its own, which the lanes of the CPU share. They
-// are copied, as another thread may change them in between.
+// A block of indices that have been compared with the bounds. The comparison is a separate pass, which uses all SIMD
+// lanes. The indices are copied, because another thread may change the originals afterwards.
 struct Checked {
     static constexpr i64 most = 512;
     i64 index[most];
@@ -35,7 +36,7 @@ struct Checked {
     // Whether all are within the bounds; negative ones are then counted from the start.
     INLINE bool take(const Slices& work, const i64* given, i64 count) {
         const u64 negative = static_cast<u64>(work.negative), last = static_cast<u64>(work.length) - 1;
-        u64 outside = 0;  // whose sign is that of what is below the bounds, and of what they are below
+        u64 outside = 0;  // the sign bit is set by indices below or above the bounds
 #pragma omp simd reduction(| : outside)
         for (i64 k = 0; k < count; ++k) {
             const u64 i = static_cast<u64>(given[k]);
@@ -141,8 +142,8 @@ void reverse_rows(const Slices& work, i64 start, i64 stop, const T* x, T* out, i
 
 // -------------------------------------------------------------------------------------------------------------- writing
 
-// Calls `write(place, offset)` for elements that are written, or the parts of them that a thread has: the element of
-// `values` and `index`, and that of `out`.
+// Call `write(place, offset)` for all elements to write in this thread's part: `place` is the position in `values` and
+// `index`, `offset` the position in `out`.
 template <class F>
 INLINE void write_along(const Slices& work, i64 start, i64 stop, const i64* index, i64* wrong, F write) {
     const i64 inner = work.inner, size = work.count * inner;

@@ -16,7 +16,8 @@ from gradcore.core.typing import Array
 
 __all__ = ["CompiledIndexing"]
 
-#: Elements from which the kernels are faster; of vectors that are read, which NumPy does as fast in one thread.
+#: Elements from which the kernels are faster than NumPy; the same for reading vectors, which NumPy does as fast as one
+#: thread.
 _LARGE, _LARGE_VECTORS = 1 << 11, 1 << 15
 #: Elements of a row from which a loop pays off.
 _WIDTH = 16
@@ -101,7 +102,7 @@ class CompiledIndexing(CompiledCalls):
         outer, inner, index = prod(x.shape[:dim]), prod(x.shape[dim + 1 :]), _integers(index)
         work = _Slices(outer * index.size, outer, x.shape[dim], inner, index.size, x.shape[dim] if negative else 0)
         if self._fails("take_slices", str(x.itemsize), work, out.size, x, index, out):
-            return super().taken_along(x, dim, index, negative, *message)  # which says what is wrong
+            return super().taken_along(x, dim, index, negative, *message)  # This call raises the error.
         return out
 
     @kernel_for(_adds_rows)
@@ -129,7 +130,7 @@ class CompiledIndexing(CompiledCalls):
         dim = _added_dim(indices, values) if accumulate and values.dtype == x.dtype else None
         if dim is None or values.shape != (*x.shape[:dim], *indices[dim].shape, *x.shape[dim + 1 :]):
             return super().index_write(x, values, indices, accumulate)
-        return self._add_slices(np.array(x, order="C"), dim, indices[dim], values)  # which knows the bounds
+        return self._add_slices(np.array(x, order="C"), dim, indices[dim], values)  # This method checks the bounds.
 
     def _accumulate(self, shape: Sequence[int], indices: Indices, values: Array) -> Array:
         dim = _added_dim(indices, values)
@@ -149,7 +150,7 @@ class CompiledIndexing(CompiledCalls):
         out = np.empty(index.shape, x.dtype)
         work = self._each(x, dim, index, reading=True)
         if self._fails("gather_along", str(x.itemsize), work, out.size, np.ascontiguousarray(x), _integers(index), out):
-            return super().gather_along(x, dim, index)  # which says what is wrong
+            return super().gather_along(x, dim, index)  # This call raises the error.
         return out
 
     @kernel_for(_writes_each)
@@ -158,7 +159,7 @@ class CompiledIndexing(CompiledCalls):
         values = np.ascontiguousarray(self.cut(src, index) if src.ndim else src, x.dtype)
         out, work = np.array(x, order="C"), self._each(x, dim, index, 1 if src.ndim else 0)
         if self._fails("scatter_along", str(x.itemsize), work, index.size, values, _integers(index), out):
-            return super().scatter_along(x, dim, index, src)  # which says what is wrong
+            return super().scatter_along(x, dim, index, src)  # This call raises the error.
         return out
 
     @kernel_for(_adds_each)

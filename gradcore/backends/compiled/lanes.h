@@ -18,7 +18,7 @@ constexpr int register_bytes = 16, registers = 32;
 constexpr int register_bytes = 16, registers = 16;
 #endif
 
-// A register of numbers, and one that may be anywhere in memory.
+// A vector register of numbers, and the same type without alignment, to load from any address.
 template <class T>
 struct Lanes;
 

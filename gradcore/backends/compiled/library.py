@@ -1,13 +1,17 @@
-"""The compiled library: its place, its name, and how it is loaded.
+"""The compiled library: its location, its name, and functions that load it.
 
-The package has one for each instruction set (`gradcore.backends.compiled.variants`). One that was built on this machine
-for its CPU is in a folder of the user, and comes first.
+The package contains a library for each instruction set (`gradcore.backends.compiled.variants`). A library that was
+built on this machine for its CPU is in a folder of the user, and is preferred.
 
-The name of the latter holds three digests. The first is of the environment that built it; those of others, which may
-have another version of gradcore, are left alone. The second is of what it is made of: gradcore's version, the files of
-this folder, the compiler's options and the CPU. After an update, or on another machine, it is another. The third is of
-the library itself, so that one that is damaged is not loaded. None of them is a secret: what another user could have
-put there is not loaded either.
+The file name of a library built on this machine contains three digests:
+
+- of the environment that built it. Libraries of other environments, which may have another version of gradcore, are
+  neither loaded nor deleted.
+- of gradcore's version, the sources, the compiler's options and the CPU. It changes with an update or another machine.
+- of the library itself, so that a damaged one is not loaded.
+
+The digests are not secret, so they give no protection from other users. Libraries that another user could have written
+are not loaded either, see `distrust`.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
 
 namespace gradcore {
 
-// Replace the rows of a matrix by those of L and U, whose pivots are counted from 1, and those of `x`, if there are any,
-// by what solves L. The number of the first pivot that is zero, or 0.
+// Overwrite a matrix with its factors L and U, and the rows of `x`, unless it is null, with the solution for L. Pivots
+// are counted from 1. Return the number of the first pivot that is zero, or 0.
 template <class T, int W>
 i32 eliminate(T (*a)[W], T (*x)[W], i64 n, i32* pivots) {
     i32 info = 0;

@@ -1,10 +1,10 @@
 // Products of two matrices, in tiles of the result that stay in registers.
 //
-// BLAS brings both operands into the order of its tiles before it multiplies, which takes a quarter of the time of a
-// product with 64 rows. Here the first operand is read where it lies. So is the second one if its rows are short, or if
-// the result has few; otherwise it is copied into panels of as many columns as a tile has, some of its rows at a time,
-// so that they stay in the cache. Every element of the result is the sum of the same numbers in the same order, however
-// the result is divided among threads.
+// BLAS copies both operands into the order of its tiles before it multiplies, which takes a quarter of the time of a
+// product with 64 rows. Here, the first operand is read in place. The second operand is also read in place if its rows
+// are short, or if the result has few rows. Otherwise some of its rows at a time are copied into panels as wide as a
+// tile, so that they stay in the cache. Each element of the result is a sum of the same numbers in the same order, no
+// matter how threads divide the result.
 
 #pragma once
 

@@ -24,19 +24,21 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 
-// How long a thread looks for work before it sleeps: to wake takes 20 to 50 microseconds, and in a virtual machine the
-// caller some 7. It looks for longer where work came that often before. How long the caller looks for the end of the
-// others' work, beside a quarter of the time that its own took.
+// `patience` is the time for which a thread polls for work before it sleeps. Waking takes 20 to 50 microseconds, and
+// costs the caller about 7 in a virtual machine. If work has come often, a thread polls for `patience_with_more`. The
+// caller polls for the end of the other threads' work for `patience_of_caller`, plus a quarter of the time of its own
+// work.
 constexpr microseconds patience{250}, patience_with_more{2000}, patience_of_caller{50};
-// How much longer than the caller, and half of its time, the others may take. If they take longer, they have no core to
-// themselves (threads of BLAS keep theirs busy for some time after a product), and callers work alone for a while, twice
-// as long as the last time; a little less for every time that they were not late.
+// The other threads are late if they take more than `lateness` longer than one and a half times the caller's time. They
+// then have no cores to themselves, because threads of BLAS keep cores busy for some time after a product. Callers then
+// work alone for a while. This rest is twice as long as the last one, and gets shorter each time the threads are not
+// late.
 constexpr microseconds lateness{200}, least_rest{2000}, longest_rest{64000};
 
-// Into how many sections numbers are divided at most.
+// The largest number of sections into which the numbers are divided.
 constexpr int64_t most_sections = 64;
 
-thread_local bool at_work = false;  // for `share`: what it is called for in turn stays in its thread
+thread_local bool at_work = false;  // set within `share`, whose nested calls stay in their thread
 
 inline void relax() {
 #if defined(__x86_64__)
@@ -73,13 +75,13 @@ private:
     void wait_for_others(Clock::duration worked);
     void judge(Clock::duration worked, Clock::duration waited);
 
-    std::mutex caller_;  // held by the one caller that the others work for
+    std::mutex caller_;  // held by the caller for which the other threads work
     std::vector<pthread_t> threads_;
-    int away_from_ = -1;  // the core that they are kept away from
-    // How many of them have a core to look for work on.
+    int away_from_ = -1;  // the core that the threads may not use
+    // The number of threads that have a core on which to poll for work.
     std::atomic<int64_t> looking_{std::max<int64_t>(std::thread::hardware_concurrency(), 2) - 1};
 
-    // What is to be done; written while `open_` is false and nobody is `inside_`.
+    // The current job. It is written while `open_` is false and no thread is inside.
     void (*function_)(const void*, int64_t) = nullptr;
     const void* work_ = nullptr;
     int64_t count_ = 0, wanted_ = 0, sections_ = 0;
@@ -88,12 +90,12 @@ private:
     };
     Next next_[most_sections];
 
-    std::atomic<bool> open_{false};     // whether others may come in
-    std::atomic<int64_t> inside_{0};    // how many are there
-    std::atomic<int64_t> job_{0};       // counts what there was to do
-    std::atomic<int64_t> sleeping_{0};  // how many wait for `wake_`
+    std::atomic<bool> open_{false};     // whether threads may join the job
+    std::atomic<int64_t> inside_{0};    // number of threads that work on it
+    std::atomic<int64_t> job_{0};       // number of jobs so far
+    std::atomic<int64_t> sleeping_{0};  // number of threads that wait for `wake_`
     std::atomic<bool> waited_for_{false};
-    std::atomic<bool> hushed_{false};  // whether nobody looks for work
+    std::atomic<bool> hushed_{false};  // whether threads must not poll for work
     std::mutex sleep_;
     std::condition_variable wake_, done_;
 
@@ -130,9 +132,9 @@ void Pool::run(int64_t count, int64_t threads, void (*function)(const void*, int
     judge(end - begin, Clock::now() - end);
 }
 
-// Each thread begins with a section of its own, which is the same in the next call: what it wrote there is in its cache.
-// Others take numbers from a section whose owner has not come, or is far behind: to write to lines that another thread
-// has had costs ten times as much.
+// Each thread begins with its own section, which is the same in each call, so that the memory it wrote last time is in
+// its cache. A thread takes numbers from the section of another thread only if that one is missing or far behind,
+// because writing to cache lines of another core costs ten times as much.
 void Pool::take_numbers(int64_t own) {
     const auto begin = Clock::now();
     bool waited = false;
@@ -161,7 +163,7 @@ void Pool::start(int64_t others) {
             threads_.push_back(made.native_handle());
             made.detach();
             away_from_ = -1;
-        } catch (const std::system_error&) {  // there are as many as the system allows
+        } catch (const std::system_error&) {  // the system allows no further threads
             return;
         }
     }

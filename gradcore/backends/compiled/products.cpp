@@ -14,12 +14,12 @@ using gradcore::i64;
 
 namespace {
 
-// What CBLAS calls them.
+// CBLAS's constants for the order of a matrix and for its transpose.
 constexpr int row_major = 101, as_it_is = 111, transposed = 112;
-// Parts of a matrix begin at multiples of that many rows or columns, of which the tiles of BLAS have as many. Matrices
-// for each thread from which they are not cut.
+// Parts of a matrix begin at multiples of `step_of_parts` rows or columns, the size of the tiles of BLAS. From `many`
+// matrices for each thread on, matrices are not divided.
 constexpr i64 step_of_parts = 16, many = 4;
-// The same for rows that are multiplied by a vector, of which BLAS takes up to so many together.
+// The same for rows that are multiplied by a vector: BLAS processes up to that many together.
 constexpr i64 step_of_rows = 64;
 
 template <class T, class I>
@@ -28,8 +28,8 @@ using Gemm = void (*)(int, int, int, I, I, I, T, const T*, I, const T*, I, T, T*
 // The last two dims of an array.
 struct Matrix {
     int order;
-    i64 lead;         // the elements from one row, or column if it is transposed, to the next
-    i64 row, column;  // the bytes that they advance
+    i64 lead;         // distance of two rows (or columns if transposed) in elements
+    i64 row, column;  // strides in bytes
 };
 
 // Whether BLAS can read a matrix as it lies in memory.
@@ -144,9 +144,10 @@ bool multiply(const void* gemm, bool long_integers, i64 threads, const void* a, 
 
 }  // namespace
 
-// Whether `out`, which is contiguous, is now the product of `a` and `b`, arrays of NumPy with the same dims but for the
-// last two. With one thread, it is only if a kernel of this library is faster than BLAS. `gemm` is the function of CBLAS
-// for their dtype, whose integers have 64 bits, or 32.
+// Write the product of the NumPy arrays `a` and `b`, whose batch dims are equal, to the contiguous array `out`. Return
+// false, and write nothing, if the operands are not supported or, with one thread, if BLAS is faster than the kernel of
+// this library. `gemm` is CBLAS's function for the dtype, which takes 64-bit integers if `long_integers`, else 32-bit
+// ones.
 extern "C" bool gradcore_multiply_f(const void* gemm, bool long_integers, i64 threads, const void* a, const void* b,
                                     const void* out) {
     return multiply<float>(gemm, long_integers, threads, a, b, out);

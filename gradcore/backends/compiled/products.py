@@ -1,6 +1,7 @@
 """Matrix products by kernels of the compiled library, or by NumPy's OpenBLAS in the library's threads.
 
-OpenBLAS's own threads would be in their way: those of both look for work for a while after the last one.
+OpenBLAS's own threads are not used in addition, because threads of both libraries poll for work for a while after each
+product, and would slow down each other.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _WORTH_A_THREAD = 1 << 18
 #: The functions of CBLAS by dtype: for matrices, and for a matrix and a vector.
 _FUNCTIONS = {"f": "sgemm", "d": "dgemm"}
 _OF_VECTORS = {"f": "sgemv", "d": "dgemv"}
-#: Elements of a matrix from which threads share its product with a vector, and number of rows that one call sums.
+#: Elements of a matrix from which threads share its product with a vector; number of rows that one call sums.
 _LARGE, _BLOCK = 2 * WORTH_A_THREAD, 256
 
 

@@ -1,5 +1,5 @@
-// Recurrent layers over whole sequences: at each step a product with weights that are packed once, and one pass over the
-// gates. Samples do not depend on each other, so threads share them, for all steps.
+// Recurrent layers over whole sequences: at each step a product with weights that are packed once, and one pass over
+// the gates. Samples do not depend on each other, so threads share them, for all steps.
 
 #include <cstring>
 #include <memory>
@@ -8,7 +8,7 @@
 #include "pool.h"
 
 namespace gradcore {
-namespace {  // the other sources have functions of the same names
+namespace {  // other sources define functions with the same names
 
 // ------------------------------------------------------------------------------------------------------------ products
 
@@ -52,7 +52,7 @@ std::unique_ptr<T[]> memory(i64 count) {
 template <class T>
 class Packed {
 public:
-    i64 inner, columns, lead;  // its rows and columns, and the columns of results, a multiple of the lanes
+    i64 inner, columns, lead;  // rows, columns, and columns rounded up to whole registers
 
     // Element (k, j) is w[k * row + j * column].
     Packed(i64 rows, i64 columns, const T* w, i64 row, i64 column)
@@ -128,11 +128,11 @@ private:
 
 // ------------------------------------------------------------------------------------------------------------ sequences
 
-// What a kernel is called for, beside its arrays. Steps are packed: the samples of a step are rows that follow each
-// other, those of the next step come behind them.
+// Arguments of a kernel apart from its arrays. Steps are packed: the samples of a step are consecutive rows, which the
+// rows of the next step follow.
 struct Sequence {
-    i64 steps, batch, width, outputs;  // of the state that goes into a step, and of what it is projected to
-    const i64 *sizes, *starts;         // samples of each step, and the first one's row
+    i64 steps, batch, width, outputs;  // `width` of the state, `outputs` after its projection
+    const i64 *sizes, *starts;         // number of samples and first row of each step
     i64 reverse, relu, threads, parts;
 };
 

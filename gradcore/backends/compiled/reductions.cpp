@@ -16,7 +16,7 @@ struct Reader : Lanes<T> {
 };
 
 #if defined(__AVX512F__) && defined(__F16C__)
-constexpr __mmask16 every = 0xFFFF;  // as GCC warns of what intrinsics without a mask leave undefined
+constexpr __mmask16 every = 0xFFFF;  // GCC warns about intrinsics without a mask
 
 INLINE __m512 widened(const Half* x) {
     return _mm512_maskz_cvtph_ps(every, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
@@ -79,7 +79,7 @@ INLINE double float_sum(i64 n, F value, const Rows*... x) {
     constexpr i64 lanes = L::count;
     Total total;
     i64 i = 0;
-    for (; i + 8 * lanes <= n; i += 8 * lanes) {  // eight vectors in their own precision
+    for (; i + 8 * lanes <= n; i += 8 * lanes) {  // eight vectors are added in their own precision
         typename L::Vector v[8];
         for (int k = 0; k < 8; ++k) v[k] = value(L::load(x + i + k * lanes)...);
         total.add(((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7])));
@@ -89,7 +89,7 @@ INLINE double float_sum(i64 n, F value, const Rows*... x) {
         for (i += lanes; i + lanes <= n; i += lanes) v += value(L::load(x + i)...);
         total.add(v);
     }
-    if (i < n && n >= lanes) {  // the last vector, without what was added already
+    if (i < n && n >= lanes) {  // the last vector, without elements that were added before
         total.add(L::from_lane(lanes - (n - i), value(L::load(x + n - lanes)...)));
         i = n;
     }
@@ -119,7 +119,7 @@ INLINE i64 row_sum(const u8* x, i64 n) { return sum_in_parts<u8, u32>(x, n); }
 INLINE i64 row_sum(const i8* x, i64 n) { return sum_in_parts<i8, i32>(x, n); }
 INLINE i64 row_sum(const i16* x, i64 n) { return sum_in_parts<i16, i32>(x, n); }
 INLINE i64 row_sum(const i32* x, i64 n) { return sum_in_parts<i32, i64>(x, n); }
-INLINE i64 row_sum(const i64* x, i64 n) {  // which may wrap around
+INLINE i64 row_sum(const i64* x, i64 n) {  // sums of int64 may wrap around
     return static_cast<i64>(sum_in_parts<u64, u64>(reinterpret_cast<const u64*>(x), n));
 }
 
@@ -163,7 +163,7 @@ INLINE T row_product(const T* x, i64 n) {
         for (int k = 0; k < 4; ++k) products[k] *= L::load(x + i + k * lanes);
     }
     for (int k = 0; i + lanes <= n; i += lanes, ++k) products[k] *= L::load(x + i);
-    if (i < n && n >= lanes) {  // the last vector, without what was multiplied already
+    if (i < n && n >= lanes) {  // the last vector, without elements that were used before
         typename L::Vector last = L::load(x + n - lanes);
         for (i64 k = 0; k < lanes; ++k) last[k] = k < lanes - (n - i) ? T(1) : last[k];
         products[3] *= last;
@@ -294,8 +294,8 @@ void column_sums(const Work& work, i64 start, i64 stop, const T* x, double* out)
     }
 }
 
-// A part is a block of `inner` rows of one of the matrices, which have `height` rows; its sums of `value` of their
-// elements are a row of `out`.
+// Write the column sums of `value` of the elements. A part is a block of `inner` rows of a matrix of `height` rows. Its
+// sums are a row of `out`.
 template <class T, class F, class... Arrays>
 INLINE void sum_columns(const Work& work, i64 start, i64 stop, double* out, F value, const Arrays*... arrays) {
     const i64 width = work.width, blocks = work.cycle;
@@ -306,7 +306,7 @@ INLINE void sum_columns(const Work& work, i64 start, i64 stop, double* out, F va
             const i64 n = c + columns < width ? columns : width - c;
             alignas(64) double sums[columns] = {};
             i64 row = first, at = (matrix * work.height + first) * width + c;
-            for (; row + 8 <= last; row += 8) {  // two at a time: rows may lie where they displace each other in cache
+            for (; row + 8 <= last; row += 8) {  // two at a time, as rows may collide in the cache
                 alignas(64) T eight[columns];
                 for (int k = 0; k < 4; ++k, at += 2 * width) {
                     const i64 next = at + width;

@@ -16,21 +16,21 @@ from gradcore.core.typing import Array
 
 __all__ = ["CompiledReductions"]
 
-#: Elements that are reduced at a time where there is a single row; those of a block of rows of a matrix.
+#: Elements of a part of a single row, and of a block of rows of a matrix, that are reduced at a time.
 _ROW, _BLOCK = 1 << 13, 1 << 17
 #: Elements from which kernels are faster than BLAS and NumPy's loops, by kind.
 _LARGE = {"sums": 1 << 14, "maxima": 1 << 15, "minima": 1 << 14, "products": 1 << 13, "squares": 1 << 14,
           "halves": 1 << 12}  # fmt: skip
-#: Those of sums of rows of fewer than `_LONG` elements, which BLAS adds faster.
+#: The same for sums of rows of fewer than `_LONG` elements, which BLAS adds faster.
 _LARGE_ROWS, _LONG = 1 << 21, 512
-#: Those of sums over columns, and rows of them that BLAS adds; the least length of rows whose products are added.
+#: The same for sums over columns; number of rows that BLAS adds at a time; least length of rows for dot products.
 _LARGE_COLUMNS, _IN_TURN, _WIDE = 1 << 16, 1 << 13, 256
-#: The least width of rows for whose elements, or whose columns, the lanes of the CPU have enough to do.
+#: The least width of rows for which kernels use the SIMD lanes well, along rows or over columns.
 _WIDTH = 32
 
 
 class CompiledReductions(CompiledCalls, CompiledElementwise):
-    """Reductions of contiguous arrays over adjacent dims. NumPy's methods have handled all other cases."""
+    """Reductions of contiguous arrays over adjacent dims. The methods of `NumpyReductions` handle all other cases."""
 
     def reduce_run(self, kind: str, x: Array, start: int, stop: int) -> Any:
         out = self.reduced_by_kernel(kind, x, start, stop)

@@ -1,7 +1,8 @@
-// Kernels of rows, of a weight for each of their elements, and of planes, the rows of channels, of a number for each.
+// Kernels of rows, which may have a weight for each column, and of planes: rows that are channels, with a number for
+// each.
 //
-// A kernel works on the rows from `start` to before `stop` of contiguous matrices. What it reads comes first in its
-// arguments, what it writes last.
+// A kernel computes the rows from `start` to before `stop` of contiguous matrices. Among its arguments, arrays that it
+// reads come before arrays that it writes.
 
 #pragma once
 
@@ -10,7 +11,7 @@
 
 namespace gradcore {
 
-// out = exp(x - top), none of which is above one.
+// out = exp(x - top), where top is at least the largest x, so that no result is above one.
 template <class T>
 INLINE void exponentials(const T* x, i64 n, T top, T* out) {
 #pragma omp simd
@@ -48,7 +49,7 @@ void softmax_or_zero(const Work& work, i64 start, i64 stop, const T* x, T* out) 
             softmax_row(width, top, a, b);
             continue;
         }
-        T value = 0;  // or NaN, if there is one
+        T value = 0;  // 0, or NaN if an element is NaN
         for (i64 i = 0; i < width; ++i) value = a[i] == top ? value : a[i];
         for (i64 i = 0; i < width; ++i) b[i] = value;
     }
@@ -100,7 +101,7 @@ void logsumexp(const Work& work, i64 start, i64 stop, const T* x, T* out) {
     for (i64 row = start; row < stop; ++row) {
         const T* a = x + row * width;
         const T top = largest(a, width);
-        if (!is_finite(top)) {  // infinity, or nothing but NaN and minus infinity: the sum of the elements says which
+        if (!is_finite(top)) {  // for infinities and NaN, add the elements
             T total = top;
             for (i64 i = 0; i < width; ++i) total = a[i] == -infinity<T>() ? total : total + a[i];
             out[row] = total;
@@ -117,7 +118,7 @@ void logsumexp(const Work& work, i64 start, i64 stop, const T* x, T* out) {
     }
 }
 
-// The exponentials of rows less their largest elements, these, and the exponentials' sums.
+// The exponentials of rows minus their largest elements (`powers`), the largest elements, and the sums of exponentials.
 template <class T>
 void row_powers(const Work& work, i64 start, i64 stop, const T* x, T* powers, T* top, T* total) {
     const i64 width = work.width;
@@ -157,7 +158,7 @@ INLINE T variance_of(const T* x, i64 width, T center) {
 template <class T>
 void layer_norm(const Work& work, i64 start, i64 stop, const T* x, const T* weight, const T* bias, T* out, T* mean,
                 T* variance) {
-    constexpr i64 some = 4;  // rows, as each step of one waits for the end of a sum
+    constexpr i64 some = 4;  // rows at a time, because each step of a row waits for a sum
     const i64 width = work.width;
     for (i64 first = start; first < stop; first += some) {
         const i64 end = first + some < stop ? first + some : stop;
@@ -333,7 +334,7 @@ INLINE void accumulate(i64 width, bool reverse, const T* x, T* out) {
     }
 }
 
-// Products one after the other, of some rows at a time.
+// Cumulative products of several rows at a time.
 template <class T, int rows>
 INLINE void multiply_up(i64 width, const T* x, T* out) {
     T products[rows];

@@ -35,7 +35,7 @@ INLINE Item<K>* distribute(Item<K>* items, Item<K>* room, i64 n) {
     }
     for (int b = 0; b < bytes; ++b) {
         u32* places = counts[b];
-        if (places[(items[0].key >> (8 * b)) & 255] == n) continue;  // a byte that all have in common
+        if (places[(items[0].key >> (8 * b)) & 255] == n) continue;  // all keys have the same byte here
         u32 sum = 0;
         for (int value = 0; value < 256; ++value) {
             const u32 count = places[value];

@@ -15,7 +15,7 @@ constexpr i64 most_arrays = 16;
 
 using Loop = void (*)(i64, void* const*, const double*);
 
-// What does not change between steps of a batch; filled in by Python.
+// The arguments that do not change between steps of a batch, filled in by Python.
 struct Batch {
     i64 params, states;
     const i64* offsets;          // of each parameter in the states, and the end of the last

@@ -100,7 +100,8 @@ class CompiledSteps(NumpyBackend):
 
     def _step_all(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> None:
         dtype = batch.params[0].dtype
-        ours = formula.__module__.startswith("gradcore.optim.")  # what it does with settings is known
+        # The formulas of this package are known to only do arithmetic with settings.
+        ours = formula.__module__.startswith("gradcore.optim.")
         if ours and not self.has_arrays(settings) and formula.__name__ not in self.fused_steps and dtype.char in "fd":
             function = self._step_functions.find(formula, dtype, len(batch.states), settings)
             if function is not None and function(batch, settings):
@@ -109,7 +110,8 @@ class CompiledSteps(NumpyBackend):
 
     @cached_property
     def _step_functions(self) -> OptimizerKernels[StepFunction]:
-        from gradcore.backends.codegen.emit_cpp import CppTracer, loop_name  # not before they are needed
+        # Tracing is imported only when the first step is compiled.
+        from gradcore.backends.codegen.emit_cpp import CppTracer, loop_name
         from gradcore.backends.codegen.optimizer import OptimizerKernels
 
         def build(optimizer: OptimizerKernel, dtype: np.dtype[Any]) -> StepFunction | None:

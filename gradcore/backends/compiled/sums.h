@@ -14,7 +14,7 @@ constexpr int register_size = 32;
 constexpr int register_size = 16;
 #endif
 
-// A vector that fills a register of the CPU: of longer ones, GCC compares and converts one element after the other.
+// A vector that fills a register of the CPU. GCC compares and converts longer vectors one element after the other.
 template <class T>
 struct Lanes {
     static constexpr i64 count = register_size / sizeof(T);
@@ -81,7 +81,7 @@ INLINE Two<double> sums_of(i64 n, F values, const Rows*... rows) {
     constexpr i64 lanes = L::count;
     Total first, second;
     i64 i = 0;
-    for (; i + 4 * lanes <= n; i += 4 * lanes) {  // four vectors in their own precision, these in double precision
+    for (; i + 4 * lanes <= n; i += 4 * lanes) {  // sums of four vectors, added in double precision
         const auto a = values(L::load(rows + i)...), b = values(L::load(rows + i + lanes)...);
         const auto c = values(L::load(rows + i + 2 * lanes)...), d = values(L::load(rows + i + 3 * lanes)...);
         first.add((a.first + b.first) + (c.first + d.first));
@@ -91,7 +91,7 @@ INLINE Two<double> sums_of(i64 n, F values, const Rows*... rows) {
         const auto a = values(L::load(rows + i)...);
         first.add(a.first), second.add(a.second);
     }
-    if (i < n && n >= lanes) {  // the last vector, without what was added already
+    if (i < n && n >= lanes) {  // the last vector, without elements that were added before
         const auto a = values(L::load(rows + n - lanes)...);
         first.add(L::from_lane(lanes - (n - i), a.first)), second.add(L::from_lane(lanes - (n - i), a.second));
         i = n;

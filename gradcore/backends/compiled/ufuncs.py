@@ -1,8 +1,8 @@
 """NumPy's universal functions in the threads of the compiled library.
 
-The library calls the inner loops that NumPy itself calls, which need nothing of the interpreter, so results are the
-same bit for bit. What one thread has read and another one then writes costs ten times what it costs to write what is
-its own: passes that take turns with shared ones are shared too, however short they are.
+The library calls NumPy's own inner loops, which do not need the interpreter, so results are the same bit for bit.
+Writing to memory that another core has in its cache takes ten times as long as writing to a thread's own memory.
+Therefore even short calls are shared among the threads if calls before and after them are.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _KINDS = {
 #: most.
 _FEW, _MOST = 128, 2048
 
-#: Length from which rows are divided among blocks, if there are fewer than `_BLOCKS` rows; least length of a row's parts.
+#: Length from which fewer than `_BLOCKS` rows are divided among blocks; least length of the parts of a row.
 _LONG, _BLOCKS, _LEAST_PART = 1 << 15, 128, 1 << 13
 
 #: Length from which several blocks search a row for the element of a rank, with one launch for each digit.

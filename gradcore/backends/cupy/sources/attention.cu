@@ -1,7 +1,8 @@
 // Attention in blocks: the softmax of the scores of some queries, and the gradient by these scores.
 //
-// GRADCORE_TYPE is the numbers' type; scores, and what is summed, are in the type that it is computed in. A row, one query of one
-// head, belongs to a block or, if it is short, to a warp. Products of matrices before and after are cuBLAS's.
+// GRADCORE_TYPE is the type of the arrays. Scores and sums have the type in which numbers of that type are computed. A
+// row (one query of one head) is computed by a block or, if it is short, by a warp. cuBLAS computes the products of
+// matrices.
 
 #include "block.cuh"
 
@@ -11,8 +12,8 @@ using A = Computed<T>::type;
 
 namespace gradcore {
 
-// The mask: one number for each score, which lie `head`, `row` and `key` apart; `of` has the number of each head's mask, if
-// there is more than one.
+// The mask, with a number for each score. `head`, `row` and `key` are its strides. `of` has the number of each head's
+// mask, if there are several masks.
 struct Mask {
     const T* start;
     const i64* of;
@@ -36,7 +37,8 @@ struct Place {
 
 }  // namespace gradcore
 
-// weights = softmax(scores + mask), zeros for a row of minus infinity; and the logarithm of the sum of each row's powers.
+// weights = softmax(scores + mask), zeros for a row of minus infinity; and the logarithm of the sum of each row's
+// powers.
 extern "C" __global__ void attention_weights(
     const A* scores, const T* mask, const i64* mask_of, T* weights, A* logs, const i64 rows, const i64 keys,
     const i64 rows_of_head, const i64 queries, const i64 first_head, const i64 first_query, const bool causal,
@@ -59,7 +61,7 @@ extern "C" __global__ void attention_weights(
     for (i64 i = threadIdx.x; i < keys; i += blockDim.x) {
         A weight = 0;
         if (i < place.seen) weight = exp((added ? scores[i] + load(added[i * mask_key]) : scores[i]) - top) / total;
-        weights[i] = store<T>(weight);  // where the score was, if both are of one type
+        weights[i] = store<T>(weight);  // overwrites the score, if both have one type
     }
     if (threadIdx.x == 0) logs[place.head * queries + place.query] = top + log(total);
 }

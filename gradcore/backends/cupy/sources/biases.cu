@@ -1,6 +1,6 @@
-// What the bias of a layer needs: its repetition as rows of a result, and the sums down the columns that are its gradient.
+// Kernels for the bias of a layer: repeat it as the rows of a result, and sum columns for its gradient.
 //
-// GRADCORE_TYPE is the numbers' type; arrays are dense.
+// GRADCORE_TYPE is the type of the arrays, which are dense.
 
 #include "block.cuh"
 

@@ -1,7 +1,7 @@
-// What the threads of a block do together: sums, maxima and the like.
+// Reductions over the threads of a block: sums, maxima and others.
 //
-// A block has blockDim.x threads for a row, a multiple of 32 up to 1024. Where blockDim.x is 32, it may have several rows,
-// one for each threadIdx.y: then a row belongs to one warp.
+// A block has blockDim.x threads for a row, a multiple of 32 up to 1024. If blockDim.x is 32, a block may have several
+// rows, one for each threadIdx.y. Each row then belongs to one warp.
 
 #pragma once
 
@@ -40,7 +40,7 @@ GRADCORE_FUNCTION T row_reduce(T value, Combine combine, T neutral) {
     if (blockDim.x <= 32) return value;
     __shared__ T partial[32];
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    __syncthreads();  // what was here before has been read
+    __syncthreads();  // all threads have read the former content
     if (lane == 0) partial[warp] = value;
     __syncthreads();
     return warp_reduce(lane < blockDim.x / 32 ? partial[lane] : neutral, combine);

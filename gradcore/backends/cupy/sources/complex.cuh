@@ -40,8 +40,8 @@ GRADCORE_FUNCTION T magnitude(complex<T> x) {
     return hypot(x.real(), x.imag());
 }
 
-// Smith's quotient, as NumPy's: a divisor is divided by the larger of its parts, so that nothing overflows on the way, and
-// what is divided by an infinite number is zero.
+// The quotient by Smith's algorithm, as in NumPy. The divisor is divided by its larger part, so that no intermediate
+// result overflows, and a quotient by an infinite number is zero.
 template <class T>
 GRADCORE_FUNCTION complex<T> quotient(complex<T> x, complex<T> y) {
     const T real = fabs(y.real()), imag = fabs(y.imag());

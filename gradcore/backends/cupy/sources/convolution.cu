@@ -1,8 +1,9 @@
-// Convolution of dense images with three spatial dims (of size 1 where there are fewer): windows as columns, which cuBLAS
-// multiplies with the weight, columns as images, and convolutions whose channels do not mix.
+// Convolution of dense images with three spatial dims (missing dims have size 1): copying windows to columns, which
+// cuBLAS multiplies with the weight; adding columns to images; and depthwise convolutions.
 //
-// GRADCORE_TYPE is the numbers' type, GRADCORE_INDEX that of indices: i32 where it holds all of them. A thread has one element
-// of the result, or one window, and nothing is added atomically: so sums are always in the same order.
+// GRADCORE_TYPE is the type of the arrays. GRADCORE_INDEX is the type of indices: i32 if it can hold all of them. A
+// thread computes one element of the result, or copies one window. There are no atomic additions, so sums always have
+// one order.
 
 #include "block.cuh"
 
@@ -75,7 +76,8 @@ GRADCORE_FUNCTION void for_taps(const Dim& a, const Dim& b, const Dim& c, const 
     }
 }
 
-// Call with the number of each window that has an element, and that of the tap that reads it.
+// For each window that contains the element `i`, call `call` with the numbers of the window and of the tap that reads
+// it.
 template <class F>
 GRADCORE_FUNCTION void for_windows(const Dim& a, const Dim& b, const Dim& c, const Element& i, F&& call) {
     for (I o0 = a.first(i.i0); o0 <= a.last(i.i0); ++o0) {
@@ -119,7 +121,8 @@ extern "C" __global__ void images(const A* columns, const T* bias, T* out, const
     }
 }
 
-// Each of the `channels` of an output reads the channel of the input that it shares with its `multiplier` - 1 neighbours.
+// Each of the `channels` of an output reads the channel of the input that it shares with its `multiplier` - 1
+// neighbours.
 extern "C" __global__ void depthwise(const T* x, const T* weight, const T* bias, T* out, const I total, const I channels,
                                      const I multiplier, DIM(0), DIM(1), DIM(2)) {
     DIMS;

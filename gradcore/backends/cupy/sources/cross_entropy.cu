@@ -1,8 +1,8 @@
 // Cross entropy of scores with target classes: forward with the statistics that backward needs, and backward.
 //
-// GRADCORE_TYPE is the numbers' type, GRADCORE_INDEX that of the targets. Scores are dense, (batch, classes, points); a
-// target belongs to an image and a point. Targets that are ignored have a loss and a weight of zero. The first target that
-// is no class is noted in found: the number of the check, and the target; it counts as ignored.
+// GRADCORE_TYPE is the type of the scores, GRADCORE_INDEX that of the targets. Scores are dense, of shape (batch,
+// classes, points). There is a target for each image and point. Ignored targets have a loss and a weight of zero.
+// Targets that are no class count as ignored; the first one is written to `found`, after the number of the check.
 
 #include "rows.cuh"
 #include "checks.cuh"
@@ -12,7 +12,7 @@ using T = GRADCORE_TYPE;
 using A = Computed<T>::type;
 using Index = GRADCORE_INDEX;
 
-// What a row has, besides its powers; `x` are its scores, `points` apart.
+// The arguments of a row, apart from its powers. `x` are its scores, with a stride of `points`.
 struct Row {
     const T* x;
     const T* weight;
@@ -33,8 +33,8 @@ struct Row {
     const T *x, const Index *targets, const T *weight, T *losses, T *weights, T *powers, T *totals, const i64 rows,   \
         const i64 classes, const i64 points, const i64 ignored, const i64 number, i64 *found
 
-// One row (an image's point) for each block or, if there are few classes, for each warp. Powers are the exponentials of the
-// differences from the row's maximum, totals their sums.
+// One row (an image's point) for each block or, if there are few classes, for each warp. Powers are the exponentials of
+// the differences from the row's maximum, totals their sums.
 extern "C" __global__ void cross_entropy(ROWS) {
     const i64 row = row_index();
     if (row >= rows) return;
@@ -102,8 +102,8 @@ extern "C" __global__ void cross_entropy_points(ROWS) {
     }
 }
 
-// The gradient of a row by its loss: one for each row (grad_step 1) or one for all (0), divided by *divisor if there is one,
-// times the weight of the target; zero where the target does not count.
+// The upstream gradient of a row's loss: one for each row (grad_step 1) or one for all rows (0), divided by *divisor
+// unless that is null, times the weight of the target. It is zero if the target does not count.
 GRADCORE_FUNCTION A gradient_of(const T* grad, i64 row, i64 target, const T* weight, const T* divisor, i64 classes, i64 ignored,
                                 i64 grad_step) {
     if (target == ignored || target < 0 || target >= classes) return 0;

@@ -1,7 +1,8 @@
-// Connectionist temporal classification: a block for each sequence goes over all time steps, a thread for each position.
+// Connectionist temporal classification: a block for each sequence goes over all time steps, a thread for each
+// position.
 //
-// GRADCORE_TYPE is float or double. Labels are (batch, positions), blanks included; log_probs (steps, batch, classes). A label
-// that is no class is noted in found, as in cross_entropy.cu, and its position is never reached.
+// GRADCORE_TYPE is float or double. Labels are (batch, positions), blanks included; log_probs (steps, batch, classes).
+// A label that is no class is noted in found, as in cross_entropy.cu, and its position is never reached.
 
 #include "block.cuh"
 #include "checks.cuh"
@@ -59,7 +60,7 @@ extern "C" __global__ void ctc_forward(const T* log_probs, const i64* all_labels
         alphas[sequence.row(0) + s] = now[s] = s < 2 ? sequence.score(0, s) : never();
     }
     const i64 count = counts[sequence.number] < steps ? counts[sequence.number] : steps;
-    const i64 own = threadIdx.x;  // the first position of this thread, whose next score is read a step ahead
+    const i64 own = threadIdx.x;  // first position of this thread; its score is read a step ahead
     T ahead = count > 1 && own < positions ? sequence.score(1, own) : T(0);
     for (i64 t = 1; t < count; ++t) {
         const T first = ahead;
@@ -75,7 +76,7 @@ extern "C" __global__ void ctc_forward(const T* log_probs, const i64* all_labels
         next = last;
     }
     T top = never(), total = 0;
-    for (i64 s = own; s < positions; s += blockDim.x)  // a thread reads what it wrote
+    for (i64 s = own; s < positions; s += blockDim.x)  // each thread reads the numbers that it wrote itself
         if (ends[s]) top = Largest()(top, now[s]);
     top = row_largest(top);
     for (i64 s = own; s < positions; s += blockDim.x)
@@ -86,10 +87,11 @@ extern "C" __global__ void ctc_forward(const T* log_probs, const i64* all_labels
         for (i64 s = own; s < positions; s += blockDim.x) alphas[sequence.row(t) + s] = now[s];
 }
 
-// The gradient by log_probs, added to zeros in `out`. The cotangent of a position is that of each successor, times the share
-// that it has in the successor's sum. What positions of one label have is added up in the order of the positions: each but
-// the first is in a list, of which `following` has the links (positions without a successor have their own number), and the
-// first adds up. Blanks, which are every other position, are added up by all threads.
+// Add the gradient by log_probs to `out`, which is zero. The cotangent of a position is the sum, over its successors,
+// of the successor's cotangent times the position's share in the successor's sum. The cotangents of positions with one
+// label are summed in the order of the positions, by the thread of the first one. `following` links each position to
+// the next one of the same label; the last one has its own number. Blanks, which are every other position, are summed
+// by all threads.
 extern "C" __global__ void ctc_backward(const T* grad, const T* log_probs, const i64* all_labels, const bool* all_ends,
                                         const i64* counts, const T* losses, const T* alphas, T* out, T* scratch,
                                         i64* links, const i64 steps, const i64 batch, const i64 classes,

@@ -1,5 +1,5 @@
-// The functions of generated kernels, for one element each: what NumPy's functions of these names do, where C++ has no
-// function or operator that does it. complex.cuh has those of complex numbers.
+// Functions of one element for generated kernels. They do the same as NumPy's functions of these names, for which C++
+// has no function or operator. complex.cuh has the functions of complex numbers.
 
 #pragma once
 
@@ -137,7 +137,7 @@ GRADCORE_FUNCTION T magnitude(T x) {
 
 template <class T>
 GRADCORE_FUNCTION bool is_minus_one(T x) {
-    return x < 0 && x == static_cast<T>(-1);  // the largest of the unsigned ones is none
+    return x < 0 && x == static_cast<T>(-1);  // the largest unsigned number does not count
 }
 
 template <class T>

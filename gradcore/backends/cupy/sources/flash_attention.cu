@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention(
     __shared__ Stage<ROWS, COLUMNS> stage;
     const Lane lane;
     const i64 tiles = (of.queries + ROWS - 1) / ROWS, head = blockIdx.x / tiles;
-    const i64 first = (tiles - 1 - blockIdx.x % tiles) * ROWS;  // those that see most keys begin
+    const i64 first = (tiles - 1 - blockIdx.x % tiles) * ROWS;  // blocks that see the most keys begin first
     const int of_warp = threadIdx.x / 32 * 16;
     const i64 row = first + of_warp + lane.row;
     query += of.start(of.query, head);
@@ -22,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention(
     load_rows<ROWS>(queries, query, of.query, first, of.queries, of.width, of.in_packs);
     A top[2] = {-infinity<A>(), -infinity<A>()}, total[2] = {0, 0}, sums[WIDTH / 8][4] = {};
     for (i64 start = 0; start < of.seen(first); start += COLUMNS) {
-        __syncthreads();  // what was here before has been read
+        __syncthreads();  // all threads have read the former content
         load_rows<COLUMNS>(keys, key, of.key, start, of.keys, of.width, of.in_packs);
         load_rows<COLUMNS>(values, value, of.value, start, of.keys, of.value_width, of.in_packs);
         __syncthreads();
@@ -61,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention(
     GRADCORE_UNROLL
     for (int i = 0; i < 2; ++i) {
         total[i] = quad_reduce(total[i], Sum());
-        if (total[i] == 0) total[i] = 1;  // a row that sees nothing
+        if (total[i] == 0) total[i] = 1;  // the row sees no key
         if (top[i] == -infinity<A>()) top[i] = 0;
         if (lane.column == 0 && row + 8 * i < of.queries) logs[head * of.queries + row + 8 * i] = top[i] + log(total[i]);
     }

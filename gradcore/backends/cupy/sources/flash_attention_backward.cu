@@ -1,13 +1,15 @@
-// Gradients of attention, whose weights are computed again from the logarithms of the rows' sums. Nothing is added atomically:
-// a block has some queries of one head, or some keys of the heads that share them, and adds up all that belongs to these.
+// Gradients of attention. Weights are computed again from the logarithms of the rows' sums. There are no atomic
+// additions: a block computes the whole gradient of some queries of one head, or of some keys, which several heads may
+// share.
 //
-// GRADCORE_TYPE is the numbers' type; see heads.cuh and tiles.cuh.
+// GRADCORE_TYPE is the type of the arrays; see heads.cuh and tiles.cuh.
 
 #include "heads.cuh"
 
 using namespace gradcore;
 
-// The gradient by the queries, and for the other kernel the inner products of the rows of the gradient and of the result.
+// The gradient by the queries, and for the other kernel the inner products of the rows of the gradient and of the
+// result.
 extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_queries(
     const T* query, const T* key, const T* value, const T* mask, const T* grad, const T* out, const A* logs, A* products,
     T* of_query, const Heads of) {
@@ -15,7 +17,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_queries(
     __shared__ Stage<ROWS, COLUMNS> stage;
     const Lane lane;
     const i64 tiles = (of.queries + ROWS - 1) / ROWS, head = blockIdx.x / tiles;
-    const i64 first = (tiles - 1 - blockIdx.x % tiles) * ROWS;  // those that see most keys begin
+    const i64 first = (tiles - 1 - blockIdx.x % tiles) * ROWS;  // blocks that see the most keys begin first
     const int of_warp = threadIdx.x / 32 * 16;
     const i64 row = first + of_warp + lane.row;
     query += of.start(of.query, head);
@@ -41,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_queries(
         if (inside && lane.column == 0) products[at] = product[i];
     }
     for (i64 start = 0; start < of.seen(first); start += COLUMNS) {
-        __syncthreads();  // what was here before has been read
+        __syncthreads();  // all threads have read the former content
         load_rows<COLUMNS>(keys, key, of.key, start, of.keys, of.width, of.in_packs);
         load_rows<COLUMNS>(values, value, of.value, start, of.keys, of.value_width, of.in_packs);
         __syncthreads();
@@ -80,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_keys(
         const T *its_queries = query + of.start(of.query, head), *its_grads = grad + of.start(of.grad, head);
         const T* its_mask = mask ? mask + of.start(of.mask, head) : mask;
         for (i64 start = of.causal ? first / COLUMNS * COLUMNS : 0; start < of.queries; start += COLUMNS) {
-            __syncthreads();  // what was here before has been read
+            __syncthreads();  // all threads have read the former content
             load_rows<COLUMNS>(queries, its_queries, of.query, start, of.queries, of.width, of.in_packs);
             load_rows<COLUMNS>(grads, its_grads, of.grad, start, of.queries, of.value_width, of.in_packs);
             __syncthreads();

@@ -1,9 +1,9 @@
 // Images and volumes at the points of grids, and the gradients.
 //
-// GRADCORE_TYPE is the numbers' type, GRADCORE_DIMS the number of spatial dims (2 or 3). Images are dense, (batch, channels,
-// *sizes), grids (batch, points, dims) with the coordinate of the last dim first, results (batch, channels, points).
-// Settings are those of ops/grids.py, where the same formulas are: modes linear, nearest and cubic; padding with zeros, the
-// border and the reflection.
+// GRADCORE_TYPE is the numbers' type, GRADCORE_DIMS the number of spatial dims (2 or 3). Images are dense, (batch,
+// channels, *sizes), grids (batch, points, dims) with the coordinate of the last dim first, results (batch, channels,
+// points). Settings are those of ops/grids.py, where the same formulas are: modes linear, nearest and cubic; padding
+// with zeros, the border and the reflection.
 
 #include "block.cuh"
 
@@ -22,7 +22,7 @@ struct Settings {
     bool align;
 };
 
-// The elements of a dim that a point reads, what they count with, and the derivatives of that by the coordinate.
+// The elements of a dim that a point reads, their weights, and the derivatives of the weights by the coordinate.
 struct Taps {
     i64 indices[most_taps];
     A weights[most_taps], slopes[most_taps];
@@ -88,8 +88,8 @@ GRADCORE_FUNCTION Taps taps_of(A coordinate, i64 size, const Settings& s) {
 
 GRADCORE_FUNCTION int count(const Settings& s) { return s.mode == linear ? 2 : s.mode == nearest ? 1 : most_taps; }
 
-// Call with the place in the image, the weight, and its derivatives by the position in each dim, of each element that a point
-// reads.
+// Call with the place in the image, the weight, and its derivatives by the position in each dim, of each element that a
+// point reads.
 template <class F>
 GRADCORE_FUNCTION void for_taps(const T* grid, i64 point, const Settings& s, F&& call) {
     Taps taps[dims];
@@ -140,8 +140,8 @@ extern "C" __global__ void grid_sampler(const T* image, const T* grid, T* out, c
     }
 }
 
-// A thread has a point: its gradient, and what it adds to the gradients of the elements that it reads. Either may be
-// missing (null). Gradients of images begin with zeros.
+// A thread handles a point. It computes the gradient of the point, and adds to the gradients of the elements that the
+// point reads. Either result may be null. Gradients of images begin with zeros.
 extern "C" __global__ void grid_sampler_backward(const T* grad, const T* image, const T* grid, A* to_image, T* to_grid,
                                                  const i64 total, SETTINGS) {
     READ_SETTINGS;

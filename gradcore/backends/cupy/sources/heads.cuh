@@ -1,4 +1,4 @@
-// What the kernels of attention share: what they are told of a call, the scores, and how rows are written.
+// Shared parts of the attention kernels: the arguments of a call, the scores, and functions that write rows.
 //
 // GRADCORE_WIDTH is a multiple of 16 that is at least the width of queries, keys and values.
 
@@ -40,7 +40,7 @@ struct Heads {
         return mask_of_head ? product + load(mask_of_head[at_query * mask.row + at_key * mask_key]) : product;
     }
 
-    // Keys from the first one on that some of a block's queries see.
+    // The number of keys, from the first one on, that at least one query of a block sees.
     GRADCORE_FUNCTION i64 seen(i64 first_query) const {
         return causal && first_query + ROWS < keys ? first_query + ROWS : keys;
     }

@@ -25,7 +25,7 @@ extern "C" __global__ void unscale(const Parts parts, const float* factor, float
         bad |= !(value - value == 0);
         if (factor) x[i] = store<T>(value * scale);
     }
-    if (bad) *found = 1;  // all that write write the same
+    if (bad) *found = 1;  // all threads write the same value
 }
 
 // The scale of gradients after a step: smaller if one was not finite, larger after `interval` steps in which all were.
@@ -79,7 +79,7 @@ extern "C" __global__ void clip_norm(const Parts parts, const A* norm, const dou
     for (i64 i = threadIdx.x; i < elements.count; i += blockDim.x) x[i] = store<T>(load(x[i]) * factor);
 }
 
-// Elements between -bound and bound; what is no number stays so.
+// Clamp elements to [-bound, bound]. NaN stays NaN.
 extern "C" __global__ void clip_values(const Parts parts, const double bound) {
     const i32 array = parts.array();
     const Elements elements(parts, array);

@@ -1,8 +1,9 @@
-// Normalization of rows (layers, groups of channels) and of channels (batches) of dense arrays; statistics in two passes.
+// Normalization of rows (layers, groups of channels) and of channels (batches) of dense arrays; statistics in two
+// passes.
 //
-// GRADCORE_TYPE is the numbers' type; statistics of rows and channels are float where that is a half. Rows have a weight and a bias for each of `width / points` channels, beginning with
-// the channel `row % groups * (width / points)`: for a layer groups = points = 1, for a group of channels there are groups
-// of them in an image, and points of each channel.
+// GRADCORE_TYPE is the type of the arrays. The statistics of rows and channels of halves are float. Rows have a weight
+// and a bias for each of `width / points` channels, beginning with the channel `row % groups * (width / points)`. For
+// layer norm, groups = points = 1. For group norm, an image has `groups` rows, and each channel has `points` elements.
 
 #include "rows.cuh"
 
@@ -17,7 +18,7 @@ constexpr int lanes = HeldRow<T>::lanes;
 // The channels of a row: each element has its own (points = 1), or `points` neighbours have one.
 struct Channels {
     i64 first, points;
-    bool short_row;  // whether 32 bits suffice for the places in it
+    bool short_row;  // whether positions in the row fit into 32 bits
 
     GRADCORE_FUNCTION Channels(i64 row, i64 width, i64 groups, i64 points)
         : first(groups == 1 ? 0 : row % groups * (width / points)), points(points), short_row(width <= 0x7FFFFFFF) {}
@@ -141,8 +142,9 @@ extern "C" __global__ void normalize_rows_backward(const T* grad, const T* grad_
     });
 }
 
-// The gradients by the weight and the bias of a layer: sums down the columns of blocks of rows, one thread for a column;
-// the sums of the blocks, `partial_*` with a row each, are added up in a second launch, so that the order is always the same.
+// The gradients by the weight and the bias of a layer: sums down the columns of blocks of rows, with one thread for
+// each column. A second launch adds the sums of the blocks, which are the rows of `partial_*`, so that the order is
+// always the same.
 extern "C" __global__ void layer_parameters(const T* grad, const T* x, const A* means, const A* variances, A* of_weight,
                                             A* of_bias, const i64 rows, const i64 width, const i64 rows_of_block,
                                             const double eps) {
@@ -242,10 +244,10 @@ extern "C" __global__ void scale_parameters(const T* grad, const T* x, const A* 
 
 // ----------------------------------------------------------------------------------------------------- channels
 //
-// Arrays of images: batch, channels, points. A block has a part of a channel, up to `chunk` elements; there are gridDim.y parts,
-// whose results are combined in a second launch, so that the order is always the same.
+// Images have the shape (batch, channels, points). A block computes a part of a channel, of up to `chunk` elements. A
+// second launch combines the results of the gridDim.y parts, so that the order is always the same.
 
-// The elements of a channel that a thread goes over, by one division for all of them.
+// Iterator over the elements of a channel for one thread, which needs a single division.
 struct Walk {
     i64 left, at, point;
     const i64 channels, points;
@@ -273,7 +275,7 @@ struct Walk {
     }
 };
 
-// What a channel is multiplied with, and what is added then.
+// Compute the factor of a channel, and the number that is added to the product.
 GRADCORE_FUNCTION void scale_channel(const T* weight, const T* bias, A* scales, A* shifts, i64 channel, A mean, A variance,
                                      double eps) {
     A scale = inverse_root(variance + static_cast<A>(eps));
@@ -302,7 +304,8 @@ extern "C" __global__ void channel_moments(const T* x, A* means, A* squares, con
     }
 }
 
-// The mean of a channel, and the sum of the squares of the distances from it, by those of its parts; a warp has a channel.
+// The mean of a channel, and the sum of the squared distances from it, computed from those of its parts. A warp handles
+// a channel.
 struct Moments {
     A mean = 0, square = 0;
 
@@ -331,7 +334,7 @@ extern "C" __global__ void channel_statistics(const A* part_means, const A* part
     scale_channel(weight, bias, scales, shifts, channel, moments.mean, variance, eps);
 }
 
-// Variances with so many degrees of freedom, or their roots.
+// Variances of channels with a given number of degrees of freedom, or the roots of these variances.
 extern "C" __global__ void channel_variances(const A* part_means, const A* part_squares, T* means, T* variances,
                                              const i64 channels, const i64 parts, const i64 count, const i64 chunk,
                                              const double degrees, const bool root) {
@@ -361,8 +364,9 @@ extern "C" __global__ void move_statistics(T* running_means, T* running_variance
     }
 }
 
-// For each part the sum of the gradients, and of their products with x less its mean, each times a factor for the group and
-// image if there is one. Means are those of the channel (groups = 0), or of one of the groups of an image.
+// For each part, the sum of the gradients, and the sum of their products with x minus its mean. With groups, the
+// products are multiplied by a factor of the group and image. Means belong to channels (groups = 0) or to the groups of
+// an image.
 extern "C" __global__ void channel_products(const T* grad, const T* x, const A* means, const A* variances, A* totals,
                                             A* products, const i64 batch, const i64 channels, const i64 points,
                                             const i64 chunk, const i64 groups, const double eps) {
@@ -387,8 +391,9 @@ extern "C" __global__ void channel_products(const T* grad, const T* x, const A* 
     }
 }
 
-// The gradients by weight and bias from the sums of parts, and for the gradient by x the factors of the gradient (scales) and
-// of x less its mean (slopes), and what is added. Gradients by means and variances may be missing (null).
+// Compute, from the sums of parts, the gradients by weight and bias, and the terms of the gradient by x: the factor of
+// the upstream gradient (scales), the factor of x minus its mean (slopes), and the constant (shifts). Gradients of
+// means and variances may be null.
 extern "C" __global__ void channel_gradients(const A* part_totals, const A* part_products, const T* grad_means,
                                              const T* grad_variances, const T* weight, const A* variances, T* of_weight,
                                              T* of_bias, A* scales, A* slopes, A* shifts, const i64 channels,

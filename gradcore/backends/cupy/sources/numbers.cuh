@@ -176,7 +176,7 @@ GRADCORE_FUNCTION i32 first_index_32() { return static_cast<i32>(blockIdx.x * bl
 
 // ---------------------------------------------------------------------------------------------------- neighbours
 
-// Elements that are loaded and stored by one instruction; their address is a multiple of their size.
+// Elements that one instruction loads or stores. Their address is a multiple of their total size.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
     T items[N];

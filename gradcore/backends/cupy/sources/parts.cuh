@@ -12,11 +12,11 @@ constexpr int most_arrays = 128;
 constexpr i64 chunk = 8192;
 
 struct Parts {
-    i64 addresses[2][most_arrays];  // of an array, and of another one that belongs to it
-    i64 start[most_arrays + 1];     // elements of all arrays before this one
-    i32 block[most_arrays + 1];     // blocks before its first one
+    i64 addresses[2][most_arrays];  // addresses of the arrays, and of a second list of arrays
+    i64 start[most_arrays + 1];     // number of elements before each array
+    i32 block[most_arrays + 1];     // number of blocks before each array
     i32 count;
-    i64 first;  // the number of the first of these arrays in a longer list
+    i64 first;  // position of the first array in a longer list
 
     // The array of this block: the last one that begins with it or before.
     GRADCORE_FUNCTION i32 array() const {

@@ -1,8 +1,9 @@
-// Products of batches of matrices: of integers, which cuBLAS does not multiply, and of everything while a graph is captured.
+// Products of batches of matrices: of integers, which cuBLAS does not multiply, and of all dtypes while a graph is
+// captured.
 //
-// GRADCORE_TYPE is the numbers' type; GRADCORE_COMPLEX is defined if it is complex. Operands may lie in any steps, and be
-// conjugated as they are read. A block computes a tile of the result, and each of its threads 4 x 4 numbers of it, with sums in
-// registers: in the order of the inner dim, so that equal calls give equal bits.
+// GRADCORE_TYPE is the type of the arrays; GRADCORE_COMPLEX is defined if it is complex. Operands may have any strides,
+// and can be conjugated when they are read. A block computes a tile of the result. Each thread computes 4 x 4 numbers
+// of it, and sums in registers in the order of the inner dim, so that equal calls give equal bits.
 
 #ifdef GRADCORE_COMPLEX
 #include "complex.cuh"
@@ -66,14 +67,14 @@ GRADCORE_FUNCTION complex<N> conjugated(complex<N> x) {
 
 constexpr int TILE = 64, DEPTH = 16, SIDE = 16, EACH = TILE / SIDE;
 
-// A matrix of one operand: numbers that lie `row` and `column` apart.
+// A matrix of one operand. `row` and `column` are its strides.
 struct Matrix {
     const T* start;
     i64 rows, columns, row, column;
     bool conjugate;
 
-    // Read TILE rows and DEPTH columns into `tile`, a column after the other; zeros beyond the matrix. Neighbouring threads
-    // read what lies closest together.
+    // Read TILE rows and DEPTH columns into `tile`, a column after the other; zeros beyond the matrix. Neighbouring
+    // threads read what lies closest together.
     template <class A>
     GRADCORE_FUNCTION void read(A (&tile)[DEPTH][TILE + 1], i64 first_row, i64 first_column, int thread) const {
         const bool along_rows = column <= row;
@@ -107,7 +108,7 @@ extern "C" __global__ void __launch_bounds__(256) product(
         for (int i = 0; i < EACH; ++i)
             for (int j = 0; j < EACH; ++j) sums[i][j] = A(0);
         for (i64 start = 0; start < k; start += DEPTH) {
-            __syncthreads();  // what was here before has been read
+            __syncthreads();  // all threads have read the former content
             of_a.read(left, row, start, thread);
             of_b.read(right, column, start, thread);
             __syncthreads();

@@ -1,7 +1,8 @@
-// Rows of dense arrays that are read once: 16 bytes by one instruction, which threads keep in registers for the next pass.
+// Rows of dense arrays that are read once, 16 bytes by one instruction. Threads keep them in registers for the next
+// pass.
 //
-// walk() calls a function with the place and the index of each group of neighbours that belong to the thread. Rows whose length
-// is no multiple of 16 bytes, or that begin elsewhere, are read element by element, once in each pass.
+// walk() calls a function with the place and the index of each group of neighbours that belong to the thread. Rows
+// whose length or address is no multiple of 16 bytes are read element by element, once in each pass.
 
 #pragma once
 
@@ -12,7 +13,8 @@ namespace gradcore {
 // Groups of neighbours that a thread keeps of a row: a block of 512 threads keeps 16 KiB.
 constexpr int held = 2;
 
-// Neighbours that are visited together: the group that the thread has kept under a number (or -1), and how many they are.
+// Neighbours that are visited together: the group that the thread has kept under a number (or -1), and how many they
+// are.
 struct Place {
     int number, count;
 };
@@ -36,7 +38,7 @@ struct HeldRow {
             if (packed && i < n) kept[k] = pack<lanes>(row + i);
         }
     }
-    // The neighbours from the i-th on; of one the others are left open.
+    // The neighbours from the i-th element on. If the place has only one element, the others are undefined.
     GRADCORE_FUNCTION Pack<T, lanes> at(Place place, i64 i) const {
         if (place.number >= 0) return kept[place.number];
         if (place.count == lanes) return pack<lanes>(row + i);

@@ -1,8 +1,8 @@
-// Reductions of rows by index, always in the same order: the rows are visited in the order of their indices, and rows of one
-// index one after the other, by the thread that has a column of the first of them.
+// Reductions of rows by index, always in the same order. Rows are visited in the order of their indices. The rows of
+// one index are visited one after the other, by the thread that handles a column of the first of them.
 //
-// GRADCORE_TYPE is the numbers' type. `order` are the places of the rows by increasing index, equal ones in the order of
-// their places; `sorted` the indices in this order. The result starts as what is in `out`.
+// GRADCORE_TYPE is the type of the arrays. `order` has the positions of the rows in the order of their indices
+// (stable), and `sorted` the indices in this order. Reductions start with the content of `out`.
 
 #include "block.cuh"
 
@@ -19,8 +19,9 @@ struct Smallest {
     GRADCORE_FUNCTION A operator()(A x, A y) const { return x <= y || x != x ? x : y; }
 };
 
-// A thread goes over rows up to the next multiple of `chunk`, or to the end of its segment. What a chunk has of a segment that
-// begins before it is in `heads`, of one that goes on after it in `tails`; a second launch adds these up in their order.
+// A thread goes over rows up to the next multiple of `chunk`, or to the end of its segment. Partial results of a
+// segment that begins before the chunk are written to `heads`, those of a segment that continues after it to `tails`. A
+// second launch combines these in order.
 template <class Combine>
 GRADCORE_FUNCTION void reduce(const T* rows, const i64* order, const i64* sorted, T* out, A* heads, A* tails, i64 size,
                               i64 count, i64 width, i64 chunk, Combine combine) {
@@ -38,7 +39,7 @@ GRADCORE_FUNCTION void reduce(const T* rows, const i64* order, const i64* sorted
     }
 }
 
-// The segments that begin in a chunk and go on after it.
+// Combine the parts of segments that begin in a chunk and continue after it.
 template <class Combine>
 GRADCORE_FUNCTION void join(const i64* sorted, T* out, const A* heads, const A* tails, i64 size, i64 count, i64 width,
                             i64 chunk, Combine combine) {
@@ -93,9 +94,9 @@ extern "C" __global__ void amin_joined(JOINED) {
     join(sorted, out, heads, tails, size, count, width, chunk, Smallest());
 }
 
-// Sums of few rows by index, without their order: a block has a row, and a warp 32 columns of it. The warp of the
-// first row of an index adds up all rows of the index, in the order of their places; those of the others end. A negative index
-// counts from `height`.
+// Sums of few rows by index, which need not be sorted. A block handles a row, and a warp 32 columns of it. The warp of
+// the first row of an index sums all rows of the index, in the order of their positions; the warps of other rows end.
+// Negative indices count from `height`.
 extern "C" __global__ void sum_few(const T* rows, const i64* index, T* out, const i64 height, const i64 count, const i64 width) {
     const i64 row = blockIdx.x, lane = threadIdx.x, column = (static_cast<i64>(blockIdx.y) * blockDim.y + threadIdx.y) * 32 + lane;
     const i64 own = index[row] < 0 ? index[row] + height : index[row];

@@ -1,12 +1,14 @@
-// Selection and sorting in rows of dense arrays, which are read as whole numbers: equal elements are in the order of their places.
+// Stable selection and sorting in rows of dense arrays, whose elements are read as integers.
 //
-// GRADCORE_TYPE is the unsigned integer as wide as an element, GRADCORE_KIND what an element is: 0 an unsigned integer, 1 a
-// signed one, 2 a floating-point number, of which GRADCORE_INFINITY has the bits of infinity. A key is a whole number that is
-// smaller the earlier the element comes: NaN are equal and last, 0.0 equals -0.0, and in descending order keys are inverted.
-// GRADCORE_MOST is the number of elements that a block can sort, a power of 2.
+// GRADCORE_TYPE is the unsigned integer as wide as an element. GRADCORE_KIND is the kind of the elements: 0 for
+// unsigned integers, 1 for signed ones, 2 for floating-point numbers. For these, GRADCORE_INFINITY has the bits of
+// infinity. The key of an element is an integer that is smaller the earlier the element comes. NaN are equal and come
+// last, 0.0 equals -0.0, and in descending order keys are inverted. GRADCORE_MOST is the number of elements that a
+// block can sort, a power of 2.
 //
-// A block has a row, or a part of one. Elements are told apart by digits of 8 bits of the key, the highest first: a histogram
-// says which digit the element of a rank has, and only elements of this digit count in the next pass (radix select).
+// A block handles a row, or a part of one. Selection considers one digit of 8 bits of the keys at a time, the highest
+// first (radix select). A histogram shows which digit the element of a rank has, and only elements with this digit
+// count in the next pass.
 
 #include "block.cuh"
 
@@ -14,7 +16,7 @@ using namespace gradcore;
 using Key = GRADCORE_TYPE;
 
 constexpr int bits = 8 * sizeof(Key), digits = sizeof(Key), lanes = 16 / sizeof(Key);
-constexpr u32 most = GRADCORE_MOST;  // elements that a block sorts in shared memory
+constexpr u32 most = GRADCORE_MOST;  // number of elements that a block sorts in shared memory
 constexpr u32 nowhere = 0xFFFFFFFF;
 constexpr Key all_ones = static_cast<Key>(~Key(0)), sign = static_cast<Key>(Key(1) << (bits - 1));
 
@@ -114,8 +116,8 @@ extern "C" __global__ void sort_rows(const Key* x, Key* values, i64* indices, co
 
 // ----------------------------------------------------------------------------------------------------- selection
 
-// The elements that the one of a rank is among: those of which the bits of `mask` are those of `prefix`. `rank` (from 1) is
-// that among them, and `count` is how many they are.
+// The elements among which the element of a rank is: those whose keys have the bits `prefix` at the positions in
+// `mask`. `count` is their number, and `rank` (from 1) the rank among them.
 struct Choice {
     Key prefix, mask;
     u32 rank, count;
@@ -128,8 +130,8 @@ struct Workspace {
     u32 counts[256], found[3];
 };
 
-// Let all threads know which of 256 numbers of elements has that of the rank, from the counts of each; at least 256 threads, or
-// all of a block of fewer, take part.
+// Find which of 256 groups of elements contains the element of the rank, given the size of each group, and tell all
+// threads. At least 256 threads take part, or all threads of a smaller block.
 GRADCORE_FUNCTION void narrow(Choice& choice, const u32* counts, int shift, u32* found) {
     __syncthreads();
     if (threadIdx.x < 32) {  // a lane has 8 digits
@@ -164,7 +166,8 @@ GRADCORE_FUNCTION void clear(u32* counts) {
     __syncthreads();
 }
 
-// The choice of one element or of all that are equal to it; it ends early where what is left is wanted as a whole.
+// Select the element of a rank, and all elements equal to it. If `as_whole`, it ends early when all remaining elements
+// are wanted.
 GRADCORE_FUNCTION Choice select(const Key* x, u32 n, u32 rank, const Order& order, bool as_whole,
                                 Workspace& shared) {
     u32* const counts = shared.counts;
@@ -180,7 +183,8 @@ GRADCORE_FUNCTION Choice select(const Key* x, u32 n, u32 rank, const Order& orde
     return choice;
 }
 
-// Of the elements of a choice that are equal, the place of the one of the rank: all of them or, by digits of places, some.
+// The place of the last wanted element among the equal elements of a choice, found by digits of the places;
+// `nowhere` if all of them are wanted.
 GRADCORE_FUNCTION u32 last_place(const Key* x, u32 n, const Choice& choice, const Order& order, Workspace& shared) {
     u32* const counts = shared.counts;
     if (choice.rank == choice.count) return nowhere;
@@ -201,8 +205,9 @@ GRADCORE_FUNCTION u32 last_place(const Key* x, u32 n, const Choice& choice, cons
     return prefix;
 }
 
-// The first `wanted` elements in order, up to `most`, of each part of `chunk` elements of each row: the block (part, row). Places
-// in a row are those in `origins`, where these rows are what was chosen before from parts of longer ones.
+// Write the first `wanted` elements (up to `most`), in order, of each part of `chunk` elements of each row. The block
+// (part, row) handles a part. If rows consist of elements chosen before from longer rows, `origins` has their positions
+// there.
 extern "C" __global__ void topk_rows(const Key* x, const i64* origins, Key* values, i64* indices, const i64 n,
                                      const i64 chunk, const i64 wanted, const bool descending) {
     __shared__ Key keys[most];
@@ -239,8 +244,8 @@ GRADCORE_FUNCTION u32 count_nan(const Key* x, u32 n) {
     return row_sum(count);
 }
 
-// The rank (from 1) that is meant: `rank`, or by `mode` that of the lower median, 1 of all elements, of which one is NaN if any
-// is, 2 of those that are not NaN.
+// The rank (from 1) to select: `rank` itself, or that of the lower median. With `mode` 1 it is the median of all
+// elements, which is NaN if any element is. With `mode` 2 it is the median of the elements that are not NaN.
 GRADCORE_FUNCTION u32 meant(u32 rank, u32 n, u32 unknown, int mode) {
     if (mode == 1) return unknown ? n : (n + 1) / 2;
     if (mode == 2) return unknown == n ? 1 : (n - unknown + 1) / 2;
@@ -272,8 +277,9 @@ extern "C" __global__ void kth_of_rows(const Key* x, Key* values, i64* indices, 
 
 // --------------------------------------------------------------------------------------- rows of several blocks
 //
-// A row's histograms are in `counts`, zero at the beginning, 256 numbers for each digit, and then the number of NaN. Each
-// launch counts one digit of what those before have chosen; blocks find out about that for themselves.
+// `counts` has the histograms of a row, of 256 numbers for each digit, and then the number of NaN. It is zero at the
+// beginning. Each launch counts one digit of the elements that the digits before select. Blocks derive this selection
+// from the histograms.
 
 constexpr int counters = 256 * digits + 1;
 
@@ -283,7 +289,7 @@ GRADCORE_FUNCTION Choice chosen(const u32* counts, u32 n, u32 rank, int mode, in
     return choice;
 }
 
-// The number of elements of each digit in one pass, or before the first one (-1) that of NaN; a block has `chunk` elements.
+// Count the elements by their digit in one pass or, for the pass -1, the NaN. A block handles `chunk` elements.
 extern "C" __global__ void count_digits(const Key* x, u32* all_counts, const i64 n, const i64 chunk, const i64 rank,
                                         const int mode, const int pass) {
     __shared__ Workspace shared;
@@ -336,7 +342,8 @@ extern "C" __global__ void take_chosen(const Key* x, const i64* indices, Key* va
 //
 // What a block cannot sort is sorted by keys, which are whole numbers without NaN and without two zeros.
 
-// Keys of the elements or, `by_row`, those beside the row's number in the upper half of 64 bits; a block has `chunk` elements.
+// Write the keys of the elements or, if `by_row`, 64-bit keys with the number of the row in the upper half. A block
+// handles `chunk` elements.
 template <class Result>
 GRADCORE_FUNCTION void write_keys(const Key* x, Result* keys, i64 n, i64 chunk, bool descending) {
     const i64 parts = (n + chunk - 1) / chunk, part = blockIdx.x % parts, row = blockIdx.x / parts;

@@ -1,8 +1,8 @@
-// Products of sparse matrices with dense ones, and products of dense matrices where a sparse one has elements.
+// Products of sparse matrices with dense ones, and the elements of dense products at the positions of a sparse matrix.
 //
-// GRADCORE_TYPE is the numbers' type, GRADCORE_RESULT that of results, GRADCORE_INDEX that of indices; GRADCORE_COMPLEX is
-// defined if the numbers are complex. Dense matrices may lie in any steps. Sums are in registers, and each is always in the same
-// order: nothing is added atomically.
+// GRADCORE_TYPE is the type of the operands, GRADCORE_RESULT that of results, GRADCORE_INDEX that of indices.
+// GRADCORE_COMPLEX is defined if numbers are complex. Dense matrices may have any strides. Sums are computed in
+// registers, always in the same order, without atomic additions.
 
 #ifdef GRADCORE_COMPLEX
 #include "complex.cuh"
@@ -27,9 +27,10 @@ GRADCORE_FUNCTION complex<N> of_lane(complex<N> x, int distance) {
 }
 #endif
 
-// Rows of the product, each by a warp that computes `across` columns at once, a power of 2 up to 32. Of the lanes of a column
-// each has one of 32 / across elements of the row. The elements of row r are those from ends[r] to ends[r + 1]: `values` by
-// `order` (null: as they are, and ones), to be multiplied with the row `inner` (null: the same) of the dense matrix.
+// Compute the rows of the product, each by a warp that computes `across` columns at once, a power of 2 up to 32. The 32
+// / across lanes of a column share the elements of the row. The elements of row r are those from ends[r] to ends[r +
+// 1], in the order `order` (null: as stored). Each is one of `values` (null: 1), multiplied by the row `inner` (null:
+// the element's own number) of the dense matrix.
 extern "C" __global__ void sparse_rows(const T* values, const Index* order, const Index* ends, const Index* inner, const T* dense, R* out,
                                        const i64 height, const i64 width, const i64 row_step, const i64 column_step,
                                        const i32 across) {
@@ -50,8 +51,8 @@ extern "C" __global__ void sparse_rows(const T* values, const Index* order, cons
     }
 }
 
-// Products of rows of two matrices: for each element of a pattern of row `rows` of the first and row `cols` of the second, by
-// `across` lanes of a warp.
+// Products of rows of two matrices: for each element of a pattern of row `rows` of the first and row `cols` of the
+// second, by `across` lanes of a warp.
 extern "C" __global__ void sparse_samples(const T* left, const T* right, const Index* rows, const Index* cols, R* out,
                                           const i64 count, const i64 width, const i64 left_row, const i64 left_column,
                                           const i64 right_row, const i64 right_column, const i32 across) {

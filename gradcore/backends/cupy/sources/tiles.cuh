@@ -1,10 +1,13 @@
-// Products of small matrices by the threads of a warp: with tensor cores (GRADCORE_TENSOR = 1), or a multiplication at a time.
+// Products of small matrices by the threads of a warp: with tensor cores (GRADCORE_TENSOR = 1), or by single
+// multiplications.
 //
-// Operands are tiles in shared memory, with rows of `stride` numbers. A result of 16 rows is in registers, in the layout of the
-// accumulators of tensor cores: of each 8 columns, lane 4 * g + t has the columns 2 * t and 2 * t + 1 of row g and then of row
-// g + 8. float16 and bfloat16 are multiplied as they are, float is rounded to TensorFloat32 if by tensor cores; sums are in A.
+// Operands are tiles in shared memory, with rows of `stride` numbers. A result of 16 rows is kept in registers, in the
+// layout of the accumulators of tensor cores: of each 8 columns, lane 4 * g + t has the columns 2 * t and 2 * t + 1 of
+// row g and then of row g + 8. float16 and bfloat16 are multiplied directly. Tensor cores round float to TensorFloat32.
+// Sums have type A.
 //
-// On the host, what tensor cores do is computed from its definition: so tests see the layouts that a device would use.
+// On the host, the operations of tensor cores are computed from their definition, so tests check the layouts of a
+// device.
 
 #pragma once
 
@@ -19,13 +22,13 @@ using A = Computed<T>::type;
 constexpr int padding = 16 / sizeof(T);
 
 struct Lane {
-    int row, column;  // the first of its two rows of 16, and the first of its two columns of 8
+    int row, column;  // its rows are `row` and `row` + 8, its columns `column` and the next
 
     GRADCORE_FUNCTION Lane() : row(threadIdx.x % 32 / 4), column(threadIdx.x % 4 * 2) {}
 };
 
-// Copy `rows` rows of `width` numbers, which lie `step` apart, into a tile, and zeros into what is left of it. In packs of 16
-// bytes, if all of them begin at multiples of that.
+// Copy `rows` rows of `width` numbers, with a stride of `step`, into a tile, and fill the rest of the tile with zeros.
+// Packs of 16 bytes are copied if `in_packs`, which requires aligned rows.
 template <int ROWS, int COLUMNS>
 GRADCORE_FUNCTION void load_tile(T* tile, const T* source, i64 step, i64 rows, int width, bool in_packs) {
     constexpr int count = 16 / sizeof(T), packs = COLUMNS / count;
@@ -51,7 +54,8 @@ GRADCORE_FUNCTION void load_tile(T* tile, const T* source, i64 step, i64 rows, i
 // ------------------------------------------------------------------------------------------------- tensor cores
 
 #ifndef __CUDA_ARCH__
-// The numbers in a register, and which lane and register of a fragment has the element (row, k) of 16 rows or 8 columns.
+// The numbers in a register, and which lane and register of a fragment has the element (row, k) of 16 rows or 8
+// columns.
 template <class N>
 struct Fragments {  // two numbers in a register
     static constexpr int depth = 16;
@@ -227,7 +231,7 @@ struct Stage {
 
 // ------------------------------------------------------------------------------------- a multiplication at a time
 
-// Numbers that are read by one instruction.
+// How many numbers one instruction reads.
 constexpr int together = sizeof(A) == 8 ? 2 : 4;
 
 // sums += a @ b.T: 16 rows and 8 * N rows of WIDTH numbers.
@@ -254,13 +258,13 @@ GRADCORE_FUNCTION void add_rows_by_rows(A (&sums)[N][4], const T* a, const T* b)
     }
 }
 
-// sums += p @ b: p has 16 rows of 8 * K numbers in registers, b 8 * K rows of 8 * N numbers; the lanes of the warp exchange
-// their numbers of p by `stage`.
+// sums += p @ b: p has 16 rows of 8 * K numbers in registers, b 8 * K rows of 8 * N numbers; the lanes of the warp
+// exchange their numbers of p by `stage`.
 template <int K, int N>
 GRADCORE_FUNCTION void add_quads_by_rows(A (&sums)[N][4], const A (&p)[K][4], const T* b, A* stage) {
     constexpr int stride = 8 * N + padding, staged = 8 * K + together;
     const Lane lane;
-    __syncwarp();  // what was here before has been read
+    __syncwarp();  // all threads have read the former content
     GRADCORE_UNROLL
     for (int k = 0; k < K; ++k)
         GRADCORE_UNROLL

@@ -1,8 +1,9 @@
-// Pooling, windows as columns, and resampling, of dense images with three spatial dims (of size 1 where there are fewer).
+// Pooling, im2col, and resampling of dense images with three spatial dims (missing dims have size 1).
 //
-// GRADCORE_TYPE is the numbers' type, GRADCORE_INDEX that of places and sizes: i32 where that suffices, as divisions of 64 bits take
-// a hundred instructions, else i64. A thread has one element of the result and reads what it is made of, in gradients too: so
-// nothing is added atomically, and sums are always in the same order.
+// GRADCORE_TYPE is the type of the arrays. GRADCORE_INDEX is the type of positions and sizes: i32 if that suffices,
+// because divisions of 64 bits take a hundred instructions, else i64. A thread computes one element of the result, also
+// of gradients, and reads all elements that contribute to it. So there are no atomic additions, and sums always have
+// the same order.
 
 #include "block.cuh"
 
