@@ -69,7 +69,7 @@ def test_a_docstring_follows_from_the_declaration():
         "Return the greatest common divisor.\n\n"
         "Parameters\n----------\n"
         "input : Tensor or number\nother : Tensor or number\nout : Tensor, optional\n    A tensor for the result.\n\n"
-        "Returns\n-------\nTensor\n    Of the shape to which the tensors broadcast.\n\n"
+        "Returns\n-------\nTensor\n    Result of the broadcast shape of the tensors.\n\n"
         "Raises\n------\nNotImplementedError\n    For bools, floating-point numbers and complex numbers.\n\n"
         "Examples\n--------\n>>> gc.gcd(gc.tensor([6, 4, 9]), gc.tensor([4, 10, 6]))\ntensor([2, 2, 3])\n"
     )

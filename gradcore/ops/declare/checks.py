@@ -40,9 +40,9 @@ def check_implemented(kernel: str, operand: Any, without: str) -> None:
     Parameters
     ----------
     kernel : str
-        As PyTorch names it.
+        The name of the kernel in PyTorch's message.
     operand : Tensor or array
-        Whose dtype is checked.
+        The operand whose dtype is checked.
     without : str
         Letters of the categories: ``"b"`` bools, ``"i"`` integers, ``"f"`` real and ``"c"`` complex numbers.
     """
@@ -116,7 +116,7 @@ def fitting(value: Any, dtype: dtypes.dtype) -> Any:
     Raises
     ------
     RuntimeError
-        If it is outside of the dtype's range. Infinities and NaN are numbers of all floating point dtypes, and negative
+        If the number is outside of the dtype's range. Infinities and NaN fit all floating-point dtypes, and negative
         integers wrap around once in unsigned dtypes.
     """
     if not isinstance(value, (int, float, complex)):
@@ -151,7 +151,7 @@ def check_reduction(
     Raises
     ------
     ValueError
-        If there is no such reduction.
+        If the reduction is unknown.
     """
     if size_average is not None or reduce is not None:
         mean = size_average is None or size_average

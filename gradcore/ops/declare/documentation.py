@@ -175,7 +175,7 @@ def _describe_result(op: Any) -> str:
 
 @cache
 def _of_each_element(several: bool, rule: str) -> str:
-    shape = "Of the shape to which the tensors broadcast" if several else "Of the same shape"
+    shape = "Result of the broadcast shape of the tensors" if several else "Result of the shape of the input"
     return "Tensor\n    " + "; ".join(filter(None, (shape, RESULTS.get(rule)))) + "."
 
 

@@ -7,19 +7,19 @@ __all__ = ["EXAMPLES"]
 #: By path: the description of the result (empty if the signature is enough), and an interactive session.
 EXAMPLES = {
     "nn.functional.conv1d": (
-        "Of shape ``(batch, out_channels, out)`` with ``out = (size + 2 * padding - dilation * (kernel - 1) - "
+        "Result of shape ``(batch, out_channels, out)`` with ``out = (size + 2 * padding - dilation * (kernel - 1) - "
         "1) // stride + 1``.",
         """>>> gc.nn.functional.conv1d(gc.tensor([[[1.0, 2.0, 3.0, 4.0]]]), gc.tensor([[[1.0, -1.0]]]))
 tensor([[[-1., -1., -1.]]])""",
     ),
     "nn.functional.conv_transpose1d": (
-        "Of shape ``(batch, out_channels, out)`` with ``out = (size - 1) * stride - 2 * padding + dilation * "
+        "Result of shape ``(batch, out_channels, out)`` with ``out = (size - 1) * stride - 2 * padding + dilation * "
         "(kernel - 1) + output_padding + 1``.",
         """>>> gc.nn.functional.conv_transpose1d(gc.tensor([[[1.0, 2.0]]]), gc.tensor([[[1.0, 10.0]]]))
 tensor([[[ 1., 12., 20.]]])""",
     ),
     "nn.functional.conv2d": (
-        "Of shape ``(batch, out_channels, *out)`` with ``out = (size + 2 * padding - dilation * (kernel - 1) "
+        "Result of shape ``(batch, out_channels, *out)`` with ``out = (size + 2 * padding - dilation * (kernel - 1) "
         "- 1) // stride + 1`` for each spatial dim.",
         """>>> image = gc.arange(9.0).reshape(1, 1, 3, 3)
 >>> gc.nn.functional.conv2d(image, gc.ones(1, 1, 2, 2))
@@ -29,19 +29,19 @@ tensor([[[[ 8., 12.],
 torch.Size([8, 16, 16, 16])""",
     ),
     "nn.functional.conv_transpose2d": (
-        "Of shape ``(batch, out_channels, *out)`` with ``out = (size - 1) * stride - 2 * padding + dilation * "
+        "Result of shape ``(batch, out_channels, *out)`` with ``out = (size - 1) * stride - 2 * padding + dilation * "
         "(kernel - 1) + output_padding + 1`` for each spatial dim.",
         """>>> gc.nn.functional.conv_transpose2d(gc.ones(1, 1, 2, 2), gc.ones(1, 1, 2, 2), stride=2).shape
 torch.Size([1, 1, 4, 4])""",
     ),
     "nn.functional.conv3d": (
-        "Of shape ``(batch, out_channels, *out)`` with ``out = (size + 2 * padding - dilation * (kernel - 1) "
+        "Result of shape ``(batch, out_channels, *out)`` with ``out = (size + 2 * padding - dilation * (kernel - 1) "
         "- 1) // stride + 1`` for each spatial dim.",
         """>>> gc.nn.functional.conv3d(gc.ones(1, 2, 4, 4, 4), gc.ones(5, 2, 3, 3, 3), padding=1).shape
 torch.Size([1, 5, 4, 4, 4])""",
     ),
     "nn.functional.conv_transpose3d": (
-        "Of shape ``(batch, out_channels, *out)`` with ``out = (size - 1) * stride - 2 * padding + dilation * "
+        "Result of shape ``(batch, out_channels, *out)`` with ``out = (size - 1) * stride - 2 * padding + dilation * "
         "(kernel - 1) + output_padding + 1`` for each spatial dim.",
         """>>> gc.nn.functional.conv_transpose3d(gc.ones(1, 2, 2, 2, 2), gc.ones(2, 3, 2, 2, 2), stride=2).shape
 torch.Size([1, 3, 4, 4, 4])""",
@@ -57,17 +57,17 @@ tensor(1.5000)""",
 tensor([0.5000, 3.0000])""",
     ),
     "nn.functional.dropout1d": (
-        "Of the same shape.",
+        "Result of the same shape as the input.",
         """>>> gc.nn.functional.dropout1d(gc.ones(2, 3, 4)).shape
 torch.Size([2, 3, 4])""",
     ),
     "nn.functional.dropout2d": (
-        "Of the same shape.",
+        "Result of the same shape as the input.",
         """>>> gc.nn.functional.dropout2d(gc.ones(2, 3, 4, 4)).shape
 torch.Size([2, 3, 4, 4])""",
     ),
     "nn.functional.dropout3d": (
-        "Of the same shape.",
+        "Result of the same shape as the input.",
         """>>> gc.nn.functional.dropout3d(gc.ones(2, 3, 4, 4, 4)).shape
 torch.Size([2, 3, 4, 4, 4])""",
     ),
@@ -124,103 +124,103 @@ values=tensor([4, 2, 2, 1]),
 indices=tensor([0, 1, 1, 3]))""",
     ),
     "fft.fft": (
-        "Of size `n` along `dim`, complex.",
+        "Result of size `n` along `dim`, complex.",
         """>>> gc.fft.fft(gc.tensor([1.0, 0.0, 0.0, 0.0]))
 tensor([1.-0.j, 1.+0.j, 1.-0.j, 1.-0.j])""",
     ),
     "fft.fft2": (
-        "Of sizes `s` along `dim`, complex.",
+        "Result of sizes `s` along `dim`, complex.",
         """>>> gc.fft.fft2(gc.ones(2, 2))
 tensor([[4.-0.j, 0.-0.j],
         [0.-0.j, 0.-0.j]])""",
     ),
     "fft.fftn": (
-        "Of sizes `s` along `dim`, complex.",
+        "Result of sizes `s` along `dim`, complex.",
         """>>> gc.fft.fftn(gc.ones(2, 2))
 tensor([[4.-0.j, 0.-0.j],
         [0.-0.j, 0.-0.j]])""",
     ),
     "fft.ifft": (
-        "Of size `n` along `dim`, complex.",
+        "Result of size `n` along `dim`, complex.",
         """>>> gc.fft.ifft(gc.tensor([4.0, 0.0, 0.0, 0.0]))
 tensor([1.+0.j, 1.-0.j, 1.+0.j, 1.+0.j])""",
     ),
     "fft.ifft2": (
-        "Of sizes `s` along `dim`, complex.",
+        "Result of sizes `s` along `dim`, complex.",
         """>>> gc.fft.ifft2(gc.ones(2, 2)).real
 tensor([[1., 0.],
         [0., 0.]])""",
     ),
     "fft.ifftn": (
-        "Of sizes `s` along `dim`, complex.",
+        "Result of sizes `s` along `dim`, complex.",
         """>>> gc.fft.ifftn(gc.ones(2, 2)).real
 tensor([[1., 0.],
         [0., 0.]])""",
     ),
     "fft.rfft": (
-        "Of size ``n // 2 + 1`` along `dim`, complex.",
+        "Result of size ``n // 2 + 1`` along `dim`, complex.",
         """>>> gc.fft.rfft(gc.tensor([1.0, 2.0, 3.0, 4.0]))
 tensor([10.+0.j, -2.+2.j, -2.+0.j])""",
     ),
     "fft.rfft2": (
-        "Of size ``s[-1] // 2 + 1`` along the last of `dim`, complex.",
+        "Result of size ``s[-1] // 2 + 1`` along the last of `dim`, complex.",
         """>>> gc.fft.rfft2(gc.ones(4, 4)).shape
 torch.Size([4, 3])""",
     ),
     "fft.rfftn": (
-        "Of size ``s[-1] // 2 + 1`` along the last of `dim`, complex.",
+        "Result of size ``s[-1] // 2 + 1`` along the last of `dim`, complex.",
         """>>> gc.fft.rfftn(gc.ones(4, 4, 4)).shape
 torch.Size([4, 4, 3])""",
     ),
     "fft.irfft": (
-        "Of size `n`, by default ``2 * (size - 1)``, along `dim`, real.",
+        "Result of size `n`, by default ``2 * (size - 1)``, along `dim`, real.",
         """>>> gc.fft.irfft(gc.fft.rfft(gc.tensor([1.0, 2.0, 3.0, 4.0])))
 tensor([1., 2., 3., 4.])""",
     ),
     "fft.irfft2": (
-        "Of size ``s[-1]``, by default ``2 * (size - 1)``, along the last of `dim`, real.",
+        "Result of size ``s[-1]``, by default ``2 * (size - 1)``, along the last of `dim`, real.",
         """>>> gc.fft.irfft2(gc.fft.rfft2(gc.eye(2)))
 tensor([[1., 0.],
         [0., 1.]])""",
     ),
     "fft.irfftn": (
-        "Of size ``s[-1]``, by default ``2 * (size - 1)``, along the last of `dim`, real.",
+        "Result of size ``s[-1]``, by default ``2 * (size - 1)``, along the last of `dim`, real.",
         """>>> gc.fft.irfftn(gc.fft.rfftn(gc.eye(2)))
 tensor([[1., 0.],
         [0., 1.]])""",
     ),
     "fft.hfft": (
-        "Of size `n`, by default ``2 * (size - 1)``, along `dim`, real.",
+        "Result of size `n`, by default ``2 * (size - 1)``, along `dim`, real.",
         """>>> gc.fft.hfft(gc.tensor([2.0, 1.0, 0.0]))
 tensor([4., 2., 0., 2.])""",
     ),
     "fft.hfft2": (
-        "Of size ``s[-1]``, by default ``2 * (size - 1)``, along the last of `dim`, real.",
+        "Result of size ``s[-1]``, by default ``2 * (size - 1)``, along the last of `dim`, real.",
         """>>> gc.fft.hfft2(gc.ones(3, 3)).shape
 torch.Size([3, 4])""",
     ),
     "fft.hfftn": (
-        "Of size ``s[-1]``, by default ``2 * (size - 1)``, along the last of `dim`, real.",
+        "Result of size ``s[-1]``, by default ``2 * (size - 1)``, along the last of `dim`, real.",
         """>>> gc.fft.hfftn(gc.ones(3, 3)).shape
 torch.Size([3, 4])""",
     ),
     "fft.ihfft": (
-        "Of size ``n // 2 + 1`` along `dim`, complex.",
+        "Result of size ``n // 2 + 1`` along `dim`, complex.",
         """>>> gc.fft.ihfft(gc.tensor([4.0, 0.0, 0.0, 0.0])).real
 tensor([1., 1., 1.])""",
     ),
     "fft.ihfft2": (
-        "Of size ``s[-1] // 2 + 1`` along the last of `dim`, complex.",
+        "Result of size ``s[-1] // 2 + 1`` along the last of `dim`, complex.",
         """>>> gc.fft.ihfft2(gc.ones(4, 4)).shape
 torch.Size([4, 3])""",
     ),
     "fft.ihfftn": (
-        "Of size ``s[-1] // 2 + 1`` along the last of `dim`, complex.",
+        "Result of size ``s[-1] // 2 + 1`` along the last of `dim`, complex.",
         """>>> gc.fft.ihfftn(gc.ones(4, 4)).shape
 torch.Size([4, 3])""",
     ),
     "nn.functional.fractional_max_pool2d": (
-        "Of shape ``(batch, channels, *output_size)``.",
+        "Result of shape ``(batch, channels, *output_size)``.",
         """>>> gc.nn.functional.fractional_max_pool2d(gc.ones(1, 3, 9, 9), kernel_size=2, output_size=6).shape
 torch.Size([1, 3, 6, 6])""",
     ),
@@ -233,7 +233,7 @@ torch.Size([1, 3, 6, 6])""",
 torch.Size([1, 3, 4, 4])""",
     ),
     "nn.functional.fractional_max_pool3d": (
-        "Of shape ``(batch, channels, *output_size)``.",
+        "Result of shape ``(batch, channels, *output_size)``.",
         """>>> gc.nn.functional.fractional_max_pool3d(gc.ones(1, 2, 6, 6, 6), kernel_size=2, output_size=4).shape
 torch.Size([1, 2, 4, 4, 4])""",
     ),
@@ -306,30 +306,30 @@ tensor([ 0.1250, -0.6667])""",
 tensor([-0.1250,  1.0000])""",
     ),
     "nn.functional.max_pool1d": (
-        "Of shape ``(batch, channels, *out)`` with ``out = (size + 2 * padding - dilation * (kernel_size - 1) "
+        "Result of shape ``(batch, channels, *out)`` with ``out = (size + 2 * padding - dilation * (kernel_size - 1) "
         "- 1) // stride + 1``, rounded up with `ceil_mode`.",
         """>>> gc.nn.functional.max_pool1d(gc.tensor([[1.0, 4.0, 2.0, 3.0]]), kernel_size=2)
 tensor([[4., 3.]])""",
     ),
     "nn.functional.max_pool1d_with_indices": (
-        "Of shape ``(batch, channels, *out)`` with ``out = (size + 2 * padding - dilation * (kernel_size - 1) "
+        "Result of shape ``(batch, channels, *out)`` with ``out = (size + 2 * padding - dilation * (kernel_size - 1) "
         "- 1) // stride + 1``, rounded up with `ceil_mode`.",
         """>>> gc.nn.functional.max_pool1d_with_indices(gc.tensor([[1.0, 4.0, 2.0, 3.0]]), 2)
 (tensor([[4., 3.]]), tensor([[1, 3]]))""",
     ),
     "nn.functional.avg_pool1d": (
-        "Of shape ``(batch, channels, *out)`` with ``out = (size + 2 * padding - kernel_size) // stride + "
+        "Result of shape ``(batch, channels, *out)`` with ``out = (size + 2 * padding - kernel_size) // stride + "
         "1``, rounded up with `ceil_mode`.",
         """>>> gc.nn.functional.avg_pool1d(gc.tensor([[1.0, 4.0, 2.0, 3.0]]), kernel_size=2)
 tensor([[2.5000, 2.5000]])""",
     ),
     "nn.functional.adaptive_avg_pool1d": (
-        "Of shape ``(batch, channels, output_size)``.",
+        "Result of shape ``(batch, channels, output_size)``.",
         """>>> gc.nn.functional.adaptive_avg_pool1d(gc.tensor([[1.0, 2.0, 3.0, 4.0]]), 2)
 tensor([[1.5000, 3.5000]])""",
     ),
     "nn.functional.adaptive_max_pool1d": (
-        "Of shape ``(batch, channels, output_size)``.",
+        "Result of shape ``(batch, channels, output_size)``.",
         """>>> gc.nn.functional.adaptive_max_pool1d(gc.tensor([[1.0, 4.0, 2.0, 3.0]]), 2)
 tensor([[4., 3.]])""",
     ),
@@ -339,25 +339,25 @@ tensor([[4., 3.]])""",
 (tensor([[4., 3.]]), tensor([[1, 3]]))""",
     ),
     "nn.functional.max_unpool1d": (
-        "Of sizes `output_size`, by default ``(size - 1) * stride - 2 * padding + kernel``.",
+        "Result of sizes `output_size`, by default ``(size - 1) * stride - 2 * padding + kernel``.",
         """>>> gc.nn.functional.max_unpool1d(gc.tensor([[4.0, 3.0]]), gc.tensor([[1, 3]]), kernel_size=2)
 tensor([[0., 4., 0., 3.]])""",
     ),
     "nn.functional.lp_pool1d": (
-        "Of shape ``(batch, channels, *out)`` with ``out = (size - kernel_size) // stride + 1``, rounded up "
+        "Result of shape ``(batch, channels, *out)`` with ``out = (size - kernel_size) // stride + 1``, rounded up "
         "with `ceil_mode`.",
         """>>> gc.nn.functional.lp_pool1d(gc.tensor([[3.0, 4.0, 6.0, 8.0]]), 2, kernel_size=2)
 tensor([[ 5., 10.]])""",
     ),
     "nn.functional.max_pool2d": (
-        "Of shape ``(batch, channels, *out)`` with ``out = (size + 2 * padding - dilation * (kernel_size - 1) "
+        "Result of shape ``(batch, channels, *out)`` with ``out = (size + 2 * padding - dilation * (kernel_size - 1) "
         "- 1) // stride + 1``, rounded up with `ceil_mode`.",
         """>>> gc.nn.functional.max_pool2d(gc.arange(16.0).reshape(1, 1, 4, 4), kernel_size=2)
 tensor([[[[ 5.,  7.],
           [13., 15.]]]])""",
     ),
     "nn.functional.max_pool2d_with_indices": (
-        "Of shape ``(batch, channels, *out)`` with ``out = (size + 2 * padding - dilation * (kernel_size - 1) "
+        "Result of shape ``(batch, channels, *out)`` with ``out = (size + 2 * padding - dilation * (kernel_size - 1) "
         "- 1) // stride + 1``, rounded up with `ceil_mode`.",
         """>>> values, indices = gc.nn.functional.max_pool2d_with_indices(gc.arange(16.0).reshape(1, 1, 4, 4), 2)
 >>> indices
@@ -365,19 +365,19 @@ tensor([[[[ 5,  7],
           [13, 15]]]])""",
     ),
     "nn.functional.avg_pool2d": (
-        "Of shape ``(batch, channels, *out)`` with ``out = (size + 2 * padding - kernel_size) // stride + "
+        "Result of shape ``(batch, channels, *out)`` with ``out = (size + 2 * padding - kernel_size) // stride + "
         "1``, rounded up with `ceil_mode`.",
         """>>> gc.nn.functional.avg_pool2d(gc.arange(16.0).reshape(1, 1, 4, 4), kernel_size=2)
 tensor([[[[ 2.5000,  4.5000],
           [10.5000, 12.5000]]]])""",
     ),
     "nn.functional.adaptive_avg_pool2d": (
-        "Of shape ``(batch, channels, *output_size)``.",
+        "Result of shape ``(batch, channels, *output_size)``.",
         """>>> gc.nn.functional.adaptive_avg_pool2d(gc.ones(1, 8, 7, 5), (3, 2)).shape
 torch.Size([1, 8, 3, 2])""",
     ),
     "nn.functional.adaptive_max_pool2d": (
-        "Of shape ``(batch, channels, *output_size)``.",
+        "Result of shape ``(batch, channels, *output_size)``.",
         """>>> gc.nn.functional.adaptive_max_pool2d(gc.ones(1, 8, 7, 5), 1).shape
 torch.Size([1, 8, 1, 1])""",
     ),
@@ -389,7 +389,7 @@ torch.Size([1, 8, 1, 1])""",
 tensor([[[[3]]]])""",
     ),
     "nn.functional.max_unpool2d": (
-        "Of sizes `output_size`, by default ``(size - 1) * stride - 2 * padding + kernel``.",
+        "Result of sizes `output_size`, by default ``(size - 1) * stride - 2 * padding + kernel``.",
         """>>> values, indices = gc.nn.functional.max_pool2d_with_indices(gc.arange(16.0).reshape(1, 1, 4, 4), 2)
 >>> gc.nn.functional.max_unpool2d(values, indices, 2)[0, 0]
 tensor([[ 0.,  0.,  0.,  0.],
@@ -398,38 +398,38 @@ tensor([[ 0.,  0.,  0.,  0.],
         [ 0., 13.,  0., 15.]])""",
     ),
     "nn.functional.lp_pool2d": (
-        "Of shape ``(batch, channels, *out)`` with ``out = (size - kernel_size) // stride + 1``, rounded up "
+        "Result of shape ``(batch, channels, *out)`` with ``out = (size - kernel_size) // stride + 1``, rounded up "
         "with `ceil_mode`.",
         """>>> gc.nn.functional.lp_pool2d(gc.ones(1, 1, 4, 4), 2, kernel_size=2)
 tensor([[[[2., 2.],
           [2., 2.]]]])""",
     ),
     "nn.functional.max_pool3d": (
-        "Of shape ``(batch, channels, *out)`` with ``out = (size + 2 * padding - dilation * (kernel_size - 1) "
+        "Result of shape ``(batch, channels, *out)`` with ``out = (size + 2 * padding - dilation * (kernel_size - 1) "
         "- 1) // stride + 1``, rounded up with `ceil_mode`.",
         """>>> gc.nn.functional.max_pool3d(gc.ones(1, 1, 4, 4, 4), kernel_size=2).shape
 torch.Size([1, 1, 2, 2, 2])""",
     ),
     "nn.functional.max_pool3d_with_indices": (
-        "Of shape ``(batch, channels, *out)`` with ``out = (size + 2 * padding - dilation * (kernel_size - 1) "
+        "Result of shape ``(batch, channels, *out)`` with ``out = (size + 2 * padding - dilation * (kernel_size - 1) "
         "- 1) // stride + 1``, rounded up with `ceil_mode`.",
         """>>> values, indices = gc.nn.functional.max_pool3d_with_indices(gc.ones(1, 1, 4, 4, 4), 2)
 >>> indices.shape
 torch.Size([1, 1, 2, 2, 2])""",
     ),
     "nn.functional.avg_pool3d": (
-        "Of shape ``(batch, channels, *out)`` with ``out = (size + 2 * padding - kernel_size) // stride + "
+        "Result of shape ``(batch, channels, *out)`` with ``out = (size + 2 * padding - kernel_size) // stride + "
         "1``, rounded up with `ceil_mode`.",
         """>>> gc.nn.functional.avg_pool3d(gc.ones(1, 1, 4, 4, 4), kernel_size=2).shape
 torch.Size([1, 1, 2, 2, 2])""",
     ),
     "nn.functional.adaptive_avg_pool3d": (
-        "Of shape ``(batch, channels, *output_size)``.",
+        "Result of shape ``(batch, channels, *output_size)``.",
         """>>> gc.nn.functional.adaptive_avg_pool3d(gc.ones(1, 2, 4, 5, 6), 1).shape
 torch.Size([1, 2, 1, 1, 1])""",
     ),
     "nn.functional.adaptive_max_pool3d": (
-        "Of shape ``(batch, channels, *output_size)``.",
+        "Result of shape ``(batch, channels, *output_size)``.",
         """>>> gc.nn.functional.adaptive_max_pool3d(gc.ones(1, 2, 4, 5, 6), 1).shape
 torch.Size([1, 2, 1, 1, 1])""",
     ),
@@ -440,24 +440,24 @@ torch.Size([1, 2, 1, 1, 1])""",
 torch.Size([1, 2, 1, 1, 1])""",
     ),
     "nn.functional.max_unpool3d": (
-        "Of sizes `output_size`, by default ``(size - 1) * stride - 2 * padding + kernel``.",
+        "Result of sizes `output_size`, by default ``(size - 1) * stride - 2 * padding + kernel``.",
         """>>> values, indices = gc.nn.functional.max_pool3d_with_indices(gc.ones(1, 1, 4, 4, 4), 2)
 >>> gc.nn.functional.max_unpool3d(values, indices, 2).shape
 torch.Size([1, 1, 4, 4, 4])""",
     ),
     "nn.functional.lp_pool3d": (
-        "Of shape ``(batch, channels, *out)`` with ``out = (size - kernel_size) // stride + 1``, rounded up "
+        "Result of shape ``(batch, channels, *out)`` with ``out = (size - kernel_size) // stride + 1``, rounded up "
         "with `ceil_mode`.",
         """>>> gc.nn.functional.lp_pool3d(gc.ones(1, 1, 4, 4, 4), 2, kernel_size=2).shape
 torch.Size([1, 1, 2, 2, 2])""",
     ),
     "nn.functional.upsample_nearest": (
-        "Of shape ``(batch, channels, *size)``.",
+        "Result of shape ``(batch, channels, *size)``.",
         """>>> gc.nn.functional.upsample_nearest(gc.tensor([[[1.0, 2.0]]]), size=4)
 tensor([[[1., 1., 2., 2.]]])""",
     ),
     "nn.functional.upsample_bilinear": (
-        "Of shape ``(batch, channels, *size)``.",
+        "Result of shape ``(batch, channels, *size)``.",
         """>>> gc.nn.functional.upsample_bilinear(gc.ones(1, 1, 2, 2), size=(3, 3)).shape
 torch.Size([1, 1, 3, 3])""",
     ),

@@ -148,7 +148,7 @@ def broadcast_shape(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
     Raises
     ------
     RuntimeError
-        If they do not.
+        If the shapes do not broadcast.
     """
     result: list[int] = []
     for shape in shapes:

@@ -1,6 +1,6 @@
 """Rules for the dtype in which an operation computes, and that of its result.
 
-The declaration of an elementwise operation names its rule, and after it the categories of dtypes that it refuses:
+The declaration of an elementwise operation names its rule, followed by the categories of dtypes that it refuses:
 ``"float -complex"`` computes integers in the default dtype and has no kernel for complex numbers. Other operations use
 `same_dtypes` or `common_dtype` to define how tensors of different dtypes are handled.
 """

@@ -45,7 +45,7 @@ def check_count(name: str, count: int) -> None:
     Raises
     ------
     RuntimeError
-        If it is larger than what one call can return.
+        If the count is larger than what one call can return.
     """
     if count > _MOST_RESULTS:
         raise RuntimeError(f"{name}: not enough memory for {count} results, of which {_MOST_RESULTS} are the most")
@@ -57,9 +57,9 @@ def wrap_dim(dim: int, ndim: int) -> int:
     Raises
     ------
     IndexError
-        If there is no such dim.
+        If the dim is out of range.
     TypeError
-        If it is not an integer.
+        If the dim is not an integer.
     """
     bound = ndim or 1
     try:

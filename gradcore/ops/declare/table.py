@@ -1,17 +1,16 @@
 """The table of operations and the decorators that declare them.
 
-A declaration is a function. Its name, signature and docstring are the operation's. A first parameter is the namespace
-that the function's body, the forward computation, is written against; without it the kernel of the same name is a
-backend's own. There are two namespaces, and the parameter's name says which:
+A declaration is a function. Its name, signature and docstring are those of the operation. The body is the forward
+computation, and the first parameter is the namespace that it uses. A function without such a parameter has no body:
+each backend has a kernel of the same name. The name of the parameter chooses one of two namespaces:
 
 =====  ===========================================================================================================
 ``F``  the operations of the table, on arrays or on tensors: for formulas, and for the bodies of composites
 ``K``  a backend, on arrays: operations, further kernels, the array library ``K.xp``: for the bodies of all others
 =====  ===========================================================================================================
 
-A body that needs no more than the operations may take ``F`` too. Parameters without annotation are tensors
-(``tensors: Arrays`` a sequence of them), annotated ones are settings. The decorator says which *kind* of derivative the
-operation has:
+A body that uses operations only may take ``F`` too. Parameters without annotation are tensors (``tensors: Arrays`` is
+a sequence of tensors), annotated parameters are settings. The decorator declares the *kind* of derivative:
 
 ==============  ===========================================================================================
 `elementwise`   per tensor input the differential, ``(F, t, ...) -> linear in t``: both modes follow
@@ -22,10 +21,10 @@ operation has:
 `composite`     the body runs on tensors and is differentiated through the operations it calls
 ==============  ===========================================================================================
 
-A tensor without a formula refuses to require grad, unless ``constant`` says why results do not move with it.
+A tensor without a formula must not require grad, unless ``constant`` gives the reason why results do not depend on it.
 
-A formula's further parameters name what it reads: inputs (``self``), outputs (``result``), settings (``dim``),
-``<input>_shape``, and ``needs`` (which inputs want a gradient). Only what is named is saved.
+The further parameters of a formula name the values that it reads: inputs (``self``), outputs (``result``), settings
+(``dim``), ``<input>_shape``, and ``needs`` (the inputs that need a gradient). Only these values are saved.
 """
 
 from __future__ import annotations
@@ -144,7 +143,7 @@ class Op:
     Attributes
     ----------
     kind : str
-        Which of the decorators declares it.
+        The name of the decorator that declares the operation.
     name : str
         Unique name in the table.
     names : tuple of str
@@ -326,7 +325,7 @@ class Op:
     def saved(self) -> dict[str, Any] | Callable[[str], dict[str, Any]]:
         """Return the names ``_saved_<name>`` of nodes that PyTorch names otherwise than the declaration does.
 
-        What a node shows is what formulas read, and the settings. ``{"kernel_size": "kernel"}`` renames,
+        A node shows the values that formulas read, and the settings. ``{"kernel_size": "kernel"}`` renames,
         ``{"size": None}`` hides, ``{"numel": lambda self_shape: prod(self_shape)}`` adds a function of declared names,
         ``{"exponent": 2}`` a constant. A function of the node's name, where nodes of several names differ.
         """

@@ -25,7 +25,7 @@ def view_as_real(self):
     Returns
     -------
     Tensor
-        Of shape ``(*, 2)``: a view.
+        Result of shape ``(*, 2)``: a view.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def view_as_complex(self):
     Returns
     -------
     Tensor
-        Of shape ``(*)``, without the last dim: a view.
+        Result of shape ``(*)``, without the last dim: a view.
 
     Examples
     --------

@@ -246,8 +246,6 @@ def _zero_to_positive(F, self, exponent):
     """Return a mask of the elements where the base is 0 and the exponent is not negative.
 
     The derivative with respect to the exponent is zero there, although log(0) is infinite.
-
-    The derivative with respect to the exponent is zero there, although log(0) is infinite.
     """
     if F.is_complex(exponent):
         return F.logical_and(self == 0, (F.imag(exponent) == 0) & (F.real(exponent) >= 0))

@@ -100,8 +100,6 @@ def _turn(F, t, self, result):
     """Return the part of `t` orthogonal to the direction of `self`, divided by ``abs(self)``.
 
     The map is a scaled projection, so it is its own adjoint.
-
-    The map is a projection, so it is its own adjoint.
     """
     if not F.is_complex(self):
         return F.zeros_like(t)

@@ -100,7 +100,7 @@ def unfold(F, input, kernel_size: Steps, dilation: Steps = 1, padding: Steps = 0
     Returns
     -------
     Tensor
-        Of shape ``(batch, channels * kernel elements, patches)``.
+        Result of shape ``(batch, channels * kernel elements, patches)``.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def fold(
     Returns
     -------
     Tensor
-        Of shape ``(batch, channels, *output_size)``.
+        Result of shape ``(batch, channels, *output_size)``.
 
     Examples
     --------
@@ -209,7 +209,7 @@ def pixel_shuffle(K, self, upscale_factor: int):
     Returns
     -------
     Tensor
-        Of shape ``(*, channels / r**2, height * r, width * r)``.
+        Result of shape ``(*, channels / r**2, height * r, width * r)``.
 
     Examples
     --------
@@ -248,7 +248,7 @@ def pixel_unshuffle(K, self, downscale_factor: int):
     Returns
     -------
     Tensor
-        Of shape ``(*, channels * r**2, height / r, width / r)``.
+        Result of shape ``(*, channels * r**2, height / r, width / r)``.
 
     Examples
     --------
@@ -288,7 +288,7 @@ def channel_shuffle(K, self, groups: int):
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------

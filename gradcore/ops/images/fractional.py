@@ -104,7 +104,7 @@ def _declare(n: int) -> None:
     Parameters
     ----------
     input : Tensor
-        Of shape ``(batch, channels, *sizes)``, or without the batch dim.
+        Input of shape ``(batch, channels, *sizes)``, or without the batch dim.
     kernel_size : int or sequence of int
     output_size : int or sequence of int, optional
     output_ratio : float or sequence of float, optional

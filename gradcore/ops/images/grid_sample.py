@@ -23,7 +23,7 @@ _A = -0.75
 def _move_inside(F: Any, position: Any, size: int, padding_mode: str, align_corners: bool) -> tuple[Any, Any]:
     """Return the position to read for a point, by the padding mode, and its derivative.
 
-    The derivative is by the given position; None for the padding mode ``"zeros"``, where it is 1.
+    The derivative is with respect to the given position. It is None for the padding mode ``"zeros"``, where it is 1.
     """
     if padding_mode == "zeros":
         return position, None
@@ -49,9 +49,9 @@ class _Taps(NamedTuple):
     Attributes
     ----------
     indices : list of Tensor
-        Their indices, as integers in the coordinates' dtype; they may lie outside the image.
+        The indices of the elements, as integers in the coordinates' dtype; they may lie outside the image.
     weights : list of Tensor
-        Their weights in the sum.
+        The weights of the elements in the sum.
     slopes : list of Tensor
         The derivatives of the weights by the coordinate; none where weights are constant.
     """
@@ -104,11 +104,11 @@ class _Tap(NamedTuple):
     Attributes
     ----------
     pixel : Tensor
-        Its index in the flattened image, ``(batch, points)``; a valid one also for elements outside.
+        The index of the element in the flattened image, ``(batch, points)``; a valid one also for elements outside.
     known : Tensor
         Whether it is inside.
     weight : Tensor
-        Its weight in the sum.
+        The weight of the element in the sum.
     slopes : list of Tensor
         The derivatives of the weight by each coordinate; none where weights are constant.
     """
@@ -273,14 +273,14 @@ def grid_sample(
     mode : str
         ``'bilinear'`` (also between the eight corners in a volume), ``'nearest'``, or ``'bicubic'`` (images only).
     padding_mode : str
-        What points outside take: ``'zeros'``, the value at the ``'border'``, or that at their ``'reflection'``.
+        The value of points outside: ``'zeros'``, the value at the ``'border'``, or that at their ``'reflection'``.
     align_corners : bool, optional
         Whether -1 and 1 are the centres of the corner elements, rather than their outer borders.
 
     Returns
     -------
     Tensor
-        Of shape ``(batch, channels, *grid.shape[1:-1])``.
+        Result of shape ``(batch, channels, *grid.shape[1:-1])``.
 
     Examples
     --------
@@ -309,12 +309,12 @@ def affine_grid(F, theta, size: Sequence[int], align_corners: bool | None = None
     size : sequence of int
         ``(batch, channels, *sizes)``.
     align_corners : bool, optional
-        As for `grid_sample`.
+        See `grid_sample`.
 
     Returns
     -------
     Tensor
-        Of shape ``(batch, height, width, 2)``, or ``(batch, depth, height, width, 3)``.
+        Result of shape ``(batch, height, width, 2)``, or ``(batch, depth, height, width, 3)``.
 
     Examples
     --------

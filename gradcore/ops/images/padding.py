@@ -32,7 +32,7 @@ def constant_pad_nd(self, pad: Sequence[int], value: Number = 0):
     Returns
     -------
     Tensor
-        As large as the input and its padding.
+        Result as large as the input and its padding.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def pad(F, input, pad: Sequence[int], mode: str = "constant", value: float | Non
     ----------
     input : Tensor
     pad : sequence of int
-        How many elements come before and after those of the last dim, then of the one before it, and so on.
+        The numbers of elements before and after those of the last dim, then of the second to last, and so on.
     mode : str
         ``'constant'``; or, for the last one to three dims of an input that has one or two dims more, ``'reflect'``
         (without repeating the edge), ``'replicate'`` (the edge) or ``'circular'``.
@@ -161,7 +161,7 @@ def pad(F, input, pad: Sequence[int], mode: str = "constant", value: float | Non
     Returns
     -------
     Tensor
-        As large as the input and its padding.
+        Result as large as the input and its padding.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """Pooling: the maximum, mean or norm of every window, and the unpooling of maxima.
 
-Max pooling also returns the indices of the maxima. Adding a gradient at the indices and reading at them are adjoint.
+Max pooling also returns the indices of the maxima. Adding a gradient at the indices and reading elements at the
+indices are adjoint maps.
 """
 
 from __future__ import annotations
@@ -109,8 +110,8 @@ def adaptive_avg_pool_spread(self, size: Ints):
 def max_pool_spread(self, indices, size: Ints, windows: Ints = ()):
     """Return zeros of spatial size `size` with every element added at its flat spatial index.
 
-    `windows` says where indices can be, if that is known: kernel, stride, padding and dilation of pooling in one tuple,
-    or the number of parts in each dim of adaptive pooling.
+    `windows` restricts the positions of indices, if known: a tuple of kernel, stride, padding and dilation of pooling,
+    or the numbers of parts of adaptive pooling.
     """
 
 
@@ -319,7 +320,7 @@ def _declare_max_pool(n: int) -> None:
     Parameters
     ----------
     input : Tensor
-        Of shape ``(batch, channels, *sizes)``, or without the batch dim.
+        Input of shape ``(batch, channels, *sizes)``, or without the batch dim.
     kernel_size, stride, padding, dilation : int or sequence of int
         The size of a window, the steps between windows (None: the size), the border outside the input that windows may
         reach into, and the steps between a window's elements.
@@ -392,7 +393,7 @@ def _declare_avg_pool(n: int) -> None:
     Parameters
     ----------
     input : Tensor
-        Of shape ``(batch, channels, *sizes)``, or without the batch dim.
+        Input of shape ``(batch, channels, *sizes)``, or without the batch dim.
     kernel_size, stride, padding : int or sequence of int
         The size of a window, the steps between windows (None: the size), and the border of zeros around the input.
     ceil_mode : bool

@@ -49,7 +49,7 @@ def _saved_names(node):
 def resample(self, size: Ints, scales: Scales, mode: str, align_corners: bool, antialias: bool):
     """Resize the dims after the first two to `size`.
 
-    `scales` are the factors that positions are computed with; None where they follow from the sizes.
+    `scales` are the factors for the computation of positions; None means that they follow from the sizes.
     """
 
 
@@ -155,11 +155,11 @@ def interpolate(
     Parameters
     ----------
     input : Tensor
-        Of shape ``(batch, channels, *sizes)`` with one to three spatial dims.
+        Input of shape ``(batch, channels, *sizes)`` with one to three spatial dims.
     size : int or sequence of int, optional
         The sizes of the result.
     scale_factor : float or sequence of float, optional
-        What sizes are multiplied by, if `size` is not given.
+        The factor of the sizes, if `size` is not given.
     mode : str
         ``'nearest'``, ``'nearest-exact'``, ``'linear'`` (one dim), ``'bilinear'`` and ``'bicubic'`` (two),
         ``'trilinear'`` (three), ``'area'`` (adaptive average pooling) or ``'lanczos'`` (two, with `antialias`).
@@ -173,7 +173,7 @@ def interpolate(
     Returns
     -------
     Tensor
-        Of shape ``(batch, channels, *size)``, or with sizes ``floor(size * scale_factor)``.
+        Result of shape ``(batch, channels, *size)``, or with sizes ``floor(size * scale_factor)``.
 
     Examples
     --------
@@ -238,7 +238,7 @@ def upsample(
     Returns
     -------
     Tensor
-        Of shape ``(batch, channels, *size)``.
+        Result of shape ``(batch, channels, *size)``.
 
     Examples
     --------

@@ -26,7 +26,7 @@ def for_convolution(name: str, value: Steps, n: int, lowest: int) -> tuple[int, 
     Raises
     ------
     RuntimeError
-        If it has another number of elements, or an element below `lowest`.
+        If the argument does not have `n` elements, or has an element below `lowest`.
     """
     if value.__class__ is tuple and len(value) == n and {*map(type, value)} == _INT:  # the most common case
         values: tuple[int, ...] | None = value
@@ -55,7 +55,7 @@ def for_pooling(function: str, name: str, value: Steps, n: int) -> tuple[int, ..
     Raises
     ------
     RuntimeError
-        If it has another number of elements, or one of them is no 32-bit integer, which PyTorch refuses as well.
+        If the argument does not have `n` elements, or one is not a 32-bit integer. PyTorch raises as well.
     """
     values = each(value, n)
     if values is None:

@@ -147,7 +147,7 @@ def index_select(K, self, dim: int, index):
     Returns
     -------
     Tensor
-        Of size ``len(index)`` along `dim`.
+        Result of size ``len(index)`` along `dim`.
 
     Examples
     --------
@@ -346,8 +346,8 @@ def _each_element(F, dim, index, shape):
 def index_reduce(K, self, dim: int, index, source, reduce: str, *, include_self: bool = True):
     """Return the slices of a dim that a vector of indices names, reduced with those of `source`.
 
-    `reduce` is ``'prod'``, ``'mean'``, ``'amax'`` or ``'amin'``; with ``include_self=False`` the slices' own elements
-    do not take part.
+    `reduce` is ``'prod'``, ``'mean'``, ``'amax'`` or ``'amin'``; with ``include_self=False`` the previous elements of
+    the slices are ignored.
 
     Examples
     --------
@@ -390,7 +390,7 @@ def nonzero(F, input, *, as_tuple: bool = False):
     Returns
     -------
     Tensor
-        Of shape ``(count, ndim)``; or a tuple of `ndim` tensors of shape ``(count,)``.
+        Result of shape ``(count, ndim)``; or a tuple of `ndim` tensors of shape ``(count,)``.
 
     Examples
     --------
@@ -412,7 +412,7 @@ def argwhere(F, input):
     Returns
     -------
     Tensor
-        Of shape ``(count, ndim)``.
+        Result of shape ``(count, ndim)``.
 
     Examples
     --------
@@ -427,12 +427,12 @@ def argwhere(F, input):
 def nonzero_static(F, input, *, size: int, fill_value: int = -1):
     """Return the indices of the first `size` nonzero elements as rows, filled up with `fill_value`.
 
-    The shape of the result does not depend on the elements, so nothing waits for them.
+    The shape of the result does not depend on the elements, so the host need not wait for them.
 
     Returns
     -------
     Tensor
-        Of shape ``(size, ndim)``.
+        Result of shape ``(size, ndim)``.
 
     Examples
     --------
@@ -520,7 +520,7 @@ def places_repeated_to(K, self, size: int):
 def repeat_interleave(F, input, repeats=None, dim: int | None = None, *, output_size: int | None = None):
     """Repeat every slice of a dim, or every element without `dim`, as often as `repeats` says.
 
-    Of `input` alone, a vector of counts: the places ``0, 1, ...``, each as often as its count says.
+    With `input` alone, a vector of counts, return the index of each count, repeated as often as the count says.
 
     Examples
     --------

@@ -122,7 +122,7 @@ def embedding(
     Returns
     -------
     Tensor
-        Of shape ``(*input.shape, embedding_dim)``.
+        Result of shape ``(*input.shape, embedding_dim)``.
 
     Examples
     --------
@@ -229,9 +229,9 @@ def embedding_bag(
     weight : Tensor
         The table, ``(rows, width)``.
     offsets : Tensor, optional
-        Where each bag starts in an input of one dim.
+        The start of each bag in an input of one dim.
     max_norm, norm_type, scale_grad_by_freq, sparse
-        As for `embedding`.
+        See `embedding`.
     mode : str
         ``'sum'``, ``'mean'`` or ``'max'``; an empty bag gives zeros.
     per_sample_weights : Tensor, optional
@@ -244,7 +244,7 @@ def embedding_bag(
     Returns
     -------
     Tensor
-        Of shape ``(bags, embedding_dim)``.
+        Result of shape ``(bags, embedding_dim)``.
 
     Examples
     --------
@@ -282,9 +282,7 @@ def embedding_bag(
 def _maxima(F: Any, rows: Any, counted: Any, bounds: list[int]) -> Any:
     """Return the maximum of each bag, and 0 for an empty one.
 
-    A row of minus infinity fills the bags up; of equal rows the first has the gradient.
-
-    A row of minus infinity fills the bags up; of equal rows the first has the gradient.
+    Bags are filled up with a row of minus infinity. The first of several equal rows gets the gradient.
     """
     spans = [range(start, stop) for start, stop in pairwise(bounds)]
     longest = max([*map(len, spans), 1])

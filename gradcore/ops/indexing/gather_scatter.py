@@ -79,7 +79,7 @@ def gather(K, self, dim: int, index, *, sparse_grad: bool = False):
     Returns
     -------
     Tensor
-        Of the shape of `index`.
+        Result of the shape of `index`.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def scatter(F, self, dim: int, index, src=None, *, reduce: str | None = None, va
 
     For dim 0 this is ``out[index[i, j], j] = src[i, j]``.
 
-    `src` may be a number. With ``reduce='add'`` or ``'multiply'`` it is combined with what is there.
+    `src` may be a number. With ``reduce='add'`` or ``'multiply'`` it is combined with the previous elements.
 
     Examples
     --------
@@ -240,8 +240,8 @@ def samples_of(cases, reductions):
 def scatter_reduce(K, self, dim: int, index, src, reduce: str, *, include_self: bool = True):
     """Return a copy in which the elements of `src` are combined at the positions that `index` names along a dim.
 
-    `reduce` is ``'sum'``, ``'prod'``, ``'mean'``, ``'amax'`` or ``'amin'``; with ``include_self=False`` the elements
-    that are there do not take part.
+    `reduce` is ``'sum'``, ``'prod'``, ``'mean'``, ``'amax'`` or ``'amin'``; with ``include_self=False`` the previous
+    elements are ignored.
 
     Examples
     --------
@@ -341,7 +341,7 @@ def take(K, self, index):
     Returns
     -------
     Tensor
-        Of the shape of `index`.
+        Result of the shape of `index`.
 
     Examples
     --------
@@ -403,7 +403,7 @@ def take_along_dim(F, input, indices, dim: int | None = None):
     Returns
     -------
     Tensor
-        Of the shape of `indices`, broadcast against the input outside of `dim`.
+        Result of the shape of `indices`, broadcast against the input outside of `dim`.
 
     Examples
     --------
@@ -528,7 +528,7 @@ def masked_select(K, self, mask):
     Returns
     -------
     Tensor
-        Of one dim.
+        Result of one dim.
 
     Examples
     --------

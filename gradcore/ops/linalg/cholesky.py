@@ -65,7 +65,7 @@ def linalg_cholesky(F, A, *, upper: bool = False):
     Returns
     -------
     Tensor
-        Of shape ``(*, n, n)``.
+        Result of shape ``(*, n, n)``.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def cholesky(F, self, upper: bool = False):
     Returns
     -------
     Tensor
-        Of shape ``(*, n, n)``.
+        Result of shape ``(*, n, n)``.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def cholesky_solve(K, self, input2, upper: bool = False):
     Returns
     -------
     Tensor
-        Of shape ``(*, n, k)``.
+        Result of shape ``(*, n, k)``.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def cholesky_inverse(K, self, upper: bool = False):
     Returns
     -------
     Tensor
-        Of shape ``(*, n, n)``.
+        Result of shape ``(*, n, n)``.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Factorisations: Cholesky, LU, QR, eigenvalues, singular values.
 
-The derivatives are those of functions that do not depend on what a factorisation leaves open (signs or phases of
-vectors); a complex loss that does depend on a phase is refused.
+The signs or phases of vectors are arbitrary. Derivatives assume that the loss does not depend on them; a complex loss
+that depends on a phase raises an error.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def linalg_eigvalsh(K, A, UPLO: str = "L"):
     Returns
     -------
     Tensor
-        Of shape ``(*, n)``, in ascending order.
+        Result of shape ``(*, n)``, in ascending order.
 
     Examples
     --------
@@ -261,7 +261,7 @@ def linalg_eigvals(K, A):
     Returns
     -------
     Tensor
-        Of shape ``(*, n)``, complex.
+        Result of shape ``(*, n)``, complex.
 
     Examples
     --------
@@ -350,7 +350,7 @@ def _check_basis(F, vectors, grad):
 def _of_further_vectors(F, of_u, of_vh, U, S, Vh):
     """Return the gradient through the singular vectors that belong to no singular value; None if there are none.
 
-    They follow rotations of the others: their derivative is ``-U @ diag(1 / S) @ Vh @ dA.mH @ further_u``.
+    They rotate together with the other vectors: their derivative is ``-U @ diag(1 / S) @ Vh @ dA.mH @ further_u``.
     """
     k, result = S.shape[-1], None
     (U, further_u), (Vh, further_vh) = _split(F, U, -1, k), _split(F, Vh, -2, k)
@@ -443,7 +443,7 @@ def linalg_svdvals(K, A, *, driver: str | None = None):
     Returns
     -------
     Tensor
-        Of shape ``(*, min(m, n))``, in descending order.
+        Result of shape ``(*, min(m, n))``, in descending order.
 
     Examples
     --------

@@ -45,7 +45,7 @@ def linalg_det(K, A):
     Returns
     -------
     Tensor
-        Of shape ``(*)``, without the two last dims.
+        Result of shape ``(*)``, without the two last dims.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def det(F, self):
     Returns
     -------
     Tensor
-        Of shape ``(*)``, without the two last dims.
+        Result of shape ``(*)``, without the two last dims.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def logdet(F, self):
     Returns
     -------
     Tensor
-        Of shape ``(*)``, without the two last dims.
+        Result of shape ``(*)``, without the two last dims.
 
     Examples
     --------

@@ -37,7 +37,7 @@ def linalg_householder_product(K, input, tau):
     Returns
     -------
     Tensor
-        Of shape ``(*, m, n)``.
+        Result of shape ``(*, m, n)``.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def orgqr(F, self, input2):
     Returns
     -------
     Tensor
-        Of shape ``(*, m, n)``.
+        Result of shape ``(*, m, n)``.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def ormqr(F, input, tau, other, left: bool = True, transpose: bool = False):
     Returns
     -------
     Tensor
-        Of the shape of `other`.
+        Result of the shape of `other`.
 
     Examples
     --------

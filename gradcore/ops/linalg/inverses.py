@@ -76,7 +76,7 @@ def linalg_inv(F, A):
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def inverse(F, self):
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------
@@ -220,7 +220,7 @@ def linalg_solve(F, A, B, *, left: bool = True):
     Returns
     -------
     Tensor
-        Of the shape of `B`.
+        Result of the shape of `B`.
 
     Examples
     --------
@@ -270,12 +270,12 @@ def _triangle(F, x, upper, unitriangular):
 def linalg_solve_triangular(K, A, B, *, upper: bool, left: bool = True, unitriangular: bool = False):
     """Return the solution of ``A @ X = B``, or of ``X @ A = B`` if not `left`, with a triangular `A`.
 
-    Only the triangle that `upper` names is read, without its diagonal if `unitriangular`, which makes that ones.
+    Only the triangle that `upper` names is read. If `unitriangular`, the diagonal is taken as ones and not read.
 
     Returns
     -------
     Tensor
-        Of the shape of `B`.
+        Result of the shape of `B`.
 
     Examples
     --------

@@ -97,7 +97,7 @@ def linalg_ldl_solve(K, LD, pivots, B, *, hermitian: bool = False):
     Returns
     -------
     Tensor
-        Of shape ``(*, n, k)``.
+        Result of shape ``(*, n, k)``.
 
     Examples
     --------

@@ -30,11 +30,11 @@ def svd_lowrank(F, A, q: int | None = 6, niter: int = 2, M=None):
     Parameters
     ----------
     q : int
-        How many; somewhat more than are wanted.
+        The number of values to compute, somewhat larger than the number of values that are needed.
     niter : int
         Rounds of iteration; more where the singular values fall slowly.
     M : Tensor, optional
-        What to subtract from `A`.
+        The matrix to subtract from `A`.
 
     Examples
     --------

@@ -214,7 +214,7 @@ def _solve_cases():
 def lu_unpack(K, LU_data, LU_pivots, unpack_data: bool = True, unpack_pivots: bool = True):
     """Return the permutation and the two factors of a result of `gradcore.linalg.lu_factor`.
 
-    Results that are not asked for are empty.
+    Results that are not requested are empty.
 
     Examples
     --------
@@ -270,7 +270,7 @@ def linalg_lu_solve(K, LU, pivots, B, *, left: bool = True, adjoint: bool = Fals
     Returns
     -------
     Tensor
-        Of the shape of `B`.
+        Result of the shape of `B`.
 
     Examples
     --------
@@ -322,7 +322,7 @@ def lu_solve(F, self, LU_data, LU_pivots):
     Returns
     -------
     Tensor
-        Of the shape of the input.
+        Result of the shape of the input.
 
     Examples
     --------

@@ -34,7 +34,7 @@ def linalg_matrix_power(F, A, n: int):
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def matrix_power(F, self, n: int):
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def linalg_matrix_exp(K, A):
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def matrix_exp(F, self):
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------
@@ -243,7 +243,7 @@ def linalg_pinv(
     Returns
     -------
     Tensor
-        Of shape ``(*, n, m)``.
+        Result of shape ``(*, n, m)``.
 
     Examples
     --------
@@ -266,7 +266,7 @@ def pinverse(F, self, rcond: float = 1e-15):
     Returns
     -------
     Tensor
-        Of shape ``(*, n, m)``.
+        Result of shape ``(*, n, m)``.
 
     Examples
     --------
@@ -294,7 +294,7 @@ def linalg_matrix_rank(
     Returns
     -------
     Tensor
-        Of shape ``(*)``, int64.
+        Result of shape ``(*)``, int64.
 
     Examples
     --------
@@ -318,7 +318,7 @@ def linalg_cond(F, A, p: Order = None):
     Returns
     -------
     Tensor
-        Of shape ``(*)``.
+        Result of shape ``(*)``.
 
     Examples
     --------
@@ -463,7 +463,7 @@ def linalg_vander(F, x, *, N: int | None = None):
     Returns
     -------
     Tensor
-        Of shape ``(*, n, N)``.
+        Result of shape ``(*, n, N)``.
 
     Examples
     --------
@@ -486,7 +486,7 @@ def vander(F, x, N: int | None = None, increasing: bool = False):
     Returns
     -------
     Tensor
-        Of shape ``(n, N)``.
+        Result of shape ``(n, N)``.
 
     Examples
     --------

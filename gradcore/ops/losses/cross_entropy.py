@@ -254,7 +254,7 @@ def nll_loss(
     target : Tensor
         Classes, ``(batch, *)`` or of no dim: int64 or uint8.
     weight : Tensor, optional
-        One number for each class. A mean is the weighted one.
+        One number for each class. The mean of the losses is weighted by these numbers.
     ignore_index : int
         Targets of this value do not count.
     reduction : str
@@ -313,7 +313,7 @@ def cross_entropy(
     target : Tensor
         Classes (int64 or uint8), ``(batch, *)`` or of no dim; or probabilities in the input's shape.
     weight : Tensor, optional
-        One number for each class. The mean over target classes is the weighted one.
+        One number for each class. The mean over target classes is weighted by these numbers.
     ignore_index : int
         Target classes of this value do not count.
     reduction : str
@@ -422,7 +422,7 @@ def linear_cross_entropy(
     linear_weight, linear_bias : Tensor
         ``(classes, *, width)`` and ``(classes, *)``.
     target, weight, reduction, ignore_index, label_smoothing
-        As for `cross_entropy`.
+        See `cross_entropy`.
     options
         Accepted for compatibility.
 

@@ -68,7 +68,7 @@ def _insert_blanks(targets: Any, lengths: list[int], blank: int) -> list[list[in
 def _skips(F: Any, labels: Any, blank: int) -> Any:
     """Return a mask of the positions that can follow the position two before them.
 
-    They can if the labels of both differ and a blank lies between.
+    This is the case if the labels of both positions differ, and a blank lies between them.
     """
     return (labels != blank) & (labels != _along(F, labels, 2, blank))
 
@@ -177,9 +177,9 @@ def ctc_loss(
     log_probs : Tensor
         Logarithms of the classes' probabilities at each step, ``(steps, batch, classes)`` or ``(steps, classes)``.
     targets : Tensor
-        Labels, ``(batch, length)``, or those of all sequences one after the other.
+        The labels in the shape ``(batch, length)``, or the labels of all sequences concatenated.
     input_lengths, target_lengths : Tensor or sequence of int
-        How many steps and labels each sequence has.
+        The number of steps and the number of labels of each sequence.
     blank : int
         The class that stands for no label.
     reduction : str

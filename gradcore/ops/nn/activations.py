@@ -1,7 +1,7 @@
 """Activation functions.
 
-PyTorch has them in ``nn.functional``, many with an argument ``inplace``, and some at the top level too. The
-operations declared here are what both faces call.
+PyTorch has them in ``nn.functional``, many with an argument ``inplace``, and some at the top level too. Both call the
+operations declared here.
 """
 
 from __future__ import annotations

@@ -263,14 +263,14 @@ def scaled_dot_product_attention(
     is_causal : bool
         Whether query i sees the keys up to i only.
     scale : float, optional
-        By default ``1 / sqrt(width)``.
+        The factor of the scores, by default ``1 / sqrt(width)``.
     enable_gqa : bool
         Whether `query` may have more heads (dim -3) than `key` and `value`, a multiple, which then share theirs.
 
     Returns
     -------
     Tensor
-        Of shape ``(*, heads, targets, value_dim)``.
+        Result of shape ``(*, heads, targets, value_dim)``.
 
     Examples
     --------

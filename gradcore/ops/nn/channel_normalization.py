@@ -1,7 +1,7 @@
 """Normalization of channels, over the images of a batch or in groups within each image.
 
-The formulas work on rows, one for each image and channel: sums over them, a little algebra with those, and a scale, a
-slope and a shift for each.
+The formulas work on rows, one for each image and channel. They sum over the rows, compute a scale, a slope and a shift
+for each row from the sums, and apply them.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def group_norm(F, input, num_groups: int, weight=None, bias=None, eps: float = 1
     Parameters
     ----------
     input : Tensor
-        Of shape ``(batch, channels, *)``.
+        Input of shape ``(batch, channels, *)``.
     num_groups : int
         Divides the number of channels.
     weight, bias : Tensor, optional
@@ -135,7 +135,7 @@ def group_norm(F, input, num_groups: int, weight=None, bias=None, eps: float = 1
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------
@@ -352,7 +352,7 @@ def batch_norm(
     Parameters
     ----------
     input : Tensor
-        Of shape ``(batch, channels, *)``.
+        Input of shape ``(batch, channels, *)``.
     running_mean, running_var : Tensor or None
         Statistics that are used unless `training`, and updated in place if `training`.
     weight, bias : Tensor, optional
@@ -367,7 +367,7 @@ def batch_norm(
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------
@@ -410,7 +410,7 @@ def instance_norm(
     Parameters
     ----------
     input : Tensor
-        Of shape ``(batch, channels, *)``.
+        Input of shape ``(batch, channels, *)``.
     running_mean, running_var : Tensor, optional
         Statistics that are used unless `use_input_stats`, and updated in place (with the mean over the images) if so.
     weight, bias : Tensor, optional
@@ -425,7 +425,7 @@ def instance_norm(
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------

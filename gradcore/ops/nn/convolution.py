@@ -120,7 +120,7 @@ def convolution(
     Returns
     -------
     Tensor
-        Of shape ``(batch, out_channels, *out)``, see `nn.functional.conv2d` and `conv_transpose2d` for the sizes.
+        Result of shape ``(batch, out_channels, *out)``; see `nn.functional.conv2d` and `conv_transpose2d`.
 
     Examples
     --------
@@ -245,8 +245,6 @@ def _resolve_padding(
     F: Any, n: int, input: Any, weight: Any, stride: Sizes, padding: str, dilation: Sizes
 ) -> tuple[Any, Sizes]:
     """Return the input and the padding of ``'same'`` or ``'valid'``.
-
-    Where the two sides of a dim differ, the input is padded beforehand.
 
     Where the two sides of a dim differ, the input is padded beforehand.
     """

@@ -130,7 +130,7 @@ def alpha_dropout(F, input, p: float = 0.5, training: bool = False, inplace: boo
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def feature_alpha_dropout(F, input, p: float = 0.5, training: bool = False, inpl
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------

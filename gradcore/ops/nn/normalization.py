@@ -1,7 +1,7 @@
 """Normalization over the last dims, and functions shared by all kinds of normalization.
 
-The mean and the variance are outputs beside the result, with derivatives of their own: so the formulas may read them,
-and stay right at any order. With ``c = x - mean`` and ``r = 1 / sqrt(var + eps)`` the normalized values are ``c * r``.
+The mean and the variance are further outputs with derivatives. So formulas may read them, and are correct for
+derivatives of any order. With ``c = x - mean`` and ``r = 1 / sqrt(var + eps)`` the normalized values are ``c * r``.
 """
 
 from __future__ import annotations
@@ -176,14 +176,14 @@ def layer_norm(F, input, normalized_shape: Sequence[int], weight=None, bias=None
     input : Tensor
     normalized_shape : int or sequence of int
     weight, bias : Tensor, optional
-        Of that shape.
+        Tensors of the shape `normalized_shape`.
     eps : float
         Added to the variance.
 
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------
@@ -215,8 +215,6 @@ def fused_rms_norm(self, weight=None, ndims: int = 1, eps: float = 1e-5):
     """Divide by the root mean square of the last `ndims` dims.
 
     The reciprocal root mean squares are returned too.
-
-    The factors are returned too.
     """
 
 
@@ -271,7 +269,7 @@ def rms_norm(F, input, normalized_shape: Sequence[int], weight=None, eps: float 
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------
@@ -304,7 +302,7 @@ def local_response_norm(F, input, size: int, alpha: Scalar = 1e-4, beta: Scalar 
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------

@@ -1,8 +1,9 @@
 """Recurrent layers: one layer in one direction over all steps of a sequence, as one operation.
 
-Inputs of the steps come times their weights, which needs no state: from one product for all steps. `inflow` is
-``(steps, batch, width)``, ``(batch, width)`` for a single step, or packed: `sizes` says how many rows each step has.
-The gates are outputs with derivatives, so that formulas may read them; their gradients are hardly ever there.
+The inputs of all steps are multiplied by their weights beforehand, in one product, because this needs no state. The
+product, `inflow`, has the shape ``(steps, batch, width)``, or ``(batch, width)`` for a single step. If it is packed,
+`sizes` are the numbers of rows of the steps. The gates are outputs with derivatives, so that formulas may read them;
+they rarely have a gradient.
 """
 
 from __future__ import annotations

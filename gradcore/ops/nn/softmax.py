@@ -73,7 +73,7 @@ def softmax(K, self, dim: int, dtype: DType = None):
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def log_softmax(K, self, dim: int, dtype: DType = None):
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def _(F, self, dim: int | None = None, _stacklevel: int = 3, dtype: DType = None
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def _(F, self, dim: int | None = None, _stacklevel: int = 3, dtype: DType = None
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------
@@ -213,7 +213,7 @@ def softmin(F, self, dim: int | None = None, _stacklevel: int = 3, dtype: DType 
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Collectives: linear maps from the tensors of all processes of a group to the tensors of all, with their adjoints.
 
-`group` computes them; see ``distributed.nn.functional`` for what users call. All processes differentiate the same
-program, so that a backward makes its collectives in the same order everywhere.
+`group` computes them; the public functions are in ``distributed.nn.functional``. All processes differentiate the same
+program, so backward calls its collectives in the same order in all of them.
 """
 
 from __future__ import annotations

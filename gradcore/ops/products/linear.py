@@ -86,7 +86,7 @@ def linear(input, weight, bias=None):
     Returns
     -------
     Tensor
-        Of shape ``(*, out_features)``.
+        Result of shape ``(*, out_features)``.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def addmm(K, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
     Returns
     -------
     Tensor
-        Of shape ``(n, p)``.
+        Result of shape ``(n, p)``.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def baddbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     Returns
     -------
     Tensor
-        Of shape ``(b, n, p)``.
+        Result of shape ``(b, n, p)``.
 
     Examples
     --------
@@ -219,7 +219,7 @@ def addbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     Returns
     -------
     Tensor
-        Of shape ``(n, p)``.
+        Result of shape ``(n, p)``.
 
     Examples
     --------
@@ -247,7 +247,7 @@ def addmv(K, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
     Returns
     -------
     Tensor
-        Of shape ``(n,)``.
+        Result of shape ``(n,)``.
 
     Examples
     --------
@@ -274,7 +274,7 @@ def addr(K, self, vec1, vec2, *, beta: Number = 1, alpha: Number = 1):
     Returns
     -------
     Tensor
-        Of shape ``(n, m)``.
+        Result of shape ``(n, m)``.
 
     Examples
     --------

@@ -77,7 +77,8 @@ def _mixed_factors(op, args):
 def contract(self, other, of_self: Labels, of_other: Labels, out: Labels):
     """Return the sum of products over the labels that `out` lacks.
 
-    Every label of one operand is in the other or in `out`, and none is repeated: so derivatives are contractions too.
+    Every label of an operand occurs in the other operand or in `out`, and none is repeated. So derivatives are
+    contractions, too.
     """
 
 
@@ -98,7 +99,7 @@ def matmul(F, self, other):
     Returns
     -------
     Tensor
-        Of the broadcast batch shape and ``(n, p)``; dims of vectors are left out.
+        Result of the broadcast batch shape and ``(n, p)``; dims of vectors are left out.
 
     Examples
     --------
@@ -126,7 +127,7 @@ def linalg_matmul(F, self, other):
     Returns
     -------
     Tensor
-        Of the broadcast batch shape and ``(n, p)``; dims of vectors are left out.
+        Result of the broadcast batch shape and ``(n, p)``; dims of vectors are left out.
 
     Examples
     --------
@@ -154,7 +155,7 @@ def mm(self, mat2):
     Returns
     -------
     Tensor
-        Of shape ``(n, p)``.
+        Result of shape ``(n, p)``.
 
     Examples
     --------
@@ -178,7 +179,7 @@ def bmm(self, mat2):
     Returns
     -------
     Tensor
-        Of shape ``(b, n, p)``.
+        Result of shape ``(b, n, p)``.
 
     Examples
     --------
@@ -213,7 +214,7 @@ def mv(self, vec):
     Returns
     -------
     Tensor
-        Of shape ``(n,)``.
+        Result of shape ``(n,)``.
 
     Examples
     --------
@@ -280,7 +281,7 @@ def outer(self, vec2):
     Returns
     -------
     Tensor
-        Of shape ``(n, m)``.
+        Result of shape ``(n, m)``.
 
     Examples
     --------
@@ -345,7 +346,7 @@ def inner(F, self, other):
     Returns
     -------
     Tensor
-        Of the shapes of both without their last dims.
+        Result of the shapes of both without their last dims.
 
     Examples
     --------
@@ -376,7 +377,7 @@ def tensordot(F, a, b, dims: Pairs = 2):
     Returns
     -------
     Tensor
-        Of the dims of both that are not summed over.
+        Result of the dims of both that are not summed over.
 
     Examples
     --------
@@ -423,7 +424,7 @@ def kron(F, self, other):
     Returns
     -------
     Tensor
-        Of the products of both sizes, dim by dim.
+        Result of the products of both sizes, dim by dim.
 
     Examples
     --------
@@ -446,7 +447,7 @@ def linalg_vecdot(F, x, y, *, dim: int = -1):
     Returns
     -------
     Tensor
-        Of the broadcast shape without `dim`.
+        Result of the broadcast shape without `dim`.
 
     Examples
     --------
@@ -483,7 +484,7 @@ def linalg_cross(K, self, other, *, dim: int = -1):
     Returns
     -------
     Tensor
-        Of the broadcast shape.
+        Result of the broadcast shape.
 
     Examples
     --------
@@ -510,7 +511,7 @@ def cross(F, self, other, dim: int | None = None):
     Returns
     -------
     Tensor
-        Of the broadcast shape.
+        Result of the broadcast shape.
 
     Examples
     --------
@@ -593,7 +594,7 @@ def chain_matmul(F, *matrices):
     Returns
     -------
     Tensor
-        Of shape ``(rows of the first, columns of the last)``.
+        Result of shape ``(rows of the first, columns of the last)``.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """Products with sparse matrices, which are a vector of elements and a constant pattern.
 
-A product and the product sampled at the pattern are each other's adjoints: derivatives of all orders are made of them.
+A product, and a product that is sampled at the pattern, are adjoints of each other. Derivatives of all orders consist
+of them.
 """
 
 from __future__ import annotations

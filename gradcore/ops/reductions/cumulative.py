@@ -180,11 +180,11 @@ def diff(F, self, n: int = 1, dim: int = -1, prepend=None, append=None):
     Parameters
     ----------
     n : int
-        How often differences are taken.
+        The number of times that differences are taken.
     dim : int
         Along which dim.
     prepend, append : Tensor, optional
-        What is joined to the tensor along the dim before.
+        Tensors to join to the input along the dim before differences are taken.
 
     Returns
     -------

@@ -23,7 +23,7 @@ def normalize(F, input, p: Scalar = 2.0, dim: int = 1, eps: Scalar = 1e-12, out=
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def cosine_similarity(F, x1, x2, dim: int = 1, eps: float = 1e-8):
     Returns
     -------
     Tensor
-        Of the broadcast shape without `dim`.
+        Result of the broadcast shape without `dim`.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def pairwise_distance(F, x1, x2, p: float = 2.0, eps: float = 1e-6, keepdim: boo
     Returns
     -------
     Tensor
-        Of the broadcast shape without its last dim.
+        Result of the broadcast shape without its last dim.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def bilinear(F, input1, input2, weight, bias=None):
     Returns
     -------
     Tensor
-        Of shape ``(*, out_features)``.
+        Result of shape ``(*, out_features)``.
 
     Examples
     --------

@@ -25,7 +25,7 @@ def bincount(K, self, weights=None, minlength: int = 0):
     Returns
     -------
     Tensor
-        Of shape ``(max(input.max() + 1, minlength),)``.
+        Result of shape ``(max(input.max() + 1, minlength),)``.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def histc(K, self, bins: int = 100, min: Scalar = 0, max: Scalar = 0):
     Returns
     -------
     Tensor
-        Of shape ``(bins,)``.
+        Result of shape ``(bins,)``.
 
     Examples
     --------
@@ -185,12 +185,12 @@ def histogramdd(
     input : Tensor
         Points, of which the last dim holds the coordinates.
     bins : int or sequence of int or sequence of Tensor
-        How many intervals each coordinate is divided into, or their edges.
+        The number of intervals of each coordinate, or the edges of the intervals.
     range : sequence of float, optional
         The least and the largest number of the intervals, of one coordinate after the other; by default those of the
         data.
     weight : Tensor, optional
-        What each point counts, of the shape of `input` without its last dim; by default 1.
+        The weight of each point, in the shape of `input` without its last dim; by default 1.
     density : bool
         Whether to divide by the sum of all weights and by the cells' volumes.
 
@@ -228,13 +228,13 @@ def histogram(
     Parameters
     ----------
     input : Tensor
-        All of its elements are counted.
+        The tensor whose elements are counted.
     bins : int or Tensor
-        How many intervals, or their edges.
+        The number of intervals, or the edges of the intervals.
     range : (float, float), optional
         The least and the largest number of the intervals; by default those of the data.
     weight : Tensor, optional
-        What each element counts, of the shape of `input`; by default 1.
+        The weight of each element, in the shape of `input`; by default 1.
     density : bool
         Whether to divide by the sum of all weights and by the widths of the intervals.
 

@@ -1,7 +1,7 @@
 """Reductions and normalizations of the elements that a mask selects: ``gradcore.masked``.
 
-The others are replaced by what changes nothing (0 in a sum, 1 in a product, an infinity in an extremum), which is also
-the result where no element is selected.
+The other elements are replaced by the identity of the reduction (0 for a sum, 1 for a product, an infinity for an
+extremum). This is also the result where no element is selected.
 """
 
 from __future__ import annotations

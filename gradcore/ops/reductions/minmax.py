@@ -1,7 +1,7 @@
 """Extrema over dims, along one dim with their index, and cumulative ones.
 
-Where elements tie, the gradient of an extremum over dims is shared evenly; that of an extremum with an index goes to
-the element of the index.
+Equal elements share the gradient of an extremum over dims evenly. The gradient of an extremum with an index goes to
+the element at the index.
 """
 
 from __future__ import annotations

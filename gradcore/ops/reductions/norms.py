@@ -129,7 +129,7 @@ def renorm(K, self, p: Scalar, dim: int, maxnorm: Scalar):
     Returns
     -------
     Tensor
-        Of the same shape.
+        Result of the same shape as the input.
 
     Examples
     --------
@@ -323,7 +323,7 @@ def pdist(F, input, p: float = 2.0):
     Returns
     -------
     Tensor
-        Of shape ``(n * (n - 1) / 2,)``.
+        Result of shape ``(n * (n - 1) / 2,)``.
 
     Examples
     --------
@@ -383,7 +383,7 @@ def cdist(K, x1, x2, p: float = 2.0, compute_mode: str | None = "use_mm_for_eucl
     Returns
     -------
     Tensor
-        Of shape ``(*, p, r)``.
+        Result of shape ``(*, p, r)``.
 
     Examples
     --------

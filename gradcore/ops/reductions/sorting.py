@@ -36,7 +36,7 @@ def _sort_samples():
 def sort(K, self, dim: int = -1, descending: bool = False, *, stable: bool | None = None):
     """Sort the elements along `dim`, and return them with their former indices, ``(values, indices)``.
 
-    Equal elements keep their order, whatever `stable` says; NaN counts as greater than everything else.
+    Equal elements keep their order, even without `stable`. NaN is greater than all other elements.
 
     Examples
     --------
@@ -260,14 +260,14 @@ def searchsorted(
     right : bool
         Whether to insert after equal elements rather than before.
     side : {"left", "right"}, optional
-        The same as `right`, in other words.
+        The meaning of `right` as a word; ``"right"`` is the same as ``right=True``.
     sorter : Tensor, optional
         Indices that sort a sequence that is not sorted.
 
     Returns
     -------
     Tensor
-        Of the shape of the searched numbers.
+        Result of the shape of the searched numbers.
 
     Examples
     --------
@@ -314,7 +314,7 @@ def bucketize(F, input, boundaries, *, out_int32: bool = False, right: bool = Fa
     Returns
     -------
     Tensor
-        Of the shape of the input.
+        Result of the shape of the input.
 
     Examples
     --------
@@ -343,7 +343,7 @@ def isin(F, elements, test_elements, *, assume_unique: bool = False, invert: boo
     Returns
     -------
     Tensor
-        Of the shape of `elements`.
+        Result of the shape of `elements`.
 
     Examples
     --------

@@ -411,16 +411,16 @@ def cov(F, self, *, correction: int = 1, fweights=None, aweights=None):
     Parameters
     ----------
     correction : int
-        What is taken from the number of observations that the sum of products is divided by.
+        The number that is subtracted from the number of observations in the divisor.
     fweights : Tensor, optional
-        How often each observation was made: integers.
+        The number of times that each observation was made, as integers.
     aweights : Tensor, optional
-        How much each observation counts.
+        The weight of each observation.
 
     Returns
     -------
     Tensor
-        Of shape ``(variables, variables)``.
+        Result of shape ``(variables, variables)``.
 
     Examples
     --------
@@ -464,7 +464,7 @@ def corrcoef(F, self):
     Returns
     -------
     Tensor
-        Of shape ``(variables, variables)``.
+        Result of shape ``(variables, variables)``.
 
     Examples
     --------

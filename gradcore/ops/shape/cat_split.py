@@ -75,7 +75,7 @@ def cat(K, tensors: Arrays, dim: int = 0):
     Returns
     -------
     Tensor
-        As large along `dim` as all tensors together.
+        Result as large along `dim` as all tensors together.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def stack(K, tensors: Arrays, dim: int = 0):
     Returns
     -------
     Tensor
-        With a new dim of size ``len(tensors)``.
+        Result with a new dim of size ``len(tensors)``.
 
     Examples
     --------
@@ -219,7 +219,7 @@ def block_diag(K, tensors: Arrays):
     Returns
     -------
     Tensor
-        Of the summed sizes of the matrices.
+        Result of the summed sizes of the matrices.
 
     Examples
     --------
@@ -349,7 +349,7 @@ def unsafe_split(K, tensor, split_size: Ints, dim: int = 0):
 
     The pieces share memory, but autograd treats them as results, not as views.
 
-    Such writes to one piece are not noticed where the tensor itself, or another view of it, is needed.
+    Writes to a piece are not detected where backward needs the tensor itself, or another view of it.
 
     Examples
     --------
@@ -569,7 +569,7 @@ def atleast_3d(F, tensors: Arrays):
     Returns
     -------
     Tensor
-        Of at least three dims.
+        Result of at least three dims.
 
     Examples
     --------
@@ -661,7 +661,7 @@ def cartesian_prod(F, tensors: Arrays):
     Returns
     -------
     Tensor
-        Of shape ``(number of combinations, len(tensors))``.
+        Result of shape ``(number of combinations, len(tensors))``.
 
     Examples
     --------
@@ -687,7 +687,7 @@ def combinations(F, input, r: int = 2, with_replacement: bool = False):
     Returns
     -------
     Tensor
-        Of shape ``(number of combinations, r)``.
+        Result of shape ``(number of combinations, r)``.
 
     Examples
     --------

@@ -252,7 +252,7 @@ def broadcast_to(F, self, size: Sequence[int]):
     Returns
     -------
     Tensor
-        Of shape `size`: a view.
+        Result of shape `size`: a view.
 
     Examples
     --------

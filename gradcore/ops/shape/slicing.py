@@ -121,7 +121,7 @@ def select_scatter(K, self, src, dim: int, index: int):
     Returns
     -------
     Tensor
-        Of the shape of the input.
+        Result of the shape of the input.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def slice_scatter(K, self, src, dim: int = 0, start: int | None = None, end: int
     Returns
     -------
     Tensor
-        Of the shape of the input.
+        Result of the shape of the input.
 
     Examples
     --------

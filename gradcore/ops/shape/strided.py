@@ -26,7 +26,7 @@ def as_strided(F, self, size: Ints, stride: Ints, storage_offset: int | None = N
     Returns
     -------
     Tensor
-        Of shape `size`: a view.
+        Result of shape `size`: a view.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def as_strided_scatter(F, self, src, size: Ints, stride: Ints, storage_offset: i
     Returns
     -------
     Tensor
-        Of the shape of the input.
+        Result of the shape of the input.
 
     Examples
     --------

@@ -29,7 +29,7 @@ def _check_matrix(name, x):
 def _within(diagonal, shape):
     """Return the number of a diagonal, clipped to one beyond the corners if it exceeds 32 bits.
 
-    NumPy takes 32 bits for that number, and reads foreign memory at the smallest of them.
+    NumPy stores the number in 32 bits, and reads invalid memory for the smallest 32-bit number.
     """
     if -0x7FFFFFFF <= diagonal <= 0x7FFFFFFF:
         return diagonal
@@ -222,7 +222,7 @@ def diagonal_scatter(K, self, src, offset: int = 0, dim1: int = 0, dim2: int = 1
     Returns
     -------
     Tensor
-        Of the shape of the input.
+        Result of the shape of the input.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Fourier transforms.
 
-Every function is made of three maps, which are each other's adjoints: complex to complex, real to complex (of which
-half may be left out, because the other half is its mirror image) and back.
+Every function consists of three maps, which are adjoints of each other: complex to complex, real to complex, and
+complex to real. Half of the spectrum of real numbers may be left out, because it mirrors the other half.
 """
 
 from __future__ import annotations

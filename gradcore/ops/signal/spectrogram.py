@@ -65,8 +65,8 @@ def stft(
     Returns
     -------
     Tensor
-        Of shape ``(*, n_fft // 2 + 1, frames)``, or ``(*, n_fft, frames)`` if not `onesided`; real results have a
-        last dim of 2.
+        Result of shape ``(*, n_fft // 2 + 1, frames)``, or ``(*, n_fft, frames)`` if not `onesided`; real results have
+        a last dim of 2.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def istft(
     Returns
     -------
     Tensor
-        Of shape ``(*, length)``.
+        Result of shape ``(*, length)``.
 
     Examples
     --------

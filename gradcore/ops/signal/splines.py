@@ -1,8 +1,9 @@
 """Splines on regular grids: coefficients of samples, values and derivatives between the grid's points.
 
-A spline of an order is ``sum(c[k] * B(x - k))`` with the B-spline of that order. `spline_coefficients` has the c of
-samples, `spline_sample` evaluates, and `spline_spread` is the adjoint of that. Both differentiate the B-splines as
-often as is asked for along each dim; so they are each other's derivatives by coordinates, in every order.
+A spline of an order is ``sum(c[k] * B(x - k))`` with the B-spline of that order. `spline_coefficients` computes the
+coefficients c from samples, `spline_sample` evaluates the spline, and `spline_spread` is the adjoint of the
+evaluation. Both can differentiate the B-splines along each dim, so their derivatives with respect to coordinates, of
+any order, use the same two operations.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def _with_ends(F, x, dim, factor):
 def _coefficients_adjoint(F, grad, dim, order, mode):
     """Return the adjoint of `spline_coefficients`.
 
-    The map is symmetric except at edges that ``mirror`` does not repeat: these count half.
+    The map is symmetric, except that ``mirror`` does not repeat the elements at the edges, which have half the weight.
     """
     if mode != "mirror" or grad.shape[dim] < 2:
         return F.spline_coefficients(grad, dim, order, mode)

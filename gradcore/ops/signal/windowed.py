@@ -181,9 +181,8 @@ def rank_index(K, self, result, offsets: tuple[tuple[int, ...], ...]):
 def select_rank(K, self, offsets: tuple[tuple[int, ...], ...], sizes: tuple[int, ...], rank: int):
     """Return the element of rank `rank` of each window.
 
-    `sizes` is the number of windows along each dim. A window's elements lie at `offsets` from its first.
-
-    The elements of a window lie at `offsets` from its first.
+    `sizes` are the numbers of windows along each dim. The elements of a window lie at `offsets` from its first
+    element.
     """
     return K.xp.sort(K.xp.stack(list(_shifted_views(self, offsets, sizes))), axis=0)[rank]
 

@@ -34,8 +34,8 @@ _LARGE_TERMS, _LARGE = 14, 50
 def large_slope(F, order, x, sign, plain, factor=1):
     """Return the derivative of a scaled modified Bessel function times `factor`; `plain` where `x` is not large.
 
-    For large `x` the function differs from the one next to it, and from itself, by little, so that `plain`, a
-    difference of these, cancels. `sign` is -1 for functions of the first kind and 1 for those of the second.
+    For large `x`, `plain` cancels, because it is a difference of functions of neighbouring orders, which are nearly
+    equal. `sign` is -1 for functions of the first kind and 1 for those of the second.
     """
     use = x > _LARGE + order * order
     at = F.where(use, x, 100 * _LARGE)

@@ -72,8 +72,8 @@ def erfinv(self):
 def inverse_powers(F, x, sign, use, terms=10):
     """Return the sum of ``(2 k - 1)!! sign**k / (2 x**2)**k`` from k = 1 where `use`, else a finite number.
 
-    For large `x` it is what is left of an asymptotic series after the first term, from which the function itself
-    cannot be subtracted without cancellation.
+    For large `x` it is the remainder of an asymptotic series after its first term. Subtracting that term from the
+    function would cancel.
     """
     large = F.where(use, x, 30)
     w = sign / (2 * large * large)
@@ -311,7 +311,7 @@ _BERNOULLI = (
 def _zeta_slope(F, s, q):
     """Return the derivative of the sum of ``(q + k) ** -s`` by `s`.
 
-    The first terms are summed, the others are computed by Euler-Maclaurin.
+    The first terms are summed, the remaining ones are computed by the Euler-Maclaurin formula.
     """
     total = 0
     for k in range(12):

@@ -1,6 +1,6 @@
 """Derivatives of gamma-distributed numbers by the shape of their distribution.
 
-A number x of a distribution function P(a, x) moves with a so that P stays what it is: ``dx/da = -P_a / P_x``. With
+A number x with the distribution function P(a, x) depends on a such that P is constant: ``dx/da = -P_a / P_x``. With
 ``c = log(x) - digamma(a)`` the quotient is an integral over r from 0 to infinity, in the direction of the sign of c,
 
     dx/da / x = integral of exp(a * r - x * expm1(r)) * (c + r)

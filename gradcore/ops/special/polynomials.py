@@ -23,9 +23,9 @@ def _declare(
 ) -> None:
     """Declare the polynomials that begin with 1 and ``first(x)``, and their derivatives of any order.
 
-    ``following(x, k, p, q)``, linear in `x`, `p` and `q`, is the one of degree k + 1, after `p` and `q` of degrees
-    k and k - 1. Shifted ones are polynomials of ``2 * x - 1``. ``high(F, x, n, order)`` has the derivatives of degrees
-    above `HIGHEST`, which are refused without it.
+    ``following(x, k, p, q)``, linear in `x`, `p` and `q`, returns the polynomial of degree k + 1, given `p` and `q` of
+    degrees k and k - 1. Shifted polynomials are evaluated at ``2 * x - 1``. ``high(F, x, n, order)`` returns the
+    derivatives of degrees above `HIGHEST`, which raise an error without it.
     """
     inner = 2 if shifted else 1
     slope = first(1) - first(0)

@@ -275,7 +275,7 @@ def _expn_slope(F, n, x, y):
 def _struve_slope(F, v, x, y):
     """Return the derivative of Struve's function by two of them (DLMF 11.4.27).
 
-    Near 0 the two cancel for the order -1, whose function is ``2 / pi`` less that of the order 1 (DLMF 11.4.3).
+    Near 0 both cancel for the order -1. That function is ``2 / pi`` minus the function of order 1 (DLMF 11.4.3).
     """
     turned = v == -1
     order = F.where(turned, 1, v)
@@ -286,7 +286,7 @@ def _struve_slope(F, v, x, y):
 def _modstruve_slope(F, v, x, y):
     """Return the derivative of Struve's modified function by terms that do not cancel (DLMF 11.4.26, 11.4.28).
 
-    Those of the order -1 do; its function is that of the order 1 plus a constant.
+    For the order -1 they do cancel; that function is the function of order 1 plus a constant.
     """
     turned = v == -1
     order = F.where(turned, 1, v)

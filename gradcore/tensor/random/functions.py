@@ -474,7 +474,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     Returns
     -------
     Tensor
-        Of the shape to which the tensors broadcast.
+        Result of the broadcast shape of the tensors.
 
     Examples
     --------
