@@ -72,9 +72,9 @@ class PReLU(Module):
     Parameters
     ----------
     num_parameters : int
-        One slope, or one for each channel.
+        The number of slopes: 1, or the number of channels.
     init : float
-        Their first value.
+        The initial value of the slopes.
     device, dtype
         The device and dtype of the slopes.
 

@@ -128,7 +128,7 @@ class MultiheadAttention(Module):
         query, key, value : Tensor
             Positions, samples and features; without samples, or with samples first if `batch_first`.
         key_padding_mask : Tensor, optional
-            Which keys are left out, for each sample.
+            A mask of the keys to leave out, for each sample.
         need_weights : bool
             Whether the weights are returned.
         attn_mask : Tensor, optional
@@ -136,7 +136,7 @@ class MultiheadAttention(Module):
         average_attn_weights : bool
             Whether the weights of the heads are averaged.
         is_causal : bool
-            That `attn_mask` leaves out later positions.
+            A hint that `attn_mask` leaves out all later positions.
 
         Returns
         -------

@@ -38,8 +38,8 @@ class BackwardHookFunction(Function):
 def _pass_through_node(values: Any, seen: Callable[[Grads], Grads], materialize: bool) -> tuple[Any, bool]:
     """Pass the tensors in `values` through one node. Return the new values, and whether any of them requires grad.
 
-    If none does, there is no node. ``seen(grads)`` gets one gradient for each value; a missing one is zeros if
-    `materialize`, else None.
+    There is no node if none requires grad. ``seen(grads)`` is called with one gradient for each value. Missing
+    gradients are zeros if `materialize`, else None.
     """
     positions = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
     if not (is_grad_enabled() and any(values[i].requires_grad for i in positions)):

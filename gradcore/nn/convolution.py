@@ -142,7 +142,7 @@ class _ConvTranspose(_Conv):
         Size of the dim of channels of inputs and outputs.
     kernel_size : int or tuple of int
     stride, padding : int or tuple of int
-        As for the convolution whose transpose this is.
+        The settings of the convolution of which this is the transpose.
     output_padding : int or tuple of int
         Elements added at one end of the output.
     groups : int
@@ -150,7 +150,7 @@ class _ConvTranspose(_Conv):
     bias : bool
         Whether there is a bias.
     dilation : int or tuple of int
-        As for the convolution whose transpose this is.
+        The setting of the convolution of which this is the transpose.
     padding_mode : str
         ``"zeros"``.
     device, dtype

@@ -20,7 +20,7 @@ class Docstring:
     Parameters
     ----------
     text : str
-        Summary, and sections of its own.
+        The summary, and sections that are not generated.
     function : str
         The function of `gradcore.nn.functional` that the module calls: its summary comes first, and `settings` are
         described as there.

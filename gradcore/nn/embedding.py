@@ -52,7 +52,7 @@ class _Table(Module):
         freeze : bool
             Whether they are not trained.
         **settings
-            As for the class.
+            Further arguments of the constructor.
         """
         if embeddings.ndim != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
@@ -130,9 +130,9 @@ class EmbeddingBag(_Table):
     num_embeddings, embedding_dim : int
         The number of vectors, and their size.
     max_norm, norm_type, scale_grad_by_freq, sparse
-        As for `Embedding`.
+        See `Embedding`.
     mode : {"sum", "mean", "max"}
-        How the vectors of a bag become one.
+        The reduction of the vectors of a bag.
     include_last_offset : bool
         Whether the offsets end with the number of all indices.
     padding_idx : int, optional

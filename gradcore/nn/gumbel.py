@@ -23,9 +23,9 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     tau : float
         The temperature, positive: the smaller, the closer to one-hot vectors.
     hard : bool
-        Whether the result is one-hot. Its gradient is that of the softmax.
+        Whether the result is one-hot. Its gradient is the gradient of the softmax.
     eps : float
-        Without an effect.
+        Ignored.
     dim : int
         The dim of the classes.
 

@@ -43,7 +43,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     Parameters
     ----------
     nonlinearity : str
-        For example ``"linear"``, ``"relu"``, ``"leaky_relu"``, ``"tanh"``.
+        The name of the nonlinearity, such as ``"linear"``, ``"relu"``, ``"leaky_relu"``, ``"tanh"``.
     param : float, optional
         The negative slope of ``"leaky_relu"``.
 

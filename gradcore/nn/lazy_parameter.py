@@ -45,7 +45,7 @@ class Uninitialized(Tensor):
         ----------
         shape : tuple of int
         device, dtype
-            By default those that the tensor was made with.
+            The device and dtype, by default those with which the tensor was created.
         """
         device, dtype = self._device if device is None else device, self._dtype if dtype is None else dtype
         self.__class__ = self.cls_to_become  # type: ignore[assignment]

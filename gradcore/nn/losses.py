@@ -39,7 +39,7 @@ class _WeightedLoss(_Loss):
     weight : Tensor, optional
         A buffer of the module.
     size_average, reduce, reduction
-        As for `_Loss`.
+        See `_Loss`.
     """
 
     weight: Tensor | None

@@ -245,7 +245,7 @@ class Calls:
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call ``hook(module, grad_output)`` once the gradients of the outputs are computed.
 
-        The hook may replace them.
+        The hook may return gradients that replace them.
         """
         return _register(self._backward_pre_hooks, hook, prepend)
 

@@ -202,7 +202,7 @@ class _Running(_Affine):
         The number of channels.
     eps : float
     momentum : float or None
-        By how much the running statistics follow a batch; None stands for the mean of all batches.
+        The weight of a new batch in the running statistics; with None, all batches have equal weight.
     affine : bool
         Whether there are factors.
     track_running_stats : bool
@@ -346,7 +346,7 @@ class SyncBatchNorm(_BatchNorm):
     Parameters
     ----------
     num_features, eps, momentum, affine, track_running_stats
-        As for `BatchNorm2d`.
+        See `BatchNorm2d`.
     process_group : ProcessGroup, optional
         The processes; by default all.
     device, dtype

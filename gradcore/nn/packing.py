@@ -32,7 +32,7 @@ class PackedSequence(_Fields):
     batch_sizes : Tensor
         The number of sequences that have a first step, a second step, and so on; int64, on the CPU.
     sorted_indices : Tensor, optional
-        Which of the original sequences is the longest, the second longest, and so on; None if they came in that order.
+        The original indices of the sequences by decreasing length, or None if they were sorted already.
     unsorted_indices : Tensor, optional
         The inverse of that permutation.
 
@@ -136,7 +136,7 @@ def pack_padded_sequence(
     Parameters
     ----------
     input : Tensor
-        Steps and sequences, and whatever further dims; sequences first if `batch_first`.
+        The padded sequences: dims of steps, sequences and others; sequences come first if `batch_first`.
     lengths : Tensor or sequence of int
         The lengths of the sequences, on the CPU.
     batch_first : bool
@@ -215,7 +215,7 @@ def pad_packed_sequence(
     padding_value : float
         The value of the padding after a sequence.
     total_length : int, optional
-        The number of steps of the result; by default that of the longest sequence.
+        The number of steps of the result, by default the length of the longest sequence.
 
     Returns
     -------

@@ -135,12 +135,12 @@ def data_parallel(
     Parameters
     ----------
     module : Module
-        Its parameters and buffers are on the first of the devices.
+        The module, whose parameters and buffers must be on the first of the devices.
     inputs : tuple or Tensor
     device_ids : sequence of int, str or device, optional
-        By default all CUDA devices.
+        The devices to use, by default all CUDA devices.
     output_device : int, str or device, optional
-        Where the result is; by default on the first device.
+        The device of the result, by default the first one.
     dim : int
         The dim of the batch.
     module_kwargs : dict, optional
@@ -172,11 +172,11 @@ class DataParallel(Module):
     Parameters
     ----------
     module : Module
-        Its parameters and buffers are on the first of the devices.
+        The module, whose parameters and buffers must be on the first of the devices.
     device_ids : sequence of int, str or device, optional
         Numbers are CUDA devices; by default all of them. Without CUDA the module is simply called.
     output_device : int, str or device, optional
-        Where the result is; by default on the first device.
+        The device of the result, by default the first one.
     dim : int
         The dim of the batch.
 

@@ -123,7 +123,7 @@ def conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor
     ----------
     self : Tensor
     weight : Tensor
-        Of the shape (length, channels, output channels).
+        A tensor of shape (length, channels, output channels).
     bias : Tensor
     pad : int
     """

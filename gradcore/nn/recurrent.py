@@ -59,7 +59,7 @@ def run_layer(
     first : tuple of Tensor
         The state before the first step.
     weights : sequence
-        Of inputs and states, their biases or None, and the projection or None.
+        The weights of inputs and of states, both biases or None, and the projection or None.
     sizes : tuple of int, optional
         The number of rows of each step, if steps are packed.
     reverse : bool

@@ -42,7 +42,7 @@ def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: 
     ----------
     state_dict : dict
     prefix : str
-        For example ``"module."``, with which `DataParallel` saves the state of its module.
+        The prefix to remove, such as ``"module."``, with which `DataParallel` saves the state of its module.
 
     Examples
     --------

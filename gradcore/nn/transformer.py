@@ -96,9 +96,9 @@ class TransformerEncoder(_Stack):
         ----------
         src : Tensor
         mask : Tensor, optional
-            Which positions are hidden from which (bool), or numbers that are added to the scores.
+            A bool mask of the pairs of positions to ignore, or numbers that are added to the scores.
         src_key_padding_mask : Tensor, optional
-            Which positions of each sample are hidden.
+            A mask of the positions of each sample to ignore.
         is_causal : bool, optional
             A hint that `mask` is the causal mask. Without a hint the values of the mask are looked at, for which the
             host waits if they are on a CUDA device.
@@ -154,9 +154,9 @@ class TransformerDecoder(_Stack):
         memory : Tensor
             The encoder's output.
         tgt_mask, memory_mask : Tensor, optional
-            Which positions of `tgt` and `memory` are hidden from which of `tgt`, or numbers added to the scores.
+            Bool masks of the positions of `tgt` and `memory` that positions of `tgt` ignore, or numbers for the scores.
         tgt_key_padding_mask, memory_key_padding_mask : Tensor, optional
-            Which positions of each sample are hidden.
+            Masks of the positions of each sample to ignore.
         tgt_is_causal : bool, optional
             A hint that `tgt_mask` is the causal mask. Without a hint the values of the mask are looked at, for which
             the host waits if they are on a CUDA device.
@@ -310,7 +310,7 @@ class Transformer(Module):
             Which positions are hidden from which (bool), or numbers added to the scores, in the encoder, in the
             decoder, and where the decoder attends to the encoder's output.
         src_key_padding_mask, tgt_key_padding_mask, memory_key_padding_mask : Tensor, optional
-            Which positions of each sample are hidden.
+            Masks of the positions of each sample to ignore.
         src_is_causal, tgt_is_causal, memory_is_causal : bool, optional
             A hint that the mask is the causal one.
 

@@ -154,9 +154,9 @@ class TransformerEncoderLayer(_Layer):
         ----------
         src : Tensor
         src_mask : Tensor, optional
-            Which positions are hidden from which (bool), or numbers that are added to the scores.
+            A bool mask of the pairs of positions to ignore, or numbers that are added to the scores.
         src_key_padding_mask : Tensor, optional
-            Which positions of each sample are hidden.
+            A mask of the positions of each sample to ignore.
         is_causal : bool
             A hint that `src_mask` is the causal mask.
 
@@ -224,9 +224,9 @@ class TransformerDecoderLayer(_Layer):
         memory : Tensor
             The encoder's output.
         tgt_mask, memory_mask : Tensor, optional
-            Which positions of `tgt` and `memory` are hidden from which of `tgt`, or numbers added to the scores.
+            Bool masks of the positions of `tgt` and `memory` that positions of `tgt` ignore, or numbers for the scores.
         tgt_key_padding_mask, memory_key_padding_mask : Tensor, optional
-            Which positions of each sample are hidden.
+            Masks of the positions of each sample to ignore.
         tgt_is_causal, memory_is_causal : bool
             A hint that the mask is the causal one.
 

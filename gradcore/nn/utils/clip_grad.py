@@ -35,7 +35,7 @@ def get_total_norm(
     Parameters
     ----------
     tensors : iterable of Tensor
-        They may lie on different devices; one vector is moved for each device.
+        The tensors, which may lie on different devices; the norms of each device are moved together.
     norm_type : float
         The order of the norm; ``inf`` for the largest element.
     error_if_nonfinite : bool
@@ -46,7 +46,7 @@ def get_total_norm(
     Returns
     -------
     Tensor
-        On the device of the first tensor.
+        Result on the device of the first tensor.
 
     Examples
     --------

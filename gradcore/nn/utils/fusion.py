@@ -60,7 +60,7 @@ def fuse_conv_bn_weights(
     conv_w : Tensor
         The convolution's weight.
     conv_b : Tensor, optional
-        Its bias.
+        The bias of the convolution.
     bn_rm, bn_rv : Tensor
         Running mean and variance.
     bn_eps : float
@@ -105,7 +105,7 @@ def fuse_conv_bn_eval(conv: M, bn: Module, transpose: bool = False) -> M:
     Raises
     ------
     AssertionError
-        If one of them is in training mode.
+        If one of the modules is in training mode.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def fuse_linear_bn_weights(
     linear_w : Tensor
         The map's weight.
     linear_b : Tensor, optional
-        Its bias.
+        The bias of the linear layer.
     bn_rm, bn_rv : Tensor
         Running mean and variance.
     bn_eps : float
@@ -176,7 +176,7 @@ def fuse_linear_bn_eval(linear: M, bn: Any) -> M:
     Raises
     ------
     AssertionError
-        If one of them is in training mode, or the numbers of features do not fit.
+        If one of the modules is in training mode, or the numbers of features differ.
 
     Examples
     --------

@@ -61,7 +61,7 @@ def _register(module: Module, name: str, t: Tensor) -> None:
 def _check_alike(expected: Tensor, found: Tensor, attributes: tuple[str, ...], message: str) -> None:
     """Raise an error if one of `attributes` differs between two tensors.
 
-    `message` has fields for its name and both values.
+    `message` is a format string with fields for the name of the attribute and both values.
     """
     for attribute in attributes:
         a, b = getattr(expected, attribute), getattr(found, attribute)

@@ -233,7 +233,7 @@ def global_unstructured(
     parameters : iterable of (Module, str)
         Modules, with the names of their parameters.
     pruning_method : type
-        One that prunes single elements.
+        The class of a method that prunes single elements.
     importance_scores : dict, optional
         Tensors by which to choose, for some of the parameters.
     **kwargs
@@ -291,7 +291,7 @@ def remove(module: Module, name: str) -> Module:
     Raises
     ------
     ValueError
-        If it has not been pruned.
+        If the parameter has not been pruned.
 
     Examples
     --------

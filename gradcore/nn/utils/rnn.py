@@ -30,7 +30,7 @@ def pad_sequence(
     Parameters
     ----------
     sequences : sequence of Tensor
-        Their first dims may differ.
+        The sequences, whose first dims may have different sizes.
     batch_first : bool
         Whether the first dim of the result counts sequences, else steps.
     padding_value : float
@@ -90,7 +90,7 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
     Parameters
     ----------
     sequences : sequence of Tensor
-        Their first dims may differ.
+        The sequences, whose first dims may have different sizes.
     enforce_sorted : bool
         Whether they must come from the longest to the shortest; else they are sorted.
 

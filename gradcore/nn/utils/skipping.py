@@ -18,7 +18,7 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
     module_cls : type
         Takes `device`, and makes all its parameters and buffers there.
     *args, **kwargs
-        For the class.
+        The arguments of the constructor.
 
     Returns
     -------

@@ -108,7 +108,7 @@ def spectral_norm(
     RuntimeError
         If the weight has such a hook already.
     ValueError
-        If there is no weight of that name, or no steps are to be taken.
+        If the module has no weight `name`, or `n_power_iterations` is not positive.
 
     Examples
     --------
