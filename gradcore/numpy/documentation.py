@@ -56,7 +56,7 @@ def compose(
     example : str
         Lines of a session, with prompts.
     imports : str
-        What the example imports.
+        The import statements of the example.
     arrays : mapping
         Definitions of the names that the example may use.
     """

@@ -42,7 +42,7 @@ class OdeSolution:
     Parameters
     ----------
     segments : list of Segment
-        In the order of the steps.
+        The steps, in order.
 
     Examples
     --------

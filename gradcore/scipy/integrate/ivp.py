@@ -70,7 +70,7 @@ def solve_ivp(
     method : {"RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA"}
         ``"BDF"`` and ``"LSODA"`` run in SciPy and are differentiable with `adjoint` only.
     t_eval : array_like, optional
-        The times at which to return the solution; by default those of the steps.
+        The times at which to return the solution, by default the times of the steps.
     dense_output : bool
         Whether to return the solution as a function ``sol`` too.
     events : callable or list of callable, optional
@@ -408,9 +408,10 @@ def odeint(
     args : tuple
         Further arguments of `func`. Tensors are differentiable.
     method : str
-        As in `solve_ivp`; ``"Radau"`` for stiff problems. ``"LSODA"`` is differentiable with ``adjoint=True`` only.
+        The method, see `solve_ivp`; use ``"Radau"`` for stiff problems. ``"LSODA"`` is differentiable only with
+        ``adjoint=True``.
     **options
-        Those of `solve_ivp`.
+        Further options of `solve_ivp`.
 
     Returns
     -------

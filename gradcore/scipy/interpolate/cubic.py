@@ -211,7 +211,7 @@ def _conditions(bc_type: Any, values: Tensor, axis: int) -> list[Any]:
 def _spline_slopes(x: AnyTensor, y: AnyTensor, start: Any, end: Any) -> AnyTensor:
     """Return the slopes at the points for values in columns.
 
-    They solve a tridiagonal system, which says that the second derivative is continuous.
+    They solve a tridiagonal system, which states that the second derivative is continuous.
     """
     n, h = x.shape[0], F.diff(x)
     column = h[:, None]

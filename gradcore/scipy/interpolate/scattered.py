@@ -42,7 +42,7 @@ class RBFInterpolator:
     y, d : array_like
         Points, ``(n, dims)``, and values, ``(n, ...)``.
     neighbors : None
-        All points are used.
+        Not supported: all points are used.
     smoothing : float or array_like
         0 for interpolation; larger values give smoother functions that do not pass through the data.
     kernel : str
@@ -129,7 +129,7 @@ class LinearNDInterpolator:
     Parameters
     ----------
     points, values : array_like
-        Of shapes ``(n, dims)`` and ``(n, ...)``.
+        Arrays of shapes ``(n, dims)`` and ``(n, ...)``.
     fill_value : float
         The value outside of the triangles.
     rescale : bool

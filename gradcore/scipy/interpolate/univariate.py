@@ -166,7 +166,7 @@ class LSQUnivariateSpline(UnivariateSpline):
     k : int
         The degree.
     ext : int or str
-        As for `UnivariateSpline`.
+        See `UnivariateSpline`.
 
     Examples
     --------

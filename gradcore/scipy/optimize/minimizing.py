@@ -291,7 +291,7 @@ def least_squares(
     fun : callable
         Takes the unknowns and `args`, and returns the residuals.
     x0 : array_like or nested containers of tensors
-        As in `minimize`.
+        The starting point, see `minimize`.
     jac : str
         Accepted as in SciPy, and ignored: Jacobians are exact.
     loss : {"linear", "soft_l1", "huber", "cauchy", "arctan"}

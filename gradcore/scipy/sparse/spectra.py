@@ -115,7 +115,7 @@ def eigsh(
     M, sigma : None
         Generalized problems and shifts are refused.
     which : {'LM', 'SM', 'LA', 'SA', 'BE'}
-        Which eigenvalues: those of largest or smallest magnitude, largest or smallest value, or from both ends.
+        Eigenvalues to compute: those of largest or smallest magnitude, largest or smallest value, or from both ends.
     v0 : Tensor, optional
         The starting vector, which has no derivative; by default a fixed one, so that signs do not vary between calls.
     ncv, maxiter, tol
@@ -263,7 +263,7 @@ def lsqr(
     damp : float
         The damping factor: ``damp**2 * |x|**2`` is added to the sum of squares.
     atol, btol, conlim, iter_lim
-        The stopping criteria, as in SciPy. Derivatives are those of the exact solution.
+        The stopping criteria, as in SciPy. Derivatives are computed for the exact solution.
     x0 : Tensor, optional
         The starting vector, which has no derivative. It would select one of several solutions, so it is refused if `A`
         has more columns than rows.
@@ -271,7 +271,7 @@ def lsqr(
     Returns
     -------
     x : Tensor
-        The solution; without `damp`, that of smallest norm.
+        The solution; without `damp`, the solution of smallest norm.
     istop, itn, r1norm, r2norm, anorm, acond, arnorm, xnorm, var
         SciPy's further results, without a history.
 
