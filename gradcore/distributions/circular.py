@@ -30,7 +30,7 @@ class VonMises(Distribution):
     loc : Tensor
         The mean angle.
     concentration : Tensor
-        How concentrated the angles are around the mean.
+        The concentration of the angles around the mean.
     validate_args : bool, optional
         Whether parameters and values are checked.
 

@@ -54,7 +54,7 @@ class Constraint:
     is_discrete : bool
         Whether the set is discrete.
     event_dim : int
-        How many of the last dims make one value.
+        The number of last dims that form one value.
 
     Examples
     --------
@@ -471,7 +471,7 @@ class cat(_Parts):
     cseq : sequence of Constraint
     dim : int
     lengths : sequence of int, optional
-        By default, all are 1.
+        The lengths of the parts, by default 1 each.
 
     Examples
     --------

@@ -348,7 +348,7 @@ class GeneralizedPareto(Distribution):
     scale : float or Tensor
         The scale of the excesses over the threshold.
     concentration : float or Tensor
-        How heavy the tail is; if it is negative, values have an upper bound.
+        The heaviness of the tail; if it is negative, values have an upper bound.
     validate_args : bool, optional
         Whether parameters and values are checked.
 

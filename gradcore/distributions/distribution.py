@@ -54,7 +54,7 @@ class Distribution(ShortErrors):
     Parameters
     ----------
     batch_shape : sequence of int
-        How many distributions with different parameters there are.
+        The shape of the batch of distributions, which may have different parameters.
     event_shape : sequence of int
         The shape of one value.
     validate_args : bool, optional

@@ -269,7 +269,7 @@ class InverseGamma(TransformedDistribution):
     Parameters
     ----------
     concentration, rate : float or Tensor
-        Of the gamma distribution.
+        The parameters of the gamma distribution.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -376,7 +376,7 @@ class Pareto(TransformedDistribution):
     scale : float or Tensor
         The lower bound.
     alpha : float or Tensor
-        How fast the density falls.
+        The exponent with which the density falls.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -422,7 +422,7 @@ class Weibull(TransformedDistribution):
     Parameters
     ----------
     scale : float or Tensor
-        By which the values are multiplied.
+        The factor of the values.
     concentration : float or Tensor
         The shape: above 1, failures become more likely with time.
     validate_args : bool, optional

@@ -316,7 +316,7 @@ class IndependentTransform(Transform):
     ----------
     base_transform : Transform
     reinterpreted_batch_ndims : int
-        How many more dims.
+        The number of additional dims.
     cache_size : int
         1 to cache the last input and output, 0 to compute them again.
 
@@ -384,7 +384,7 @@ class ReshapeTransform(Transform):
     Parameters
     ----------
     in_shape, out_shape : sequence of int
-        With as many elements.
+        The shapes of inputs and outputs, with equally many elements.
     cache_size : int
         1 to cache the last input and output, 0 to compute them again.
 

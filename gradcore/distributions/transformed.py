@@ -23,7 +23,7 @@ class TransformedDistribution(Distribution):
     Parameters
     ----------
     base_distribution : Distribution
-        Of the values before.
+        The distribution of the values before the transforms.
     transforms : Transform or list of Transform
         Applied one after the other.
     validate_args : bool, optional

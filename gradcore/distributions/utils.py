@@ -54,7 +54,7 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
     Parameters
     ----------
     mat : Tensor
-        Of the shape ``(*, n, n)``.
+        A tensor of shape ``(*, n, n)``.
     diag : int
         The number of the diagonal: 0 is the main one, 1 that above it.
 
@@ -76,7 +76,7 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     Parameters
     ----------
     vec : Tensor
-        Of the shape ``(*, d)``.
+        A tensor of shape ``(*, d)``.
     diag : int
         The number of the diagonal: 0 is the main one, 1 that above it.
 

@@ -254,7 +254,7 @@ class CatTransform(_OfParts):
     dim : int
         Along which the parts lie.
     lengths : sequence of int, optional
-        Of the parts; by default, all are 1.
+        The lengths of the parts, by default 1 each.
     cache_size : int
         1 to cache the last input and output, 0 to compute them again.
 

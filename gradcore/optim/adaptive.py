@@ -38,7 +38,7 @@ def rmsprop(
 ) -> None:
     """Update `p` along the gradient divided by its root mean square.
 
-    `rest` has the momentum buffer and the first moment.
+    `rest` contains the momentum buffer and the first moment, if there are any.
     """
     g = effective_grad(p, g, weight_decay, maximize)
     square *= alpha

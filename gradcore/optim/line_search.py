@@ -81,7 +81,7 @@ def strong_wolfe(
 def _bracket(evaluate: Callable[[float], Point], start: Point, step: float, most: int) -> tuple[list[Point], int, bool]:
     """Return the points that bracket a step, the number of evaluations, and whether a point satisfies the conditions.
 
-    There are two points, or one that satisfies them.
+    The list has two points, or a single point that satisfies the conditions.
     """
     before, point, count = start, evaluate(step), 1
     while count - 1 < most:

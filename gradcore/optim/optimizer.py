@@ -107,7 +107,7 @@ class Optimizer(ShortErrors):
     TypeError
         If `params` is a tensor, or holds something that is not one.
     ValueError
-        If there is no parameter, or one that is not a leaf.
+        If there are no parameters, or one of them is not a leaf.
 
     Examples
     --------
@@ -226,7 +226,7 @@ class Optimizer(ShortErrors):
         Raises
         ------
         TypeError
-            If it is not a dict, or the parameters have no order.
+            If the group is not a dict, or the parameters have no order.
         ValueError
             If an option is missing, or a parameter is in another group already.
         """

@@ -40,7 +40,7 @@ class Option(NamedTuple):
     Attributes
     ----------
     description : str
-        Its entry in docstrings.
+        The description of the option in docstrings.
     check : callable, optional
         Raises `ValueError` for a value that is out of range.
     """

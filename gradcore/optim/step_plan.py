@@ -27,9 +27,9 @@ class ParameterBatch:
     state : FlatState
         The state that the parameters belong to.
     start, stop : int
-        Their indices in it.
+        The range of the parameters in the flat state.
     indices : list of int
-        Their indices in the plan.
+        The indices of the parameters in the plan.
     """
 
     def __init__(self, state: FlatState, start: int, stop: int, indices: list[int]) -> None:

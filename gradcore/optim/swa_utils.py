@@ -155,7 +155,7 @@ class AveragedModel(Module):
         Returns the new average, given the old one, the newest value, and the number of earlier values. By default, all
         values count equally.
     multi_avg_fn : callable, optional
-        As `avg_fn`, but it takes lists of tensors, and writes the averages in place.
+        A function like `avg_fn` that takes lists of tensors, and writes the averages in place.
     use_buffers : bool
         Whether buffers (the statistics of batch norm) are averaged, too. If False, the buffers of the model are copied.
 
@@ -224,9 +224,9 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     loader : iterable
         Batches; of one that is a list or tuple, the first element is the input.
     model : Module
-        Called with every batch, in training mode. Its mode is what it was afterwards.
+        The model, which is called with every batch in training mode. Afterwards its mode is restored.
     device : device, optional
-        Where the inputs are moved.
+        The device to which the inputs are moved.
 
     Examples
     --------
@@ -261,7 +261,7 @@ class SWALR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        Whose learning rates are set.
+        The optimiser whose learning rates are set.
     swa_lr : float or list of float
         The learning rate at the end, one for all groups or one for each.
     anneal_epochs : int
