@@ -74,7 +74,7 @@ def transfers() -> Iterator[Counter[str]]:
     Yields
     ------
     Counter
-        By the names ``"wait"``, ``"to host"`` and ``"to device"``, once the context has ended.
+        Counts by the names ``"wait"``, ``"to host"`` and ``"to device"``, once the context has ended.
 
     Examples
     --------

@@ -106,9 +106,9 @@ def index_of(device: DeviceLike | None) -> int:
     Raises
     ------
     ValueError
-        If it is another kind of device.
+        If the device is not a CUDA device.
     RuntimeError
-        If there is no such device, or CUDA cannot be used.
+        If the device does not exist, or CUDA cannot be used.
     """
     if device is None:
         return current_device()

@@ -302,7 +302,7 @@ class _Executable:
     runtime : module
         CuPy's functions of the CUDA runtime.
     handle : int
-        Of the graph.
+        The handle of the graph.
     """
 
     def __init__(self, runtime: Any, handle: int) -> None:
@@ -375,17 +375,17 @@ def graph(
     pool : object, optional
         Memory to share with other graphs, see `graph_pool_handle`.
     stream : Stream, optional
-        In which to record; by default one that this thread keeps for it. Only graphs that are recorded in the same
+        The stream in which to record, by default one of this thread. Only graphs that are recorded in the same
         stream reuse each other's memory.
     capture_error_mode : str
         See `CUDAGraph.capture_begin`.
     warmup : int
-        How often to run a function before it is recorded, so that kernels are compiled and chosen.
+        The number of runs of a function before it is recorded, so that kernels are compiled and chosen.
 
     Returns
     -------
     context manager or callable
-        A function is called as the given one. Its results are overwritten by the next call: clone what is to stay.
+        A returned function is called like the given one. Its next call overwrites its results; clone them to keep them.
 
     Raises
     ------

@@ -157,7 +157,7 @@ def get_per_process_memory_fraction(device: DeviceLike | None = None) -> float:
     Raises
     ------
     RuntimeError
-        If there is no such device, or CUDA cannot be used.
+        If the device does not exist, or CUDA cannot be used.
 
     Examples
     --------

@@ -27,12 +27,12 @@ def range_push(msg: str) -> int:
     Parameters
     ----------
     msg : str
-        Its name.
+        The name of the range.
 
     Returns
     -------
     int
-        How many ranges it is inside of.
+        The number of ranges in which it is nested.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def range_pop() -> int:
     Returns
     -------
     int
-        How many ranges it was inside of.
+        The number of ranges in which it was nested.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
     Parameters
     ----------
     msg : str
-        Its name, in which further arguments are put as by ``str.format``.
+        The name of the range, into which further arguments are inserted as by ``str.format``.
 
     Examples
     --------

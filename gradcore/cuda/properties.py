@@ -22,7 +22,7 @@ class DeviceProperties(NamedTuple):
     major, minor : int
         The compute capability.
     total_memory : int
-        In bytes.
+        The size of the memory in bytes.
     multi_processor_count : int
     warp_size : int
     max_threads_per_block, max_threads_per_multi_processor : int
@@ -30,7 +30,7 @@ class DeviceProperties(NamedTuple):
     shared_memory_per_block, shared_memory_per_block_optin, shared_memory_per_multiprocessor : int
         In bytes; `optin` is what a kernel gets that asks for more.
     L2_cache_size : int
-        In bytes.
+        The size of the cache in bytes.
     is_integrated, is_multi_gpu_board : int
 
     Examples
@@ -90,7 +90,7 @@ def get_device_properties(device: DeviceLike | None = None) -> DeviceProperties:
     Parameters
     ----------
     device : device, str or int, optional
-        By default the current one.
+        The device, by default the current one.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def get_device_properties(device: DeviceLike | None = None) -> DeviceProperties:
     Raises
     ------
     RuntimeError
-        If there is no such device, or CUDA cannot be used.
+        If the device does not exist, or CUDA cannot be used.
 
     Examples
     --------

@@ -99,7 +99,7 @@ def get_rng_state(device: DeviceLike = "cuda") -> Tensor:
     Raises
     ------
     RuntimeError
-        If there is no such device, or CUDA cannot be used.
+        If the device does not exist, or CUDA cannot be used.
     """
     index_of(device)
     return random.get_rng_state()

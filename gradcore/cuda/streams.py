@@ -73,7 +73,7 @@ class Event:
         Raises
         ------
         RuntimeError
-            If it has been recorded on another device.
+            If the event has been recorded on another device.
         """
         stream = stream or current_stream()
         if self.device not in (None, stream.device):
@@ -105,7 +105,7 @@ class Event:
         Raises
         ------
         ValueError
-            If one of them has not been recorded.
+            If one of the events has not been recorded.
         """
         if self.cupy is None or end_event.cupy is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
@@ -118,7 +118,7 @@ class Stream:
     Parameters
     ----------
     device : device, str or int, optional
-        By default the current CUDA device.
+        The device of the stream, by default the current CUDA device.
     priority : int
         Work of streams with lower numbers goes first.
 

@@ -30,7 +30,7 @@ def positions_of(argnums: Argnums, count: int) -> tuple[int, ...]:
     Raises
     ------
     RuntimeError
-        If there is no such argument, if one is named twice, or if none is named.
+        If an argument does not exist, if one is named twice, or if none is named.
     """
     if not isinstance(argnums, (int, tuple)):
         raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")

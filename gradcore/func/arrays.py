@@ -100,7 +100,7 @@ def checkpoint(func: Callable[..., Any]) -> Callable[..., Any]:
     Parameters
     ----------
     func : callable
-        Of tensors, or nested containers of them.
+        A function of tensors, or of nested containers of tensors.
 
     Returns
     -------

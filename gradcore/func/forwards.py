@@ -54,7 +54,7 @@ def jvp(
         Takes and returns tensors, or nested containers of them; with `has_aux`, returns a tuple of that and anything
         else.
     primals : tuple
-        Where to differentiate: the arguments of `func`.
+        The arguments of `func` at which to differentiate.
     tangents : tuple
         The direction, structured as `primals`.
     strict : bool
@@ -141,12 +141,12 @@ def jacfwd(
         The positional arguments with respect to which to differentiate; these may be nested containers of tensors.
     has_aux : bool
     randomness : {"error", "different", "same"}
-        What random numbers in `func` are to the columns, as in `vmap`.
+        The treatment of random numbers in `func` for the columns, as in `vmap`.
 
     Returns
     -------
     callable
-        Called as `func`, it returns the Jacobian, structured as that of `jacrev`.
+        A function that takes the arguments of `func` and returns the Jacobian, with the structure that `jacrev` uses.
 
     Examples
     --------
@@ -244,7 +244,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     func : callable
         Takes and returns tensors, or nested containers of them.
     *primals : Tensor or containers of Tensor
-        Where to differentiate.
+        The arguments at which to differentiate.
 
     Returns
     -------

@@ -42,7 +42,7 @@ def functional_call(
     Returns
     -------
     object
-        What the module returns.
+        The result of the module.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[s
     Parameters
     ----------
     models : sequence of Module
-        Of one class, in one mode.
+        Modules of one class, all in training mode or all in evaluation mode.
 
     Returns
     -------
@@ -137,7 +137,7 @@ def _stack(states: list[Any]) -> dict[str, Tensor]:
 def replace_all_batch_norm_modules_(root: Module) -> Module:
     """Remove the running statistics of each batch normalization, as `vmap` over samples needs.
 
-    Each then normalizes by the mean and variance of what it gets, in evaluation too.
+    Each layer then normalizes by the mean and variance of its input, in evaluation mode too.
 
     Parameters
     ----------

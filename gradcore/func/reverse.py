@@ -112,7 +112,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         Takes and returns tensors, or nested containers of them; with `has_aux`, returns a tuple of that and anything
         else.
     *primals : Tensor or containers of Tensor
-        Where to differentiate.
+        The arguments at which to differentiate.
     has_aux : bool
 
     Returns
@@ -183,7 +183,7 @@ def jacrev(
         The positional arguments with respect to which to differentiate; these may be nested containers of tensors.
     has_aux : bool
     chunk_size : int, optional
-        How many rows to compute at a time, which bounds the memory that is needed; by default all of them. With 1, rows
+        The number of rows to compute at a time, which bounds the required memory; by default all of them. With 1, rows
         are no batch, and what backward calls need not run on batches.
 
     Returns

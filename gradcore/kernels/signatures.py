@@ -65,7 +65,7 @@ def read_signature(source: str, name: str | None = None) -> Signature:
     Raises
     ------
     ValueError
-        If there is no such kernel, or its parameters cannot be understood.
+        If the source has no such kernel, or its parameters cannot be parsed.
 
     Examples
     --------

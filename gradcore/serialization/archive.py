@@ -29,7 +29,7 @@ class Archive:
     RuntimeError
         If the file is no such archive.
     EOFError
-        If it is empty.
+        If the file is empty.
     """
 
     def __init__(self, file: Any) -> None:

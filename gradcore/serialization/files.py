@@ -26,7 +26,7 @@ def open_for_writing(f: Any) -> Iterator[Any]:
     Raises
     ------
     RuntimeError
-        If there is no such folder.
+        If the folder does not exist.
     AttributeError
         If `f` is neither a path nor a file.
     """

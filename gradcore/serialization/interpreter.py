@@ -38,7 +38,7 @@ def check_names(state: Any, owner: str) -> dict[str, Any]:
     Raises
     ------
     pickle.UnpicklingError
-        If it is no dict, or has names that mean something to Python.
+        If the state is not a dict, or has names that mean something to Python.
     """
     if type(state) not in (dict, OrderedDict):
         raise error(f"the state of {owner} in the file is {type(state).__name__} instead of dict")

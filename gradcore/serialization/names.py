@@ -37,7 +37,7 @@ def require_type(value: Any, *kinds: type) -> Any:
     Raises
     ------
     pickle.UnpicklingError
-        If it has another class.
+        If the value has another class.
     """
     if type(value) not in kinds:
         raise make_error(f"the file has {type(value).__name__} instead of {kinds[0].__name__}")

@@ -56,9 +56,9 @@ class Layout(NamedTuple):
         Parameters
         ----------
         view : array
-            Of the same memory.
+            A view of the same memory.
         offset : int
-            The offset in bytes from the first element of the array to that of the view.
+            The offset in bytes from the first element of the array to the first element of the view.
 
         Returns
         -------

@@ -165,9 +165,9 @@ def load(
     pickle.UnpicklingError
         If the file contains objects that are not allowed.
     EOFError
-        If it is empty.
+        If the file is empty.
     FileNotFoundError
-        If it is not there.
+        If the file does not exist.
 
     Examples
     --------

@@ -67,7 +67,7 @@ def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = Non
     Parameters
     ----------
     tensors : dict of Tensor
-        By name, on any device.
+        The tensors by name, on any device.
     metadata : dict of str, optional
     """
     return b"".join(_serialize_parts(tensors, metadata))
@@ -79,7 +79,7 @@ def save_file(tensors: Mapping[str, Tensor], filename: Any, metadata: Mapping[st
     Parameters
     ----------
     tensors : dict of Tensor
-        By name, on any device.
+        The tensors by name, on any device.
     filename : path
     metadata : dict of str, optional
     """
@@ -97,7 +97,7 @@ def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
     ----------
     data : bytes
     device : device, optional
-        Where to.
+        The device of the tensors.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def load_file(filename: Any, device: Any = "cpu") -> dict[str, Tensor]:
     ----------
     filename : path
     device : device, optional
-        Where to.
+        The device of the tensors.
     """
     return load(Path(filename).read_bytes(), device)
 

@@ -194,11 +194,11 @@ def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2) 
         Tensors, parameters, numbers, strings and containers of them, as `Module.state_dict` returns. Other objects are
         pickled; `load` refuses them unless their classes are allowed.
     f : path or file
-        Where to write. Files are opened for writing in binary mode.
+        A path, or a file that is open for writing in binary mode.
     pickle_module : module, optional
         Accepted for compatibility.
     pickle_protocol : int
-        Of the structure.
+        The pickle protocol of the structure.
 
     Examples
     --------

@@ -132,7 +132,7 @@ def sparse_coo_tensor(
     size : sequence of int, optional
         By default the smallest size that contains the indices. ``sparse_coo_tensor(size)`` is a tensor of zeros.
     dtype, device, pin_memory, requires_grad
-        As in `tensor`.
+        See `tensor`.
     check_invariants : bool, optional
         Whether to check indices, by default as `check_sparse_tensor_invariants` says.
     is_coalesced : bool, optional
@@ -237,7 +237,7 @@ def sparse_compressed_tensor(
     layout : layout
         ``gradcore.sparse_csr``, ``sparse_csc``, ``sparse_bsr`` or ``sparse_bsc``.
     dtype, device, pin_memory, requires_grad, check_invariants
-        As in `sparse_coo_tensor`.
+        See `sparse_coo_tensor`.
 
     Returns
     -------
@@ -398,7 +398,7 @@ def spdiags(diagonals: Any, offsets: Any, shape: Sequence[int], layout: Any = No
         The offset of each diagonal from the main one; positive offsets lie above it.
     shape : sequence of int
     layout : layout, optional
-        By default COO.
+        The layout of the result, by default COO.
 
     Examples
     --------

@@ -278,7 +278,7 @@ def register_pytree_node(
     to_dumpable_context, from_dumpable_context : callable, optional
         Convert a context to an object that can be written as JSON, and back. Give both or neither.
     flatten_with_keys_fn : callable, optional
-        As `flatten_fn`, with pairs of a key and a child.
+        A function like `flatten_fn` that returns pairs of a key and a child.
 
     Raises
     ------

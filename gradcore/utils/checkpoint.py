@@ -130,7 +130,7 @@ def checkpoint(
     function : callable
         Must compute the same every time.
     *args
-        Its arguments.
+        The arguments of the function.
     use_reentrant : bool
         False is recommended: everything works as without checkpointing. True runs backward inside backward; then the
         function may not take keyword arguments, and only ``backward()`` without ``inputs`` works.
@@ -155,7 +155,7 @@ def checkpoint(
     Raises
     ------
     CheckpointError
-        In backward, if the function has not computed the same again.
+        In backward, if the recomputation differs from the first computation.
 
     Examples
     --------
@@ -203,7 +203,7 @@ def checkpoint_sequential(
     input : Tensor
         The argument of the first function.
     use_reentrant, preserve_rng_state : bool
-        As for `checkpoint`.
+        See `checkpoint`.
 
     Returns
     -------

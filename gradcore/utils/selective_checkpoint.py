@@ -62,7 +62,7 @@ class _Kept:
     result : object
         The result of the call.
     args : tuple
-        Its arguments.
+        The arguments of the call.
     packed : list of Tensor
         The tensors that the call saved for backward.
     """
@@ -199,7 +199,7 @@ def create_selective_checkpoint_contexts(
     Returns
     -------
     tuple of context manager
-        For the first and for the second computation.
+        The contexts of the first computation and of the recomputation.
 
     Examples
     --------

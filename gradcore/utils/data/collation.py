@@ -63,7 +63,7 @@ def default_collate(batch: Any) -> Any:
     Returns
     -------
     object
-        Of that structure; strings stay lists.
+        A batch with the structure of a sample; strings stay lists.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def collate(batch: Any, *, collate_fn_map: Mapping[Any, Callable[..., Any]] | No
     Returns
     -------
     object
-        Of that structure.
+        A batch with the structure of a sample.
 
     Raises
     ------

@@ -114,9 +114,9 @@ class StackDataset(Dataset[Any]):
     Parameters
     ----------
     *args : Dataset
-        For tuples.
+        Datasets whose samples are combined to tuples.
     **kwargs : Dataset
-        For dictionaries.
+        Datasets whose samples are combined to dictionaries.
 
     Examples
     --------
@@ -224,7 +224,7 @@ class Subset(Dataset[Sample]):
     ----------
     dataset : Dataset
     indices : sequence of int
-        Their numbers.
+        The indices of the samples in the other dataset.
 
     Examples
     --------
@@ -260,7 +260,7 @@ def random_split(
     lengths : sequence of int or float
         The lengths of the parts, or their shares of the samples. Remaining samples are distributed one by one.
     generator : Generator, optional
-        By default the default generator.
+        The generator of random numbers, by default the default generator.
 
     Returns
     -------

@@ -99,7 +99,7 @@ class RandomSampler(Sampler[int]):
     num_samples : int, optional
         The number of samples to draw; by default the length of the dataset.
     generator : Generator, optional
-        By default the default generator.
+        The generator of random numbers, by default the default generator.
 
     Examples
     --------
@@ -155,7 +155,7 @@ class SubsetRandomSampler(Sampler[int]):
     ----------
     indices : sequence of int
     generator : Generator, optional
-        By default the default generator.
+        The generator of random numbers, by default the default generator.
 
     Examples
     --------
@@ -189,7 +189,7 @@ class WeightedRandomSampler(Sampler[int]):
     replacement : bool
         Whether a sample may come again.
     generator : Generator, optional
-        By default the default generator.
+        The generator of random numbers, by default the default generator.
 
     Examples
     --------
@@ -231,11 +231,11 @@ class DistributedSampler(Sampler[int]):
     ----------
     dataset : Dataset
     num_replicas : int, optional
-        The number of processes; by default that of `gradcore.distributed`.
+        The number of processes, by default that of the default group of `gradcore.distributed`.
     rank : int, optional
-        The number of this process; by default that of `gradcore.distributed`.
+        The rank of this process, by default its rank in `gradcore.distributed`.
     shuffle : bool
-        Whether the order is random: that of `seed` and of the number given to `set_epoch`, the same in all processes.
+        Whether the order is random. It depends on `seed` and on the epoch, and is the same in all processes.
     seed : int
     drop_last : bool
         Whether samples at the end are left out, so that each process has equally many; else some come twice.

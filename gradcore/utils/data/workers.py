@@ -30,11 +30,11 @@ class WorkerInfo(NamedTuple):
     Attributes
     ----------
     id : int
-        Its number.
+        The number of the worker.
     num_workers : int
         The number of workers.
     seed : int
-        For random numbers of its own: gradcore's own are drawn from a stream with this seed.
+        The seed of the worker's random numbers: gradcore draws from a stream with this seed.
     dataset : Dataset
         The dataset, which all workers share.
     """
