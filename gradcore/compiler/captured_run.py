@@ -124,18 +124,18 @@ class RecordedRun:
         if isinstance(step, DeviceStep):
             return self._append_device_step(step, part) or [call]
         arguments, states_name = [], f"x{len(self.steps)}"
-        place = 0
+        position = 0
         for params, states in step.arrays():
             param_arrays = [[p._array for p in params], [p._autograd.grad._array for p in params]]
-            arguments.append(f"{states_name}[{place}]")
+            arguments.append(f"{states_name}[{position}]")
             for array in (*param_arrays[0], *param_arrays[1]):
                 number = self.script.number(array)
                 if number is None:
                     return [call]
                 part.needed.add(number)
                 arguments.append(self.script.value(number))
-            arguments += [f"{states_name}[{place + 1 + i}]" for i in range(states)]
-            place += 1 + states
+            arguments += [f"{states_name}[{position + 1 + i}]" for i in range(states)]
+            position += 1 + states
         self.steps.append(step)
         name = self.script.bind(step)
         return [
@@ -189,15 +189,15 @@ class RecordedRun:
 
     def _with_plain_arrays(self, tensors: list[Any], every: bool, call: Callable[[], Any]) -> Any:
         """Make a call while the tensors hold plain arrays."""
-        before = [(t, t._array) for t in unique(tensors) if isinstance(t._array, RecordedArray)]
-        for t, recorded in before:
+        stand_ins = [(t, t._array) for t in unique(tensors) if isinstance(t._array, RecordedArray)]
+        for t, recorded in stand_ins:
             t._array = recorded.array
         if every:
             self.recorder.give_all_plain_arrays()
         try:
             return call()
         finally:
-            for t, recorded in before:
+            for t, recorded in stand_ins:
                 if t._array is recorded.array:
                     t._array = recorded
                 else:
@@ -215,19 +215,19 @@ class RecordedRun:
     def _changes(self) -> Part:
         """End the current segment: return it, with lines for the changes of tensors since the last one."""
         part = self.script.begin_part()
-        after = [grad_of(t) for t in self.tensors]
-        for i, (before, grad) in enumerate(zip(self.grads, after, strict=True)):
-            if grad is before:
+        grads = [grad_of(t) for t in self.tensors]
+        for i, (earlier_grad, grad) in enumerate(zip(self.grads, grads, strict=True)):
+            if grad is earlier_grad:
                 continue
             if not self.requires_grad[i] or i in self.backward.histories:
                 self.script.refuse("the gradient of a tensor is set that has a history, or does not require grad")
             self.script.effects.append(f"{self.guards.tensors[i].name}.grad is {'None' if grad is None else 'set'}")
             part.lines.append(f"t{i}._autograd.grad = {self._gradient(grad, part)}")
-        self.grads = after
+        self.grads = grads
         counters: list[Any] = []
         for t, name, version in self.named.values():
             counter = version_counter(t)
-            if counter.version > version and not any(counter is other for other in counters):
+            if counter.version > version and not any(counter is earlier_counter for earlier_counter in counters):
                 counters.append(counter)
                 part.lines.extend([f"bump({name})"] * (counter.version - version))
                 if name[0] == "t":
@@ -270,11 +270,11 @@ class RecordedRun:
                 if each is not None and each._strided and isinstance(each._array, RecordedArray):
                     each._array = each._array.array
         outs = [*tensors_in(result, ignore), *(self.tensors[i] for i in self.backward.histories)]
-        ends = [edge[0] for edge, *_ in self.backward.histories.values()]
-        give_plain_arrays([t._edge[0] for t in outs if t._edge is not None], ends)
+        end_nodes = [edge[0] for edge, *_ in self.backward.histories.values()]
+        give_plain_arrays([t._edge[0] for t in outs if t._edge is not None], end_nodes)
         self.result = result
-        for t, needed in zip(self.tensors, self.requires_grad, strict=True):
-            if t.requires_grad is not needed:
+        for t, required_grad in zip(self.tensors, self.requires_grad, strict=True):
+            if t.requires_grad is not required_grad:
                 self.script.refuse("requires_grad of a tensor is changed, or a history is recorded into it")
         self._check_outputs()
         if recorder.release():
@@ -283,24 +283,24 @@ class RecordedRun:
     def check_guards(self, check: Callable[[], Any]) -> Any:
         """Return the result of `check`, called while leaves have the gradients from before the run."""
         leaves = [(t, grad) for t, grad in zip(self.tensors, self.first_grads, strict=True) if t._autograd is not None]
-        after = [t._autograd.grad for t, _ in leaves]
+        current_grads = [t._autograd.grad for t, _ in leaves]
         for t, grad in leaves:
             t._autograd.grad = grad
         try:
             return check()
         finally:
-            for (t, _), grad in zip(leaves, after, strict=True):
+            for (t, _), grad in zip(leaves, current_grads, strict=True):
                 t._autograd.grad = grad
 
     def _check_outputs(self) -> None:
-        named = [entry[0] for entry in self.named.values()]
+        named_tensors = [entry[0] for entry in self.named.values()]
         earlier: list[Any] = list(self.tensors)
         if any(vars(t) for t in self.tensors):
             self.script.refuse("an attribute of a tensor is set")
         for t in tensors_in(self.result, self.script.refuse):
             if vars(t):
                 self.script.refuse("an attribute of a tensor is set")
-            if any(t is other for other in (*earlier, *named)):
+            if any(t is earlier_tensor for earlier_tensor in (*earlier, *named_tensors)):
                 continue
             if t.requires_grad and not any(t is out for out in (*self.backward.outs, *self.backward.freed)):
                 self.script.refuse("a result is a leaf that requires grad")
@@ -309,6 +309,6 @@ class RecordedRun:
                 self.script.refuse("a result retains its gradient, has tangents, or is of inference mode")
             if type(t) is not Tensor or not self.recorder.records(t._device):
                 self.script.refuse("a result is no plain tensor of the CPU or of CUDA")
-            elif any(share_memory(t._array, other._array) for other in earlier):
+            elif any(share_memory(t._array, earlier_tensor._array) for earlier_tensor in earlier):
                 self.script.refuse("a result shares memory with an argument or with another result")
             earlier.append(t)

@@ -82,17 +82,17 @@ def explain_program(name: str, program: Program) -> Iterator[str]:
     """
     yield f"{name}, as it is recorded ({len(program.calls)} calls):"
     yield from _indent(repr(program))
-    for stage, after in run_passes(program):
-        yield from _changes(stage, program, after)
-        program = after
+    for stage, next_program in run_passes(program):
+        yield from _changes(stage, program, next_program)
+        program = next_program
     refused: list[str] = []
-    whole = _fuse(program, refused)
-    yield from _changes("fused", program, whole)
+    result = _fuse(program, refused)
+    yield from _changes("fused", program, result)
     if program.backend is None:
         for stage, write in (("specialized", use_numpy), ("listed", list_calls)):
-            before, whole = whole, write(whole)
-            yield from _changes(stage, before, whole)
-    groups: list[Any] = [call.function for call in whole.calls if call.name in ("fused", "listed")]
+            previous, result = result, write(result)
+            yield from _changes(stage, previous, result)
+    groups: list[Any] = [call.function for call in result.calls if call.name in ("fused", "listed")]
     for number, group in enumerate(groups):
         yield f"group {number} of the {name} ({group.summary}):"
         yield from (f"  {each!r}" for each in group.calls)
@@ -101,18 +101,18 @@ def explain_program(name: str, program: Program) -> Iterator[str]:
         yield from (f"  {each}" for each in refused)
     if program.backend is None:
         yield f"memory of the {name}:"
-        yield from _indent(str(memory_plan(whole)))
+        yield from _indent(str(memory_plan(result)))
     yield f"source of the {name}:"
-    yield from _indent(source_of(whole)[0])
+    yield from _indent(source_of(result)[0])
 
 
 def _changes(stage: str, before: Program, after: Program) -> Iterator[str]:
     """Yield the lines that a pass removes and adds."""
     lines = [*difflib.unified_diff(_lines(before), _lines(after), n=0, lineterm="")][2:]  # without the header
-    changed = [f"{line[0]} {line[1:]}" for line in lines if line[0] in "+-"]
-    if changed:
+    changed_lines = [f"{line[0]} {line[1:]}" for line in lines if line[0] in "+-"]
+    if changed_lines:
         yield f"{stage} ({len(after.calls)} calls):"
-        yield from (f"  {line}" for line in changed)
+        yield from (f"  {line}" for line in changed_lines)
 
 
 def _lines(program: Program) -> list[str]:

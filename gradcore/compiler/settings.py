@@ -66,7 +66,7 @@ _GRAPHS = {
 
 def graphs_of(mode: str | None, options: dict[str, Any] | None) -> str:
     """Return when programs on CUDA become graphs: ``'always'``, ``'never'``, or ``'equal'`` (if bitwise equal)."""
-    chosen = (options or {}).get("triton.cudagraphs")
-    if chosen is not None:
-        return "always" if chosen else "never"
+    cudagraphs = (options or {}).get("triton.cudagraphs")
+    if cudagraphs is not None:
+        return "always" if cudagraphs else "never"
     return _GRAPHS.get(mode or "default", "equal")

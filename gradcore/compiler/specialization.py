@@ -150,12 +150,12 @@ class SpecializationWriter:
 
         After a side effect, the function cannot be called again to raise the error eagerly.
         """
-        changed = False
+        has_effects = False
         for part, program in zip(self.script.parts, programs, strict=True):
             risky = [call for call in program.calls if any(call is each for each in self.recorder.caught)]
-            if (changed or part.writes) and not all(is_total(call, program) for call in risky):
+            if (has_effects or part.writes) and not all(is_total(call, program) for call in risky):
                 self.script.refuse("an error may have to be caught after something was changed")
-            changed = changed or part.writes or part.is_final
+            has_effects = has_effects or part.writes or part.is_final
 
     def runnable(self, program: Program) -> Any:
         """Return a function that runs `program` on its target."""
@@ -168,17 +168,17 @@ class SpecializationWriter:
 
     def _programs(self) -> list[Program]:
         """Return one program per segment; its outputs are the values that later segments and lines read."""
-        whole, start = self.recorder.program, 0
+        captured, start = self.recorder.program, 0
         programs = []
         for part in self.script.parts:
-            program = _copy_with_calls(whole, whole.calls[start : part.end])
+            program = _copy_with_calls(captured, captured.calls[start : part.end])
             program.inputs = sorted(_find_read_values(program) - _find_new_values(program))
             programs.append(program)
             start = part.end
         for i, program in enumerate(programs):
-            later = {n for part in self.script.parts[i:] for n in part.needed}
-            later |= {n for after in programs[i + 1 :] for n in after.inputs}
-            program.outputs = sorted(later & _find_new_values(program))
+            later_reads = {n for part in self.script.parts[i:] for n in part.needed}
+            later_reads |= {n for later_program in programs[i + 1 :] for n in later_program.inputs}
+            program.outputs = sorted(later_reads & _find_new_values(program))
         return programs
 
     def _source(self, programs: list[Program], result: str) -> str:
@@ -217,9 +217,9 @@ class SpecializationWriter:
             return
         text = "\n".join(lines)
         numbers = [self.script.number(array) for array in self.run.arrays]
-        read = {n for program in programs for n in program.inputs} | {n for n in numbers if numbers.count(n) > 1}
+        used = {n for program in programs for n in program.inputs} | {n for n in numbers if numbers.count(n) > 1}
         for i, guard in enumerate(self.guards.tensors):
-            if guard.lines.stop and numbers[i] not in read and not re.search(rf"\b[ta]{i}\b", text):
+            if guard.lines.stop and numbers[i] not in used and not re.search(rf"\b[ta]{i}\b", text):
                 self.guards.leave_out(i)
 
     def _find_duplicates(self) -> list[tuple[int, int]]:
@@ -229,18 +229,18 @@ class SpecializationWriter:
 
     def _split(self) -> tuple[Program, list[int]]:
         """Split the program where backward begins; return the backward part and the values that it needs."""
-        whole = self.recorder.program
-        backward = _copy_with_calls(whole, whole.calls[self.backward.mark :])
-        del whole.calls[self.backward.mark :]
+        forward = self.recorder.program
+        backward = _copy_with_calls(forward, forward.calls[self.backward.mark :])
+        del forward.calls[self.backward.mark :]
         backward.outputs = [n for n in self.backward.gradients if n is not None]
-        available = {*self.script.arguments, *whole.symbols, *_find_new_values(whole)}
-        needed = {*_find_read_values(backward), *backward.outputs}
+        available = {*self.script.arguments, *forward.symbols, *_find_new_values(forward)}
+        needed_values = {*_find_read_values(backward), *backward.outputs}
         for calls, grad_number, gradients in self.backward.alone:
-            program = _copy_with_calls(whole, calls)
+            program = _copy_with_calls(forward, calls)
             program.inputs, program.outputs = [grad_number], [n for n in gradients if n is not None]
             self.alone.append(program)
-            needed |= {*_find_read_values(program), *program.outputs}
-        saved = sorted(available.intersection(needed))
+            needed_values |= {*_find_read_values(program), *program.outputs}
+        saved = sorted(available.intersection(needed_values))
         backward.inputs = [*saved, *self.backward.given]
         for program in self.alone:
             program.inputs = [*saved, *program.inputs]
@@ -260,8 +260,8 @@ class SpecializationWriter:
         )
         shared = positions_of(self.run.tensors), positions_of(self.backward.outs)
         inputs, reached = tuple(self.backward.inputs), tuple(self.backward.reached)
-        counted = [version_counter(t).version for t in self.backward.outs]
-        versions = tuple((i, version) for i, version in enumerate(counted) if version)
+        counts = [version_counter(t).version for t in self.backward.outs]
+        versions = tuple((i, version) for i, version in enumerate(counts) if version)
         replay = repeatable, self.guards.changed_since
         pairs = zip(self.alone, self.backward.alone, strict=True)
         alone = tuple(LazyRun(each, self.recorder.cpp, gradients) for each, (*_, gradients) in pairs)
@@ -307,11 +307,11 @@ class SpecializationWriter:
 
 def _copy_with_calls(program: Program, calls: list[Any]) -> Program:
     """Return a program with these calls, and with the literals, types and device of `program`."""
-    part = Program()
-    part.literals, part.scalars, part.types = program.literals, program.scalars, program.types
-    part.backend, part.index, part.symbols = program.backend, program.index, program.symbols
-    part.calls = calls
-    return part
+    copy = Program()
+    copy.literals, copy.scalars, copy.types = program.literals, program.scalars, program.types
+    copy.backend, copy.index, copy.symbols = program.backend, program.index, program.symbols
+    copy.calls = calls
+    return copy
 
 
 def _find_read_values(program: Program) -> set[int]:
@@ -321,20 +321,20 @@ def _find_read_values(program: Program) -> set[int]:
 def _find_new_values(program: Program) -> set[int]:
     """Return the numbers of the values that a program computes, excluding values that it reads before."""
     results: set[int] = set()
-    read: set[int] = set()
+    read_before: set[int] = set()
     for call in program.calls:
-        read.update(n for n in call.read if n not in results)
-        results.update(n for n in call.outputs if n not in read)
+        read_before.update(n for n in call.read if n not in results)
+        results.update(n for n in call.outputs if n not in read_before)
     return results
 
 
 def _with_mode(state: Any, mode: int, call: Callable[[], Any]) -> None:
     """Make a call under the thread's `mode` flags, such as grad mode."""
-    before, state.mode = state.mode, mode
+    previous_mode, state.mode = state.mode, mode
     try:
         call()
     finally:
-        state.mode = before
+        state.mode = previous_mode
 
 
 def _undo(place: Any, number: int) -> int:

@@ -558,13 +558,13 @@ def symbols_between(
     if len(names) > _MOST_SYMBOLS or any(n < 2 for sizes in names for n in sizes):
         return {}, []
     tries = []
-    for below in (False, True):
-        used, values = {*all_sizes}, {}
-        for i, ((n, *before), name) in enumerate(names.items()):
-            down = [m for m in range(n - 1, 1, -1) if m not in used][:1] if below else []
-            first = next(m for m in itertools.count(n + 1 + i) if m not in used)
-            second = next(m for m in itertools.count(first + 1 + 2 * i) if m not in used)
-            values[name] = (n, *[*down, first, second][: RECORDED - 1], *before)
-            used.update(values[name])
+    for with_smaller in (False, True):
+        used_sizes, values = {*all_sizes}, {}
+        for i, ((n, *earlier_sizes), name) in enumerate(names.items()):
+            down = [m for m in range(n - 1, 1, -1) if m not in used_sizes][:1] if with_smaller else []
+            first = next(m for m in itertools.count(n + 1 + i) if m not in used_sizes)
+            second = next(m for m in itertools.count(first + 1 + 2 * i) if m not in used_sizes)
+            values[name] = (n, *[*down, first, second][: RECORDED - 1], *earlier_sizes)
+            used_sizes.update(values[name])
         tries.append(values)
     return symbols, tries

@@ -184,7 +184,7 @@ def leaf_of_tensor(t: AnyTensor) -> Leaf:
 
 def gradients_in(result: object, names: dict[str, AnyTensor]) -> Iterator[tuple[str, Leaf]]:
     """Yield the gradients of a result for fixed upstream gradients, by the names of the tensors."""
-    outs = [t for t in with_history(result) if not any(t is other for other in names.values())]
+    outs = [t for t in with_history(result) if not any(t is outside_tensor for outside_tensor in names.values())]
     inputs = {name: t for name, t in names.items() if t.requires_grad}
     if not (outs and inputs):
         return
@@ -203,8 +203,8 @@ def _sum_gradients(outs: list[AnyTensor], inputs: list[AnyTensor]) -> Sequence[A
         if str(error) != FREED:
             raise
     per_result = [_sum_gradients([out], inputs) for out in outs] if len(outs) > 1 else []
-    by_input = [[g for g in of_input if g is not None] for of_input in zip(*per_result, strict=True)]
-    return [sum(each[1:], each[0]) if each else None for each in by_input] or [None] * len(inputs)
+    gradients_by_input = [[g for g in gradients if g is not None] for gradients in zip(*per_result, strict=True)]
+    return [sum(each[1:], each[0]) if each else None for each in gradients_by_input] or [None] * len(inputs)
 
 
 def _arriving(t: AnyTensor) -> AnyTensor:
@@ -265,17 +265,17 @@ def _scale(leaf: Leaf) -> float:
 
 def _compare(eager: Leaf, compiled: Leaf, allowed: float, compared: Array) -> Iterator[str]:
     a, b = _as_wide(eager), _as_wide(compiled)
-    unlike = (a != b) & (compared | (a.dtype.kind not in "fc"))
+    differs = (a != b) & (compared | (a.dtype.kind not in "fc"))
     if eager.allowed:
         with np.errstate(invalid="ignore"):
             difference = np.abs(a - b)
-        unlike &= ~(difference <= allowed) & ~(np.isnan(a) & np.isnan(b))
-    if unlike.any():
-        index = tuple(int(i) for i in np.argwhere(unlike)[0])
-        by = f", by up to {difference[unlike].max():.3g} (allowed: {allowed:.3g})" if eager.allowed else ""
+        differs &= ~(difference <= allowed) & ~(np.isnan(a) & np.isnan(b))
+    if differs.any():
+        index = tuple(int(i) for i in np.argwhere(differs)[0])
+        amount = f", by up to {difference[differs].max():.3g} (allowed: {allowed:.3g})" if eager.allowed else ""
         where = f"; first at {[*index]}" if index else ""
         yield (
-            f"{int(unlike.sum())} of {a.size} elements differ{by}{where}: eager {eager.array[index]}, "
+            f"{int(differs.sum())} of {a.size} elements differ{amount}{where}: eager {eager.array[index]}, "
             f"compiled {compiled.array[index]}"
         )
 
@@ -328,24 +328,24 @@ class Verifier:
         try:
             if any(map(runs_user_code, hosts)):
                 raise Uncopyable("an optimizer or scheduler runs functions of yours, whose effects would happen twice")
-            before = Snapshot([*names.values(), *hosts])
+            snapshot = Snapshot([*names.values(), *hosts])
         except Uncopyable as why:
             name = self.compiled._name()
             warnings.warn(f"compile(verify={self.every}): calls of {name} are not verified: {why}", stacklevel=4)
             self.every = 1 << 62
             return entry.run(args, named)
-        known = {id(t): name for name, t in names.items()} | _containers_in((*args, *named.values()), "argument")
+        names_by_id = {id(t): name for name, t in names.items()} | _containers_in((*args, *named.values()), "argument")
         watch = Watch(self.compiled._code(), with_host_calls=False)
         error: Exception | None = None
         eager: dict[str, Leaf] = {}
         try:
             with _eager_lock, self.eagerly(), watch.on():
                 result = self.compiled.eager(*args, **named)
-            eager = self._outcome(result, names, hosts, known)
+            eager = self._outcome(result, names, hosts, names_by_id)
         except Exception as raised:
             error = raised
         finally:
-            before.restore()
+            snapshot.restore()
         outcome = entry.run(args, named)
         if type(outcome) is int and (entry.decides or entry.sizes is not None):
             return outcome  # A guard has failed: the program is for other arguments.
@@ -354,7 +354,7 @@ class Verifier:
         elif error is not None:
             differences = [f"eager execution raises {type(error).__name__}: {error}"]
         else:
-            differences = [*find_differences(eager, self._outcome(outcome[0], names, hosts, known))]
+            differences = [*find_differences(eager, self._outcome(outcome[0], names, hosts, names_by_id))]
         if watch.refused is not None:
             differences.append(f"in eager execution, {watch.refused}")
         if differences:
@@ -386,10 +386,10 @@ class Verifier:
                  "execution, whose outcome is right:", *found[:_MOST_NAMED]]  # fmt: skip
         if len(found) > _MOST_NAMED:
             lines.append(f"and {len(found) - _MOST_NAMED} more")
-        new = [f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})" for code in
-               watch.user_codes - compiled._users]  # fmt: skip
+        new_code = [f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})" for code in
+                    watch.user_codes - compiled._users]  # fmt: skip
         changed = [each for each in compiled.visible_state(args, named) if each not in state and ".grad" not in each]
-        lines += [f"this code did not run before: {each}" for each in sorted(new)[:_MOST_NAMED]]
+        lines += [f"this code did not run before: {each}" for each in sorted(new_code)[:_MOST_NAMED]]
         lines += [f"this has changed since the capture, and no guard says so: {each}" for each in changed[:_MOST_NAMED]]
         end = "pass what changes as an argument, or mark the function with gradcore.compiler.disable"
         return "\n  ".join([*lines, f"Please report this as a bug; until it is fixed, {end}."])

@@ -272,7 +272,7 @@ def give_plain_arrays(nodes: list[Any], ends: list[Any]) -> None:
             each._array = each._array.array
         elif isinstance(each, BatchedArray) and isinstance(each.array, RecordedArray):
             each.array = each.array.array
-        waiting += [part for part in gc.get_referents(each) if isinstance(part, _SEARCHED)]
+        waiting += [referent for referent in gc.get_referents(each) if isinstance(referent, _SEARCHED)]
 
 
 #: Types that may hold tensors saved by a graph.

@@ -123,8 +123,8 @@ def _compares_identity(code: types.CodeType) -> bool:
     if not {"is_", "is_not"}.isdisjoint(code.co_names):
         return True
     return any(
-        each.opname == "IS_OP" and not (before.opname == "LOAD_CONST" and before.argval in (None, True, False, ...))
-        for before, each in itertools.pairwise(instructions)
+        each.opname == "IS_OP" and not (previous.opname == "LOAD_CONST" and previous.argval in (None, True, False, ...))
+        for previous, each in itertools.pairwise(instructions)
     )
 
 
@@ -153,8 +153,8 @@ class _Plain:
 
 def _has_state_in_c(kind: type) -> bool:
     """Return whether instances of a class have state outside of ``__dict__`` and slots, which no guard can check."""
-    most = _Plain.__basicsize__ + object.__basicsize__ // 2 * len(_slots_of(kind))
-    return kind.__basicsize__ > most or bool(kind.__itemsize__)
+    max_size = _Plain.__basicsize__ + object.__basicsize__ // 2 * len(_slots_of(kind))
+    return kind.__basicsize__ > max_size or bool(kind.__itemsize__)
 
 
 def _slots_of(kind: type) -> list[str]:
@@ -327,10 +327,10 @@ class Guards:
         self.require("not state.batches and not state.transforms and state.task is None", "inside a transform", True)
         self.require(f"get_default_dtype() is {self.bind(dtypes.get_default_dtype())}", "the default dtype")
         self.require(f"deterministic() == {deterministic()}", "whether algorithms are deterministic")
-        every = "every.forward or every.forward_pre or every.backward or every.backward_pre"
-        if eval(every, {"every": Everywhere}):
+        hooks = "every.forward or every.forward_pre or every.backward or every.backward_pre"
+        if eval(hooks, {"every": Everywhere}):
             raise Unguardable("there are hooks of all modules")
-        self.require(f"not ({every})", "there are no hooks of all modules")
+        self.require(f"not ({hooks})", "there are no hooks of all modules")
         self.require(f"get_default_device() is {self.bind(get_default_device())}", "the default device")
         distributions: Any = sys.modules.get("gradcore.distributions.distribution")
         if distributions is not None and any(_DISTRIBUTIONS in code.co_filename for code in self.executed):
@@ -421,8 +421,8 @@ class Guards:
             return
         elements = self.bind(items)  # The order of iteration may differ between equal sets.
         elements = f"all(map(same, {base.__name__}.__iter__({o}), {elements}))"
-        alike = f"{base.__name__}.__len__({o}) == {len(items)} and {elements}"
-        self.require(f"type({o}) is {self.bind(kind)} and {alike}", f"elements of {text}")
+        same_elements = f"{base.__name__}.__len__({o}) == {len(items)} and {elements}"
+        self.require(f"type({o}) is {self.bind(kind)} and {same_elements}", f"elements of {text}")
         self._of_subclass(value, o, text)
 
     def _container(self, value: Any, expression: str, text: str, given: bool) -> str | None:
@@ -445,9 +445,9 @@ class Guards:
         earlier = self._identities.setdefault(type(value), [])
         if sum(not fixed for *_, fixed in earlier) > _MOST_IDENTITIES:
             raise Unguardable(f"the function compares identities, and there are more than {_MOST_IDENTITIES} values")
-        for other, name, fixed in earlier:
+        for earlier_value, name, fixed in earlier:
             if given or not fixed:
-                relation = "is" if other is value else "is not"
+                relation = "is" if earlier_value is value else "is not"
                 self.require(f"{expression} {relation} {name}", f"{text} {relation} another value")
         earlier.append((value, expression, not given))
 
@@ -479,13 +479,13 @@ class Guards:
         o = self._container(value, expression, text, given)
         if o is None:
             return
-        user = not trusted.is_library_class(type(value))  # whose methods may do anything
+        is_of_user = not trusted.is_library_class(type(value))  # whose methods may do anything
         plain = OrderedDict if isinstance(value, OrderedDict) else dict
         base = self.bind(plain)
-        size = f"{base}.__len__({o})" if user else f"len({o})"
-        element = f"{base}.__getitem__({o}, {{}})" if user else f"{o}[{{}}]"
-        own_keys = f"{base}.__iter__({o})" if user else o
-        keys = (*(plain.__iter__(value) if user else value),)
+        size = f"{base}.__len__({o})" if is_of_user else f"len({o})"
+        element = f"{base}.__getitem__({o}, {{}})" if is_of_user else f"{o}[{{}}]"
+        own_keys = f"{base}.__iter__({o})" if is_of_user else o
+        keys = (*(plain.__iter__(value) if is_of_user else value),)
         same_keys = f"tuple({own_keys}) == {self.bind(keys)}" if keys else f"{size} == 0"
         if any(type(key) is not str for key in keys):  # 1, 1.0 and True are equal
             same_keys = f"{size} == {len(keys)} and all(map(same, {own_keys}, {self.bind(keys)}))"
@@ -517,8 +517,8 @@ class Guards:
             self.visit(value.__func__, f"{name}.__func__", text)
             self.visit(value.__self__, f"{name}.__self__", f"{text}.__self__")
         elif isinstance(value, functools.partial):
-            for part in ("func", "args", "keywords"):
-                self.visit(getattr(value, part), f"{name}.{part}", f"{text}.{part}")
+            for attribute in ("func", "args", "keywords"):
+                self.visit(getattr(value, attribute), f"{name}.{attribute}", f"{text}.{attribute}")
             self._attributes(vars(value), name, text)
         elif isinstance(value, functools._lru_cache_wrapper):
             self._attributes(vars(value), name, text)
@@ -534,8 +534,8 @@ class Guards:
         elif isinstance(value, (staticmethod, classmethod)):
             self.visit(value.__func__, f"{name}.__func__", text)
         elif isinstance(value, property):
-            for part in ("fget", "fset"):
-                self.visit(getattr(value, part), f"{name}.{part}", text)
+            for attribute in ("fget", "fset"):
+                self.visit(getattr(value, attribute), f"{name}.{attribute}", text)
         else:
             self._instance(value, name, text)
 
@@ -551,10 +551,10 @@ class Guards:
         if value.__code__ not in self.executed:
             return
         for i, cell in enumerate(value.__closure__ or ()):
-            at = f"{name}.__closure__[{i}].cell_contents"
+            expression = f"{name}.__closure__[{i}].cell_contents"
             label = value.__code__.co_freevars[i]
             try:
-                self.visit(cell.cell_contents, at, f"{label} of {text}")
+                self.visit(cell.cell_contents, expression, f"{label} of {text}")
             except ValueError:
                 raise Unguardable(f"{label} of {text} has no value yet") from None
         self.visit(value.__defaults__, f"{name}.__defaults__", f"defaults of {text}")
@@ -571,8 +571,8 @@ class Guards:
         for i, cell in enumerate(value.__closure__ or ()):
             content = getattr(cell, "cell_contents", None)
             if isinstance(content, (types.FunctionType, types.MethodType, functools.partial, Variable, Calls)):
-                at = f"{name}.__closure__[{i}].cell_contents"
-                self.visit(content, at, f"{value.__code__.co_freevars[i]} of {text}")
+                expression = f"{name}.__closure__[{i}].cell_contents"
+                self.visit(content, expression, f"{value.__code__.co_freevars[i]} of {text}")
 
     def globals_of(self, code: types.CodeType, namespace: dict[str, Any]) -> None:
         """Guard the global names that `code`, and code nested in it, refers to."""
@@ -601,11 +601,11 @@ class Guards:
     def _imports(self, code: types.CodeType, namespace: dict[str, Any]) -> None:
         """Guard the modules that `code` imports while it runs."""
         instructions = [*dis.get_instructions(code)]
-        for before, each in zip(instructions, instructions[2:], strict=False):
+        for level_load, each in zip(instructions, instructions[2:], strict=False):
             if each.opname != "IMPORT_NAME":
                 continue
-            name = "." * before.argval + each.argval
-            if before.argval:
+            name = "." * level_load.argval + each.argval
+            if level_load.argval:
                 name = importlib.util.resolve_name(name, namespace.get("__package__") or "")
             for module_name in {name, name.partition(".")[0]} & sys.modules.keys():
                 if trusted.is_of_numpy(vars(sys.modules[module_name])):
@@ -666,25 +666,25 @@ class Guards:
         for each, value in values.items():
             if isinstance(value, plain) and vars(sys).get("modules") is not value:
                 self.visit(value, f"{scope}.get({each!r})", f"{text}.{each}")
-        others = [each for each, value in values.items() if not isinstance(value, plain)]
+        compared_names = [each for each, value in values.items() if not isinstance(value, plain)]
         self._registry(*values.values())
-        if others:
-            getter = operator.itemgetter(*others)
+        if compared_names:
+            getter = operator.itemgetter(*compared_names)
             expected = self.bind(getter(vars(module)))
             self.require(f"{self.bind(getter)}({scope}) == {expected}", f"names in {text}")
 
     def _functions_of_library(self) -> None:
         """Guard the library's public functions and methods of tensors that ran, as users may replace them."""
         methods = self._user_names.union(*map(_operator_methods, self._users))
-        ran = {code.co_name for code in self.executed}
-        for owner, public in ((Tensor, methods), (functional, ran - {"__getattr__"})):
+        executed_names = {code.co_name for code in self.executed}
+        for owner, public in ((Tensor, methods), (functional, executed_names - {"__getattr__"})):
             names = sorted(n for n in public & vars(owner).keys() if isinstance(vars(owner)[n], types.FunctionType))
             if names:
                 getter = operator.itemgetter(*names, names[0])
                 expression = f"{self.bind(getter)}({self.bind(vars(owner))})"
                 expected = self.bind((*map(original_of, getter(vars(owner))),))
-                alike = f"{expression} == {expected} or (*map({self.bind(original_of)}, {expression}),) == {expected}"
-                self.require(alike, f"functions of {owner.__name__}")  # another thread may be capturing
+                test = f"{expression} == {expected} or (*map({self.bind(original_of)}, {expression}),) == {expected}"
+                self.require(test, f"functions of {owner.__name__}")  # another thread may be capturing
 
     def _registry(self, *values: object) -> None:
         """Guard the registries of abstract base classes, where such a class is among the guarded objects."""
@@ -704,12 +704,12 @@ class Guards:
             cls_name = name if cls is value else self.bind(cls)
             if cls.__flags__ & _IMMUTABLE:
                 raise Unguardable(f"{text} is a class written in C, which may give other values in each call")
-            alike = f"{cls_name}.__mro__ == {self.bind(cls.__mro__)} and len({cls_name}.__dict__) == {len(vars(cls))}"
-            self.require(alike, f"bases and attributes of {text}")
-            others: list[str] = []
+            test = f"{cls_name}.__mro__ == {self.bind(cls.__mro__)} and len({cls_name}.__dict__) == {len(vars(cls))}"
+            self.require(test, f"bases and attributes of {text}")
+            unread: list[str] = []
             for each, attribute in vars(cls).items():
-                special = each[:2] == "__" and each[-2:] == "__"
-                if special:  # Operators call methods whose names do not occur in the code.
+                is_special = each[:2] == "__" and each[-2:] == "__"
+                if is_special:  # Operators call methods whose names do not occur in the code.
                     is_named = self.every or each in self._user_names or each == "__match_args__"
                     is_read = is_named or isinstance(attribute, types.FunctionType)
                 else:
@@ -717,10 +717,10 @@ class Guards:
                 if is_read:
                     self.visit(attribute, f"{cls_name}.__dict__.get({each!r})", f"{text}.{each}")
                 else:
-                    others.append(each)
-            self.skipped.update(each for each in others if each[:2] != "__" or each[-2:] != "__")
+                    unread.append(each)
+            self.skipped.update(each for each in unread if each[:2] != "__" or each[-2:] != "__")
             # If these names still exist and the number of attributes is unchanged, no attribute has been added.
-            self.require(f"{cls_name}.__dict__.keys() >= {self.bind({*others})}", f"names of attributes of {text}")
+            self.require(f"{cls_name}.__dict__.keys() >= {self.bind({*unread})}", f"names of attributes of {text}")
 
     def _instance(self, value: Any, name: str, text: str) -> None:
         kind = type(value)
@@ -733,8 +733,8 @@ class Guards:
         if isinstance(value, Module) and kind not in self._seen:
             self._seen[kind] = kind
             cls, forward, call = map(self.bind, (kind, kind.forward, kind.__call__))
-            alike = f"{cls}.forward is {forward} and {cls}.__call__ is {call}"
-            self.require(alike, f"forward and __call__ of {kind.__name__}")
+            test = f"{cls}.forward is {forward} and {cls}.__call__ is {call}"
+            self.require(test, f"forward and __call__ of {kind.__name__}")
         if attrs is not None:
             self._attributes(attrs, name, text, value)
         for each in slots:
@@ -760,20 +760,20 @@ class Guards:
         if empty:
             tables = " or ".join(f"{o}[{each!r}]" for each in empty)
             self.require(f"not ({tables})", f"{text} has no {', '.join(empty)}")
-        of_library = owner is not None and trusted.is_library_class(type(owner))  # which may read computed names
-        others: list[str] = []
+        is_of_library = owner is not None and trusted.is_library_class(type(owner))  # which may read computed names
+        unread: list[str] = []
         for each, attribute in own.items():
             if each in empty or each == "_compiled_call_impl":  # The compiled call is equivalent to the module.
                 continue
-            if self.every or each in self.names or (of_library and each[0] != "_"):
+            if self.every or each in self.names or (is_of_library and each[0] != "_"):
                 self.visit(attribute, f"{o}[{each!r}]", f"{text}.{each}")
             else:
-                others.append(each)
-        self.skipped.update(others)
+                unread.append(each)
+        self.skipped.update(unread)
         if isinstance(owner, Module):  # Attributes set by the library are never deleted.
-            others = [each for each in others if each not in _of_modules()]
-        if others:  # One may have been deleted, and an attribute added that hides one of the class.
-            self.require(f"{o}.keys() >= {self.bind({*others})}", f"names of attributes of {text}")
+            unread = [each for each in unread if each not in _of_modules()]
+        if unread:  # One may have been deleted, and an attribute added that hides one of the class.
+            self.require(f"{o}.keys() >= {self.bind({*unread})}", f"names of attributes of {text}")
         return None
 
     def _host(self, value: Any, name: str, text: str) -> None:
@@ -785,8 +785,8 @@ class Guards:
             raise Unguardable(f"a method of {text} is replaced")
         for each in methods:  # These are captured like other functions.
             method = self.bind(getattr(type(value), each))
-            alike = f"{each!r} not in {name}.__dict__ and type({name}).{each} is {method}"
-            self.require(alike, f"{each} of {text}")
+            test = f"{each!r} not in {name}.__dict__ and type({name}).{each} is {method}"
+            self.require(test, f"{each} of {text}")
         self.hosts.append(value)
         if isinstance(value, Optimizer):  # Hooks may run user code before or after a step.
             hooks = f"bool({name}._hooks['step_pre'] or {name}._hooks['step_post'] or before_steps or after_steps)"
@@ -812,14 +812,14 @@ class Guards:
             )
         if vars(t):
             raise Unguardable(f"{text} has attributes of its own")
-        known = self._seen.get(id(t))
-        if known is not None:
-            return self.require(f"({expression}) is {known[0]}", f"{text} is {known[1]}")
+        earlier = self._seen.get(id(t))
+        if earlier is not None:
+            return self.require(f"({expression}) is {earlier[0]}", f"{text} is {earlier[1]}")
         o = self._variable(expression)
         if given:
-            for other in self.tensors:
-                if other.given:
-                    self.require(f"{o} is not {self._seen[id(other.tensor)][0]}", f"{text} is not {other.name}")
+            for guard in self.tensors:
+                if guard.given:
+                    self.require(f"{o} is not {self._seen[id(guard.tensor)][0]}", f"{text} is not {guard.name}")
             self.require(f"type({o}) is {self.bind(type(t))}", f"type of {text}")
         else:
             self.require(f"{o} is {self.bind(t)}", f"{text} is the same tensor")
@@ -854,10 +854,10 @@ class Guards:
         if meta.observed or meta.retains_grad:
             raise Unguardable(f"{text} has, or has had, hooks, or has a dtype for its gradient")
         m = self._variable(f"{o}._autograd")
-        unlike = [f"{o}._edge", f"{m}.tangents", f"{m}.inference", f"{m}.retains_grad", f"{m}.observed"]
-        known = meta.base is not None
-        unlike.append(f"({m}.base is None or gradient_edge({o}) is not None)" if known else f"{m}.base is not None")
-        conditions = f"{m}.requires_grad is {meta.requires_grad} and not ({' or '.join(unlike)})"
+        absent = [f"{o}._edge", f"{m}.tangents", f"{m}.inference", f"{m}.retains_grad", f"{m}.observed"]
+        is_view = meta.base is not None
+        absent.append(f"({m}.base is None or gradient_edge({o}) is not None)" if is_view else f"{m}.base is not None")
+        conditions = f"{m}.requires_grad is {meta.requires_grad} and not ({' or '.join(absent)})"
         self.require(conditions, f"history and hooks of {text}", True)
         if not self.reads_grads:
             return None
@@ -883,8 +883,8 @@ class Guards:
             raise Unguardable(f"{text} is a view, or has a history or hooks, which the function looks at")
         for each in self.facts:
             if each is not None and (t._edge is not None or each not in _OF_HISTORY):
-                fact = each.format(o)
-                self.require(f"{fact} == {eval(fact, {o: t})!r}", each.format(text))
+                property_expression = each.format(o)
+                self.require(f"{property_expression} == {eval(property_expression, {o: t})!r}", each.format(text))
 
     def _memory(self, o: str, t: Any, text: str, number: int, given: bool) -> None:
         a, array = f"a{number}", t._array
@@ -901,13 +901,13 @@ class Guards:
             layout += f" and {a}.flags.num & {_FLAGS} == {array.flags.num & _FLAGS}"
         conditions = f"{kind} and {layout}"
         if on_cpu and not symbols:  # The array is usually that of the last call.
-            known = f"{self.bind(weakref.ref(array))}() is {a}"
-            conditions = f"{kind} and ({known} or {layout})" if given else f"{known} or {conditions}"
-        described = f"{text}: shape {list(array.shape)}, strides {array.strides}, {t._dtype.name}"
+            is_last_array = f"{self.bind(weakref.ref(array))}() is {a}"
+            conditions = f"{kind} and ({is_last_array} or {layout})" if given else f"{is_last_array} or {conditions}"
+        description = f"{text}: shape {list(array.shape)}, strides {array.strides}, {t._dtype.name}"
         if symbols:
             sizes = ", ".join(symbols.get(i, str(n)) for i, n in enumerate(array.shape))
-            described = f"{text}: shape [{sizes}] of sizes from 2, contiguous, {t._dtype.name}"
-        self.require(conditions, described)
+            description = f"{text}: shape [{sizes}] of sizes from 2, contiguous, {t._dtype.name}"
+        self.require(conditions, description)
 
     def _match_symbols(self, a: str, array: Any, symbols: dict[int, str], text: str) -> str:
         """Return a condition that assigns each symbol the size of its first dim, and compares all other dims."""
@@ -915,15 +915,15 @@ class Guards:
             raise Unguardable(f"{text} has sizes that change, and is not contiguous")
         first_dims = {symbol: dim for dim, symbol in reversed(symbols.items())}
         first_dims = {s: dim for s, dim in first_dims.items() if not any(f"({s} := " in line for line in self.lines)}
-        least = "".join(f"({symbol} := {a}.shape[{dim}]) >= 2 and " for symbol, dim in first_dims.items())
-        return f"{least}{a}.shape == ({''.join(f'{symbols.get(i, n)}, ' for i, n in enumerate(array.shape))})"
+        assignments = "".join(f"({symbol} := {a}.shape[{dim}]) >= 2 and " for symbol, dim in first_dims.items())
+        return f"{assignments}{a}.shape == ({''.join(f'{symbols.get(i, n)}, ' for i, n in enumerate(array.shape))})"
 
     def leave_out(self, number: int) -> None:
         """Remove the checks of tensor `number`, a gradient that the program does not read."""
         lines = self.tensors[number].lines
         name = self.lines[lines][0].partition(" ")[0] if lines.stop else ""
-        others = [*self.lines[: lines.start], *self.lines[lines.stop :]]
-        if name and not any(re.search(rf"\b{name}\b", line) for line in others):
+        other_lines = [*self.lines[: lines.start], *self.lines[lines.stop :]]
+        if name and not any(re.search(rf"\b{name}\b", line) for line in other_lines):
             self.lines[lines] = ["" for _ in self.lines[lines]]
 
     def forget(self) -> None:
@@ -944,17 +944,17 @@ class Guards:
         """Return a description of the state that has changed since a call with `tensors` and `arrays`, or None."""
         if any(t._array is not array for t, array in zip(tensors, arrays, strict=True)):
             return "the memory of a tensor"
-        failed, result = self._evaluate(args, named)
-        if failed is not None:
-            return str(self.texts[failed])
-        before = (t for t, guard in zip(tensors, self.tensors, strict=True) if not guard.lines.stop)
-        return None if all(map(operator.is_, result, before)) else "a tensor among the arguments"
+        guard_number, result = self._evaluate(args, named)
+        if guard_number is not None:
+            return str(self.texts[guard_number])
+        earlier_tensors = (t for t, guard in zip(tensors, self.tensors, strict=True) if not guard.lines.stop)
+        return None if all(map(operator.is_, result, earlier_tensors)) else "a tensor among the arguments"
 
     def tensors_by_name(self, args: object, named: object) -> dict[str, AnyTensor]:
         """Return the tensors of a call that passes the guards, by name, without gradients."""
         names = [guard.name for guard in self.tensors if not guard.lines.stop]
-        unique = [name if names.index(name) == i else f"{name} ({i})" for i, name in enumerate(names)]
-        return dict(zip(unique, self._evaluate(args, named)[1], strict=True))
+        unique_names = [name if names.index(name) == i else f"{name} ({i})" for i, name in enumerate(names)]
+        return dict(zip(unique_names, self._evaluate(args, named)[1], strict=True))
 
     def _evaluate(self, args: object, named: object) -> tuple[int | None, tuple[AnyTensor, ...]]:
         """Return the number of the failed guard, `passing` ones excepted, and the tensors of a call."""
@@ -982,5 +982,5 @@ class Guards:
 
 
 def _short(value: Any) -> str:
-    named = isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType))
-    return str(value.__qualname__ if named else type(value).__name__)
+    has_name = isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType))
+    return str(value.__qualname__ if has_name else type(value).__name__)

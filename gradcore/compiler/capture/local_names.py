@@ -57,12 +57,12 @@ class LocalNames(ast.NodeVisitor):
             self.visit(each)
 
     def _branch(self, *ways: Sequence[ast.AST]) -> None:
-        before, ends = set(self.bound), []
+        bound_before, bound_after = set(self.bound), []
         for way in ways:
-            self.bound = set(before)
+            self.bound = set(bound_before)
             self.block(way)
-            ends.append(self.bound)
-        self.bound = set.intersection(*ends)
+            bound_after.append(self.bound)
+        self.bound = set.intersection(*bound_after)
 
     def _read(self, names: Iterable[str]) -> None:
         self.exposed |= {name for name in names if name in self.local} - self.bound
@@ -173,17 +173,17 @@ def _read_in(node: Any) -> set[str]:
     if isinstance(node, ast.Lambda):
         params = node.args
         bound_names = {each.arg for each in (*params.posonlyargs, *params.args, *params.kwonlyargs)}
-        outside = {each.id for d in (*params.defaults, *filter(None, params.kw_defaults)) for each in ast.walk(d)
-                   if isinstance(each, ast.Name)}  # fmt: skip
-        return read_names - (bound_names - outside)
+        default_names = {each.id for d in (*params.defaults, *filter(None, params.kw_defaults)) for each in ast.walk(d)
+                         if isinstance(each, ast.Name)}  # fmt: skip
+        return read_names - (bound_names - default_names)
     return read_names
 
 
 def parameters_of(tree: Any) -> list[str]:
     """Return the names of a function's parameters."""
     args = tree.args
-    every = (*args.posonlyargs, *args.args, *filter(None, [args.vararg, args.kwarg]), *args.kwonlyargs)
-    return [each.arg for each in every]
+    parameters = (*args.posonlyargs, *args.args, *filter(None, [args.vararg, args.kwarg]), *args.kwonlyargs)
+    return [each.arg for each in parameters]
 
 
 def names_bound_in(node: Any) -> set[str]:
@@ -212,9 +212,9 @@ def names_bound_in(node: Any) -> set[str]:
 def captured_names(tree: Any) -> set[str]:
     """Return the names read by nested functions, which may run at any later time."""
     nodes: list[Any] = [*ast.walk(tree)]
-    consumed = {id(node.args[0]) for node in nodes if _is_consumed_at_once(node)}
-    later = (*SCOPES, ast.ClassDef, ast.GeneratorExp)
-    nested = [n for n in nodes if isinstance(n, later) and n is not tree and id(n) not in consumed]
+    consumed_ids = {id(node.args[0]) for node in nodes if _is_consumed_at_once(node)}
+    delayed_scopes = (*SCOPES, ast.ClassDef, ast.GeneratorExp)
+    nested = [n for n in nodes if isinstance(n, delayed_scopes) and n is not tree and id(n) not in consumed_ids]
     return {each.id for scope in nested for each in ast.walk(scope) if isinstance(each, ast.Name)}
 
 

@@ -88,8 +88,8 @@ def plain_numbers(value: Any) -> Any:
         results = [plain_numbers(each) for each in value]
         return value if all(map(operator.is_, results, value)) else kind(results)
     if kind is dict:
-        changed = {key: plain_numbers(each) for key, each in value.items()}
-        return value if all(map(operator.is_, changed.values(), value.values())) else changed
+        plain_dict = {key: plain_numbers(each) for key, each in value.items()}
+        return value if all(map(operator.is_, plain_dict.values(), value.values())) else plain_dict
     return value
 
 

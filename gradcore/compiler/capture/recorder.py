@@ -385,7 +385,7 @@ class Recorder:
         if self.foreign is not None and (on_cpu or reads or isinstance(result, self.array_types)):
             self.stop(f"{self.foreign}, after which something is computed")
         scalars: list[int] = []
-        fresh: list[int] = []
+        new_numbers: list[int] = []
 
         def record_leaf(leaf: Any) -> Any:
             if isinstance(leaf, np.generic) and (on_cpu or reads):
@@ -395,7 +395,7 @@ class Recorder:
                 stand_in = self._find(leaf)
                 if stand_in is None:
                     stand_in = self._new(leaf)
-                    fresh.append(stand_in.number)
+                    new_numbers.append(stand_in.number)
                 return stand_in
             positions = type(leaf) is int and name.endswith("_list")  # of tensors that a list kernel has skipped
             if not (leaf is None or positions or isinstance(leaf, (np.dtype, type))) and reads:
@@ -403,14 +403,14 @@ class Recorder:
             return leaf
 
         outcome = record_leaf(result) if result.__class__ is np.ndarray else map_leaves(record_leaf, result)
-        if (reads or fresh) and self.stopped is None:
+        if (reads or new_numbers) and self.stopped is None:
             numbers = _number_of(outcome) if outcome.__class__ is RecordedArray else map_leaves(_number_of, outcome)
             self._calling = name
             shown = tuple([self._shown(each) for each in args]), map_leaves(self._argument, named) if named else named
             self.program.scalars.update(scalars)
             call = Call(name, function, *shown, numbers)
             if (
-                on_cpu or fresh or not is_pure(call)
+                on_cpu or new_numbers or not is_pure(call)
             ):  # Kernels of CUDA may return an argument, or None if they do not apply.
                 self.program.calls.append(call)
                 if self.handled and self._is_handled():

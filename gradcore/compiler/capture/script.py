@@ -226,8 +226,8 @@ class ReadNumbers:
 
 def _receiving_frame(frame: FrameType) -> FrameType | None:
     """Return the frame that receives the result of `frame`, skipping calls of modules without hooks."""
-    above = frame.f_back
-    if above is not None and above.f_code is _Call.run.__code__ and not above.f_locals["self"].module._forward_hooks:
-        above = above.f_back
-    is_call = above is not None and above.f_code in (Module.__call__.__code__, Module._call_impl.__code__)
-    return above.f_back if is_call and above is not None else above
+    caller = frame.f_back
+    if caller is not None and caller.f_code is _Call.run.__code__ and not caller.f_locals["self"].module._forward_hooks:
+        caller = caller.f_back
+    is_call = caller is not None and caller.f_code in (Module.__call__.__code__, Module._call_impl.__code__)
+    return caller.f_back if is_call and caller is not None else caller

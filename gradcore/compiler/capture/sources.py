@@ -49,8 +49,8 @@ def _read(code: types.CodeType) -> Any:
 def _is_alone(tree: Any, node: Any) -> bool:
     """Return whether no other function of the same name begins on the line."""
     name, line = getattr(node, "name", "<lambda>"), node.lineno
-    alike = [n for n in ast.walk(tree) if isinstance(n, SCOPES) and n.lineno == line]
-    return len([n for n in alike if getattr(n, "name", "<lambda>") == name]) == 1
+    scopes_on_line = [n for n in ast.walk(tree) if isinstance(n, SCOPES) and n.lineno == line]
+    return len([n for n in scopes_on_line if getattr(n, "name", "<lambda>") == name]) == 1
 
 
 def codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -114,10 +114,10 @@ def _span(node: Any) -> tuple[tuple[int, int], tuple[int, int]]:
 def _innermost(spans: Any, line: int, end_line: int, column: int | None, end_column: int | None) -> Any:
     """Return the smallest statement whose span contains a position."""
     if column is None or end_column is None:
-        around = [(start[0], end[0], node) for (start, end), node in spans if start[0] <= line <= end[0]]
-        ends = [node for start, end, node in around if not any(start <= s and e <= end for s, e, n in around
-                                                               if n is not node)]  # fmt: skip
-        return ends[0] if len(ends) == 1 else None
+        enclosing = [(start[0], end[0], node) for (start, end), node in spans if start[0] <= line <= end[0]]
+        innermost = [node for start, end, node in enclosing if not any(start <= s and e <= end for s, e, n in enclosing
+                                                                       if n is not node)]  # fmt: skip
+        return innermost[0] if len(innermost) == 1 else None
     start, end = (line, column), (end_line, end_column)
     result = None
     for (first, last), node in spans:

@@ -75,10 +75,10 @@ def _function(tree: Any, function: Any, parts: dict[str, Any]) -> types.Function
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
     cells.update((name, types.CellType(part)) for name, part in parts.items())
     hidden = ast.FunctionDef(**{**dict(ast.iter_fields(tree)), "name": "<function>"})  # nobody's name
-    around: Any = ast.parse("def around(): pass")
-    around.body[0].args.args = [ast.arg(name) for name in cells]
-    around.body[0].body = [ast.copy_location(hidden, tree)]
-    module = compile(ast.fix_missing_locations(around), code.co_filename, "exec", code.co_flags & _FUTURE, True)
+    wrapper: Any = ast.parse("def around(): pass")
+    wrapper.body[0].args.args = [ast.arg(name) for name in cells]
+    wrapper.body[0].body = [ast.copy_location(hidden, tree)]
+    module = compile(ast.fix_missing_locations(wrapper), code.co_filename, "exec", code.co_flags & _FUTURE, True)
     new_code = next(each for each in codes_in(module) if each.co_name == hidden.name)
     new_code = new_code.replace(co_name=code.co_name, co_qualname=code.co_qualname)
     closure = tuple(cells[name] for name in new_code.co_freevars)
@@ -112,9 +112,9 @@ class _Cutter:
 
     def _check(self) -> None:
         """Raise `Unclear` for constructs that would mean something else in a separate function."""
-        words = {each.id for each in self.names}
-        words |= {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
-        if not _INSPECTING.isdisjoint(words) or any(w.startswith("__") and not w.endswith("__") for w in words):
+        names = {each.id for each in self.names}
+        names |= {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
+        if not _INSPECTING.isdisjoint(names) or any(w.startswith("__") and not w.endswith("__") for w in names):
             raise Unclear("local names are looked at, or names belong to a class")
         stores = [(name, node) for node in ast.walk(self.tree) for name in _find_bound_names(node)]
         loops = [{*map(id, ast.walk(node))} for node in ast.walk(self.tree) if isinstance(node, _LOOPS)]
@@ -147,22 +147,22 @@ class _Cutter:
         """
         names, out = LocalNames(self.local, bound), []
         run: list[Any] = []
-        before = set(bound)
+        bound_before = set(bound)
 
         def end_of_run(end: int) -> None:
             nonlocal run
             if run:
-                out.extend(self.part(run, before, later | self._reads(body[end:])))
+                out.extend(self.part(run, bound_before, later | self._reads(body[end:])))
             run = []
 
         for i, statement in enumerate(body):
             stays = id(statement) in self.staying
             if stays or not self._movable(statement):
                 end_of_run(i)
-                after = later | self._reads(body[i + 1 :])
-                out.append(self._within(statement, set(names.bound), after) if stays else statement)
+                read_later = later | self._reads(body[i + 1 :])
+                out.append(self._within(statement, set(names.bound), read_later) if stays else statement)
                 names.visit(statement)
-                before = set(names.bound)
+                bound_before = set(names.bound)
                 continue
             run.append(statement)
             names.visit(statement)
@@ -182,7 +182,7 @@ class _Cutter:
         """Return a statement that is not moved to a part, with its inner blocks split."""
         if not isinstance(statement, (ast.If, ast.With, *_LOOPS)):
             return statement
-        outside = self.after_errors
+        outer_after_errors = self.after_errors
         names = LocalNames(self.local, bound)
         if isinstance(statement, _LOOPS):
             later |= self._reads([statement])  # in the next iteration
@@ -196,7 +196,7 @@ class _Cutter:
         for name, start in (("body", names.bound), ("orelse", bound)):
             if fields.get(name):
                 fields[name] = self.suite(fields[name], set(start), later)
-        self.after_errors = outside
+        self.after_errors = outer_after_errors
         return ast.copy_location(type(statement)(**fields), statement)
 
     def _lets_errors_pass(self, item: Any) -> bool:
@@ -302,8 +302,8 @@ def _leaves(statement: Any, in_loop: bool) -> bool:
         return True
     if isinstance(statement, (*_LEFT, ast.Match)) and not isinstance(statement, ast.Pass):
         return True
-    inside = in_loop or isinstance(statement, _LOOPS)
-    return any(_leaves(each, inside) for each in _statements_in(statement))
+    is_inside_loop = in_loop or isinstance(statement, _LOOPS)
+    return any(_leaves(each, is_inside_loop) for each in _statements_in(statement))
 
 
 def _statements_in(statement: Any) -> Iterator[Any]:

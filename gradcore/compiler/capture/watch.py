@@ -99,8 +99,8 @@ def is_pure(function: Any, is_trusted: bool) -> bool:
         Whether a trusted module calls the function. These may call more functions.
     """
     owner, name = getattr(function, "__self__", None), function.__name__
-    of = getattr(function, "__objclass__", None)
-    if isinstance(owner, types.ModuleType) or (owner is None and of is None):
+    method_class = getattr(function, "__objclass__", None)
+    if isinstance(owner, types.ModuleType) or (owner is None and method_class is None):
         module = str(getattr(owner, "__name__", None) or getattr(function, "__module__", None) or "")
         if is_trusted and (f"{module}.{name}" in _OF_LIBRARIES or module == "_weakref" or _is_of_numpy(module)):
             return True
@@ -110,7 +110,7 @@ def is_pure(function: Any, is_trusted: bool) -> bool:
         return True
     if isinstance(owner, type):
         return name in _OF_CLASSES and trusted.PURE_FUNCTIONS.get(owner.__module__, ()) != ()
-    return isinstance(owner, _METHODS_OF) if of is None else issubclass(of, _METHODS_OF)
+    return isinstance(owner, _METHODS_OF) if method_class is None else issubclass(method_class, _METHODS_OF)
 
 
 def _is_of_numpy(module: str) -> bool:
@@ -146,11 +146,11 @@ def find_handlers(codes: Collection[types.CodeType]) -> dict[types.CodeType, lis
         if not code.co_exceptiontable:
             continue
         names = {each.offset: each.opname for each in dis.get_instructions(code)}
-        after = dict(zip(names, [*names.values()][1:], strict=False))
+        next_opnames = dict(zip(names, [*names.values()][1:], strict=False))
         bytecode: Any = dis.Bytecode(code)
         for entry in bytecode.exception_entries:
             catches = names.get(entry.target) == "PUSH_EXC_INFO"
-            if catches and (suppressing or after.get(entry.target) != "WITH_EXCEPT_START"):
+            if catches and (suppressing or next_opnames.get(entry.target) != "WITH_EXCEPT_START"):
                 results.setdefault(code, []).append((entry.start, entry.end))
     return results
 
@@ -165,34 +165,34 @@ def offset_after_which(code: types.CodeType | None, is_so: Callable[[], bool]) -
         The offset of an instruction of that statement, once it has run; empty if there is none.
     """
     offsets: list[int] = []
-    before: list[tuple[int, Any]] = []
-    running: list[types.FrameType] = []
+    last_statement: list[tuple[int, Any]] = []
+    frames: list[types.FrameType] = []
     statements = [] if code is None else statements_of(code, tree_of(code))
 
     def step(frame: types.FrameType, event: str, arg: Any) -> Any:
         sys.settrace(None)
         frame.f_trace_opcodes = True
         statement = None if event == "return" else statements[frame.f_lasti // 2]
-        if not offsets and event in ("opcode", "return") and not (before and statement is before[0][1]):
-            if before and is_so():
-                offsets.append(before[0][0])
-            before[:] = [(frame.f_lasti, statement)]
+        if not offsets and event in ("opcode", "return") and not (last_statement and statement is last_statement[0][1]):
+            if last_statement and is_so():
+                offsets.append(last_statement[0][0])
+            last_statement[:] = [(frame.f_lasti, statement)]
         sys.settrace(call)
         return step
 
     def call(frame: types.FrameType, event: str, arg: Any) -> Any:
-        if frame.f_code is not code or running:
+        if frame.f_code is not code or frames:
             return None
-        running.append(frame)
+        frames.append(frame)
         frame.f_trace_opcodes = True
         return step
 
-    outside = sys.gettrace()
+    outer_trace = sys.gettrace()
     sys.settrace(call)
     try:
         yield offsets
     finally:
-        sys.settrace(outside)
+        sys.settrace(outer_trace)
 
 
 @contextmanager
@@ -257,12 +257,12 @@ class Watch:
     def on(self) -> Iterator[None]:
         """Observe this thread within the context."""
         with suspend_callbacks():
-            before = sys.getprofile()
+            outer_profile = sys.getprofile()
             sys.setprofile(self._sees())
             try:
                 yield
             finally:
-                sys.setprofile(before)
+                sys.setprofile(outer_profile)
 
     def _sees(self) -> Callable[[types.FrameType, str, Any], None]:
         """Return the profile function that is called for each event of this thread."""

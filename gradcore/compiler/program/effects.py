@@ -79,8 +79,8 @@ def is_total(call: Call, program: Program) -> bool:
     if call.name == "copy":
         return True
     if kind in _TOTAL:
-        by_settings = name in ("getitem", "setitem") and not any(True for _ in values_in(call.args[1]))
-        return name in _TOTAL[kind] or by_settings
+        has_basic_index = name in ("getitem", "setitem") and not any(True for _ in values_in(call.args[1]))
+        return name in _TOTAL[kind] or has_basic_index
     if kind not in ("kernels", "backend"):
         return False
     types = [program.types.get(n) for n in call.read]
@@ -160,10 +160,10 @@ class Effects:
         self.writes: list[frozenset[int]] = []
         self._positions: dict[int, list[int]] = {}
         for position, call in enumerate(program.calls):
-            written = written_values(call)
-            if written is None:  # An unknown call may write to its arguments and to memory from outside.
-                written = [*call.read, *program.inputs[:1]]
-            writes = frozenset(map(self.memory, written)) if written else _NOTHING
+            numbers = written_values(call)
+            if numbers is None:  # An unknown call may write to its arguments and to memory from outside.
+                numbers = [*call.read, *program.inputs[:1]]
+            writes = frozenset(map(self.memory, numbers)) if numbers else _NOTHING
             self.writes.append(writes)
             for memory in writes:
                 self._positions.setdefault(memory, []).append(position)

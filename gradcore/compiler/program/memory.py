@@ -47,8 +47,8 @@ class MemoryPlan(NamedTuple):
     def __str__(self) -> str:
         if not self.chosen:
             return "no value has a buffer"
-        whole = sum(self.types[n].nbytes for n in self.chosen)
-        lines = [f"{len(self.buffers)} buffers of {sum(self.buffers):,} bytes for values of {whole:,} bytes"]
+        value_bytes = sum(self.types[n].nbytes for n in self.chosen)
+        lines = [f"{len(self.buffers)} buffers of {sum(self.buffers):,} bytes for values of {value_bytes:,} bytes"]
         for n, buffer in self.chosen.items():
             first, last = self.lifetimes[n]
             lines.append(f"v{n}: {self.types[n]} in buffer {buffer}, from call {first} to {last}")
@@ -77,17 +77,17 @@ def memory_plan(program: Program) -> MemoryPlan:
             kind = program.types[n]
             if effects.memory(n) != n or n in effects.escaping or n not in large or n in plan.chosen:
                 continue
-            free = [i for i in range(len(plan.buffers)) if _is_free(i, position, plan, call, kind)]
-            fitting = min(
-                (i for i in free if plan.buffers[i] >= kind.nbytes), key=plan.buffers.__getitem__, default=None
+            free_buffers = [i for i in range(len(plan.buffers)) if _is_free(i, position, plan, call, kind)]
+            buffer = min(
+                (i for i in free_buffers if plan.buffers[i] >= kind.nbytes), key=plan.buffers.__getitem__, default=None
             )
-            if fitting is None and free:
-                fitting = max(free, key=plan.buffers.__getitem__)
-                plan.buffers[fitting] = kind.nbytes
-            elif fitting is None:
-                fitting = len(plan.buffers)
+            if buffer is None and free_buffers:
+                buffer = max(free_buffers, key=plan.buffers.__getitem__)
+                plan.buffers[buffer] = kind.nbytes
+            elif buffer is None:
+                buffer = len(plan.buffers)
                 plan.buffers.append(kind.nbytes)
-            plan.chosen[n], plan.types[n], plan.lifetimes[n] = fitting, kind, (position, last_use[n])
+            plan.chosen[n], plan.types[n], plan.lifetimes[n] = buffer, kind, (position, last_use[n])
     return plan
 
 
@@ -95,17 +95,17 @@ def peak_of(program: Program) -> int:
     """Return the peak bytes of large live values over a run of the program."""
     effects, types = Effects(program), program.types
     last_use = {effects.memory(n): i for i, call in enumerate(program.calls) for n in (*call.read, *call.outputs)}
-    over: dict[int, list[int]] = {}
+    ending_sizes: dict[int, list[int]] = {}
     alive = peak = 0
     live: set[int] = set()
     for position, call in enumerate(program.calls):
         new = {n for n in call.outputs if n in types and effects.memory(n) == n and types[n].nbytes >= _LARGE} - live
         live |= new
         for n in new - effects.escaping:
-            over.setdefault(last_use[n], []).append(types[n].nbytes)
+            ending_sizes.setdefault(last_use[n], []).append(types[n].nbytes)
         alive += sum(types[n].nbytes for n in new)
         peak = max(peak, alive)
-        alive -= sum(over.get(position, ()))
+        alive -= sum(ending_sizes.get(position, ()))
     return peak
 
 
@@ -142,9 +142,9 @@ _OPERATORS = {name: OPERATORS[name].ufunc for name in ("add", "sub", "mul", "tru
 
 def _is_free(buffer: int, position: int, plan: MemoryPlan, call: Call, known: ArrayType) -> bool:
     """Return whether a call may write to a buffer: its value is dead, or the call reads it elementwise."""
-    for n, chosen in plan.chosen.items():
+    for n, value_buffer in plan.chosen.items():
         _, end = plan.lifetimes[n]
-        if chosen == buffer and end >= position:
+        if value_buffer == buffer and end >= position:
             is_own_argument = Value(n) in call.args and plan.types[n][:3] == known[:3]
             if end > position or not is_own_argument or call.name == "fused":
                 return False

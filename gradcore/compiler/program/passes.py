@@ -27,7 +27,7 @@ _FOLDED = 1 << 14
 
 def optimize(program: Program) -> Program:
     """Return the program after all passes."""
-    return [program, *(after for _, after in run_passes(program))][-1]
+    return [program, *(optimized for _, optimized in run_passes(program))][-1]
 
 
 def run_passes(program: Program) -> Iterator[tuple[str, Program]]:
@@ -223,7 +223,7 @@ def fold_constants(program: Program) -> Program:
 
 def _constant_calls(program: Program, effects: Effects) -> set[int]:
     """Return the positions of calls that compute constants in memory that no other call uses before it is complete."""
-    spoilt = {-1, *effects.escaping}
+    excluded_memories = {-1, *effects.escaping}
     while True:
         constant, last_write = set(), dict[int, int]()
         new_values: set[int] = set()
@@ -232,21 +232,21 @@ def _constant_calls(program: Program, effects: Effects) -> set[int]:
                 continue
             results, writes = call.outputs, effects.writes[position]
             memory = writes.union(map(effects.memory, results))
-            small = all(n in program.types and _span(program.types[n]) <= _FOLDED for n in results)
-            if small and memory.isdisjoint(spoilt):
+            is_small = all(n in program.types and _span(program.types[n]) <= _FOLDED for n in results)
+            if is_small and memory.isdisjoint(excluded_memories):
                 constant.add(position)
                 new_values.update(results)
                 last_write.update(dict.fromkeys(writes, position))
         if not constant:
             return constant
-        read_memories, owned = set[int](), {effects.memory(n) for n in new_values}
+        read_memories, constant_memories = set[int](), {effects.memory(n) for n in new_values}
         for position, call in enumerate(program.calls):
             if position not in constant:
                 read_memories |= {m for m in effects.reads(call) if position < last_write.get(m, -1)}
-                read_memories |= effects.writes[position] & owned
+                read_memories |= effects.writes[position] & constant_memories
         if not read_memories:
             return constant
-        spoilt |= read_memories
+        excluded_memories |= read_memories
 
 
 def _is_repeatable(call: Call) -> bool:
@@ -359,12 +359,12 @@ def _key(value: Any, program: Program) -> Any:
 def remove_dead_calls(program: Program) -> Program:
     """Remove calls that never raise and whose results and writes nobody reads."""
     effects, kept_calls = Effects(program), list[Call]()
-    needed, memory = {*program.outputs}, {-1, *effects.escaping}
+    read_values, memory = {*program.outputs}, {-1, *effects.escaping}
     for position, call in reversed([*enumerate(program.calls)]):
-        is_used = any(n in needed for n in call.outputs)
+        is_used = any(n in read_values for n in call.outputs)
         writes = effects.writes[position]
         if is_used or not is_total(call, program) or not writes.isdisjoint(memory):
-            needed.update(call.read)
+            read_values.update(call.read)
             memory |= effects.reads(call)
             kept_calls.append(call)
     return program.copy(kept_calls[::-1])
@@ -376,12 +376,12 @@ def remove_dead_calls(program: Program) -> Program:
 def use_scalars(program: Program) -> Program:
     """Compute 0-dim results as NumPy scalars if only arithmetic uses them."""
     effects, result = Effects(program), program.copy(program.calls)
-    minding = {*program.outputs}
+    array_only = {*program.outputs}
     for call in program.calls:
         if not takes_scalars(call):
-            minding.update(call.read)
+            array_only.update(call.read)
     result.scalars -= {
-        n for n in program.scalars - minding if program.types[n].dtype.kind == "f" and effects.is_private(n)
+        n for n in program.scalars - array_only if program.types[n].dtype.kind == "f" and effects.is_private(n)
     }
     return result
 

@@ -290,13 +290,13 @@ def _collect(value: Any, kind: Any, found: list[int]) -> None:
     elif isinstance(value, tuple) and kind is not Literal and hasattr(value, "_fields"):
         parts = value
     for each in parts:
-        of_part = type(each)
-        if of_part is Value:
+        part_kind = type(each)
+        if part_kind is Value:
             found.append(each.number)
-        elif of_part is Expression:
+        elif part_kind is Expression:
             found.extend(each.numbers)
-        elif of_part not in _PLAIN:
-            _collect(each, of_part, found)
+        elif part_kind not in _PLAIN:
+            _collect(each, part_kind, found)
 
 
 #: Types of arguments that neither are nor contain values.

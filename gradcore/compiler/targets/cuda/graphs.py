@@ -73,20 +73,20 @@ class GraphedProgram:
     """
 
     def __init__(self, program: Program, graphs: str, copied: frozenset[int], steps: frozenset[int]) -> None:
-        whole = fuse_on_cuda(program)
+        fused = fuse_on_cuda(program)
         self.backend, self._program, self._graphs = program.backend, program, graphs
-        self.calls, self.groups = len(whole.calls), sum(call.name == "fused" for call in whole.calls)
-        self._run = emitter.function_of(whole)
+        self.calls, self.groups = len(fused.calls), sum(call.name == "fused" for call in fused.calls)
+        self._run = emitter.function_of(fused)
         input_types = [program.types.get(n) for n in program.inputs]
-        written = Effects(program).written_inputs()
+        written_inputs = Effects(program).written_inputs()
         #: Positions of the inputs that are written to, that share memory with results, that are copied into memory of
         #: the graph, and that are optimizer steps.
-        self._written = [i for i, n in enumerate(program.inputs) if n in written]
+        self._written = [i for i, n in enumerate(program.inputs) if n in written_inputs]
         returned = {program.types[n].memory for n in program.outputs if n in program.types}
         self._returned = [
             i for i, n in enumerate(program.inputs) if n in program.types and program.types[n].memory in returned
         ]
-        self._copied = [i for i, n in enumerate(program.inputs) if n in copied and n not in written]
+        self._copied = [i for i, n in enumerate(program.inputs) if n in copied and n not in written_inputs]
         #: For each input that is used in place, its addresses at the times of captures.
         self._addresses: dict[int, set[int]] = {}
         self._steps = [i for i, n in enumerate(program.inputs) if n in steps]
@@ -96,9 +96,9 @@ class GraphedProgram:
         self._stream: Any = None
         self._captures = self._seen = 0
         self.state = f"not captured: it is after {_FIRST_CALLS} calls"
-        why = self._why_not(graphs, input_types)
-        self._waiting = why is None
-        self.state = why or self.state
+        refusal = self._why_not(graphs, input_types)
+        self._waiting = refusal is None
+        self.state = refusal or self.state
 
     def _why_not(self, graphs: str, given: list[Any]) -> str | None:
         program = self._program
@@ -176,7 +176,7 @@ class GraphedProgram:
         for i, array in enumerate(arrays):
             if not any(i in each for each in (self._steps, self._written, self._copied, self._returned)):
                 self._addresses.setdefault(i, set()).add(array.data.ptr)
-        results = [i for i, known in self._addresses.items() if len(known) > _MOST_ADDRESSES and _is_dense(arrays[i])]
+        results = [i for i, seen in self._addresses.items() if len(seen) > _MOST_ADDRESSES and _is_dense(arrays[i])]
         for i in results:
             del self._addresses[i]
         self._copied += results

@@ -114,8 +114,8 @@ class FusedLaunch:
 
             for call in calls:
                 results = _trace_call(call, F, formulas, plain)
-                several = type(call.results) in (list, tuple)
-                pairs = zip(call.results, results, strict=True) if several else [(call.results, results)]
+                has_several = type(call.results) in (list, tuple)
+                pairs = zip(call.results, results, strict=True) if has_several else [(call.results, results)]
                 for result, expr in pairs:
                     if type(result) is Value:
                         dtype = program.types[result.number].dtype
@@ -128,8 +128,8 @@ class FusedLaunch:
                 raise NotFusible("a result is an operand as it is")
             return results
 
-        stored = [program.types[n].dtype for n in outputs]
-        self.kernel = trace("group", formula, operands, CudaTracer(backend.bodies), stored)
+        stored_dtypes = [program.types[n].dtype for n in outputs]
+        self.kernel = trace("group", formula, operands, CudaTracer(backend.bodies), stored_dtypes)
         self._launch = backend.fusion.launcher(self.kernel)
 
     @property
@@ -154,8 +154,8 @@ def _rounds_once(call: Call, operands: list[Any]) -> bool:
     kind, _, name = call.name.partition(".")
     if name == "astype":
         return bool(operands[0].dtype != "f8")
-    alone = kind == "operator" or (kind in ("kernels", "backend") and name in RENAMED)
-    return name in _STORED or (alone and len(operands) == len(call.args) and not call.named)
+    is_single_function = kind == "operator" or (kind in ("kernels", "backend") and name in RENAMED)
+    return name in _STORED or (is_single_function and len(operands) == len(call.args) and not call.named)
 
 
 def _trace_call(call: Call, F: Any, formulas: _Formulas, plain: Any) -> Any:
@@ -254,9 +254,9 @@ class _Grouping:
         results: list[Any] = [self.program.types.get(n) for n in values_in(call.results)]
         if not is_fusible or name in _LEFT_TO_CUPY or not results or None in results or not is_pure(call):
             return None
-        why = self._refusal(call, results)
-        if why is not None:
-            self.refused.append(f"{call!r}: {why}")
+        refusal = self._refusal(call, results)
+        if refusal is not None:
+            self.refused.append(f"{call!r}: {refusal}")
             return None
         return results[0].shape  # type: ignore[no-any-return]
 
@@ -288,23 +288,23 @@ class _Grouping:
         if any(t.dtype in _HALVES for t in (*results, *operands)) and not _rounds_once(call, operands):
             return "16-bit floats may be rounded in between"
         try:
-            fits = np.broadcast_shapes(shape, *(t.shape for t in operands)) == shape
+            broadcasts = np.broadcast_shapes(shape, *(t.shape for t in operands)) == shape
         except ValueError:
-            fits = False
-        return None if fits else "its operands have other shapes"
+            broadcasts = False
+        return None if broadcasts else "its operands have other shapes"
 
     def _add(self, calls: list[Call]) -> None:
         """Add a group to the program, as one kernel if it can be fused."""
-        new, keys = dict[int, None](), dict[tuple[Any, int], None]()
-        inside: dict[int, int] = {}
+        new_numbers, keys = dict[int, None](), dict[tuple[Any, int], None]()
+        inner_uses: dict[int, int] = {}
         for call in calls:
             for n in arguments_of(call):
-                inside[n] = inside.get(n, 0) + 1
-            keys |= dict.fromkeys(key for key in leaves_of(call) if key[0] is Literal or key[1] not in new)
+                inner_uses[n] = inner_uses.get(n, 0) + 1
+            keys |= dict.fromkeys(key for key in leaves_of(call) if key[0] is Literal or key[1] not in new_numbers)
             # Results that are arguments are not new.
-            new |= dict.fromkeys(n for n in values_in(call.results) if (Value, n) not in keys)
+            new_numbers |= dict.fromkeys(n for n in values_in(call.results) if (Value, n) not in keys)
         inputs = [_leaf(key) for key in keys]
-        outputs = [n for n in new if self.uses.get(n, 0) > inside.get(n, 0)]
+        outputs = [n for n in new_numbers if self.uses.get(n, 0) > inner_uses.get(n, 0)]
         try:
             if len(calls) < 2 or not outputs:
                 raise NotFusible("it is alone")
@@ -319,9 +319,9 @@ class _Grouping:
     def _in_order(self, inputs: list[Any], result: Any) -> list[Any]:
         """Return the operands, starting with those whose memory order the kernel's results follow."""
         types: list[Any] = [self.program.type_of(leaf) for leaf in inputs]
-        whole = [t.shape == result.shape and all(t.strides) for t in types]
-        dense = [w and t.is_dense for w, t in zip(whole, types, strict=True)]
-        if any(whole) and not any(dense):
+        full_size = [t.shape == result.shape and all(t.strides) for t in types]
+        dense = [w and t.is_dense for w, t in zip(full_size, types, strict=True)]
+        if any(full_size) and not any(dense):
             raise NotFusible("its operands lie in another order in memory")
         return [leaf for _, leaf in sorted(zip(dense, inputs, strict=True), key=lambda pair: not pair[0])]
 
@@ -337,21 +337,21 @@ def _order(program: Program) -> list[set[int]]:
     for i, call in enumerate(program.calls):
         numbers = arguments_of(call)
         reads, writes = effects.reads(call), effects.writes[i]
-        before = {producers[n] for n in numbers if n in producers}
-        before |= {j for m in reads for j in writers.get(m, ())}
-        before |= {j for m in writes for j in (*readers.get(m, ()), *writers.get(m, ()))}
-        before |= {producers[n] for n in values_in(call.results) if n in producers}
+        predecessors = {producers[n] for n in numbers if n in producers}
+        predecessors |= {j for m in reads for j in writers.get(m, ())}
+        predecessors |= {j for m in writes for j in (*readers.get(m, ()), *writers.get(m, ()))}
+        predecessors |= {producers[n] for n in values_in(call.results) if n in producers}
         if barrier is not None:
-            before.add(barrier)
+            predecessors.add(barrier)
         if written_values(call) is None or call.name.startswith("random"):  # Draws keep their order.
-            before.update(range(i))
+            predecessors.update(range(i))
             barrier = i
         for m in reads:
             readers.setdefault(m, []).append(i)
         for m in writes:
             writers.setdefault(m, []).append(i)
         producers.update(dict.fromkeys(values_in(call.results), i))
-        results.append(before)
+        results.append(predecessors)
     return results
 
 

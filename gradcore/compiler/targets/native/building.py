@@ -68,8 +68,8 @@ def has_vector_functions() -> bool:
         by_gcc = "Free Software Foundation" in _compiler()[1]
     except BuildError:
         return False
-    later = library == "glibc" and tuple(map(int, version.split(".")[:2])) >= (2, 35)
-    return later and by_gcc and platform.machine() == "x86_64"
+    is_recent = library == "glibc" and tuple(map(int, version.split(".")[:2])) >= (2, 35)
+    return is_recent and by_gcc and platform.machine() == "x86_64"
 
 
 def _name(source: str) -> str:
@@ -214,15 +214,15 @@ def load_functions(path: Path, first: int, parts: Sequence[tuple[bool, bool]]) -
 def _check(library: ctypes.CDLL) -> None:
     describe = library.gradcore_program_describe
     describe.argtypes, describe.restype = [ctypes.py_object, ctypes.c_int64, ctypes.c_void_p], None
-    described = (ctypes.c_int64 * 5)()
+    description = (ctypes.c_int64 * 5)()
     if sys.implementation.name != "cpython":
         raise OSError("this interpreter's arrays are not what it expects")
     numbers = np.arange(24.0).reshape(4, 6)
     arrays = numbers, numbers.T, numbers[1:3]
     for i, array in enumerate(arrays):
-        describe(arrays, i, described)
+        describe(arrays, i, description)
         flags = array.flags.aligned
-        if list(described) != [array.ctypes.data, array.ndim, flags, array.shape[0], array.strides[1]]:
+        if list(description) != [array.ctypes.data, array.ndim, flags, array.shape[0], array.strides[1]]:
             raise OSError("this interpreter's arrays are not what it expects")
 
 
@@ -232,18 +232,18 @@ def _function(library: ctypes.CDLL, number: int, in_threads: bool, multiplies: b
         short: Any = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.py_object)(address)
         short.library = library
         return short  # type: ignore[no-any-return]
-    shared = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.py_object, ctypes.c_int64)(address)
+    function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.py_object, ctypes.c_int64)(address)
     available = threads.available
 
     def run_in_threads(given: tuple[Any, ...]) -> Any:
-        return shared(given, available())
+        return function(given, available())
 
     def run_alone(given: tuple[Any, ...]) -> Any:
         number = available()
         if number < 2:
-            return shared(given, number)
+            return function(given, number)
         with NUMPY.alone():  # Threads of BLAS would compete with those of the segment.
-            return shared(given, number)
+            return function(given, number)
 
     run = run_alone if multiplies and _tools().share else run_in_threads
     run.library = library  # type: ignore[attr-defined]

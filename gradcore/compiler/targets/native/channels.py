@@ -103,13 +103,13 @@ class Channels:
             raise Unsupported("the shape of a statistic")
         product, total, scale, to_roots, products, totals = (self.temporary_view(channels, a.dtype) for _ in range(6))
         root, slope, shift = (self._like(center) for _ in range(3))
-        of_group, whole = _keep_dims(root, (2,)), (2, *points)
+        group_root, plane_dims = _keep_dims(root, (2,)), (2, *points)
         steps = [
-            *self._sums(g, a, _keep_dims(center, whole), product, total, points),
+            *self._sums(g, a, _keep_dims(center, plane_dims), product, total, points),
             self._inverse_root(root, variance, eps),
         ]
         if to_weight is not None:
-            steps.append(self._loop_of(to_roots, _times, product, of_group))
+            steps.append(self._loop_of(to_roots, _times, product, group_root))
             steps += self._reduce_dims("sum", to_weight.reshape(channels[1:]), to_roots, (0,))
         if to_bias is not None:
             steps += self._reduce_dims("sum", to_bias.reshape(channels[1:]), total, (0,))
@@ -118,7 +118,7 @@ class Channels:
         factors = [] if weight is None else [self._parameter(weight, total, groups)]
         return [
             *steps,
-            self._loop_of(scale, _times, of_group, *factors),
+            self._loop_of(scale, _times, group_root, *factors),
             self._loop_of(products, _times, product, *factors),
             self._loop_of(totals, _times, total, *factors),
             *self._reduce_dims("sum", slope, products, (2,)),
@@ -130,7 +130,7 @@ class Channels:
                 g,
                 a,
                 _keep_dims(scale, points),
-                *(_keep_dims(each, whole) for each in (center, slope, shift)),
+                *(_keep_dims(each, plane_dims) for each in (center, slope, shift)),
             ),
         ]
 

@@ -100,9 +100,9 @@ def use_positions(program: Program) -> Program:
     out = program.copy()
     positions: dict[int, Value] = {}
     for call in program.calls:
-        reading = [user for n in call.outputs for user in users.get(n, [])] if call.outputs in draws else []
+        readers = [user for n in call.outputs for user in users.get(n, [])] if call.outputs in draws else []
         is_returned = bool({*call.outputs} & {*program.outputs})
-        if reading and not is_returned and all(_is_native(user, *call.outputs) for user in reading):
+        if readers and not is_returned and all(_is_native(user, *call.outputs) for user in readers):
             position = positions[call.outputs[0]] = out.new_value(ArrayType((6,), _U64, (8,), -1))
             out.calls.append(Call(RESERVING, _position, (call.function, *call.args), {}, position))
             continue

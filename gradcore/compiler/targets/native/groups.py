@@ -111,20 +111,20 @@ class Group:
 
 def _relate_steps(steps: list[Step]) -> list[int]:
     """Return a number for each step: equal for loops over one shape that share arrays, directly or through others."""
-    above = [*range(len(steps))]
-    users: dict[Any, int] = {}
+    parents = [*range(len(steps))]
+    first_users: dict[Any, int] = {}
 
     def top(i: int) -> int:
-        while above[i] != i:
-            above[i] = i = above[above[i]]
+        while parents[i] != i:
+            parents[i] = i = parents[parents[i]]
         return i
 
     for i, step in enumerate(steps):
         if isinstance(step, (Loop, Reduction)):
             for v in (*step.reads, *step.writes):
                 if any(v.strides):  # A single number may be shared by unrelated loops.
-                    above[top(i)] = top(users.setdefault((step.shape, v.memory, v.offset), i))
-    return [*map(top, above)]
+                    parents[top(i)] = top(first_users.setdefault((step.shape, v.memory, v.offset), i))
+    return [*map(top, parents)]
 
 
 def _differ(a: View, b: View, given: frozenset[int]) -> bool:
@@ -142,18 +142,18 @@ def group_steps(steps: list[Step], given: frozenset[int], made: Collection[int])
     """
     out: list[Any] = []
     for step, relation in zip(steps, _relate_steps(steps), strict=True):
-        chosen = None
+        joined_group = None
         if isinstance(step, (Loop, Reduction)):
             for each in reversed(out[-24:]):
                 if isinstance(each, Group) and each.takes(step, relation, given):
-                    chosen = each
+                    joined_group = each
                     break
                 if clashes(each, step, given) or (each.fallible and any(w.memory not in made for w in step.writes)):
                     break
-        if chosen is None:
+        if joined_group is None:
             out.append(Group(step, relation) if isinstance(step, (Loop, Reduction)) else step)
         elif isinstance(step, (Loop, Reduction)):
-            chosen.add(step, relation)
+            joined_group.add(step, relation)
     return out
 
 
@@ -204,8 +204,8 @@ def trace_group(group: Group, kept: Any, constants: dict[int, Any]) -> TracedGro
             loaded[view] = stores[view] = store_as(F, expr, view.dtype)
     stores = {v: e for v, e in stores.items() if kept(v.memory)}
     outputs = [(e, v.dtype) for v, e in stores.items()] + [(e, e.dtype) for _, e in reductions]
-    named = [Input(v.dtype, name=f"x{i}", position=i) for i, v in enumerate(inputs)]
-    kernel = schedule("loop", named, F.graph, outputs, [])
+    kernel_inputs = [Input(v.dtype, name=f"x{i}", position=i) for i, v in enumerate(inputs)]
+    kernel = schedule("loop", kernel_inputs, F.graph, outputs, [])
     loads = [inputs[i.position] for i in kernel.inputs]
     return TracedGroup(kernel, loads, list(stores), [r for r, _ in reductions], group.shape)
 

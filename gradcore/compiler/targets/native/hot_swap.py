@@ -107,11 +107,11 @@ def _in_background(program: Program) -> Any:
 
 def _load_earlier(program: Program) -> Any:
     """Return the function that calls a library built by an earlier process, or None."""
-    whole = _prepare_program(program)
-    stored = plans.find_plan(whole, name_of_plan(whole))
-    if stored is None:
+    prepared = _prepare_program(program)
+    plan_and_path = plans.find_plan(prepared, name_of_plan(prepared))
+    if plan_and_path is None:
         return None
-    plan, path = stored
+    plan, path = plan_and_path
     try:
         run = plan.function(path)
     except (OSError, AttributeError):  # The file is not the expected library.

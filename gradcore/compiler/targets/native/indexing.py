@@ -90,14 +90,14 @@ class Places:
         shape = np.broadcast_shapes(*[i.shape for i in index_views])
         lead = dims[0] if dims == [*range(dims[0], dims[-1] + 1)] else 0
         rest = [d for d in range(len(x.shape)) if d not in dims]
-        before, after = rest[:lead], rest[lead:]
-        whole = (*(x.shape[d] for d in before), *shape, *(x.shape[d] for d in after))
-        strides = (*(x.strides[d] for d in before), *(0 for _ in shape), *(x.strides[d] for d in after))
-        spread = []
+        head, tail = rest[:lead], rest[lead:]
+        full_shape = (*(x.shape[d] for d in head), *shape, *(x.shape[d] for d in tail))
+        strides = (*(x.strides[d] for d in head), *(0 for _ in shape), *(x.strides[d] for d in tail))
+        views = []
         for i in index_views:
             own_strides = i.broadcast(shape).strides
-            spread.append(i._replace(shape=whole, strides=(*(0 for _ in before), *own_strides, *(0 for _ in after))))
-        return _Indexed(x, whole, strides, spread, dims, True)
+            views.append(i._replace(shape=full_shape, strides=(*(0 for _ in head), *own_strides, *(0 for _ in tail))))
+        return _Indexed(x, full_shape, strides, views, dims, True)
 
     # -- an index along a dim -----------------------------------------------------------------------------------------
 
@@ -116,10 +116,10 @@ class Places:
             raise Unsupported("the shape of what is indexed")
         dim %= len(x.shape)
         lead, tail = x.shape[:dim], x.shape[dim + 1 :]
-        whole = (*lead, *index.shape, *tail)
+        full_shape = (*lead, *index.shape, *tail)
         strides = (*x.strides[:dim], *(0 for _ in index.shape), *x.strides[dim + 1 :])
-        spread = index._replace(shape=whole, strides=(*(0 for _ in lead), *index.strides, *(0 for _ in tail)))
-        return _Indexed(x, whole, strides, [spread], [dim], False)
+        view = index._replace(shape=full_shape, strides=(*(0 for _ in lead), *index.strides, *(0 for _ in tail)))
+        return _Indexed(x, full_shape, strides, [view], [dim], False)
 
     # -- an index for each element ------------------------------------------------------------------------------------
 
@@ -140,9 +140,9 @@ class Places:
     def _lower_scatter_src(self, call: Call, results: list[View]) -> list[Step]:
         x, src, dim, index = call.args
         (out,) = results
-        places = self._each(out, dim, index)
-        values = self._view(src).select(tuple(slice(n) for n in places.shape))
-        return [self._convert(out, self._view(x)), _kernel("put", values, places)]
+        indexed = self._each(out, dim, index)
+        values = self._view(src).select(tuple(slice(n) for n in indexed.shape))
+        return [self._convert(out, self._view(x)), _kernel("put", values, indexed)]
 
     def _each(self, x: View, dim: int, index: Any) -> _Indexed:
         i = self._view(index)
@@ -180,10 +180,10 @@ class Places:
         shape = a.shape if dim is not None else (a.size,)
         dim = 0 if dim is None else dim % len(shape)
         sizes = f"{prod(shape[:dim])}, {shape[dim]}, {prod(shape[dim + 1 :])}"
-        least = "true" if "min" in call.name.rpartition(".")[2] else "false"
+        is_min = "true" if "min" in call.name.rpartition(".")[2] else "false"
         kind, writes = C_TYPES[a.dtype.name], [index] if values is None else [index, values]
-        of_values = f"({kind}*)nullptr" if values is None else "{1}"
-        text = f"extrema<{kind}, {least}>({{0}}, {of_values}, {{{len(writes)}}}, {sizes}, threads)"
+        values_pointer = f"({kind}*)nullptr" if values is None else "{1}"
+        text = f"extrema<{kind}, {is_min}>({{0}}, {values_pointer}, {{{len(writes)}}}, {sizes}, threads)"
         return [*steps, Kernel(text, writes, [a], lasting=a.size >= _LARGE)]
 
 

@@ -122,9 +122,9 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
                 return view
             return self._own(number)
         n = next(iter(bases.values()))
-        moved = kind.address - self.program.types[n].address
+        distance = kind.address - self.program.types[n].address
         base = self.views[n]
-        view = self.views[number] = View(base.memory, base.offset + moved, kind.shape, kind.strides, kind.dtype)
+        view = self.views[number] = View(base.memory, base.offset + distance, kind.shape, kind.strides, kind.dtype)
         return view
 
     # -- calls ----------------------------------------------------------------------------------------------------
@@ -146,8 +146,8 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
 
     def _steps(self, call: Call) -> list[Step]:
         _, _, name = call.name.rpartition(".")
-        into = call.name.startswith("xp.") and call.named.keys() == {"out"} and call.named["out"] == (call.results,)
-        if name not in _WRITERS and not into and (written_values(call) != [] or "out" in call.named):
+        has_out = call.name.startswith("xp.") and call.named.keys() == {"out"} and call.named["out"] == (call.results,)
+        if name not in _WRITERS and not has_out and (written_values(call) != [] or "out" in call.named):
             raise Unsupported("it writes in place")
         numbers = list(call.outputs)
         kinds = {self.program.types[n].dtype for n in (*numbers, *values_in(call.args))}
@@ -156,7 +156,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         existing = set(self.views)
         results = [self.views[n] if n in existing else self._result(call, n) for n in numbers]
         allocated = [n for n in numbers if n not in existing and self.views[n].memory == n]
-        if into:
+        if has_out:
             return [self._loop(call._replace(named={}), name, results)]
         if name in _VIEWS and not allocated:
             return []
@@ -461,8 +461,8 @@ def _operand(F: Any, value: Any) -> Any:
 
 def _rounds_once(call: Call, name: str, places: list[tuple[bool, Any]]) -> bool:
     """Return whether a call on 16-bit floats computes in float32 and rounds only the result."""
-    alone = call.name.startswith("operator.") or name in RENAMED or name == "where"
-    return alone and not call.named and all(is_array or isinstance(value, np.generic) for is_array, value in places)
+    single = call.name.startswith("operator.") or name in RENAMED or name == "where"
+    return single and not call.named and all(is_array or isinstance(value, np.generic) for is_array, value in places)
 
 
 def _shape_of(lowering: Lowering, argument: Any) -> tuple[int, ...]:

@@ -74,20 +74,20 @@ class Products:
         kind = C_TYPES[out.dtype.name]
         if width == 1:  # A single column can be read as a row.
             b1 = 1 if inner == 1 or b0 == 1 else b1
-        small = height * inner * width <= _SMALL_PRODUCT and inner * width * size <= 1 << 15
-        if small:
+        is_small = height * inner * width <= _SMALL_PRODUCT and inner * width * size <= 1 << 15
+        if is_small:
             text = (
                 f"small_product<{kind}, {height}, {inner}, {width}, {a0}, {a1}, {b0}, {b1}, {o0}>({{0}}, {{1}}, {{2}})"
             )
             return [Kernel(text, [out], [a, b])]
         if not self.blas:
             raise Unsupported("there is no BLAS")
-        (at, lead_a), (bt, lead_b) = _blas(a), _blas(b)
+        (transpose_a, lead_a), (transpose_b, lead_b) = _blas(a), _blas(b)
         if height > 1 and o0 < width:
             raise Unsupported("the strides of a product")
         sizes, leads = f"{height}, {inner}, {width}", (lead_a, lead_b, max(o0, width))
         arrays = "{{0}}, {{1}}, {}, {{2}}, {}, {}".format(*leads)
-        text = f"{LARGE_PRODUCT}<{kind}>({at}, {bt}, {sizes}, {arrays}, threads)"
+        text = f"{LARGE_PRODUCT}<{kind}>({transpose_a}, {transpose_b}, {sizes}, {arrays}, threads)"
         return [Kernel(text, [out], [a, b], lasting=True)]
 
     def _lower_mm(self, call: Call, results: list[View]) -> list[Step]:

@@ -121,7 +121,7 @@ def slots(
         Memories of one size, and whether a single slot is enough for all of them.
     """
     rows: list[list[int]] = []
-    of: dict[int, list[int]] = {}
+    row_of: dict[int, list[int]] = {}
     for repeat in repeats:
         for calls in zip(*repeat.turns, strict=True):
             for views in zip(*[call.views for call in calls], strict=True):
@@ -129,12 +129,12 @@ def slots(
                 if len({*memories}) == len(memories) and all(
                     m in uses and span(m) == span(memories[0]) for m in memories
                 ):
-                    _extend(rows, of, memories)
+                    _extend(rows, row_of, memories)
     results = []
     for row in rows:
-        together = _alive_together([(uses[m][0], uses[m][-1]) for m in row])
-        if together == 1 or 2 * together >= len(row) or span(row[0]) * len(row) <= _LOOSE:
-            results.append((row, together == 1))
+        alive_count = _alive_together([(uses[m][0], uses[m][-1]) for m in row])
+        if alive_count == 1 or 2 * alive_count >= len(row) or span(row[0]) * len(row) <= _LOOSE:
+            results.append((row, alive_count == 1))
     return results
 
 
@@ -162,8 +162,8 @@ def _extend(rows: list[list[int]], of: dict[int, list[int]], memories: list[int]
 def _alive_together(lifetimes: Sequence[tuple[int, int]]) -> int:
     """Return the largest number of lifetimes that overlap."""
     events = sorted([(first, 0, 1) for first, _ in lifetimes] + [(last, 1, -1) for _, last in lifetimes])
-    alive = most = 0
+    alive = largest = 0
     for _, _, change in events:
         alive += change
-        most = max(most, alive)
-    return most
+        largest = max(largest, alive)
+    return largest

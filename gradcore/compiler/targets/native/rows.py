@@ -39,12 +39,12 @@ class Rows:
         if x is None or not width:
             raise Unsupported("rows")
         reads, places, kind = [], [], C_TYPES[x.dtype.name]
-        for word, view in zip(kernel.reads, views, strict=False):
-            place, default = "nullptr", word.partition("=")[2]
+        for parameter, view in zip(kernel.reads, views, strict=False):
+            pointer, default = "nullptr", parameter.partition("=")[2]
             if view is not None:
                 reads.append(view)
-                place = f"(const {kind}*){{{len(results) + len(reads) - 1}}}"
-            places.append(f"Filled<{kind}>({place}, {width}, {default})" if default else place)
+                pointer = f"(const {kind}*){{{len(results) + len(reads) - 1}}}"
+            places.append(f"Filled<{kind}>({pointer}, {width}, {default})" if default else pointer)
         sizes = {"rows": x.size, "index": x.size, "row": x.size // width, "kept": x.size // width}
         for word, result in zip(kernel.writes, results, strict=True):
             if result.size != sizes[word] or result.dtype != (np.int64 if word == "index" else x.dtype):
@@ -99,8 +99,8 @@ class Rows:
     def _lower_embedding_sum(self, call: Call, results: list[View]) -> list[Step]:
         rows, index, height, *padding = call.args
         out, x, i = results[0], self._view(rows), self._view(index)
-        good = i.dtype == np.int64 and x.dtype == out.dtype and x.dtype.kind == "f" and x.size
-        if not good or not (x.is_contiguous and i.is_contiguous and out.is_contiguous) or call.named:
+        has_supported_dtypes = i.dtype == np.int64 and x.dtype == out.dtype and x.dtype.kind == "f" and x.size
+        if not has_supported_dtypes or not (x.is_contiguous and i.is_contiguous and out.is_contiguous) or call.named:
             raise Unsupported("rows")
         numbers = f"{i.size}, {height}, {x.size // i.size}, {padding[0] if padding else -1}"
         text = f"add_rows<{C_TYPES[x.dtype.name]}>({{0}}, {{1}}, {{2}}, {numbers})"

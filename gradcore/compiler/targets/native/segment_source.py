@@ -113,7 +113,7 @@ class PartSource:
         self.repeats = [item for item in self.items if isinstance(item, Repeat)]
         self._shared = [frozenset(invocation.shared) for invocation in invocations]
         results = {m: uses[m] for m in self.arguments if is_result(m)}
-        self._size = self._arrange({m: found for m, found in uses.items() if is_private(m)}, results)
+        self._size = self._arrange({m: positions for m, positions in uses.items() if is_private(m)}, results)
         self.scratch = self._size if self._size > _STACK else 0
         self._tables = 0
 
@@ -156,14 +156,14 @@ class PartSource:
         Large memories may use the memory of a result until the segment writes the result.
         """
         rows = slots(self.repeats, uses, self._span)
-        chains = self._chains({m: found for m, found in uses.items() if all(m not in row for row, _ in rows)})
-        items = [_Item(row, size := self._room(row[0]), 0 if one else size) for row, one in rows]
+        chains = self._chains({m: positions for m, positions in uses.items() if all(m not in row for row, _ in rows)})
+        items = [_Item(row, size := self._room(row[0]), 0 if is_shared else size) for row, is_shared in rows]
         items += [_Item(chain, self._room(chain[0]), 0) for chain in chains]
-        lives = [(min(uses[m][0] for m in item.row), max(uses[m][-1] for m in item.row), item) for item in items]
-        results = [(m, found[0]) for m, found in given.items() if self._span(m) >= _HOST]
+        lifetimes = [(min(uses[m][0] for m in item.row), max(uses[m][-1] for m in item.row), item) for item in items]
+        results = [(m, positions[0]) for m, positions in given.items() if self._span(m) >= _HOST]
         orders = _ORDERS if len(items) <= _MANY else _ORDERS[:1]
-        tried = [self._place_all(sorted(lives, key=order), results, order is _ORDERS[0]) for order in orders]
-        size, self.places = min(tried, key=operator.itemgetter(0))
+        arrangements = [self._place_all(sorted(lifetimes, key=order), results, order is _ORDERS[0]) for order in orders]
+        size, self.places = min(arrangements, key=operator.itemgetter(0))
         return size
 
     def _place_all(
@@ -174,8 +174,8 @@ class PartSource:
         arena = _Region("arena", sys.maxsize, sys.maxsize)
         places: dict[int, tuple[str, int]] = {}
         for first, last, item in lives:
-            small = item.step or item.size < _HOST
-            for region in [arena] if small else [*regions, arena]:
+            is_in_arena = item.step or item.size < _HOST
+            for region in [arena] if is_in_arena else [*regions, arena]:
                 start = region.place(first, last, item.whole, in_time)
                 if start is not None:
                     places.update((m, (region.name, start + item.step * i)) for i, m in enumerate(item.row))
@@ -229,7 +229,7 @@ class PartSource:
         places = [self._place(view) for view in views]
         name, first = places[0]
         offsets = [offset for _, offset in places]
-        if any(other != name for other, _ in places):
+        if any(place_name != name for place_name, _ in places):
             address = f"t{self._tables}[turn]"
             tables.append(f"char* const t{self._tables}[] = {{{', '.join(f'{n} + {o}' for n, o in places)}}};")
         elif len({b - a for a, b in pairwise(offsets)}) == 1:

@@ -170,11 +170,11 @@ class NativeProgram:
         users: dict[int, set[int]] = {}
         for i, piece in enumerate(self.pieces):
             if isinstance(piece, Part):
-                touched: Iterable[int] = piece.memories
+                memories: Iterable[int] = piece.memories
             else:
                 numbers = (*piece.read, *piece.outputs)
-                touched = [lowering.views[n].memory for n in numbers if n in lowering.views]
-            for memory in touched:
+                memories = [lowering.views[n].memory for n in numbers if n in lowering.views]
+            for memory in memories:
                 users.setdefault(memory, set()).add(i)
         visible = {lowering.views[n].memory for n in program.outputs if n in lowering.views}
         order = {id(piece): i for i, piece in enumerate(self.pieces)}
@@ -282,9 +282,9 @@ def _are_apart(program: Program) -> bool:
     """Return whether the inputs of a program shared no memory in the captured run."""
     types = [program.types[n] for n in program.inputs if n in program.types]  # else a number
     spans = sorted(
-        (known.address + low, known.address + high)
-        for known in types
-        for low, high in [View(0, 0, known.shape, known.strides, known.dtype).extent]
+        (array_type.address + low, array_type.address + high)
+        for array_type in types
+        for low, high in [View(0, 0, array_type.shape, array_type.strides, array_type.dtype).extent]
     )
     return all(stop <= start for (_, stop), (start, _) in pairwise(spans))
 
@@ -298,8 +298,8 @@ def source_of(programs: list[NativeProgram]) -> str:
     """Return the C++ source of the segments of several programs, numbered consecutively."""
     loops = {name: text for program in programs for name, text in program.loops.items()}
     texts = [part.text for program in programs for part in program.parts]
-    shown = 'extern "C" __attribute__((visibility("default"))) i64'
-    parts = [f"{shown} part{i}{text}" for i, text in enumerate(texts)]
+    exported = 'extern "C" __attribute__((visibility("default"))) i64'
+    parts = [f"{exported} part{i}{text}" for i, text in enumerate(texts)]
     draws = ['#include "draws.h"'] if any("philox::" in text or "draw<" in text for text in texts) else []
     head = ['#include "program.h"', *draws, "namespace gradcore {", *loops.values(), "}", "using namespace gradcore;"]
     return "\n".join([*head, *parts, ""])

@@ -48,9 +48,9 @@ def _dims(traced: TracedGroup) -> list[_Dim]:
     merged: list[_Dim] = []
     for dim in dims:
         if merged and merged[-1].reduced == dim.reduced:
-            before = merged[-1]
-            if all(b == s * dim.size for b, s in zip(before.steps, dim.steps, strict=True)):
-                merged[-1] = _Dim(before.size * dim.size, dim.reduced, dim.steps)
+            previous = merged[-1]
+            if all(b == s * dim.size for b, s in zip(previous.steps, dim.steps, strict=True)):
+                merged[-1] = _Dim(previous.size * dim.size, dim.reduced, dim.steps)
                 continue
         merged.append(dim)
     return merged
@@ -100,13 +100,13 @@ class _Writer:
 
     def load(self, depth: int, indices: list[tuple[int, str]], still: bool | None = None) -> None:
         """Emit the loads of elements: all, or only those that do (not) depend on the indices."""
-        for i, (given, kind) in enumerate(zip(self.traced.kernel.inputs, self.types, strict=False)):
+        for i, (operand, kind) in enumerate(zip(self.traced.kernel.inputs, self.types, strict=False)):
             if still is not None and still == any(dim.steps[i] for dim in self.dims):
                 continue
             element = self.place(i, indices)
             half = kind in _HALVES
             self.emit(
-                depth, f"const {'float' if half else kind} {given.name} = {f'load({element})' if half else element};"
+                depth, f"const {'float' if half else kind} {operand.name} = {f'load({element})' if half else element};"
             )
 
     def element(self, depth: int, indices: list[tuple[int, str]], still: bool | None = None) -> None:
@@ -265,9 +265,9 @@ class _Writer:
             if not self.dims:
                 self.element(1, [])
                 return self.lines, False
-            shared = large and self.dims[0].size > 1
-            self.simple("start" if shared else "0", "stop" if shared else str(self.dims[0].size))
-            return self.lines, shared
+            in_threads = large and self.dims[0].size > 1
+            self.simple("start" if in_threads else "0", "stop" if in_threads else str(self.dims[0].size))
+            return self.lines, in_threads
         lead = self.traced.loads[0] if self.traced.loads else None
         innermost = self.dims[-1].steps[0] if self.dims and lead is not None else 0
         rows = len(kept_dims) == 1 and any(dim.reduced for dim in self.dims) and kept_dims[0].size <= _MOST_SUMS
@@ -275,9 +275,9 @@ class _Writer:
             self.by_rows()
             return self.lines, False
         if kept_dims:
-            shared = large and kept_dims[0].size > 1
-            self.reducing("start" if shared else "0", "stop" if shared else str(kept_dims[0].size))
-            return self.lines, shared
+            in_threads = large and kept_dims[0].size > 1
+            self.reducing("start" if in_threads else "0", "stop" if in_threads else str(kept_dims[0].size))
+            return self.lines, in_threads
         first = self.dims[0].size if self.dims else 1
         if (
             large
@@ -317,8 +317,8 @@ class _Writer:
 def loop_source(traced: TracedGroup) -> tuple[str, str]:
     """Return the name and the source of a group's C++ function; equal functions have equal names."""
     writer = _Writer(traced)
-    lines, shared = writer.write()
-    if shared:
+    lines, in_threads = writer.write()
+    if in_threads:
         work = writer.size * max(len(traced.kernel.computed), 2)
         rows = writer.dims[0].size
         grain = max(1, _WORTH_A_THREAD * rows // work)

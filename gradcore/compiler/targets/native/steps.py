@@ -64,11 +64,11 @@ class View(NamedTuple):
         if not self.size:
             return True
         steps = sorted((abs(s), n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1)
-        reach = self.dtype.itemsize
+        span = self.dtype.itemsize
         for step, n in steps:
-            if step < reach:
+            if step < span:
                 return False
-            reach = step * (n - 1) + reach
+            span = step * (n - 1) + span
         return True
 
     def broadcast(self, shape: tuple[int, ...]) -> View:
@@ -93,12 +93,12 @@ class View(NamedTuple):
 
     def select(self, index: Any) -> View:
         """Return the view of a basic index: numbers, slices, None and ``...``."""
-        whole = np.lib.stride_tricks.as_strided(np.empty((), self.dtype), self.shape, self.strides, writeable=False)
-        part = whole[index]
-        if part.size and part.base is None:
+        base = np.lib.stride_tricks.as_strided(np.empty((), self.dtype), self.shape, self.strides, writeable=False)
+        selected = base[index]
+        if selected.size and selected.base is None:
             raise ValueError("the index copies")
-        moved = part.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
-        return self._replace(offset=self.offset + moved, shape=part.shape, strides=part.strides)
+        distance = selected.__array_interface__["data"][0] - base.__array_interface__["data"][0]
+        return self._replace(offset=self.offset + distance, shape=selected.shape, strides=selected.strides)
 
 
 class Step:

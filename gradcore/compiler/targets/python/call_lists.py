@@ -118,8 +118,8 @@ class ListedCalls:
         self.inputs = list(dict.fromkeys(n for call in calls for n in call.read if n not in computed))
         self.calls, self.outputs, self.types = calls, sorted(outputs), program.types
         saved = sum(_ARRAY if program.types[n].shape else _NUMBER for n in computed)
-        moved = [program.types[n].nbytes for n in (*self.inputs, *outputs)]
-        self.pays = saved > _WHOLE + _MOVED * len(moved) + sum(moved) // _BYTES
+        copied_bytes = [program.types[n].nbytes for n in (*self.inputs, *outputs)]
+        self.pays = saved > _WHOLE + _MOVED * len(copied_bytes) + sum(copied_bytes) // _BYTES
         self._free: list[Any] = []
         if self.pays:
             self._list, self._memory = CallList(library), _Memory(program)
@@ -217,14 +217,14 @@ class _Memory:
 
     def allocate(self, inputs: list[int], outputs: list[int]) -> tuple[int, list[Any], list[Any], Any]:
         """Allocate the block; return its address, the input and output arrays in it, and the object that owns it."""
-        whole = np.empty(self.size + _LINE, np.uint8)
-        start = -whole.ctypes.data % _LINE
+        block = np.empty(self.size + _LINE, np.uint8)
+        start = -block.ctypes.data % _LINE
         for place, array in self._constants.values():
-            np.ndarray(array.shape, array.dtype, whole, start + place)[...] = array
+            np.ndarray(array.shape, array.dtype, block, start + place)[...] = array
         types = self.program.types
-        views = [[np.ndarray(types[n].shape, types[n].dtype, whole, start + self.places[n]) for n in numbers]
+        views = [[np.ndarray(types[n].shape, types[n].dtype, block, start + self.places[n]) for n in numbers]
                  for numbers in (inputs, outputs)]  # fmt: skip
-        return whole.ctypes.data + start, views[0], views[1], whole
+        return block.ctypes.data + start, views[0], views[1], block
 
 
 def _round_up(known: Any) -> int:

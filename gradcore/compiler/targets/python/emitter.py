@@ -88,19 +88,19 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
             text = _emit_call_into(call, plan, emit, constant) or _emit_call(call, emit, constant)
         lines.append(text if not results else f"{_target(call.results)} = {text}")
         lines += [f"v{n} = asarray(v{n})" for n in results if n in program.scalars]
-        over = {n for n in (*call.read, *results) if n in large and last_use.get(n, i) == i}
-        if over:
-            lines.append(f"del {', '.join(f'v{n}' for n in sorted(over))}")
+        dead_values = {n for n in (*call.read, *results) if n in large and last_use.get(n, i) == i}
+        if dead_values:
+            lines.append(f"del {', '.join(f'v{n}' for n in sorted(dead_values))}")
     head = f"def program({', '.join(map(program.name_of, program.inputs))}):"
     result = f"return ({''.join(f'v{n}, ' for n in program.outputs)})"
     if not plan.chosen:
         return "\n    ".join([head, *lines, result]), scope
     buffers = Buffers(plan)
     take, give = constant(buffers.take), constant(buffers.give)  # Names of their own, as the code may be replaced.
-    inside = [f"{''.join(f'b{n}, ' for n in plan.chosen)}= buffers", *lines, result]
-    inside = [*(f"    {line}" for line in inside), "finally:", f"    {give}(buffers)"]
-    whole = [head, f"buffers = {take}()", "try:", *inside]
-    return "\n    ".join(whole), scope
+    body = [f"{''.join(f'b{n}, ' for n in plan.chosen)}= buffers", *lines, result]
+    body = [*(f"    {line}" for line in body), "finally:", f"    {give}(buffers)"]
+    lines_with_buffers = [head, f"buffers = {take}()", "try:", *body]
+    return "\n    ".join(lines_with_buffers), scope
 
 
 def _computes_scalars(call: Call, program: Program) -> bool:
@@ -136,8 +136,8 @@ def _emit_call_into(call: Any, plan: Any, written: Any, constant: Any) -> str | 
     args = [written(each) for each in call.args]
     outs = [f"b{n}" if n in plan.chosen else "None" for n in results]
     if call.name == "fused":
-        joined = ", ".join(outs)
-        return f"{constant(call.function)}({', '.join([*args, f'out=({joined},)'])})"
+        out_names = ", ".join(outs)
+        return f"{constant(call.function)}({', '.join([*args, f'out=({out_names},)'])})"
     return f"{constant(ufunc_of(call))}({', '.join([*args, *outs])})"
 
 
@@ -149,8 +149,8 @@ def _emit_call(call: Any, written: Any, constant: Any) -> str:
     symbol = _INFIX.get(name) if kind == "operator" else _UFUNCS.get(call.function)
     if symbol is not None and not call.named and len(args) == 2:
         return f"{args[0]} {symbol} {args[1]}"
-    named = [f"{key}={written(value)}" for key, value in call.named.items()]
-    return f"{constant(call.function)}({', '.join([*args, *named])})"
+    keywords = [f"{key}={written(value)}" for key, value in call.named.items()]
+    return f"{constant(call.function)}({', '.join([*args, *keywords])})"
 
 
 def _target(results: Any) -> str:

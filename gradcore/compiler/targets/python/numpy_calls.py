@@ -77,9 +77,9 @@ class _Specializing:
             if type(leaf) is Literal:
                 self.transposes[leaf] = self.found.new_literal(self.program.literals[leaf.number].T)
             else:
-                turned = _transpose_type(known)
-                value = self.transposes[leaf] = self.add("method.transpose", np.ndarray.transpose, (leaf,), turned)
-                self.found.types[value.number] = turned  # The result is a view.
+                new_type = _transpose_type(known)
+                value = self.transposes[leaf] = self.add("method.transpose", np.ndarray.transpose, (leaf,), new_type)
+                self.found.types[value.number] = new_type  # The result is a view.
         return self.transposes[leaf]
 
     # -- rules: whether they have added calls in the place of one -----------------------------------------------------

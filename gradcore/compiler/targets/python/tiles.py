@@ -78,7 +78,7 @@ class FusedKernel:
 
         self.kernel = trace("group", formula, operands, NumpyTracer(Backend.bodies))
         self.function = emit(self.kernel, bits.select)
-        if [dtype for _, dtype in self.kernel.outputs] != [known.dtype for known in self.types]:
+        if [dtype for _, dtype in self.kernel.outputs] != [array_type.dtype for array_type in self.types]:
             raise NotFusible("it has other dtypes")
         if not tiled.pays(self.function, self.types[0].size):
             raise NotFusible(
@@ -118,10 +118,10 @@ class TiledCalls(FusedKernel):
     def __init__(self, calls: list[Call], inputs: list[int], outputs: list[int], program: Program) -> None:
         self.calls, self.inputs, self.outputs = calls, inputs, outputs
         self.types = [program.types[n] for n in outputs]
-        size, least = self.types[0].size, tiled.SOME_STEPS
-        if max(known.nbytes for known in self.types) < tiled.NO_CACHE:
-            least = tiled.MANY_STEPS
-        if size < 2 * _TILE or len(calls) < least:
+        size, min_calls = self.types[0].size, tiled.SOME_STEPS
+        if max(array_type.nbytes for array_type in self.types) < tiled.NO_CACHE:
+            min_calls = tiled.MANY_STEPS
+        if size < 2 * _TILE or len(calls) < min_calls:
             raise NotFusible(f"{len(calls)} calls on {size} elements are as fast by themselves")
         self.literals: list[Any] = []
         last_use = {n: i for i, call in enumerate(calls) for n in call.read}
@@ -143,11 +143,11 @@ class TiledCalls(FusedKernel):
                 raise NotFusible("arrays are in a list")
             else:
                 args.append((False, leaf))
-        over = {n for n in call.read if last[n] == position and n not in self.outputs}
-        into = self.outputs.index(number) if number in self.outputs else None
-        if into is not None and ufunc is not None:
-            return ufunc, args, number, over, into, True
-        return call.function, args, number, over, into, False
+        ending_values = {n for n in call.read if last[n] == position and n not in self.outputs}
+        output_index = self.outputs.index(number) if number in self.outputs else None
+        if output_index is not None and ufunc is not None:
+            return ufunc, args, number, ending_values, output_index, True
+        return call.function, args, number, ending_values, output_index, False
 
     @property
     def summary(self) -> str:
@@ -159,22 +159,22 @@ class TiledCalls(FusedKernel):
     def _run(self, arrays: tuple[Any, ...], results: list[Any]) -> None:
         size = len(results[0])
         count = size // (_TILE if threads.available() == 1 else _SHARED_TILE) or 1
-        by_number = dict(zip(self.inputs, arrays, strict=True))
-        by_number |= {-i: array for i, array in enumerate(self.literals, 1)}
-        flat = {n: _flat(array, size) for n, array in by_number.items()}
+        arrays_by_number = dict(zip(self.inputs, arrays, strict=True))
+        arrays_by_number |= {-i: array for i, array in enumerate(self.literals, 1)}
+        flat = {n: _flat(array, size) for n, array in arrays_by_number.items()}
         for i in range(count):
             first, stop = size * i // count, size * (i + 1) // count
             values = {n: a[first:stop] if a.ndim else a for n, a in flat.items()}
-            for function, args, number, over, into, is_written in self.steps:
+            for function, args, number, ending_values, output_index, is_written in self.steps:
                 operands = [values[leaf] if is_value else leaf for is_value, leaf in args]
-                if into is None:
+                if output_index is None:
                     values[number] = function(*operands)
                 elif is_written:
-                    values[number] = function(*operands, results[into][first:stop])
+                    values[number] = function(*operands, results[output_index][first:stop])
                 else:
-                    values[number] = results[into][first:stop]
+                    values[number] = results[output_index][first:stop]
                     values[number][...] = function(*operands)
-                for n in over:
+                for n in ending_values:
                     del values[n]
 
 
@@ -215,10 +215,10 @@ def fuse_calls(program: Program, refused: list[str] | None = None) -> Program:
     grouping = _Grouping(program, kind, False)
     result = grouping.run()
     if grouping.readers:
-        second = _Grouping(program, kind, True)
-        later = second.run()
-        if peak_of(later) < peak_of(result):
-            grouping, result = second, later
+        delaying = _Grouping(program, kind, True)
+        delayed_result = delaying.run()
+        if peak_of(delayed_result) < peak_of(result):
+            grouping, result = delaying, delayed_result
     if refused is not None:
         refused += grouping.refused
     return result
@@ -318,9 +318,9 @@ class _Grouping:
         """Return whether a call joins the open group: it has its shape, and shares values with it."""
         if not self.group or self.program.types[call.results.number].shape != self.shape:
             return not self.group
-        around = {n for each in self.group for n in (*self._arguments(each), each.results.number)}
-        near = around & {*self._arguments(call)}
-        return bool(near) and len(self.group) < _MOST_CALLS and len(around) < _MOST_CALLS + _MOST_INPUTS
+        group_values = {n for each in self.group for n in (*self._arguments(each), each.results.number)}
+        shared_values = group_values & {*self._arguments(call)}
+        return bool(shared_values) and len(self.group) < _MOST_CALLS and len(group_values) < _MOST_CALLS + _MOST_INPUTS
 
     def _close(self) -> None:
         """Add the open group to the program, as one call if that is faster."""
@@ -330,12 +330,12 @@ class _Grouping:
 
     def _add(self, calls: list[Call]) -> None:
         numbers = [call.results.number for call in calls]
-        inside: dict[int, int] = {}
+        inner_uses: dict[int, int] = {}
         for call in calls:
             for n in self._arguments(call):
-                inside[n] = inside.get(n, 0) + 1
-        inputs = [n for n in inside if n not in numbers]
-        outputs = [n for n in numbers if self.uses.get(n, 0) > inside.get(n, 0)]
+                inner_uses[n] = inner_uses.get(n, 0) + 1
+        inputs = [n for n in inner_uses if n not in numbers]
+        outputs = [n for n in numbers if self.uses.get(n, 0) > inner_uses.get(n, 0)]
         try:
             if len(calls) < 2 or not outputs:
                 raise NotFusible("it is alone")
