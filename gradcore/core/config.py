@@ -70,9 +70,9 @@ def _excluded_kernels(text: str) -> frozenset[str]:
         return frozenset()
     if names == ["off"]:
         return frozenset(CUDA_KERNELS)
-    known = {f"-{name}" for name in CUDA_KERNELS}
-    if not known.issuperset(names):
-        choices = ", ".join(sorted(known))
+    exclusions = {f"-{name}" for name in CUDA_KERNELS}
+    if not exclusions.issuperset(names):
+        choices = ", ".join(sorted(exclusions))
         raise ValueError(f"GRADCORE_CUDA_KERNELS must be 'on', 'off' or a list of {choices}, but got {text!r}")
     return frozenset(name[1:] for name in names)
 

@@ -306,8 +306,8 @@ def as_dtype(x: DTypeLike) -> dtype:
         if result is None and issubclass(x, np.generic):
             result = from_numpy(np.dtype(x))
     if result is None:
-        shown = repr(x) if isinstance(x, str | type) else type(x).__name__
-        raise TypeError(f"dtype must be a gradcore dtype such as gradcore.float32, not {shown}")
+        description = repr(x) if isinstance(x, str | type) else type(x).__name__
+        raise TypeError(f"dtype must be a gradcore dtype such as gradcore.float32, not {description}")
     return result
 
 

@@ -115,18 +115,18 @@ class ShortErrors:
 
 
 def _shorten_traceback(traceback: TracebackType) -> TracebackType:
-    shown: list[TracebackType] = []
-    own: list[TracebackType] = []  # the frames of gradcore since the last one of users
-    following: TracebackType | None = traceback
-    while following is not None:
-        entry, following = following, following.tb_next
+    shown_entries: list[TracebackType] = []
+    own_entries: list[TracebackType] = []  # the frames of gradcore since the last one of users
+    next_entry: TracebackType | None = traceback
+    while next_entry is not None:
+        entry, next_entry = next_entry, next_entry.tb_next
         if is_own(entry.tb_frame):
-            own.append(entry)
-        elif not own or str(entry.tb_frame.f_globals.get("__name__", "")).partition(".")[0] not in LIBRARIES:
-            shown.append(entry)
-            own.clear()
+            own_entries.append(entry)
+        elif not own_entries or str(entry.tb_frame.f_globals.get("__name__", "")).partition(".")[0] not in LIBRARIES:
+            shown_entries.append(entry)
+            own_entries.clear()
     result: TracebackType | None = None
-    for entry in reversed([*shown, *_telling(own)]):
+    for entry in reversed([*shown_entries, *_telling(own_entries)]):
         result = TracebackType(result, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return result or traceback
 

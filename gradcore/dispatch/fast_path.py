@@ -184,8 +184,8 @@ def _positions_of_operands(op: Op) -> list[int]:
 
 def _condition_of_foreign(op: Op, p: int, further: str = "") -> str:
     """Return source of the condition that argument `p` is not a plain tensor, followed by the conditions `further`."""
-    test = f"(type(a{p}) is not Tensor and type(a{p}) not in plain{further})"
-    return f"(a{p} is not None and {test})" if is_optional(op, p) else test
+    condition = f"(type(a{p}) is not Tensor and type(a{p}) not in plain{further})"
+    return f"(a{p} is not None and {condition})" if is_optional(op, p) else condition
 
 
 def _emit_conditions(op: Op, first: int) -> list[str]:
@@ -220,22 +220,22 @@ def _emit_conversions(op: Op) -> Iterator[str]:
 
 def _emit_operands(op: Op, first: int, leave: str) -> Iterator[str]:
     """Yield source that converts numbers to tensors and assigns the arrays of all tensors to ``x0, x1, ...``."""
-    like = "a0[0]" if is_several(op, first) else f"a{first}"
-    yield f"device, dtype = {like}._device, {like}._dtype"
+    model = "a0[0]" if is_several(op, first) else f"a{first}"
+    yield f"device, dtype = {model}._device, {model}._dtype"
     if op.kind == "elementwise":
         yield from ("if dtype is not float32 and dtype is not float64:", leave)
     elif op.computes_half_in_float:
         yield from ("if dtype.is_reduced:", leave)
     for p in (first, *(p for p in op.tensors if p != first)):
-        unlike = f" or a{p}._device is not device"
+        condition = f" or a{p}._device is not device"
         if op.kind == "elementwise":
-            unlike += f" or a{p}._dtype is not {'bool_' if p in op.keeps_dtype else 'dtype'}"
+            condition += f" or a{p}._dtype is not {'bool_' if p in op.keeps_dtype else 'dtype'}"
         elif op.mixed is not None and p not in op.keeps_dtype:
-            unlike += f" or a{p}._dtype is not dtype"
+            condition += f" or a{p}._dtype is not dtype"
         elif op.computes_half_in_float:
-            unlike += f" or a{p}._dtype.is_reduced"
+            condition += f" or a{p}._dtype.is_reduced"
         if is_several(op, p):
-            test = f"(type(t) is not Tensor and type(t) not in plain){unlike.replace('a0.', 't.')}"
+            test = f"(type(t) is not Tensor and type(t) not in plain){condition.replace('a0.', 't.')}"
             yield from ("for t in a0:", f"    if {test}:", f"    {leave}")
             yield "x0 = [t._array for t in a0]"
             continue
@@ -245,7 +245,7 @@ def _emit_operands(op: Op, first: int, leave: str) -> Iterator[str]:
             yield from (f"if n{p}:", f"    a{p} = constant(a{p}, dtype, device)")
             test = "elif"
         if p != first:
-            yield from (f"{test} {_condition_of_foreign(op, p, unlike)}:", leave)
+            yield from (f"{test} {_condition_of_foreign(op, p, condition)}:", leave)
         yield f"x{p} = None if a{p} is None else a{p}._array" if is_optional(op, p) else f"x{p} = a{p}._array"
     for p in op.indices:
         yield f"for t in a{p}:"
@@ -260,16 +260,16 @@ def _emit_result(op: Op, first: int) -> Iterator[str]:
     """Yield source that calls the kernel and wraps its results as tensors."""
     raw = [f"x{i}" if i in op.edge_index or i in op.indices else f"a{i}" for i in range(len(op.names))]
     array = "array" if is_single(op) else "results"
-    line, chosen, name = f"{array} = state.enter(run, {', '.join(raw)})", "kernel_of_all", "kernel"
+    line, kernel, name = f"{array} = state.enter(run, {', '.join(raw)})", "kernel_of_all", "kernel"
     if _has_plain_kernel(op):
         yield f"is_plain = {f'{raw[2]} == defaults[0]' if len(raw) == 3 else f'{tuple_of(raw[2:])} == defaults'}"
         line = f"array = state.enter(run, x0, x1) if is_plain else {line[8:]}"
-        chosen, name = f"plain_of_all if is_plain else {chosen}", "plain_kernel if is_plain else kernel"
+        kernel, name = f"plain_of_all if is_plain else {kernel}", "plain_kernel if is_plain else kernel"
     if op.kind == "elementwise" and raw[0] == "x0":
-        small = chosen.replace("of_all", "of_small")
-        small = f"({small})" if " " in small else small
-        chosen = f"{small} if x0.size < SMALL else {chosen}"
-    yield from ("kernels = device.kernels", "if kernels is home:", f"    run = {chosen}", "else:")
+        small_kernel = kernel.replace("of_all", "of_small")
+        small_kernel = f"({small_kernel})" if " " in small_kernel else small_kernel
+        kernel = f"{small_kernel} if x0.size < SMALL else {kernel}"
+    yield from ("kernels = device.kernels", "if kernels is home:", f"    run = {kernel}", "else:")
     yield f"    run = (kernels if home else keep_kernels(op, kernels, globals()))[{name}]"
     if op.view:
         yield line.replace("state.enter(run, ", "run(")
@@ -338,15 +338,15 @@ def _emit_recording(op: Op, first: int, result: str) -> Iterator[str]:
             yield f"e0 = [{edge.replace('a0', 't')} for t in a0]"
         else:
             yield f"e{p} = {f'None if a{p} is None else ' if is_optional(op, p) else ''}{edge}"
-    nothing = " and ".join("not any(e0)" if is_several(op, p) else f"e{p} is None" for p in op.tensors)
-    nothing = f"({nothing}) or not state.mode"
+    is_unrecorded = " and ".join("not any(e0)" if is_several(op, p) else f"e{p} is None" for p in op.tensors)
+    is_unrecorded = f"({is_unrecorded}) or not state.mode"
     if is_single(op):
-        nothing += "" if _keeps_dtype(op) else " or not dtype.is_differentiable"
-        yield from (f"if {nothing}:", "    out._edge = None", "    return out")
+        is_unrecorded += "" if _keeps_dtype(op) else " or not dtype.is_differentiable"
+        yield from (f"if {is_unrecorded}:", "    out._edge = None", "    return out")
     else:
         chosen = "outs" if op.variadic else tuple_of(f"outs[{i}]" for i in op.differentiable)
         yield from (
-            f"if {nothing} or all([not out._dtype.is_differentiable for out in {chosen}]):",
+            f"if {is_unrecorded} or all([not out._dtype.is_differentiable for out in {chosen}]):",
             f"    return {result}",
         )
     for p in sorted(op.refused_inputs):

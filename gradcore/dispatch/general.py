@@ -70,7 +70,7 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
     tensors: list[Any] = []
     edges: list[Any] = []
     device = None
-    same_device, reduced, needed = True, False, False
+    same_device, reduced, needs_node = True, False, False
     group: Sequence[Any]
     for p in op.tensors:
         value = args[p]
@@ -97,7 +97,7 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
                 same_device = False
             edge = t._edge if t._autograd is None else gradient_edge(t)
             if edge is not None:
-                needed = True
+                needs_node = True
             if t._dtype.is_reduced:
                 reduced = True
             edges.append(edge)
@@ -137,7 +137,7 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
             results = state.run(device.kernels[op.kernel], *raw)
     except KERNEL_ERRORS as error:
         raise kernel_error(op, tensors, error) from error
-    return make_outputs(op, args, tensors, edges, device, results, needed and bool(state.mode & GRAD), state)
+    return make_outputs(op, args, tensors, edges, device, results, needs_node and bool(state.mode & GRAD), state)
 
 
 def _is_taken_as_plain(value: Any, state: State) -> bool:
@@ -150,13 +150,13 @@ def _convert_to_one_dtype(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | No
 
     The operation's rule for mixed dtypes chooses the common dtype.
     """
-    together = [p for p in op.tensors if p not in op.keeps_dtype and args[p] is not None]
-    if len({args[p]._dtype for p in together}) < 2:
+    converted = [p for p in op.tensors if p not in op.keeps_dtype and args[p] is not None]
+    if len({args[p]._dtype for p in converted}) < 2:
         return None
     dtype = op.mixed(op, args)  # type: ignore[misc]
     if dtype is None:
         return None
-    return tuple(functional.to(a, dtype) if p in together else a for p, a in enumerate(args))
+    return tuple(functional.to(a, dtype) if p in converted else a for p, a in enumerate(args))
 
 
 def _move_scalars_to(op: Op, args: tuple[Any, ...], device: Any) -> tuple[Any, ...]:
@@ -179,25 +179,25 @@ def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:
 
     A backend may have a kernel that does both; then the arrays are passed as they are.
     """
-    low, direct = None, device.backend.half_kernel(op.kernel)
+    half_dtype, half_kernel = None, device.backend.half_kernel(op.kernel)
     for p in op.tensors:
         group = raw[p] if p in op.sequences else [raw[p]]
         for i, a in enumerate(group):
             kind: Any = getattr(a, "dtype", None)
             dtype = dtypes.FROM_NUMPY.get(kind)
             if dtype is not None and dtype.is_reduced:
-                low = a.dtype if low is None or low == a.dtype else dtypes.float32.numpy
-                if direct is None:
+                half_dtype = a.dtype if half_dtype is None or half_dtype == a.dtype else dtypes.float32.numpy
+                if half_kernel is None:
                     group[i] = state.run(device.kernels["astype"], a, dtypes.float32.numpy)
         raw[p] = group if p in op.sequences else group[0]
-    results = state.run(device.kernels[direct or op.kernel], *raw)
+    results = state.run(device.kernels[half_kernel or op.kernel], *raw)
     position = op.position.get("dtype")
     if position is not None and raw[position] is not None:
         return results
 
     def down(array: Any, output: str = "") -> Any:
         narrow = getattr(array, "dtype", None) == "float32" and output not in op.wide
-        return state.run(device.kernels["astype"], array, low) if narrow else array
+        return state.run(device.kernels["astype"], array, half_dtype) if narrow else array
 
     if not isinstance(results, (tuple, list)):
         return down(results)
@@ -232,7 +232,7 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
             raw[p] = fitting(raw[p], compute) if isinstance(raw[p], int) else raw[p]
     operands: list[Any] = []
     edges: list[Any] = []
-    needed = converts = False
+    needs_node = converts = False
     for p in op.tensors:
         t = args[p]
         if t is None:
@@ -244,7 +244,7 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
             if p not in op.keeps_dtype and getattr(array, "dtype", target) != target:
                 converts = True
             edge = t._edge if t._autograd is None else gradient_edge(t)
-            needed = needed or edge is not None
+            needs_node = needs_node or edge is not None
         else:
             t = constant(t, compute, device)
             array, edge = state.run(device.backend.scalar, args[p], target), None
@@ -262,9 +262,9 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
     if result_type is not None and result.dtype != result_type.numpy:
         result = state.run(device.kernels["astype"], device.kernels["asarray"](result), result_type.numpy)
     out = wrap(result, device, result_type)
-    if needed and state.mode & GRAD and op.differentiable and out._dtype.is_differentiable:
+    if needs_node and state.mode & GRAD and op.differentiable and out._dtype.is_differentiable:
         check_differentiable(op, edges)
-    if needed and state.mode & GRAD and op.differentiable_inputs and out._dtype.is_differentiable:
+    if needs_node and state.mode & GRAD and op.differentiable_inputs and out._dtype.is_differentiable:
         full = list(args)
         for p, t in zip(op.tensors, operands, strict=True):
             full[p] = _convert_for_formula(t, compute) if isinstance(t, Variable) and p not in op.keeps_dtype else t
@@ -285,8 +285,8 @@ def _convert_and_compute(op: Op, raw: list[Any], target: Any, result_type: Any, 
     backend = device.backend
     if backend.converts_operands:
         compute = [target if p in op.tensors and p not in op.keeps_dtype else None for p in range(len(raw))]
-        stored = None if result_type is None else result_type.numpy
-        result = state.run(device.kernels["fused_forward"], op.kernel, raw, compute, stored)
+        result_dtype = None if result_type is None else result_type.numpy
+        result = state.run(device.kernels["fused_forward"], op.kernel, raw, compute, result_dtype)
         if result is not None:
             return result
     for p in op.tensors:
@@ -323,8 +323,8 @@ def _composite(op: Op, args: tuple[Any, ...], state: State) -> Any:
     try:
         results = op.body(functional, *args)  # type: ignore[misc]
     except BODY_ERRORS as error:
-        translated = body_error(op, args, error)
-        if translated is error:
+        user_error = body_error(op, args, error)
+        if user_error is error:
             raise
-        raise translated from None
+        raise user_error from None
     return results if op.output_type is None else op.output_type(*results)

@@ -228,8 +228,8 @@ def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
         return route_call(op, args, out=out)
     with _suspend_autocast(state) if state.mode & AUTOCAST else contextlib.nullcontext():
         results = call_composite(op, args) if op.kind == "composite" else apply(op, args)
-    several = isinstance(results, tuple)
-    for target, result in zip(out if several else (out,), results if several else (results,), strict=True):
+    has_several = isinstance(results, tuple)
+    for target, result in zip(out if has_several else (out,), results if has_several else (results,), strict=True):
         if not isinstance(target, Variable):
             raise TypeError(f"{op.path}(): argument 'out' must be Tensor, not {type(target).__name__}")
         if result._edge is not None or (requires_grad(target) and local.state.mode & GRAD):
@@ -243,7 +243,7 @@ def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
             raise RuntimeError(
                 "unsupported operation: the input tensors cannot refer to any of the output memory locations"
             )
-        if (several or not (op.computes_half_in_float or op.sequences)) and target._dtype is not result._dtype:
+        if (has_several or not (op.computes_half_in_float or op.sequences)) and target._dtype is not result._dtype:
             raise RuntimeError(
                 f"Expected out tensor to have dtype {result._dtype.name}, but got {target._dtype.name} instead"
             )
@@ -277,15 +277,15 @@ def copy_to_out(out: Any, made: Any, keeps_shape: bool = False) -> Any:
 
 def _resize(target: Any, result: Any, warns: bool = True) -> None:
     """Resize `target` to the shape of `result`, reusing its memory if that is contiguous and large enough."""
-    shape, old = result._array.shape, target._array
-    if old.size and warns:
+    shape, memory = result._array.shape, target._array
+    if memory.size and warns:
         warnings.warn(
-            f"An output with one or more elements was resized since it had shape {list(old.shape)}, which does not "
+            f"An output with one or more elements was resized since it had shape {list(memory.shape)}, which does not "
             f"match the required output shape {list(shape)}. This behavior is deprecated: give an empty tensor, or one "
             "of that shape.",
             stacklevel=4,
         )
-    if result._array.size <= old.size and old.flags.c_contiguous:
-        target._array = old.reshape(-1)[: result._array.size].reshape(shape)
+    if result._array.size <= memory.size and memory.flags.c_contiguous:
+        target._array = memory.reshape(-1)[: result._array.size].reshape(shape)
     else:
         target._array = target._device.kernels["astype"](result._array, target._dtype.numpy)

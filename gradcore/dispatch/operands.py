@@ -176,20 +176,20 @@ def kernel_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
 def body_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
     """Return the error to raise for an `error` of a composite's body, in terms of the user's function and arguments."""
     text = str(error)
-    named = _NAMED.match(text)
-    inner = OPS.get(named[1]) if named else None
+    match = _NAMED.match(text)
+    inner = OPS.get(match[1]) if match else None
     internal = inner is not None and not inner.function
     if internal or _NO_TENSOR.match(text):
         for p in op.tensors:
-            left_out = args[p] is None and op.parameters[p].default is None
+            is_left_out = args[p] is None and op.parameters[p].default is None
             if p in op.sequences and isinstance(args[p], (list, tuple)):
-                wrong = next((i for i, t in enumerate(args[p]) if not isinstance(t, Variable)), None)
-                if wrong is not None:
-                    return _element_error(op, p, args[p], wrong)
-            elif not (left_out or isinstance(args[p], Variable) or (internal and isinstance(args[p], NUMBERS))):
+                wrong_index = next((i for i, t in enumerate(args[p]) if not isinstance(t, Variable)), None)
+                if wrong_index is not None:
+                    return _element_error(op, p, args[p], wrong_index)
+            elif not (is_left_out or isinstance(args[p], Variable) or (internal and isinstance(args[p], NUMBERS))):
                 return type_error(op, p, args[p])
-    if named and internal:
-        return type(error)(text.replace(named[1], op.path.rpartition(".")[2], 1))
+    if match and internal:
+        return type(error)(text.replace(match[1], op.path.rpartition(".")[2], 1))
     return _unfit_shapes(op, args) if _UNFIT_SHAPES.match(text) else error
 
 

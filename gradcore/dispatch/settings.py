@@ -200,8 +200,10 @@ def each(convert: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
         try:
             return tuple([convert(v) for v in values])
         except Unfit as error:
-            place = next(i for i, value in enumerate(values) if _is_unfit(value))
-            raise Unfit(f", but found element of type {type(values[place]).__name__} at pos {place}{error}") from None
+            position = next(i for i, value in enumerate(values) if _is_unfit(value))
+            raise Unfit(
+                f", but found element of type {type(values[position]).__name__} at pos {position}{error}"
+            ) from None
 
     def _is_unfit(value: Any) -> bool:
         try:
@@ -282,9 +284,9 @@ def _kinds(annotation: str, name: str) -> tuple[Kind, ...]:
 def argument(owner: str, name: str, annotation: str) -> Setting | None:
     """Return the `Setting` of a constructor's argument, or None if its annotation has unknown words."""
     kinds = _kinds(annotation.replace("bool", "Flag"), name)
-    several = re.fullmatch(r"tuple\[(.+)\]", annotation)
-    if several and not kinds:
-        elements = [argument(owner, name, each) for each in several[1].split(", ")]
+    tuple_match = re.fullmatch(r"tuple\[(.+)\]", annotation)
+    if tuple_match and not kinds:
+        elements = [argument(owner, name, each) for each in tuple_match[1].split(", ")]
         if None not in elements:
             kinds = (Kind(f"tuple of {len(elements)} numbers", "", _of_each(cast("list[Setting]", elements))),)
     return Setting(owner, name, None, kinds) if kinds else None

@@ -35,12 +35,10 @@ def _other_names(op: Op) -> dict[str, str]:
     These are NumPy's names, the names in the declaration's `also`, and ``input`` where the first parameter is ``A``.
     """
     first = op.names[0] if op.names else ""
-    of_numpy = {"x1": first, "a": first, "x": first} if first in ("self", "input") else {}
-    further = (
-        {"input": "A"} if first == "A" else of_numpy | {"x": first} if op.path.startswith("special.") else of_numpy
-    )
+    aliases = {"x1": first, "a": first, "x": first} if first in ("self", "input") else {}
+    op_names = {"input": "A"} if first == "A" else aliases | {"x": first} if op.path.startswith("special.") else aliases
     return {
-        name: parameter for name, parameter in {**NUMPY_NAMES, **further, **op.also}.items() if name not in op.names
+        name: parameter for name, parameter in {**NUMPY_NAMES, **op_names, **op.also}.items() if name not in op.names
     }
 
 
@@ -156,17 +154,17 @@ class _Signature:
 
     def _first_lines(self) -> Iterable[str]:
         """Yield source that processes aliases, sizes as separate arguments, deprecated overloads and ``out=``."""
-        everything = _names(self.op)
+        arguments = _names(self.op)
         if self.variadic:
             last = f"a{len(self.op.names) - 1}"
             yield from (f"if len({last}) == 1 or named:", f"    {last} = sizes(op, {last}, named)")
         if self.required is not None:
             missing = "".join(f" or a{i} is REQUIRED" for i in self.required)
-            yield from (f"if aliases{missing}:", f"    {everything} = renamed(op, {everything}, aliases)")
+            yield from (f"if aliases{missing}:", f"    {arguments} = renamed(op, {arguments}, aliases)")
         if self.op.numbers_first:
-            yield from ("if deprecated:", f"    {everything} = numbers_last(op, {everything}, deprecated, function)")
+            yield from ("if deprecated:", f"    {arguments} = numbers_last(op, {arguments}, deprecated, function)")
         if self.out:
-            yield from ("if out is not None:", f"    return out_of(op, {everything}, out)")
+            yield from ("if out is not None:", f"    return out_of(op, {arguments}, out)")
 
     def function(self) -> Any:
         """Return a function with this signature and its own globals that calls ``run(op, args)``."""
@@ -235,9 +233,9 @@ def _apply_aliases(op: Op, args: tuple[Any, ...], aliases: dict[str, Any]) -> li
         If a name in `aliases` is unknown, or a required argument is missing.
     """
     full, name = list(args), op.path.rpartition(".")[2]
-    others = _other_names(op)
+    declared_names = _other_names(op)
     for alias, value in aliases.items():
-        position = op.position.get(others.get(alias, ""))
+        position = op.position.get(declared_names.get(alias, ""))
         if position is None:
             raise TypeError(f"{name}() got an unexpected keyword argument '{alias}'")
         full[position] = value
@@ -257,8 +255,8 @@ def _numbers_last(op: Op, args: tuple[Any, ...], further: tuple[Any, ...], funct
     # `beta` precedes the tensor that it multiplies, or follows the tensor whose method is called. `alpha` precedes the
     # factors of the product.
     places = (int(method or len(settings) == 1), 2)[: len(further)]
-    twice = any(args[op.position[name]] != op.parameters[op.position[name]].default for name in settings)
-    if twice or len(further) > len(settings) or not all(isinstance(values[i], NUMBERS) for i in places):
+    is_given_twice = any(args[op.position[name]] != op.parameters[op.position[name]].default for name in settings)
+    if is_given_twice or len(further) > len(settings) or not all(isinstance(values[i], NUMBERS) for i in places):
         raise TypeError(f"{function.__qualname__}() takes {count} positional arguments but {len(values)} were given")
     warn_once(_overload_warning(op, places, function.__name__, method))
     numbers = dict(zip(settings, (values[i] for i in places), strict=False))
@@ -315,8 +313,8 @@ def spread(function: Callable[..., Any], op: Op) -> Callable[..., Any]:
     """Wrap a function of a sequence of tensors so that it also takes the tensors as separate arguments."""
 
     def call(*tensors: Any, **settings: Any) -> Any:
-        single = len(tensors) == 1 and (op.kind == "composite" or not isinstance(tensors[0], Variable))
-        return function(tensors[0] if single else tensors, **settings)
+        is_sequence = len(tensors) == 1 and (op.kind == "composite" or not isinstance(tensors[0], Variable))
+        return function(tensors[0] if is_sequence else tensors, **settings)
 
     return shorten_errors(call)
 

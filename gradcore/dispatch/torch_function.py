@@ -101,10 +101,10 @@ def overriding_arguments(values: Iterable[Any]) -> list[Any]:
     results: list[Any] = []
     for value in _flat(values):
         cls = type(value)
-        if not takes_over(cls) or any(type(other) is cls for other in results):
+        if not takes_over(cls) or any(type(earlier) is cls for earlier in results):
             continue
-        place = next((i for i, other in enumerate(results) if issubclass(cls, type(other))), len(results))
-        results.insert(place, value)
+        position = next((i for i, earlier in enumerate(results) if issubclass(cls, type(earlier))), len(results))
+        results.insert(position, value)
     return results
 
 
@@ -185,9 +185,9 @@ def route_call(op: Op, args: tuple[Any, ...], func: Callable[..., Any] | None = 
     **further
         Other arguments of the call, such as `out`.
     """
-    positional, named = _as_called(op, args)
-    named.update(further)
-    return hand_over(func or op.call, overriding_arguments((*args, *further.values())), positional, named)
+    positional, keywords = _as_called(op, args)
+    keywords.update(further)
+    return hand_over(func or op.call, overriding_arguments((*args, *further.values())), positional, keywords)
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -249,14 +249,14 @@ def route_creation(func: Callable[..., Any], *args: Any, **settings: Any) -> Any
 
     Settings are unset if they are None or False.
     """
-    named = {name: value for name, value in settings.items() if value is not None and value is not False}
-    return hand_over(func, overriding_arguments((*args, *named.values())), args, named)
+    keywords = {name: value for name, value in settings.items() if value is not None and value is not False}
+    return hand_over(func, overriding_arguments((*args, *keywords.values())), args, keywords)
 
 
 def _as_called(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the positional and named arguments of a call as a user would write them, without default values."""
     positional_args: list[Any] = []
-    named: dict[str, Any] = {}
+    keywords: dict[str, Any] = {}
     positional = True
     for parameter, value in zip(op.parameters, args, strict=False):
         if parameter.kind is parameter.KEYWORD_ONLY:
@@ -266,8 +266,8 @@ def _as_called(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str
         elif positional:
             positional_args.append(value)
         else:
-            named[parameter.name] = value
-    return tuple(positional_args), named
+            keywords[parameter.name] = value
+    return tuple(positional_args), keywords
 
 
 def _same(value: Any, default: Any) -> bool:

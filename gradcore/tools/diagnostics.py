@@ -35,8 +35,8 @@ def _cupy() -> str:
 
 def _blas() -> str:
     """Return the BLAS that NumPy was built with, and its threads."""
-    built: Any = np.show_config(mode="dicts")
-    blas = built.get("Build Dependencies", {}).get("blas", {})
+    numpy_config: Any = np.show_config(mode="dicts")
+    blas = numpy_config.get("Build Dependencies", {}).get("blas", {})
     name = f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
     library = openblas.NUMPY.library
     if library is None:

@@ -58,9 +58,9 @@ def overloads(op: Op, signature: list[str], method: bool) -> list[tuple[list[str
     """
     general = signature, result(op)
     if op.overloads:
-        forms = [([each for each in names.split(", ") if each], returned) for names, returned in op.overloads]
+        forms = [([each for each in names.split(", ") if each], annotation) for names, annotation in op.overloads]
         return [
-            *(([signature[0], *map(_qualify_builtins, names)], _qualify_builtins(to)) for names, to in forms),
+            *(([signature[0], *map(_qualify_builtins, names)], _qualify_builtins(output)) for names, output in forms),
             general,
         ]
     flag = next((i for i, each in enumerate(signature) if each.startswith("return_indices:")), None)

@@ -144,9 +144,9 @@ def _forms(name: str, op: Op, method: bool, indent: str = "") -> Iterator[str]:
     """Yield the declaration of an operation, or the declarations of all its overloads."""
     signature = _signature(op, method)
     forms = overloads(op, signature, method)
-    for parameters, returned in forms:
+    for parameters, result_type in forms:
         yield f"{indent}@overload"
-        yield _def(name, parameters, returned, indent)
+        yield _def(name, parameters, result_type, indent)
     if not forms:
         yield _def(name, signature, result(op), indent)
 
@@ -185,8 +185,8 @@ def _methods() -> Iterator[str]:
             comment = "  # type: ignore[override]" if name in OVERRIDES else ""
             yield _def(name, ["self"] if name in UNARY else ["self", "other: Any"], "Tensor", indent) + comment
         elif callable(value):
-            returned = "Tensor" if name.endswith("_") else _result_annotation(value)
-            yield _def(name, ["self", *ANYTHING], returned, indent)
+            result_type = "Tensor" if name.endswith("_") else _result_annotation(value)
+            yield _def(name, ["self", *ANYTHING], result_type, indent)
 
 
 def _result_annotation(function: Any) -> str:
@@ -200,11 +200,11 @@ def _result_annotation(function: Any) -> str:
 def _list_declared_names() -> set[str]:
     """Return the names that the class `Tensor` or one of its bases declares in source."""
     defined = {name for name, value in vars(Tensor).items() if _home(value) == "gradcore.tensor"}
-    special = {
+    special_names = {
         "__annotations__", "__array_priority__", "__dict__", "__firstlineno__", "__module__", "__slots__",
         "__static_attributes__", "__weakref__",
     }  # fmt: skip
-    return defined | special | set(dir(object)) - set(COMPARISONS)
+    return defined | special_names | set(dir(object)) - set(COMPARISONS)
 
 
 def _home(value: Any) -> str:
@@ -326,26 +326,26 @@ def _modules() -> str:
 
 
 def _attributes(cls: type) -> list[str]:
-    known = {name: note for base in cls.__mro__ for name, note in vars(base).get("__annotations__", {}).items()}
-    return [f"    {name}: {known[name]}" for name in ("weight", "bias") if str(known.get(name)).startswith("Tensor")]
+    hints = {name: hint for base in cls.__mro__ for name, hint in vars(base).get("__annotations__", {}).items()}
+    return [f"    {name}: {hints[name]}" for name in ("weight", "bias") if str(hints.get(name)).startswith("Tensor")]
 
 
 def _forward(cls: type) -> list[str]:
     """Return the result annotation of a module whose function has one result."""
-    several = "return_indices" in inspect.signature(cls).parameters
-    return [] if several else [_def("forward", ["self", "*inputs: Any", "**named: Any"], "Tensor", "    ")]
+    has_several_results = "return_indices" in inspect.signature(cls).parameters
+    return [] if has_several_results else [_def("forward", ["self", "*inputs: Any", "**named: Any"], "Tensor", "    ")]
 
 
 def _format_settings(parameters: Iterable[inspect.Parameter]) -> list[str]:
     """Return the settings with the types of their defaults; a single number may stand for one number per dim."""
-    shown, keyword_only = ["self"], False
+    declarations, keyword_only = ["self"], False
     for p in parameters:
         if p.kind is p.KEYWORD_ONLY and not keyword_only:
-            shown, keyword_only = [*shown, "*"], True
-        known = f"builtins.{type(p.default).__name__}" if isinstance(p.default, (bool, float, str)) else "Any"
-        known = "Any" if isinstance(p.default, str) and p.name == "padding" else known
-        shown.append(f"{p.name}: {known}" + ("" if p.default is p.empty else " = ..."))
-    return shown
+            declarations, keyword_only = [*declarations, "*"], True
+        annotation = f"builtins.{type(p.default).__name__}" if isinstance(p.default, (bool, float, str)) else "Any"
+        annotation = "Any" if isinstance(p.default, str) and p.name == "padding" else annotation
+        declarations.append(f"{p.name}: {annotation}" + ("" if p.default is p.empty else " = ..."))
+    return declarations
 
 
 def stubs() -> dict[str, str]:
@@ -359,14 +359,14 @@ def stubs() -> dict[str, str]:
         "functions/special.pyi": lambda: _namespace("special", gradcore.special),
         "functions/masked.pyi": lambda: _namespace("masked", gradcore.masked),
     }
-    found = {path: make() for path, make in texts.items()}
+    files = {path: make() for path, make in texts.items()}
     for name in FROM_ROOMS:
-        first, new = HEADER.partition("\n")[0], paths.translate_former(name)
-        found[f"{name}.pyi"] = f"{first}\n\nfrom gradcore.{new} import *\n"
-    found["functions/return_types.pyi"] = "\n".join([*_named_tuples(), ""])
-    found["tensor/methods.pyi"] = HEADER + IMPORTS + "\n".join(["", ALIASES, "class Methods:", *_methods()]) + "\n"
-    found |= {f"backends/{name.rpartition('.')[2]}.pyi": _switches(module) for name, module in switches.MODULES.items()}
-    return {path: _without_unused(text) for path, text in found.items()}
+        first, present_path = HEADER.partition("\n")[0], paths.translate_former(name)
+        files[f"{name}.pyi"] = f"{first}\n\nfrom gradcore.{present_path} import *\n"
+    files["functions/return_types.pyi"] = "\n".join([*_named_tuples(), ""])
+    files["tensor/methods.pyi"] = HEADER + IMPORTS + "\n".join(["", ALIASES, "class Methods:", *_methods()]) + "\n"
+    files |= {f"backends/{name.rpartition('.')[2]}.pyi": _switches(module) for name, module in switches.MODULES.items()}
+    return {path: _without_unused(text) for path, text in files.items()}
 
 
 def _named_tuples() -> Iterator[str]:

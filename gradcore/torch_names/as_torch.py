@@ -90,23 +90,23 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        top, _, inner = fullname.partition(".")
-        if top in _PACKAGES:
-            name = f"{_PACKAGES[top]}.{inner}".rstrip(".")
+        package, _, inner = fullname.partition(".")
+        if package in _PACKAGES:
+            name = f"{_PACKAGES[package]}.{inner}".rstrip(".")
             try:
                 spec = importlib.util.find_spec(name)
             except ModuleNotFoundError as error:
-                why = str(error).replace("'gradcore.", "'torch." if top == "torch" else "'gradcore.")
-                why = why.replace(repr(name), repr(fullname))
+                reason = str(error).replace("'gradcore.", "'torch." if package == "torch" else "'gradcore.")
+                reason = reason.replace(repr(name), repr(fullname))
                 if fullname not in placeholders.names():
-                    raise ModuleNotFoundError(why, name=fullname) from None
-                return ModuleSpec(fullname, placeholders.Placeholders(why), is_package=True)
+                    raise ModuleNotFoundError(reason, name=fullname) from None
+                return ModuleSpec(fullname, placeholders.Placeholders(reason), is_package=True)
             if spec is not None:
                 is_package = spec.submodule_search_locations is not None
                 return ModuleSpec(fullname, _Loader(name), is_package=is_package)
             if fullname in placeholders.names():
-                why = f"No module named {fullname!r}"
-                return ModuleSpec(fullname, placeholders.Placeholders(why), is_package=True)
+                reason = f"No module named {fullname!r}"
+                return ModuleSpec(fullname, placeholders.Placeholders(reason), is_package=True)
             return None
         if fullname in _COMPILED and PathFinder.find_spec(fullname) is not None:
             return ModuleSpec(fullname, _Refusing())
@@ -121,8 +121,8 @@ class _Finder(MetaPathFinder):
 
 def _complete(module: ModuleType) -> None:
     """Add the names that only PyTorch has to a module of gradcore, and set PyTorch's module names on its classes."""
-    top, _, inner = module.__name__.partition(".")
-    if top not in ("gradcore", "torch"):
+    package, _, inner = module.__name__.partition(".")
+    if package not in ("gradcore", "torch"):
         return
     path = f"torch.{paths.former(inner)}".rstrip(".")
     placeholders.attach(module, path)

@@ -59,10 +59,10 @@ def make_loop(name: str) -> Callable[..., Any]:
 def _check(lists: Sequence[Sequence[Any]]) -> None:
     if not lists or not lists[0]:
         raise RuntimeError("Tensor list must have at least one tensor.")
-    for other in lists[1:]:
-        if len(other) != len(lists[0]):
+    for operands in lists[1:]:
+        if len(operands) != len(lists[0]):
             raise RuntimeError(
-                f"Tensor lists must have the same number of tensors, got {len(lists[0])} and {len(other)}"
+                f"Tensor lists must have the same number of tensors, got {len(lists[0])} and {len(operands)}"
             )
 
 

@@ -63,16 +63,16 @@ class Future(Generic[Result]):
 
     def then(self, callback: Callable[[Future[Any]], Any]) -> Future[Any]:
         """Return a future for the result of a callback, which gets this one when it is done."""
-        after: Future[Any] = Future()
+        result_future: Future[Any] = Future()
 
         def run(_: Any) -> None:
             try:
-                after.set_result(callback(self))
+                result_future.set_result(callback(self))
             except Exception as error:
-                after.set_exception(error)
+                result_future.set_exception(error)
 
         self._future.add_done_callback(run)
-        return after
+        return result_future
 
     def add_done_callback(self, callback: Callable[[Future[Any]], Any]) -> None:
         """Call a function with this future when it is done."""

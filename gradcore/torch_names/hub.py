@@ -66,14 +66,14 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
         print(f'Downloading: "{url}" to {dst}', file=sys.stderr)
     target = Path(dst).expanduser()
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        part = Path(folder) / "part"
-        with urllib.request.urlopen(url) as source, part.open("wb") as file:
+        partial_file = Path(folder) / "part"
+        with urllib.request.urlopen(url) as source, partial_file.open("wb") as file:
             shutil.copyfileobj(source, file)
-        with part.open("rb") as file:
+        with partial_file.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if hash_prefix is not None and not digest.startswith(hash_prefix):
             raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{digest}")')
-        part.replace(target)
+        partial_file.replace(target)
 
 
 def load_state_dict_from_url(

@@ -86,14 +86,14 @@ class ProcessContext:
             If one has failed; the others are ended.
         """
         end = None if timeout is None else time.monotonic() + timeout
-        waiting = {process.sentinel: process for process in self.processes}
-        while waiting and not any(process.exitcode for process in self.processes):
+        running = {process.sentinel: process for process in self.processes}
+        while running and not any(process.exitcode for process in self.processes):
             remaining = None if end is None else max(end - time.monotonic(), 0.0)
-            ended = multiprocessing.connection.wait(list(waiting), remaining)
-            if not ended:
+            ended_sentinels = multiprocessing.connection.wait(list(running), remaining)
+            if not ended_sentinels:
                 return False
-            for sentinel in ended:
-                waiting.pop(sentinel).join()
+            for sentinel in ended_sentinels:
+                running.pop(sentinel).join()
         failed = [i for i, process in enumerate(self.processes) if process.exitcode not in (0, None)]
         if failed:
             for process in self.processes:

@@ -229,8 +229,8 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
     results: dict[Any, list[Callable[..., Any]]] = {}
     for op in OPS.values():
         if op.function:
-            home = functools.reduce(getattr, op.path.split(".")[:-1], gradcore)
-            results.setdefault(home, []).append(op.call)
+            owner = functools.reduce(getattr, op.path.split(".")[:-1], gradcore)
+            results.setdefault(owner, []).append(op.call)
     results[Tensor] = [call for call in _calls_of_tensors() if call not in NOT_CONVERTED]
     return results
 

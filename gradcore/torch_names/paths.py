@@ -264,8 +264,8 @@ def _read(table: str) -> dict[str, dict[str, tuple[str, str]]]:
         path, _, source = head.partition(" < ")
         path, source = ("" if each == _PACKAGE else each for each in (path, source or path.rpartition(".")[0]))
         for name in names.split():
-            new, _, defined = name.partition("=")
-            results.setdefault(path, {})[f"*{source}" if new == "*" else new] = source, defined or new
+            alias, _, defined = name.partition("=")
+            results.setdefault(path, {})[f"*{source}" if alias == "*" else alias] = source, defined or alias
     return results
 
 
@@ -366,8 +366,8 @@ def further(module: str) -> Callable[[str], Any]:
     if path in _ABOVE:
         scope.setdefault("__path__", [])  # so that modules below it are looked for
     for inner in NAMES:
-        above, _, name = inner.rpartition(".")
-        if above == path and callable(scope.get(name)):
+        package, _, name = inner.rpartition(".")
+        if package == path and callable(scope.get(name)):
             # The module is created now, because Python would bind an imported submodule to that name of the package.
             spec = _spec(f"{module}.{name}")
             sys.modules[spec.name] = module_from_spec(spec)
@@ -421,10 +421,10 @@ class _Maker:
             try:
                 return look_up(name)
             except AttributeError:
-                above = path.rpartition(".")[0]
-                if name.startswith("_") or f"{path}.{name}" in ABSENT or name not in _module(above).__all__:
+                package = path.rpartition(".")[0]
+                if name.startswith("_") or f"{path}.{name}" in ABSENT or name not in _module(package).__all__:
                     raise
-                return getattr(_module(above), name)
+                return getattr(_module(package), name)
 
         scope.update(__getattr__=__getattr__, __dir__=lambda: later(path))
         if on_public is not None:

@@ -186,8 +186,8 @@ def _class(path: str, name: str, why: str, base: type) -> type:
     def __class_getitem__(cls: type, item: Any) -> type:
         return cls
 
-    inside = {"__module__": path, "__qualname__": name, "__doc__": f"A name alone: {why}", "__new__": __new__}
-    return type(name, (base,), {**inside, "__class_getitem__": classmethod(__class_getitem__)})
+    attributes = {"__module__": path, "__qualname__": name, "__doc__": f"A name alone: {why}", "__new__": __new__}
+    return type(name, (base,), {**attributes, "__class_getitem__": classmethod(__class_getitem__)})
 
 
 def _description(path: str, name: str, why: str) -> type:
@@ -201,8 +201,8 @@ def _description(path: str, name: str, why: str) -> type:
             raise AttributeError(attribute)
         raise _refuse(f"{path}.{name}", why)
 
-    inside = {"__module__": path, "__qualname__": name, "__doc__": f"A name alone: {why}"}
-    return type(name, (), {**inside, "__init__": __init__, "__getattr__": __getattr__})
+    attributes = {"__module__": path, "__qualname__": name, "__doc__": f"A name alone: {why}"}
+    return type(name, (), {**attributes, "__init__": __init__, "__getattr__": __getattr__})
 
 
 def _function(path: str, name: str, why: str) -> Callable[..., Any]:

@@ -43,8 +43,8 @@ class SobolEngine:
         self.dimension, self.scramble, self.seed = dimension, scramble, seed
         from scipy.stats import qmc
 
-        drawn = int(randint(2**31 - 1, ())) if scramble and seed is None else seed
-        self._sequence = qmc.Sobol(dimension, scramble=scramble, bits=self.MAXBIT, rng=drawn if scramble else 0)
+        scramble_seed = int(randint(2**31 - 1, ())) if scramble and seed is None else seed
+        self._sequence = qmc.Sobol(dimension, scramble=scramble, bits=self.MAXBIT, rng=scramble_seed if scramble else 0)
 
     @property
     def num_generated(self) -> int:

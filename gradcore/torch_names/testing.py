@@ -174,10 +174,10 @@ class _Comparison:
                 f"Absolute difference: {absolute}{_describe_bound(atol, rtol)}\n"
                 f"Relative difference: {relative}{_describe_bound(rtol, atol)}"
             )
-        wrong = int((~close).sum())
+        wrong_count = int((~close).sum())
         return (
             f"{what or 'Tensor-likes'} are not {_manner(rtol, atol)}!\n\n"
-            f"Mismatched elements: {wrong} / {close.size} ({wrong / close.size:.1%})\n"
+            f"Mismatched elements: {wrong_count} / {close.size} ({wrong_count / close.size:.1%})\n"
             f"Greatest absolute difference: {_greatest(absolute)}{_describe_bound(atol, rtol)}\n"
             f"Greatest relative difference: {_greatest(relative)}{_describe_bound(rtol, atol)}"
         )
@@ -342,19 +342,19 @@ def make_tensor(
     size = sizes(shape, "make_tensor")
     is_integral = not dtype.is_differentiable
     bounds = {dtypes.bool_: (0, 2), dtypes.uint8: (0, 10)}.get(dtype, (-9, 10 if is_integral else 9))
-    least, most = bounds[0] if low is None else low, bounds[1] if high is None else high
-    if not least < most:
-        raise ValueError(f"`low` must be less than `high`, but got {least} >= {most}")
+    lower, upper = bounds[0] if low is None else low, bounds[1] if high is None else high
+    if not lower < upper:
+        raise ValueError(f"`low` must be less than `high`, but got {lower} >= {upper}")
     if requires_grad and is_integral:
         raise ValueError(f"`requires_grad=True` is not supported for boolean and integral dtypes, but got {dtype=}")
     has_gaps = noncontiguous and math.prod(size) > 1
-    drawn = (*size[:-1], 2 * size[-1]) if has_gaps else size
+    drawn_size = (*size[:-1], 2 * size[-1]) if has_gaps else size
     if is_integral:
-        result = random.randint(math.ceil(least), math.ceil(most), drawn, device=device).to(dtype)
+        result = random.randint(math.ceil(lower), math.ceil(upper), drawn_size, device=device).to(dtype)
     else:
         real = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(dtype, dtype)
-        parts = (2, *drawn) if dtype.is_complex else drawn
-        result = random.rand(parts, dtype=real, device=device) * (most - least) + least
+        parts = (2, *drawn_size) if dtype.is_complex else drawn_size
+        result = random.rand(parts, dtype=real, device=device) * (upper - lower) + lower
         result = (result[0] + 1j * result[1]).to(dtype) if dtype.is_complex else result
     if exclude_zero:
         result[result == 0] = 1 if is_integral else dtypes.finfo(dtype).tiny

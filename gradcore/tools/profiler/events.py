@@ -318,8 +318,8 @@ class EventList(list[Any]):
         if sort_by is not None:
             events.sort(key=lambda event: getattr(event, sort_by), reverse=True)
         widths = {"name": max_name_column_width, "shapes": max_shapes_column_width, "source": max_src_column_width}
-        shown = events[:row_limit] if row_limit >= 0 else events
-        return table(self, shown, widths, header, self._use_device, self._profile_memory)
+        shown_events = events[:row_limit] if row_limit >= 0 else events
+        return table(self, shown_events, widths, header, self._use_device, self._profile_memory)
 
     def export_chrome_trace(self, path: Any) -> None:
         """Write a file for ``chrome://tracing`` or Perfetto."""

@@ -44,12 +44,12 @@ class Recorder:
 
     def begin(self, name: str, args: tuple[Any, ...] = ()) -> FunctionEvent:
         """Begin an event inside the innermost event that has not ended, and return it."""
-        opened = self._open
-        event = FunctionEvent(len(self.events), name, self.thread, opened[-1] if opened else None)
-        if opened:
-            opened[-1].cpu_children.append(event)
+        open_events = self._open
+        event = FunctionEvent(len(self.events), name, self.thread, open_events[-1] if open_events else None)
+        if open_events:
+            open_events[-1].cpu_children.append(event)
         self.events.append(event)
-        opened.append(event)
+        open_events.append(event)
         if self.shapes:
             event.input_shapes = [shape_of(value) for value in args]
         if self.stacks:

@@ -110,8 +110,8 @@ def schedule(
             return ProfilerAction.NONE
         if offset < wait + warmup:
             return ProfilerAction.WARMUP
-        last = offset == wait + warmup + active - 1
-        return ProfilerAction.RECORD_AND_SAVE if last else ProfilerAction.RECORD
+        is_last = offset == wait + warmup + active - 1
+        return ProfilerAction.RECORD_AND_SAVE if is_last else ProfilerAction.RECORD
 
     return plan
 
@@ -193,12 +193,12 @@ class profile:
     ) -> None:
         from gradcore.cuda.devices import is_available
 
-        chosen = set(activities) if activities is not None else {ProfilerActivity.CPU}
+        chosen_activities = set(activities) if activities is not None else {ProfilerActivity.CPU}
         if activities is None and is_available():
-            chosen.add(ProfilerActivity.CUDA)
-        if not chosen:
+            chosen_activities.add(ProfilerActivity.CUDA)
+        if not chosen_activities:
             raise AssertionError("No valid profiler activities found")
-        self.activities = chosen
+        self.activities = chosen_activities
         self.record_shapes, self.profile_memory, self.with_stack = record_shapes, profile_memory, with_stack
         self.on_trace_ready = on_trace_ready
         self._by_steps = schedule is not None
@@ -232,14 +232,14 @@ class profile:
 
     def step(self) -> None:
         """Mark the end of a step of the program."""
-        before = self.current_action
+        ended = self.current_action
         self.step_num += 1
         self.current_action = self.schedule(self.step_num)
-        if before is ProfilerAction.RECORD_AND_SAVE or (before in _RECORDING and self.current_action not in _RECORDING):
+        if ended is ProfilerAction.RECORD_AND_SAVE or (ended in _RECORDING and self.current_action not in _RECORDING):
             self._end_recording()
             if self.on_trace_ready is not None:
                 self.on_trace_ready(self)
-        elif before in _RECORDING:
+        elif ended in _RECORDING:
             self._end_step()
             self._begin_step()
         if self.current_action in _RECORDING and not self._running:

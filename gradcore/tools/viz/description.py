@@ -178,9 +178,9 @@ class _Writer:
         for values in self.saved.values():
             arrays.update((storage(value.array)[0], value.array) for value in values if value.leaf is None)
         total = sum(storage(array)[1] for array in arrays.values())
-        freed = sum(map(is_freed, nodes))
+        freed_count = sum(map(is_freed, nodes))
         summary = f"{len(nodes):,} nodes · {bytes_text(total)} kept for backward"
-        summary += f" · {freed:,} freed" if freed else ""
+        summary += f" · {freed_count:,} freed" if freed_count else ""
         return Description(self.vertices, edges, summary, isinstance(self, _Groups))
 
     def result(self, value: Any, edge: Any) -> None:

@@ -204,8 +204,8 @@ def _arrow(tip: tuple[float, float], back: tuple[float, float]) -> str:
 
 
 def _specializations(description: Description) -> list[tuple[str, str, str]]:
-    present = {vertex.kind for vertex in description.vertices}
-    results = [(COLOURS[kind][0], COLOURS[kind][0], text) for kind, text in KINDS.items() if kind in present]
+    kinds = {vertex.kind for vertex in description.vertices}
+    results = [(COLOURS[kind][0], COLOURS[kind][0], text) for kind, text in KINDS.items() if kind in kinds]
     if any(vertex.saved for vertex in description.vertices):
         results.append((SAVED[1], "#f0c869", "kept for backward"))
     return results

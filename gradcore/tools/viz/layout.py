@@ -49,25 +49,25 @@ def lay_out(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int
 
 def _against(n: int, edges: Sequence[tuple[int, int]]) -> list[bool]:
     """Return for each edge whether it closes a cycle in a walk from the first vertices on."""
-    following: list[list[tuple[int, int]]] = [[] for _ in range(n)]
+    outgoing: list[list[tuple[int, int]]] = [[] for _ in range(n)]
     for number, (a, b) in enumerate(edges):
-        following[a].append((b, number))
+        outgoing[a].append((b, number))
     back = [False] * len(edges)
     state = [0] * n  # 1: on the path of the walk, 2: done
-    entered = {b for _, b in edges}
-    for start in [*(v for v in range(n) if v not in entered), *range(n)]:
+    targets = {b for _, b in edges}
+    for start in [*(v for v in range(n) if v not in targets), *range(n)]:
         if state[start]:
             continue
         state[start] = 1
-        path = [(start, iter(following[start]))]
+        path = [(start, iter(outgoing[start]))]
         while path:
             vertex, rest = path[-1]
-            for other, number in rest:
-                if state[other] == 1 and other != vertex:
+            for successor, number in rest:
+                if state[successor] == 1 and successor != vertex:
                     back[number] = True
-                elif not state[other]:
-                    state[other] = 1
-                    path.append((other, iter(following[other])))
+                elif not state[successor]:
+                    state[successor] = 1
+                    path.append((successor, iter(outgoing[successor])))
                     break
             else:
                 state[vertex] = 2
@@ -82,15 +82,15 @@ def _ranks(n: int, edges: Sequence[tuple[int, int]]) -> list[int]:
     for a, b in edges:
         below[a].append(b)
         above[b].append(a)
-    waiting = [len(b) for b in below]
+    open_consumers = [len(b) for b in below]
     level = [0] * n
-    ready = [v for v in range(n) if not waiting[v]]
+    ready = [v for v in range(n) if not open_consumers[v]]
     while ready:
         v = ready.pop()
         for u in above[v]:
             level[u] = max(level[u], level[v] + 1)
-            waiting[u] -= 1
-            if not waiting[u]:
+            open_consumers[u] -= 1
+            if not open_consumers[u]:
                 ready.append(u)
     top = max(level, default=0)
     return [top - x for x in level]
@@ -142,7 +142,7 @@ class _Grid:
 
     def order(self) -> None:
         """Order each rank by the positions of the neighbours, down and up; keep the order with fewest crossings."""
-        best, fewest = [list(row) for row in self.rows], self._crossings()
+        best_rows, fewest = [list(row) for row in self.rows], self._crossings()
         for sweep in range(SWEEPS):
             if not fewest:
                 break
@@ -152,25 +152,25 @@ class _Grid:
                 self._by_barycenter(row, neighbours)
             crossings = self._crossings()
             if crossings < fewest:
-                best, fewest = [list(row) for row in self.rows], crossings
-        self.rows = best
+                best_rows, fewest = [list(row) for row in self.rows], crossings
+        self.rows = best_rows
 
     def _by_barycenter(self, row: list[int], neighbours: list[list[int]]) -> None:
-        position = {v: i for other in self.rows for i, v in enumerate(other)}
-        own = {v: i for i, v in enumerate(row)}
+        position = {v: i for grid_row in self.rows for i, v in enumerate(grid_row)}
+        own_position = {v: i for i, v in enumerate(row)}
 
         def key(v: int) -> float:
             near = neighbours[v]
-            return sum(position[u] for u in near) / len(near) if near else own[v]
+            return sum(position[u] for u in near) / len(near) if near else own_position[v]
 
         row.sort(key=key)
 
     def _crossings(self) -> int:
         total = 0
-        for row, following in pairwise(self.rows):
-            position = {v: i for i, v in enumerate(following)}
-            ends = [j for v in row for j in sorted(position[u] for u in self.down[v])]
-            total += _inversions(ends, len(following))
+        for row, next_row in pairwise(self.rows):
+            position = {v: i for i, v in enumerate(next_row)}
+            end_positions = [j for v in row for j in sorted(position[u] for u in self.down[v])]
+            total += _inversions(end_positions, len(next_row))
         return total
 
     # -- positions --------------------------------------------------------------------------------------------------
@@ -188,13 +188,13 @@ class _Grid:
         self.x = [x - left for x in self.x]
 
     def _wish(self, v: int, sweep: int) -> float:
-        near = (self.up[v] if sweep % 2 else self.down[v]) or self.up[v] or self.down[v]
+        neighbours = (self.up[v] if sweep % 2 else self.down[v]) or self.up[v] or self.down[v]
         if sweep >= SWEEPS:
-            near = self.up[v] + self.down[v]
-        if not near:
+            neighbours = self.up[v] + self.down[v]
+        if not neighbours:
             return self.x[v]
-        weights = [self._pull(v, u) for u in near]
-        return sum(w * self.x[u] for w, u in zip(weights, near, strict=True)) / sum(weights)
+        weights = [self._pull(v, u) for u in neighbours]
+        return sum(w * self.x[u] for w, u in zip(weights, neighbours, strict=True)) / sum(weights)
 
     def _pull(self, v: int, u: int) -> float:
         """Return the priority of aligning `v` with `u`: long edges and chains of operations are drawn straight."""
@@ -211,15 +211,15 @@ class _Grid:
             offsets.append(offset)
         # With the least distances taken off, positions must not decrease: pool those that do.
         pools: list[tuple[float, float, int]] = []  # sum of weighted wishes, sum of weights, number
-        for v, wish, off in zip(row, wishes, offsets, strict=True):
+        for v, wish, shift in zip(row, wishes, offsets, strict=True):
             weight = 8.0 if v >= self.real else 1.0 if self.up[v] else 0.05  # inputs make room for the others
-            pool = (weight * (wish - off), weight, 1)
+            pool = (weight * (wish - shift), weight, 1)
             while pools and pools[-1][0] * pool[1] > pool[0] * pools[-1][1]:
                 pool = tuple(a + b for a, b in zip(pools.pop(), pool, strict=True))  # type: ignore[assignment]
             pools.append(pool)
         positions = [total / weight for total, weight, count in pools for _ in range(count)]
-        for v, position, off in zip(row, positions, offsets, strict=True):
-            self.x[v] = position + off
+        for v, position, shift in zip(row, positions, offsets, strict=True):
+            self.x[v] = position + shift
 
     # -- result -----------------------------------------------------------------------------------------------------
 

@@ -122,11 +122,11 @@ def memory(tensors: Any, *, limit: int | None = 30) -> MemoryReport:
     """
     arrays: dict[int, Any] = {}  # the arrays themselves, so that none is freed while its address is a key
     groups: dict[tuple[str, SourceLine | None], list[int]] = {}
-    freed = 0
+    freed_count = 0
     for node in reversed(reachable(roots(tensors))):
         counts = groups.setdefault((type(node).__name__, of_node(node)), [0, 0, 0])
         counts[0] += 1
-        freed += is_freed(node)
+        freed_count += is_freed(node)
         for value in saved_values(node):
             key, size = storage(value.array)
             if key not in arrays:
@@ -137,6 +137,6 @@ def memory(tensors: Any, *, limit: int | None = 30) -> MemoryReport:
     if limit is not None and len(rows) > limit:
         rest = rows[limit - 1 :]
         sums = [sum(sizes) for sizes in zip(*(row[2:] for row in rest), strict=True)]
-        joined = MemoryRow(f"{len(rest)} more", None, *sums)
-        rows = [*rows[: limit - 1], joined]
-    return MemoryReport(rows, freed)
+        remainder = MemoryRow(f"{len(rest)} more", None, *sums)
+        rows = [*rows[: limit - 1], remainder]
+    return MemoryReport(rows, freed_count)

@@ -36,8 +36,8 @@ def _line(name: str, module: Any, depth: int) -> str:
     children = [_line(key, child, depth + 1) for key, child in module._modules.items() if child is not None]
     if not children:
         return f'<div style="{_INDENT if depth else ""}">{text}</div>'
-    opened = " open" if depth < 2 else ""
-    return f'<details{opened} style="{_INDENT if depth else ""}"><summary>{text}</summary>{"".join(children)}</details>'
+    state = " open" if depth < 2 else ""
+    return f'<details{state} style="{_INDENT if depth else ""}"><summary>{text}</summary>{"".join(children)}</details>'
 
 
 def _parameters(module: Any) -> str:

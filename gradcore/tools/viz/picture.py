@@ -49,12 +49,12 @@ class Picture:
         """The drawing as an SVG document."""
         edges = [(a, b) for a, b, *_ in self._description.edges]
         boxes = sizes(self.vertices)
-        placed = lay_out_with_dot(boxes, edges) if self._engine != "own" else None
-        if placed is None:
+        positions = lay_out_with_dot(boxes, edges) if self._engine != "own" else None
+        if positions is None:
             if self._engine == "dot":
                 raise RuntimeError("Graphviz's program `dot` cannot be run; leave out engine='dot' to do without it")
-            placed = lay_out(boxes, edges)
-        return svg(self._description, placed)
+            positions = lay_out(boxes, edges)
+        return svg(self._description, positions)
 
     @cached_property
     def html(self) -> str:

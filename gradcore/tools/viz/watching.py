@@ -40,7 +40,7 @@ class KeptGraphs(NamedTuple):
 
     def __str__(self) -> str:
         where = f"{self.line} ({self.line.text or self.line.function})"
-        cure = (
+        advice = (
             "use `loss.item()`, or `loss.detach()`, which have no graph, or compute under `gradcore.no_grad()`. If all "
             "of this is to be differentiated together, give watch_graphs a larger limit."
         )
@@ -48,11 +48,11 @@ class KeptGraphs(NamedTuple):
         if self.grows:
             return (
                 f"{where}: what is added up here holds the graphs of {self.graphs} rounds, {memory}. Adding a loss "
-                f"that requires grad to a total keeps its whole graph alive; {cure}"
+                f"that requires grad to a total keeps its whole graph alive; {advice}"
             )
         return (
             f"{where}: {self.graphs} separate graphs that were recorded here are alive, {memory}. Something holds a "
-            f"result of each round, as in `losses.append(loss)`; {cure}"
+            f"result of each round, as in `losses.append(loss)`; {advice}"
         )
 
 
@@ -148,8 +148,8 @@ def _below(node: Any, first: int) -> tuple[list[Any], list[Any]]:
     own_nodes: list[Any] = []
     shared: list[Any] = []
     for source, _ in edges_of(node):
-        outside = source.is_accumulator or source._sequence_nr() < first
-        (shared if outside else own_nodes).append(source)
+        is_shared = source.is_accumulator or source._sequence_nr() < first
+        (shared if is_shared else own_nodes).append(source)
     return own_nodes, shared
 
 
@@ -217,19 +217,19 @@ def _steps(nodes: list[Any]) -> tuple[int, list[Any]]:
         stack = [n for n in own_nodes if n not in steps]
         if len(stack) == len(own_nodes) or not (stack or shared):
             continue
-        separate = True
-        reached = set(shared)
+        is_separate = True
+        reached_nodes = set(shared)
         while stack:
             n = stack.pop()
             if n in steps:
-                separate = False
+                is_separate = False
             elif n not in seen:
                 seen.add(n)
                 own_nodes, shared = _below(n, first)
                 stack.extend(own_nodes)
-                reached.update(shared)
-        count += separate and not borders.isdisjoint(reached)
-        borders |= reached
+                reached_nodes.update(shared)
+        count += is_separate and not borders.isdisjoint(reached_nodes)
+        borders |= reached_nodes
     return count, [*nodes, *seen]
 
 
