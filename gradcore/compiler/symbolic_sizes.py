@@ -265,7 +265,7 @@ class SymbolicRecorder(Recorder):
         """Derive the shapes of the results from those of the arguments."""
         recorded, *arrays = ([*_leaves(each)] for each in (outcome, *results))
         if len({len(each) for each in (recorded, *arrays)}) > 1:
-            self.stop(f"{name} has another number of results for other sizes")
+            self.stop(f"the number of results of {name} depends on sizes")
         numbers = [n for each in given if type(each) is RecordedArray for n in self.layouts[each.number].shape]
         numbers += [each for each in given if type(each) is SymbolicNumber]
         numbers += [self.symbols.symbol(symbol) for symbol in self.symbols.values]
@@ -284,10 +284,10 @@ class SymbolicRecorder(Recorder):
             arguments = [leaf.sized.arrays for leaf in given if type(leaf) is RecordedArray]
             kinds = [_kind(array, (each[i] for each in arguments)) for i, array in enumerate(variants)]
             if len({(array.ndim, kind) for array, kind in zip(variants, kinds, strict=True)}) > 1:
-                self.stop(f"{name} gives other kinds of arrays for other sizes")
+                self.stop(f"the types of the results of {name} depend on sizes")
             shape = tuple(express(sizes, numbers) for sizes in zip(*(array.shape for array in variants), strict=True))
             if any(type(n) is not int and type(n) is not SymbolicNumber for n in shape):
-                self.stop(f"the sizes of what {name} gives follow no rule")
+                self.stop(f"the sizes of the results of {name} follow no rule")
             self.know(each, tuple(variants), shape)
             self.layouts[each.number].kind = kinds[0]
 

@@ -252,7 +252,7 @@ def _as_wide(leaf: Leaf) -> Array:
     """Return the elements of a leaf as float64 or complex128; integers and bools are not converted."""
     if leaf.allowed == 0:
         return leaf.array
-    with np.errstate(invalid="ignore"):  # of NaN
+    with np.errstate(invalid="ignore"):  # The cast of NaN warns.
         return leaf.array.astype(np.complex128 if leaf.array.dtype.kind == "c" else np.float64)
 
 
@@ -399,7 +399,8 @@ def _containers_in(value: object, name: str) -> dict[int, str]:
     """Return the names of lists and dicts among the arguments, by id."""
     if not isinstance(value, (dict, list, tuple)):
         return {}
-    result = {} if isinstance(value, tuple) else {id(value): name}  # ids stay valid: the caller holds the objects
+    # Ids stay valid, because the caller holds the objects.
+    result = {} if isinstance(value, tuple) else {id(value): name}
     for key, each in value.items() if isinstance(value, dict) else enumerate(value):
         result |= _containers_in(each, f"{name}[{key!r}]")
     return result

@@ -63,7 +63,7 @@ def _count_from_environment(name: str) -> int:
 def _excluded_kernels(text: str) -> frozenset[str]:
     """Return the kernels that ``GRADCORE_CUDA_KERNELS`` excludes.
 
-    ``off`` excludes all, ``-softmax,-windows`` single ones.
+    ``off`` excludes all kernels, ``-softmax,-windows`` only the named ones.
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names in ([], ["on"]):

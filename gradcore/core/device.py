@@ -119,7 +119,7 @@ DeviceLike = str | int | device
 
 
 class _Defaults(threading.local):
-    """Stack of default devices: those of ``with device(...)``, innermost last, above the permanent one."""
+    """The thread's stack of ``with device(...)`` contexts, innermost last, which hide the permanent default device."""
 
     stack: tuple[device, ...] = ()
 
@@ -141,6 +141,6 @@ def get_default_device() -> device:
 
 
 def default_to(default: device) -> None:
-    """Create tensors on `default` when no device is named."""
+    """Set the device on which tensors are created when none is named."""
     global _default_device
     _default_device = default

@@ -279,14 +279,14 @@ def as_dtype(x: DTypeLike) -> dtype:
     Parameters
     ----------
     x : dtype, type, numpy.dtype or str
-        One of our types; ``bool``, ``int``, ``float`` or ``complex`` (which mean bool, int64, float64 and
+        A dtype of gradcore; ``bool``, ``int``, ``float`` or ``complex`` (which mean bool, int64, float64 and
         complex128 whatever the default, as in PyTorch); a NumPy type or scalar type; or a name such as
         ``"float32"`` or ``"torch.float32"``.
 
     Raises
     ------
     TypeError
-        If ``x`` means no type that we have.
+        If ``x`` stands for no dtype of gradcore.
 
     Examples
     --------
@@ -448,7 +448,7 @@ def _combine(high: dtype | None, low: dtype | None) -> dtype | None:
     if high.category >= low.category:
         return high
     if high.category == FLOATING:
-        return high.to_complex()  # keeps the precision of the floating-point tensor
+        return high.to_complex()  # The floating-point tensor keeps its precision.
     return low  # of a higher category
 
 

@@ -72,7 +72,7 @@ class Unavailable(Exception):
 def scipy_advice() -> str:
     """Return which function to call instead if a function of SciPy is converting a tensor, else an empty string.
 
-    The frames of SciPy's above the caller name the module, and those nearest to the user the function or class.
+    SciPy's frames above the caller name the module. Those nearest to the user name the function or class.
     """
     frames = []
     frame: FrameType | None = sys._getframe(1)
@@ -144,7 +144,7 @@ def warn_once(message: str) -> None:
     """
     if message not in SAID or flags.is_warn_always_enabled():
         warn(message)
-        SAID.add(message)  # not where a filter makes an error of it, which is raised each time
+        SAID.add(message)  # not reached if a filter turns the warning into an error
 
 
 def warn_deprecated(old: str, new: str, hint: str = "") -> None:

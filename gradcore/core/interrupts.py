@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["run_despite_interrupts"]
 
-#: More interrupts do not come within one step: it fails by itself.
+#: The number of attempts: a step that is interrupted more often than that fails by itself.
 MOST_INTERRUPTS = 100
 
 

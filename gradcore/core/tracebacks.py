@@ -35,7 +35,7 @@ __all__ = [
     "user_line",
 ]
 
-#: Frames of these, too, are left out where gradcore has called them.
+#: Modules whose frames are left out if gradcore has called them.
 LIBRARIES = {"numpy", "scipy", "cupy", "cupyx", "cupy_backends", *sys.stdlib_module_names} - {"__main__"}
 
 
@@ -116,7 +116,7 @@ class ShortErrors:
 
 def _shorten_traceback(traceback: TracebackType) -> TracebackType:
     shown_entries: list[TracebackType] = []
-    own_entries: list[TracebackType] = []  # the frames of gradcore since the last one of users
+    own_entries: list[TracebackType] = []  # gradcore's frames since the last user frame
     next_entry: TracebackType | None = traceback
     while next_entry is not None:
         entry, next_entry = next_entry, next_entry.tb_next

@@ -1,4 +1,4 @@
-"""Overriding of calls by PyTorch's protocol ``__torch_function__`` and by modes that see every call."""
+"""Overriding of calls by PyTorch's protocol ``__torch_function__`` and by modes that intercept every call."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class DisableTorchFunctionSubclass:
-    """Context in which subclasses are treated as plain tensors; modes still see calls.
+    """Context in which subclasses are treated as plain tensors; modes still intercept calls.
 
     Examples
     --------

@@ -65,7 +65,7 @@ def _cuda() -> str:
 
 
 def show_config() -> str:
-    """Describe what gradcore runs on: versions, threads, BLAS, compiled kernels, devices and why one cannot be used.
+    """Return a description of the environment: versions, threads, BLAS, compiled kernels and devices.
 
     Returns
     -------

@@ -96,7 +96,7 @@ def operation_of(node: Node) -> Op | None:
 
 
 def result_shapes(nodes: list[Any]) -> dict[Any, tuple[Any, str]]:
-    """Return the shapes and dtypes of the nodes' results; of several results, of the first."""
+    """Return the shape and dtype of each node's result, or of its first result if it has several."""
     metas = {node: node._output_metas[0] for node in nodes}
     return {
         node: (tuple(meta[0]), str(meta[1]).removeprefix("torch.")) for node, meta in metas.items() if meta is not None

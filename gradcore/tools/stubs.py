@@ -297,9 +297,7 @@ def _add_blank_line(lines: list[str]) -> list[str]:
 def _modules() -> str:
     """Return the stub file of `gradcore.nn`.
 
-    Modules with a class in source are imported, those made from tables are written out.
-
-    Modules with a class in source are imported, those made from tables are written out.
+    Modules with a class in source are imported. Modules that are made from tables are declared in the stub file.
     """
     package: Any = gradcore.nn
     imports, classes = [], []

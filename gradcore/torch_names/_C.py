@@ -50,7 +50,7 @@ def _get_tracing_state() -> None:
 
 
 def _add_docstr(obj: Any, doc: str) -> Any:
-    """Return the object, with that documentation where it can have one."""
+    """Return `obj` with the docstring `doc`, or unchanged if its docstring cannot be set."""
     obj.__doc__ = doc
     return obj
 

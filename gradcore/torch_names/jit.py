@@ -50,11 +50,11 @@ _is_instance = isinstance
 
 
 class ScriptModule(Module):
-    """A module of PyTorch's own interpreter: the base of modules that were written for it, which run as others do."""
+    """Base class of modules that were written for TorchScript. In gradcore they are ordinary modules."""
 
 
 class ScriptFunction:
-    """A function of PyTorch's own interpreter: there are none."""
+    """Class of functions compiled by TorchScript, for ``isinstance``. It has no instances in gradcore."""
 
 
 def script(obj: _Given, *args: Any, **settings: Any) -> _Given:
@@ -126,12 +126,12 @@ def wait(future: Future[Any]) -> Any:
 
 
 def save(m: Any, f: Any, **settings: Any) -> None:
-    """Raise: programs are not written to files; `gradcore.save` writes the state of a module."""
+    """Raise an error: gradcore cannot write programs to files; `gradcore.save` writes the state of a module."""
     raise RuntimeError("torch.jit.save: gradcore cannot write programs; use torch.save(module.state_dict(), file)")
 
 
 def load(f: Any, **settings: Any) -> Any:
-    """Return an error: programs are not read from files, `gradcore.load` reads the state of a module."""
+    """Raise an error: gradcore cannot read programs from files; `gradcore.load` reads the state of a module."""
     raise RuntimeError("torch.jit.load: gradcore cannot run TorchScript; load a state_dict with torch.load(file)")
 
 

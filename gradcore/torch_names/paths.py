@@ -409,7 +409,7 @@ class _Maker:
     """
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Leave it to Python."""
+        """Return None, so that Python creates the module."""
 
     def exec_module(self, module: ModuleType) -> None:
         path = module.__name__.partition(".")[2]
@@ -442,7 +442,7 @@ class _Alias:
         self._name = name
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Leave it to Python."""
+        """Return None, so that Python creates the module."""
 
     def exec_module(self, module: ModuleType) -> None:
         sys.modules[module.__name__] = importlib.import_module(self._name)

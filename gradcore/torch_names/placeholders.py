@@ -87,7 +87,7 @@ class Placeholders(Loader):
         self.why = why
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Leave it to Python."""
+        """Return None, so that Python creates the module."""
 
     def exec_module(self, module: ModuleType) -> None:
         path = module.__name__

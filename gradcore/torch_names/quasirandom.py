@@ -81,7 +81,7 @@ class SobolEngine:
         return self.draw(n, out, dtype)
 
     def reset(self) -> SobolEngine:
-        """Begin again."""
+        """Reset the sequence to its first point."""
         self._sequence.reset()
         return self
 

@@ -26,19 +26,19 @@ __all__ = [
 
 
 class SymInt:
-    """A size as a symbol: there are none, and nothing is an instance."""
+    """Class of PyTorch's symbolic sizes, for ``isinstance``. It has no instances in gradcore."""
 
 
 class SymFloat:
-    """A float as a symbol: there are none, and nothing is an instance."""
+    """Class of PyTorch's symbolic floats, for ``isinstance``. It has no instances in gradcore."""
 
 
 class SymBool:
-    """A bool as a symbol: there are none, and nothing is an instance."""
+    """Class of PyTorch's symbolic bools, for ``isinstance``. It has no instances in gradcore."""
 
 
 class FakeTensor:
-    """A tensor without data of PyTorch's compiler: there are none, and nothing is an instance."""
+    """Class of the tensors without data of PyTorch's compiler, for ``isinstance``. It has no instances in gradcore."""
 
 
 def is_fake(x: Any) -> bool:

@@ -11,7 +11,7 @@ __all__ = ["TorchVersion"]
 
 
 def _release(version: Any) -> tuple[Any, ...]:
-    """Sort key: the numbers without trailing zeros, and whether it is a final release."""
+    """Return the sort key of a version: its numbers without trailing zeros, and whether it is a final release."""
     if isinstance(version, str):
         public = version.partition("+")[0]
         numbers = re.match(r"v?(\d+(?:\.\d+)*)", public)

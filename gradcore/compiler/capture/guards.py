@@ -71,7 +71,7 @@ _METHODS_BY_SYMBOL = defaultdict[str, list[str]](list)
 for _each in OPERATORS.values():
     for _form, _name in _each.methods:
         _METHODS_BY_SYMBOL[f"{_each.symbol}=" if _form == "in place" else _each.symbol].append(_name)
-#: The most values of a type whose identity a function may compare.
+#: The largest number of values of one type whose identity a function may compare.
 _MOST_IDENTITIES = 32
 _DISTRIBUTIONS = os.path.join("gradcore", "distributions", "")
 #: ``Py_TPFLAGS_HEAPTYPE``: whether a class was made at run time.
@@ -340,7 +340,7 @@ class Guards:
         for query in sorted(self._queries, key=lambda each: str(each.__qualname__)):
             value = query()
             if not isinstance(value, (*_PLAIN, *_UNIQUE)):
-                raise Unguardable(f"{query.__name__}() gives a {type(value).__name__}, which cannot be checked")
+                raise Unguardable(f"{query.__name__}() returns a {type(value).__name__}, which cannot be checked")
             self.require(f"same({self.bind(query)}(), {self.bind(value)})", f"{query.__name__}() is {value!r}")
         self._functions_of_library()
         for backend in find_cupy_backends():
@@ -479,7 +479,7 @@ class Guards:
         o = self._container(value, expression, text, given)
         if o is None:
             return
-        is_of_user = not trusted.is_library_class(type(value))  # whose methods may do anything
+        is_of_user = not trusted.is_library_class(type(value))  # A user's methods may do anything.
         plain = OrderedDict if isinstance(value, OrderedDict) else dict
         base = self.bind(plain)
         size = f"{base}.__len__({o})" if is_of_user else f"len({o})"
@@ -487,9 +487,9 @@ class Guards:
         own_keys = f"{base}.__iter__({o})" if is_of_user else o
         keys = (*(plain.__iter__(value) if is_of_user else value),)
         same_keys = f"tuple({own_keys}) == {self.bind(keys)}" if keys else f"{size} == 0"
-        if any(type(key) is not str for key in keys):  # 1, 1.0 and True are equal
+        if any(type(key) is not str for key in keys):  # The keys 1, 1.0 and True are equal.
             same_keys = f"{size} == {len(keys)} and all(map(same, {own_keys}, {self.bind(keys)}))"
-        elif len(keys) == 1:  # and its only element is found below
+        elif len(keys) == 1:  # The loop below looks up the only key.
             same_keys = f"{size} == 1"
         self.require(f"type({o}) is {self.bind(type(value))} and {same_keys}", f"keys of {text}")
         if isinstance(value, defaultdict):
@@ -522,7 +522,7 @@ class Guards:
             self._attributes(vars(value), name, text)
         elif isinstance(value, functools._lru_cache_wrapper):
             self._attributes(vars(value), name, text)
-            cached = self.bind(_cached_objects(value))  # which keeps them, so that no others have their ids
+            cached = self.bind(_cached_objects(value))  # keeps them alive: ids stay unique
             self.require(
                 f"{self.bind(_cached_objects)}({name}).keys() == {cached}.keys()", f"results in the cache of {text}"
             )
@@ -629,7 +629,7 @@ class Guards:
                 value, False
             )
         if not is_known:
-            raise Unguardable(f"{text} may give other values in each call")
+            raise Unguardable(f"{text} may return other values in each call")
 
     def _refuse_of_numpy(self, module: types.ModuleType, names: Iterable[str]) -> None:
         """Refuse functions looked up in a NumPy module that may depend on more than their arguments."""
@@ -637,14 +637,14 @@ class Guards:
             value = vars(module)[name]
             if isinstance(value, types.ModuleType):
                 if value is np.random or not trusted.is_of_numpy(vars(value)):
-                    raise Unguardable(f"{module.__name__}.{name} gives other values in each call")
+                    raise Unguardable(f"{module.__name__}.{name} returns other values in each call")
                 self._refuse_of_numpy(value, names)
             elif callable(value) and not isinstance(value, (type, np.ufunc)) and name not in _OF_NUMPY:
-                raise Unguardable(f"{module.__name__}.{name} may give other values in each call")
+                raise Unguardable(f"{module.__name__}.{name} may return other values in each call")
 
     def _module(self, value: types.ModuleType, name: str, text: str) -> None:
         if trusted.is_of_numpy(vars(value)) and value.__name__.startswith("numpy.random"):
-            raise Unguardable(f"{text} gives other values in each call")
+            raise Unguardable(f"{text} returns other values in each call")
         if trusted.is_library(vars(value)):
             self._names_of_library(value, f"{name}.__dict__", self._user_names & vars(value).keys(), text)
             return
@@ -684,7 +684,7 @@ class Guards:
                 expression = f"{self.bind(getter)}({self.bind(vars(owner))})"
                 expected = self.bind((*map(original_of, getter(vars(owner))),))
                 test = f"{expression} == {expected} or (*map({self.bind(original_of)}, {expression}),) == {expected}"
-                self.require(test, f"functions of {owner.__name__}")  # another thread may be capturing
+                self.require(test, f"functions of {owner.__name__}")  # Another thread may be capturing.
 
     def _registry(self, *values: object) -> None:
         """Guard the registries of abstract base classes, where such a class is among the guarded objects."""
@@ -703,7 +703,7 @@ class Guards:
                 continue
             cls_name = name if cls is value else self.bind(cls)
             if cls.__flags__ & _IMMUTABLE:
-                raise Unguardable(f"{text} is a class written in C, which may give other values in each call")
+                raise Unguardable(f"{text} is a class written in C, which may return other values in each call")
             test = f"{cls_name}.__mro__ == {self.bind(cls.__mro__)} and len({cls_name}.__dict__) == {len(vars(cls))}"
             self.require(test, f"bases and attributes of {text}")
             unread: list[str] = []
@@ -760,7 +760,7 @@ class Guards:
         if empty:
             tables = " or ".join(f"{o}[{each!r}]" for each in empty)
             self.require(f"not ({tables})", f"{text} has no {', '.join(empty)}")
-        is_of_library = owner is not None and trusted.is_library_class(type(owner))  # which may read computed names
+        is_of_library = owner is not None and trusted.is_library_class(type(owner))  # may use computed names
         unread: list[str] = []
         for each, attribute in own.items():
             if each in empty or each == "_compiled_call_impl":  # The compiled call is equivalent to the module.
@@ -772,7 +772,7 @@ class Guards:
         self.skipped.update(unread)
         if isinstance(owner, Module):  # Attributes set by the library are never deleted.
             unread = [each for each in unread if each not in _of_modules()]
-        if unread:  # One may have been deleted, and an attribute added that hides one of the class.
+        if unread:  # Another attribute, added in its place, could hide one of the class.
             self.require(f"{o}.keys() >= {self.bind({*unread})}", f"names of attributes of {text}")
         return None
 

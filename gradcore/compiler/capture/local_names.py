@@ -140,7 +140,7 @@ class LocalNames(ast.NodeVisitor):
         self.unbound |= self.local & {node.name}
 
     def visit_Match(self, node: Any) -> None:
-        raise Unclear("there is a match statement")
+        raise Unclear("the function has a match statement")
 
     def _nothing_follows(self, node: Any) -> None:
         self.generic_visit(node)

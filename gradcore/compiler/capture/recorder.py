@@ -397,7 +397,7 @@ class Recorder:
                     stand_in = self._new(leaf)
                     new_numbers.append(stand_in.number)
                 return stand_in
-            positions = type(leaf) is int and name.endswith("_list")  # of tensors that a list kernel has skipped
+            positions = type(leaf) is int and name.endswith("_list")  # positions of tensors that a list kernel skipped
             if not (leaf is None or positions or isinstance(leaf, (np.dtype, type))) and reads:
                 self.stop(f"{name} returns {type(leaf).__name__}, which is no array")
             return leaf

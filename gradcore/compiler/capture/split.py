@@ -74,7 +74,8 @@ def _function(tree: Any, function: Any, parts: dict[str, Any]) -> types.Function
     code = function.__code__
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
     cells.update((name, types.CellType(part)) for name, part in parts.items())
-    hidden = ast.FunctionDef(**{**dict(ast.iter_fields(tree)), "name": "<function>"})  # nobody's name
+    # No function of a user can have this name.
+    hidden = ast.FunctionDef(**{**dict(ast.iter_fields(tree)), "name": "<function>"})
     wrapper: Any = ast.parse("def around(): pass")
     wrapper.body[0].args.args = [ast.arg(name) for name in cells]
     wrapper.body[0].body = [ast.copy_location(hidden, tree)]
@@ -115,16 +116,16 @@ class _Cutter:
         names = {each.id for each in self.names}
         names |= {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
         if not _INSPECTING.isdisjoint(names) or any(w.startswith("__") and not w.endswith("__") for w in names):
-            raise Unclear("local names are looked at, or names belong to a class")
+            raise Unclear("the function inspects its local names, or uses private names of a class")
         stores = [(name, node) for node in ast.walk(self.tree) for name in _find_bound_names(node)]
         loops = [{*map(id, ast.walk(node))} for node in ast.walk(self.tree) if isinstance(node, _LOOPS)]
         for name in self.captured:
             bound = [node for each, node in stores if each == name]
             if len(bound) + (name in self.parameters) > 1 or any(id(each) in loop for each in bound for loop in loops):
-                raise Unclear("a name that is bound more than once is read by a function inside")
+                raise Unclear("a nested function reads a name that is bound more than once")
         for node in self.declared:
             if node not in self.tree.body:
-                raise Unclear("names are declared in a block, or in a function inside")
+                raise Unclear("`global` or `nonlocal` stands in a block or in a nested function")
 
     def keeps_names(self) -> Any:
         """Return a statement without effect that keeps all local names local, even if only parts bind them now."""
@@ -185,7 +186,7 @@ class _Cutter:
         outer_after_errors = self.after_errors
         names = LocalNames(self.local, bound)
         if isinstance(statement, _LOOPS):
-            later |= self._reads([statement])  # in the next iteration
+            later |= self._reads([statement])  # The next iteration reads them.
         if isinstance(statement, ast.For):
             names.block([statement.iter, statement.target])
         elif isinstance(statement, ast.With):
@@ -200,7 +201,7 @@ class _Cutter:
         return ast.copy_location(type(statement)(**fields), statement)
 
     def _lets_errors_pass(self, item: Any) -> bool:
-        """Return whether an item of ``with`` is a call of a global function or class of gradcore."""
+        """Return whether an item of ``with`` suppresses no errors: it calls a global function or class of gradcore."""
         node, path = getattr(item.context_expr, "func", None), []
         while isinstance(node, ast.Attribute):
             path.append(node.attr)

@@ -84,7 +84,7 @@ def is_total(call: Call, program: Program) -> bool:
     if kind not in ("kernels", "backend"):
         return False
     types = [program.types.get(n) for n in call.read]
-    if any(each is None or each.dtype.kind not in "fc" for each in types):  # division by zero, index out of bounds
+    if any(each is None or each.dtype.kind not in "fc" for each in types):  # Integers divide by zero and index.
         return False
     op = OPS.get(name)
     return _is_ufunc(name) or name in Backend.elementwise or (op is not None and op.kind in ("linear", "bilinear"))

@@ -131,7 +131,7 @@ def _same_elements(call: Call, program: Program) -> Any:
     _, _, name = call.name.rpartition(".")
     result_type = program.types[call.results.number]
     for each in call.read:
-        if each in program.types and program.types[each] == result_type:  # the address, too: a view of all elements
+        if each in program.types and program.types[each] == result_type:  # a view of all elements
             return Value(each)
     candidates: list[Any] = []
     if (name in _COPIES and call.args) or (

@@ -1,4 +1,4 @@
-"""Compiled kernels for the CPU: those of the package, and those that are built for this machine's own CPU.
+"""Compiled kernels for the CPU: those in the package, and those built for the CPU of this machine.
 
 See :doc:`/compiled-kernels`. No compiler runs but while gradcore is installed from its sources, or when `build` is
 called or ``python -m gradcore.compiled`` is.
@@ -23,14 +23,14 @@ __all__ = ["BuildError", "build", "build_variants", "is_used", "remove", "state"
 def build(jobs: int | None = None, report: building.Report | None = None) -> Path:
     """Compile the kernels for this version of gradcore and this CPU.
 
-    They are used by processes that start after that. Where they are built already they are built anew.
+    Processes that start afterwards use them. Existing kernels are built again.
 
     Parameters
     ----------
     jobs : int, optional
-        How many compilers run at a time; by default as many as there are cores.
+        Number of compilers that run at a time; by default the number of cores.
     report : callable, optional
-        Called with a line of text when a file has been compiled, as `print`.
+        Function such as `print`, called with a line of text for each compiled file.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def build_variants(
     only_this_cpu : bool
         Whether to compile only the library that this CPU would load.
     report : callable, optional
-        Called with a line of text when a file has been compiled, as `print`.
+        Function such as `print`, called with a line of text for each compiled file.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def is_used() -> bool:
     Returns
     -------
     bool
-        True if there were any when gradcore was imported, and not switched off by ``GRADCORE_COMPILED=0``.
+        True if there were compiled kernels when gradcore was imported, unless ``GRADCORE_COMPILED=0`` was set.
 
     Examples
     --------
@@ -113,14 +113,14 @@ def is_used() -> bool:
 
 
 def remove() -> int:
-    """Delete all libraries that were built, by whatever environment, for whatever version and CPU.
+    """Delete all libraries that `build` has stored, for every environment, version of gradcore and CPU.
 
-    Files that a killed build has left are removed too.
+    Files that an aborted build has left are deleted too. Processes that use a library go on using it.
 
     Returns
     -------
     int
-        How many there were. Processes that use one go on using it.
+        The number of deleted libraries.
     """
     result = library.libraries(of_all=True)
     for path in result:

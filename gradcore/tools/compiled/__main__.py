@@ -1,4 +1,4 @@
-"""``python -m gradcore.compiled``: build compiled kernels for this CPU, or the package's; their status; remove them."""
+"""Command line ``python -m gradcore.compiled``: build compiled kernels, show their status, or remove them."""
 
 from __future__ import annotations
 

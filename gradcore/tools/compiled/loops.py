@@ -1,4 +1,4 @@
-"""The formulas that are compiled as loops: elementwise operations, their derivatives, and optimizer steps."""
+"""Formulas that are compiled as C++ loops: elementwise operations, their derivatives, and optimizer steps."""
 
 from __future__ import annotations
 

@@ -17,12 +17,12 @@ class Interval(NamedTuple):
     end: float
 
     def elapsed_us(self) -> float:
-        """Return the length."""
+        """Return the length of the interval in microseconds."""
         return self.end - self.start
 
 
 class _Times:
-    """Averages, and times as text, of an event or of a sum of events."""
+    """Base class of events and of sums of events, with average times and times as text."""
 
     __slots__ = ()
 
@@ -260,9 +260,9 @@ class EventList(list[Any]):
         Parameters
         ----------
         group_by_input_shapes : bool
-            Keep calls with other shapes of arguments apart.
+            Whether calls with different shapes of arguments have separate sums.
         group_by_stack_n : int
-            Group calls by this many innermost lines of their stack too.
+            Calls have separate sums if this many innermost lines of their call stacks differ.
         """
         sums: dict[Any, FunctionEventAvg] = {}
         for event in self:
@@ -304,9 +304,9 @@ class EventList(list[Any]):
             The attribute to sort by, largest first: ``"cpu_time_total"``, ``"self_cpu_time_total"``, ``"cpu_time"``,
             ``"device_time_total"``, ``"self_device_time_total"``, ``"cpu_memory_usage"``, ``"count"`` ...
         row_limit : int
-            How many rows to show; -1 for all.
+            Number of rows to show; -1 for all.
         max_src_column_width, max_name_column_width, max_shapes_column_width : int
-            The longest texts in these columns.
+            The largest number of characters in these columns.
         header : str, optional
             A line above the table.
         top_level_events_only : bool
@@ -332,7 +332,7 @@ class EventList(list[Any]):
         return ["self_cpu_time_total", "self_cuda_time_total"]
 
     def export_stacks(self, path: Any, metric: str) -> None:
-        """Write one line per line of the program with its time, for flame graphs."""
+        """Write one line for each call stack, with its time, for flame graphs."""
         from gradcore.tools.profiler.traces import write_stacks
 
         if metric not in self.supported_export_stacks_metrics():

@@ -154,7 +154,7 @@ def _tensors(values: Any) -> Iterator[Any]:
 
 
 def shape_of(value: Any) -> list[Any]:
-    """Return the shape of a tensor, the shapes of several; empty for anything else."""
+    """Return the shape of a tensor, a list of shapes for a sequence with tensors, or an empty list."""
     if isinstance(value, Tensor):
         return list(value._array.shape)
     if isinstance(value, (list, tuple)) and any(isinstance(t, Tensor) for t in value):

@@ -292,5 +292,5 @@ class profile:
         self._finish().export_chrome_trace(path)
 
     def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
-        """Write one line per line of the program with its time; needs `with_stack`."""
+        """Write one line for each call stack, with its time, for flame graphs; needs `with_stack`."""
         self._finish().export_stacks(path, metric)

@@ -42,19 +42,19 @@ def table(
     use_device: str | None,
     memory: bool,
 ) -> str:
-    """Write `events` as rows; percentages are of the times of `everything`.
+    """Return a table of `events` as text; percentages refer to the total times of `everything`.
 
     Parameters
     ----------
     everything : EventList
     events : sequence of FunctionEvent or FunctionEventAvg
     widths : dict
-        The longest texts in the columns ``"name"``, ``"shapes"``, ``"source"``.
+        The largest number of characters in the columns ``"name"``, ``"shapes"``, ``"source"``.
     header : str or None
     use_device : str or None
-        The device for which times were recorded.
+        The device whose times were recorded, in addition to the CPU.
     memory : bool
-        Whether bytes were recorded.
+        Whether to show columns for the bytes of results.
     """
     total = sum(event.self_cpu_time_total for event in everything)
     device_total = sum(event.self_device_time_total for event in everything)

@@ -26,7 +26,7 @@ class Layout(NamedTuple):
 
 
 def lay_out(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]]) -> Layout:
-    """Place vertices of given sizes so that edges lead down, as far as there are no cycles.
+    """Place vertices of given sizes so that all edges lead down, except those that close a cycle.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ class _Grid:
         """Return the priority of aligning `v` with `u`: long edges and chains of operations are drawn straight."""
         if v >= self.real and u >= self.real:
             return 8.0
-        return 1.0 if self.up[u] and self.up[v] else 0.1  # what has nothing above it is an input
+        return 1.0 if self.up[u] and self.up[v] else 0.1  # A vertex with nothing above it is an input.
 
     def _settle(self, row: list[int], wishes: list[float]) -> None:
         """Return the positions without overlap that are closest to the wished ones (least squares)."""
@@ -210,9 +210,9 @@ class _Grid:
                 offset += (self.sizes[row[i - 1]][0] + self.sizes[v][0]) / 2 + GAP
             offsets.append(offset)
         # With the least distances taken off, positions must not decrease: pool those that do.
-        pools: list[tuple[float, float, int]] = []  # sum of weighted wishes, sum of weights, number
+        pools: list[tuple[float, float, int]] = []  # sum of weighted wishes, sum of weights, count
         for v, wish, shift in zip(row, wishes, offsets, strict=True):
-            weight = 8.0 if v >= self.real else 1.0 if self.up[v] else 0.05  # inputs make room for the others
+            weight = 8.0 if v >= self.real else 1.0 if self.up[v] else 0.05  # Inputs make room for other vertices.
             pool = (weight * (wish - shift), weight, 1)
             while pools and pools[-1][0] * pool[1] > pool[0] * pools[-1][1]:
                 pool = tuple(a + b for a, b in zip(pools.pop(), pool, strict=True))  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""Text in HTML and SVG."""
+"""Escaping of text for HTML and SVG."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _CODES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "
 
 
 def escape(text: str) -> str:
-    """Return the text as it stands between tags and in attributes."""
+    """Return `text` with HTML's special characters escaped, for the content and the attributes of elements."""
     return text.translate(_CODES)

@@ -36,7 +36,7 @@ class Picture:
 
     @property
     def summary(self) -> str:
-        """A line on the whole graph."""
+        """A one-line summary of the whole graph."""
         return self._description.summary
 
     @cached_property

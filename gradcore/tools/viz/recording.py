@@ -1,4 +1,4 @@
-"""Notes on nodes, made while they are recorded: the user's line, the shape of the result, times."""
+"""Details of nodes, stored while they are recorded: the user's line, the shape of the result, times."""
 
 from __future__ import annotations
 

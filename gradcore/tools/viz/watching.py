@@ -59,19 +59,19 @@ class KeptGraphs(NamedTuple):
 class watch_graphs(TorchFunctionMode):
     """Context that warns about loops which keep the graphs of all iterations alive, with the line.
 
-    Two things are looked for: many separate graphs of the same leaves that come from one line and are alive at the same
-    time, and a sum to which one line adds such a graph in each round. Steps of one computation, as those of a recurrent
-    network or of an inner optimisation, depend on each other and are neither; nor is a sum over different leaves.
+    It reports many separate graphs of the same leaves that come from one line and are alive at the same time, and a sum
+    to which one line adds such a graph in each round. It does not report a sum over different leaves, nor the steps of
+    one computation, such as a recurrent network or an inner optimization, because these depend on each other.
 
     Outside it costs nothing. Inside, every operation takes some tens of microseconds more.
 
     Parameters
     ----------
     limit : int
-        The number of graphs from which on a line is reported. Losses of single samples that are summed before
+        The number of graphs at which a line is reported. Losses of single samples that are summed before
         backward are separate graphs too: choose a limit above their number.
     warn : bool
-        Whether to warn, or only to fill `found`.
+        Whether to warn, in addition to filling `found`.
 
     Attributes
     ----------

@@ -111,7 +111,7 @@ class GraphedProgram:
         if any("fft" in call.name for call in program.calls):
             return "plans of FFTs, and the memory that they work in, belong to CuPy"
         if None in given or any(n not in program.types for n in program.outputs):
-            return "numbers that were drawn go from part to part"
+            return "segments pass random numbers on"
         return None
 
     def __call__(self, *arrays: Any) -> Any:
@@ -186,7 +186,7 @@ class GraphedProgram:
 
     def _capture(self, arrays: tuple[Any, ...], found: list[_Instance]) -> _Instance | None:
         if self._captures >= _MOST_CAPTURES:
-            return self._give_up(f"what it reads or writes was elsewhere {self._captures} times")
+            return self._give_up(f"its inputs have moved {self._captures} times")
         self._captures += 1
         try:
             instance = _Instance(self._run, self.backend, arrays, self._copied, self._steps)

@@ -120,12 +120,12 @@ class FusedLaunch:
                     if type(result) is Value:
                         dtype = program.types[result.number].dtype
                         if not isinstance(expr, Expr) or expr.dtype != compute_dtype(dtype):
-                            raise NotFusible("it has other dtypes")
+                            raise NotFusible("its results would have other dtypes")
                         rounds = dtype in _HALVES and loaded.get(id(expr)) != dtype
                         values[Value, result.number] = F.graph.round_to(expr, dtype) if rounds else expr
             results = [values[Value, n] for n in outputs]
             if any(expr.function == "input" for expr in results):
-                raise NotFusible("a result is an operand as it is")
+                raise NotFusible("a result is an unchanged operand")
             return results
 
         stored_dtypes = [program.types[n].dtype for n in outputs]
@@ -215,7 +215,7 @@ class _Grouping:
         waiting, emitted = [*range(len(self.program.calls))], set[int]()
         while waiting:
             delayed = []
-            for i in waiting:  # in program order, so that one pass also finds calls that become ready in it
+            for i in waiting:  # In program order, one pass also finds the calls that become ready during it.
                 if self.shapes[i] is None and self.before[i] <= emitted:
                     emitted.add(i)
                     self.found.calls.append(self.program.calls[i])
@@ -307,10 +307,10 @@ class _Grouping:
         outputs = [n for n in new_numbers if self.uses.get(n, 0) > inner_uses.get(n, 0)]
         try:
             if len(calls) < 2 or not outputs:
-                raise NotFusible("it is alone")
+                raise NotFusible("no neighbouring call can join it")
             inputs = self._in_order(inputs, self.program.types[outputs[0]])
             function = FusedLaunch(calls, inputs, outputs, self.program)
-        except Exception as error:  # NotFusible, or an error of a formula that does not accept expressions
+        except Exception as error:  # NotFusible, or any error of a formula that cannot handle expressions
             self.refused += [f"{call!r}: {error}" for call in calls]
             self.found.calls += calls
             return

@@ -110,7 +110,7 @@ def library_of(source: str, build: bool = True) -> Path | None:
     """
     kept_in = cache_folder()
     if kept_in is None:
-        raise BuildError("There is no absolute folder for libraries. Name one by GRADCORE_CACHE.")
+        raise BuildError("There is no absolute folder for libraries. Set GRADCORE_CACHE to one.")
     folder, name = Path(kept_in) / "programs", _name(source)
     path = find_library(folder, name)
     if path is not None:
@@ -216,14 +216,14 @@ def _check(library: ctypes.CDLL) -> None:
     describe.argtypes, describe.restype = [ctypes.py_object, ctypes.c_int64, ctypes.c_void_p], None
     description = (ctypes.c_int64 * 5)()
     if sys.implementation.name != "cpython":
-        raise OSError("this interpreter's arrays are not what it expects")
+        raise OSError("the arrays of this interpreter have another memory layout than expected")
     numbers = np.arange(24.0).reshape(4, 6)
     arrays = numbers, numbers.T, numbers[1:3]
     for i, array in enumerate(arrays):
         describe(arrays, i, description)
         flags = array.flags.aligned
         if list(description) != [array.ctypes.data, array.ndim, flags, array.shape[0], array.strides[1]]:
-            raise OSError("this interpreter's arrays are not what it expects")
+            raise OSError("the arrays of this interpreter have another memory layout than expected")
 
 
 def _function(library: ctypes.CDLL, number: int, in_threads: bool, multiplies: bool) -> Callable[..., Any]:

@@ -20,7 +20,7 @@ _LARGE = 1 << 15
 
 
 class _Indexed(NamedTuple):
-    """The elements of an array at tensors of indices.
+    """Elements of an array, selected by tensors of indices.
 
     Attributes
     ----------

@@ -270,7 +270,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         if type(value) in (Value, Literal):
             value = self._constant(value)
             if value is None:
-                raise Unsupported("filled by an array")
+                raise Unsupported("the fill value is an array")
         number = out.dtype.type(value).item()
         if self._effects.is_constant(out.memory):
             self.constants[out.memory] = out.dtype.type(number)

@@ -58,7 +58,7 @@ class Products:
             a, b = a.broadcast((*batch, *a.shape[-2:])), b.broadcast((*batch, *b.shape[-2:]))
             steps: list[Step] = []
             if not any(b.strides[:-2]) and b.size and b.strides[-1] != b.dtype.itemsize and b.shape[-1] > 1:
-                rows = self.temporary_view(b.shape[-2:], b.dtype)  # one matrix in columns for all: once in rows
+                rows = self.temporary_view(b.shape[-2:], b.dtype)  # Convert the shared factor to rows once.
                 steps, b = [self._convert(rows, b.select((0,) * len(batch)))], rows.broadcast(b.shape)
             for i in np.ndindex(batch):
                 steps += self._product(out.select(i), a.select(i), b.select(i))

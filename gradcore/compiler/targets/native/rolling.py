@@ -105,7 +105,7 @@ def _repeats(numbers: Any, offset: int) -> list[tuple[int, int, int]]:
 def slots(
     repeats: list[Repeat], uses: dict[int, list[int]], span: Callable[[int], int]
 ) -> list[tuple[list[int], bool]]:
-    """Return rows of memories that arguments take turn by turn: equally spaced, their addresses are arithmetic.
+    """Return rows of memories that an argument uses in successive turns, to be equally spaced so that a loop is simple.
 
     Parameters
     ----------

@@ -120,14 +120,15 @@ class NativeProgram:
         try:
             steps = self.lowering.steps(call)
             if any(self._may_meet(step) for step in steps):
-                raise Unsupported("what it reads may be what it writes to")
+                raise Unsupported("its inputs may overlap its outputs")
             for step in [] if building.has_vector_functions() else steps:
                 if isinstance(step, (Loop, Reduction)):
                     traced = groups.trace_group(groups.Group(step), lambda memory: True, {})
                     if groups.is_slow(traced):
                         return None
             return steps
-        except (Unsupported, NotFusible, AttributeError, TypeError, ValueError) as error:  # raised by formulas
+        # Formulas may raise any error for arguments that they were not written for.
+        except (Unsupported, NotFusible, AttributeError, TypeError, ValueError) as error:
             self.refused.append(f"{call.name}: {error}")
             return None
 
@@ -280,7 +281,7 @@ class NativeProgram:
 
 def _are_apart(program: Program) -> bool:
     """Return whether the inputs of a program shared no memory in the captured run."""
-    types = [program.types[n] for n in program.inputs if n in program.types]  # else a number
+    types = [program.types[n] for n in program.inputs if n in program.types]  # Inputs without a type are numbers.
     spans = sorted(
         (array_type.address + low, array_type.address + high)
         for array_type in types

@@ -99,7 +99,7 @@ class _Writer:
         return f"a{self.sources[array]}[{' + '.join(terms) or '0'}]"
 
     def load(self, depth: int, indices: list[tuple[int, str]], still: bool | None = None) -> None:
-        """Emit the loads of elements: all, or only those that do (not) depend on the indices."""
+        """Emit the loads of all elements (`still` is None), of constant ones (True), or of those that vary (False)."""
         for i, (operand, kind) in enumerate(zip(self.traced.kernel.inputs, self.types, strict=False)):
             if still is not None and still == any(dim.steps[i] for dim in self.dims):
                 continue
@@ -110,7 +110,7 @@ class _Writer:
             )
 
     def element(self, depth: int, indices: list[tuple[int, str]], still: bool | None = None) -> None:
-        """Emit the statements for one element, without its reductions."""
+        """Emit the loads (see `load`), the computation and the stores of one element, without its reductions."""
         loads = len(self.traced.loads)
         self.load(depth, indices, still)
         for line in self.body:
@@ -291,7 +291,7 @@ class _Writer:
         return self.lines, False
 
     def in_chunks(self, n: int) -> None:
-        """Emit reductions over chunks of a size that does not depend on the number of threads, and then over chunks."""
+        """Emit reductions within chunks, whose size does not depend on the number of threads, then over the chunks."""
         chunk = max(_CHUNK, -(-n // 2048) // 64 * 64 + 64)
         parts = -(-n // chunk)
         sums = [f"{self.accumulator(r)}* p{k}" for k, r in enumerate(self.traced.reductions)]

@@ -79,7 +79,7 @@ class FusedKernel:
         self.kernel = trace("group", formula, operands, NumpyTracer(Backend.bodies))
         self.function = emit(self.kernel, bits.select)
         if [dtype for _, dtype in self.kernel.outputs] != [array_type.dtype for array_type in self.types]:
-            raise NotFusible("it has other dtypes")
+            raise NotFusible("its results would have other dtypes")
         if not tiled.pays(self.function, self.types[0].size):
             raise NotFusible(
                 f"{self.function.calls} passes over {self.types[0].size} elements are as fast by themselves"
@@ -338,9 +338,9 @@ class _Grouping:
         outputs = [n for n in numbers if self.uses.get(n, 0) > inner_uses.get(n, 0)]
         try:
             if len(calls) < 2 or not outputs:
-                raise NotFusible("it is alone")
+                raise NotFusible("no neighbouring call can join it")
             kernel = self.kind(calls, inputs, outputs, self.program)
-        except Exception as error:  # NotFusible, or an error of a formula that does not accept expressions
+        except Exception as error:  # NotFusible, or any error of a formula that cannot handle expressions
             self.refused += [f"{call!r}: {error}" for call in calls]
             self.found.calls += calls
             return
