@@ -288,12 +288,12 @@ def _emit_result(op: Op, first: int) -> Iterator[str]:
         if op.view:
             yield from ("for i, out in enumerate(outs):", f"    mark_as_view(out, a0, op, {settings}, i, state)")
         return
-    like = "x0[0]" if is_several(op, first) else f"x{first}"
-    yield from (f"if type(array) is not type({like}):", "    array = device.backend.asarray(array)")
+    model = "x0[0]" if is_several(op, first) else f"x{first}"
+    yield from (f"if type(array) is not type({model}):", "    array = device.backend.asarray(array)")
     if op.contiguous:
         yield from ("if not array.flags.c_contiguous:", '    array = device.kernels["contiguous"](array)')
     if not _keeps_dtype(op):
-        yield from (f"if array.dtype is not {like}.dtype:", "    dtype = from_numpy(array.dtype)")
+        yield from (f"if array.dtype is not {model}.dtype:", "    dtype = from_numpy(array.dtype)")
     yield "out = new(Tensor)"
     yield from ("out._array, out._device = array, device", "out._dtype = dtype", "out._autograd = out._vc = None")
     if op.view:
@@ -344,9 +344,9 @@ def _emit_recording(op: Op, first: int, result: str) -> Iterator[str]:
         is_unrecorded += "" if _keeps_dtype(op) else " or not dtype.is_differentiable"
         yield from (f"if {is_unrecorded}:", "    out._edge = None", "    return out")
     else:
-        chosen = "outs" if op.variadic else tuple_of(f"outs[{i}]" for i in op.differentiable)
+        differentiable_outputs = "outs" if op.variadic else tuple_of(f"outs[{i}]" for i in op.differentiable)
         yield from (
-            f"if {is_unrecorded} or all([not out._dtype.is_differentiable for out in {chosen}]):",
+            f"if {is_unrecorded} or all([not out._dtype.is_differentiable for out in {differentiable_outputs}]):",
             f"    return {result}",
         )
     for p in sorted(op.refused_inputs):

@@ -488,8 +488,8 @@ class _Finder:
             return None
         if inner in NAMES or inner in _ABOVE:
             return _spec(fullname, is_package=inner in _ABOVE)
-        if why := absence(inner):
-            raise ModuleNotFoundError(f"No module named {fullname!r}{why}", name=fullname)
+        if reason := absence(inner):
+            raise ModuleNotFoundError(f"No module named {fullname!r}{reason}", name=fullname)
         return None
 
 

@@ -230,8 +230,8 @@ class _Each(_Writer):
             ["freed"] if is_freed(node) and getattr(node, "holds_tensors", True) else [saved_text(v) for v in values]
         )
         for value in values:
-            of = "" if value.leaf is None else f" (the leaf {self.names.get(id(value.leaf), '')})".replace(" )", ")")
-            details[f"saved {value.name}"] = f"{saved_text(value)}, {bytes_text(value.array.nbytes)}{of}"
+            leaf = "" if value.leaf is None else f" (the leaf {self.names.get(id(value.leaf), '')})".replace(" )", ")")
+            details[f"saved {value.name}"] = f"{saved_text(value)}, {bytes_text(value.array.nbytes)}{leaf}"
         return Vertex(kind, title_of(node), facts, saved, details)
 
 

@@ -131,8 +131,8 @@ class watch_graphs(TorchFunctionMode):
         count, nodes = _added_up(alive)
         if count < self.limit:
             grows = False
-            everything = [n for nodes in self._nodes.values() for r in nodes if (n := r()) is not None]
-            count, nodes = _separate(alive, everything)
+            all_nodes = [n for nodes in self._nodes.values() for r in nodes if (n := r()) is not None]
+            count, nodes = _separate(alive, all_nodes)
         if count >= self.limit:
             graphs = KeptGraphs(line, grows, count, _bytes(nodes))
             self.found.append(graphs)
@@ -146,11 +146,11 @@ def _below(node: Any, first: int) -> tuple[list[Any], list[Any]]:
     Shared nodes are leaves and nodes that are older than `first`.
     """
     own_nodes: list[Any] = []
-    shared: list[Any] = []
+    shared_nodes: list[Any] = []
     for source, _ in edges_of(node):
         is_shared = source.is_accumulator or source._sequence_nr() < first
-        (shared if is_shared else own_nodes).append(source)
-    return own_nodes, shared
+        (shared_nodes if is_shared else own_nodes).append(source)
+    return own_nodes, shared_nodes
 
 
 def _separate(alive: list[Any], everything: list[Any]) -> tuple[int, list[Any]]:
@@ -182,10 +182,10 @@ def _separate(alive: list[Any], everything: list[Any]) -> tuple[int, list[Any]]:
                 parent[top(group[node])] = top(number)
                 continue
             group[node] = number
-            own_nodes, shared = _below(node, first)
+            own_nodes, shared_nodes = _below(node, first)
             inner_nodes.update(own_nodes)
             stack.extend(own_nodes)
-            for border in shared:
+            for border in shared_nodes:
                 borders[border].add(number)
     connected: set[int] = set()
     for numbers in borders.values():
@@ -213,21 +213,21 @@ def _steps(nodes: list[Any]) -> tuple[int, list[Any]]:
     seen: set[Any] = set()
     borders: set[Any] = set()
     for node in sorted(nodes, key=methodcaller("_sequence_nr")):
-        own_nodes, shared = _below(node, first)
+        own_nodes, shared_nodes = _below(node, first)
         stack = [n for n in own_nodes if n not in steps]
-        if len(stack) == len(own_nodes) or not (stack or shared):
+        if len(stack) == len(own_nodes) or not (stack or shared_nodes):
             continue
         is_separate = True
-        reached_nodes = set(shared)
+        reached_nodes = set(shared_nodes)
         while stack:
             n = stack.pop()
             if n in steps:
                 is_separate = False
             elif n not in seen:
                 seen.add(n)
-                own_nodes, shared = _below(n, first)
+                own_nodes, shared_nodes = _below(n, first)
                 stack.extend(own_nodes)
-                reached_nodes.update(shared)
+                reached_nodes.update(shared_nodes)
         count += is_separate and not borders.isdisjoint(reached_nodes)
         borders |= reached_nodes
     return count, [*nodes, *seen]

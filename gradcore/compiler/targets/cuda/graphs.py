@@ -213,8 +213,8 @@ def _is_dense(array: Any) -> bool:
 def _allocate_like(backend: Any, array: Any) -> tuple[Any, Any, int]:
     """Return an empty array with the strides of `array`, its memory, and the offset of its first element in bytes."""
     start, stop = bounds(array)
-    memory, before = backend.xp.empty(stop - start, "u1"), array.data.ptr - start
-    return backend.xp.ndarray(array.shape, array.dtype, memory.data + before, array.strides), memory, before
+    memory, offset = backend.xp.empty(stop - start, "u1"), array.data.ptr - start
+    return backend.xp.ndarray(array.shape, array.dtype, memory.data + offset, array.strides), memory, offset
 
 
 class _Result:
@@ -244,8 +244,8 @@ class _Instance:
             if not _is_dense(arrays[i]):
                 raise RuntimeError("an argument has gaps in memory")
             if arrays[i].size:
-                inputs[i], memory, before = _allocate_like(backend, arrays[i])
-                self.copies.append((i, memory, before))
+                inputs[i], memory, offset = _allocate_like(backend, arrays[i])
+                self.copies.append((i, memory, offset))
         self.graph = CUDAGraph()
         with graph(self.graph):
             self.outputs = run(*inputs)
@@ -263,8 +263,8 @@ class _Instance:
 
     def launch(self, arrays: tuple[Any, ...], kept: set[int], stream: Any) -> list[Any]:
         """Copy arguments, launch the graph, and return its results, those in `kept` as copies."""
-        for i, memory, before in self.copies:
-            memory.data.copy_from_device_async(arrays[i].data - before, memory.nbytes, stream)
+        for i, memory, offset in self.copies:
+            memory.data.copy_from_device_async(arrays[i].data - offset, memory.nbytes, stream)
         for i, numbers in self.steps:
             values = arrays[i].values
             if values.size:  # Unpinned memory is read before the copy returns, so it may change afterwards.

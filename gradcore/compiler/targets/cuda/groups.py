@@ -55,8 +55,8 @@ class _Collector:
             if isinstance(value, np.generic):
                 value = self.F.graph.constant(value.item(), compute_dtype(value.dtype))
             if isinstance(value, Expr):
-                to = None if compute is None else compute[i]
-                arguments.append(value if to is None else self.F.graph.cast(value, compute_dtype(to)))
+                dtype = None if compute is None else compute[i]
+                arguments.append(value if dtype is None else self.F.graph.cast(value, compute_dtype(dtype)))
             else:
                 arguments.append(ScalarParameter(value) if value.__class__ is float else value)
         exprs = formula(self.F, *arguments)

@@ -80,9 +80,9 @@ class Places:
         """Return the steps that write a number or an array at tensors of indices along the first dims."""
         if any(type(each) not in (Value, Literal) for each in index):
             raise Unsupported("the index")
-        at = self._by_tuple(out, index)
-        values: View = self.temporary_view(at.shape, out.dtype)
-        return [*self._write(values, value), _kernel("put", values, at)]
+        selected = self._by_tuple(out, index)
+        values: View = self.temporary_view(selected.shape, out.dtype)
+        return [*self._write(values, value), _kernel("put", values, selected)]
 
     def _by_tuple(self, x: View, indices: Sequence[Any]) -> _Indexed:
         dims = [d for d, index in enumerate(indices) if index is not None]
@@ -223,7 +223,7 @@ def _merge_dims(shape: tuple[int, ...], rows: list[tuple[int, ...]]) -> tuple[tu
     for size, *steps in zip(shape, *rows, strict=True):
         if size == 1:
             continue
-        if dims and all(before == step * size for before, step in zip(dims[-1][1:], steps, strict=True)):
+        if dims and all(previous_step == step * size for previous_step, step in zip(dims[-1][1:], steps, strict=True)):
             dims[-1] = (dims[-1][0] * size, *steps)
         else:
             dims.append((size, *steps))

@@ -137,11 +137,11 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         Unsupported
             If the call has no native form, so that Python has to make it.
         """
-        before = dict(self.views)
+        earlier_views = dict(self.views)
         try:
             return self._steps(call)
         except Exception as error:  # Formulas may raise any error for expressions.
-            self.views = before
+            self.views = earlier_views
             raise Unsupported(str(error)) from None
 
     def _steps(self, call: Call) -> list[Step]:
@@ -209,8 +209,8 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
             raise Unsupported(name)
         reads: list[View] = []
         places: list[tuple[bool, Any]] = []
-        given = [*call.args, *call.named.values()]
-        for argument in given:
+        arguments = [*call.args, *call.named.values()]
+        for argument in arguments:
             if type(argument) in (Value, Literal):
                 number = self._constant(argument)
                 if number is None:
@@ -229,13 +229,13 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         shape = np.broadcast_shapes(*[r.shape for r in reads]) if reads else ()
         scalars = all(place[0] for place in places if isinstance(place[1], np.generic))
         if shape != out.shape and not (name[0] == "i" and name[1:] in _ELEMENTWISE) and (reads or not scalars):
-            full = np.broadcast_shapes(shape, *[_shape_of(self, each) for each in given])
+            full = np.broadcast_shapes(shape, *[_shape_of(self, each) for each in arguments])
             if full != out.shape:
                 raise Unsupported("the shape of the result")
         function = _function_of(kind, name)
         if name == "evaluate_tiled":
-            positional, places, of_settings = positional - 1, places[1:], places[0][1]
-            function = lambda F, *given: of_settings(F, *given)  # noqa: E731
+            positional, places, wrapped = positional - 1, places[1:], places[0][1]
+            function = lambda F, *given: wrapped(F, *given)  # noqa: E731
 
         def formula(F: Any, *exprs: Expr) -> list[Expr]:
             operands = [exprs[v] if is_array else _operand(F, v) for is_array, v in places]

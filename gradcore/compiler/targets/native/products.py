@@ -123,17 +123,17 @@ class Products:
         raise Unsupported("the shapes of a product")
 
     def _lower_contract(self, call: Call, results: list[View]) -> list[Step]:
-        a, b, of_a, of_b, of_out = call.args
-        shared = {*of_a} & {*of_b}
-        batch, inner = [n for n in of_out if n in shared], [n for n in of_a if n in shared and n not in of_out]
-        rows, columns = ([n for n in of_out if n in labels and n not in shared] for labels in (of_a, of_b))
-        if len({*of_a, *of_b}) != len(batch) + len(inner) + len(rows) + len(columns):
+        a, b, a_dims, b_dims, out_dims = call.args
+        shared = {*a_dims} & {*b_dims}
+        batch, inner = [n for n in out_dims if n in shared], [n for n in a_dims if n in shared and n not in out_dims]
+        rows, columns = ([n for n in out_dims if n in labels and n not in shared] for labels in (a_dims, b_dims))
+        if len({*a_dims, *b_dims}) != len(batch) + len(inner) + len(rows) + len(columns):
             raise Unsupported("sums of one factor")
         x, y = (
-            _regroup_dims(self._view(a), of_a, batch, rows, inner),
-            _regroup_dims(self._view(b), of_b, batch, inner, columns),
+            _regroup_dims(self._view(a), a_dims, batch, rows, inner),
+            _regroup_dims(self._view(b), b_dims, batch, inner, columns),
         )
-        out = _regroup_dims(results[0], of_out, batch, rows, columns)
+        out = _regroup_dims(results[0], out_dims, batch, rows, columns)
         if out.strides[-1] != out.dtype.itemsize and out.shape[-1] != 1:
             return self._product(_transpose(out), _transpose(y), _transpose(x))
         return self._product(out, x, y)

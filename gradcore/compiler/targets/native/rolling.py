@@ -98,8 +98,8 @@ def _repeats(numbers: Any, offset: int) -> list[tuple[int, int, int]]:
     if not saved:
         return []
     stop = start + period * count
-    before, after = _repeats(numbers[:start], offset), _repeats(numbers[stop:], offset + stop)
-    return [*before, (offset + start, period, count), *after]
+    head, tail = _repeats(numbers[:start], offset), _repeats(numbers[stop:], offset + stop)
+    return [*head, (offset + start, period, count), *tail]
 
 
 def slots(

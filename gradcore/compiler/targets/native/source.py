@@ -184,7 +184,7 @@ class _Writer:
         for k, r in enumerate(reductions):
             self.emit(depth, f"{self.accumulator(r)} s{k} = {self.start_of(r)};")
         names = list(indices)
-        simple = all(r.kind == "sum" for r in reductions)
+        has_only_sums = all(r.kind == "sum" for r in reductions)
         for d in inner[:-1]:
             low, high = bounds[d]
             self.emit(depth, f"for (i64 i{d} = {low}; i{d} < {high}; ++i{d}) {{")
@@ -195,7 +195,7 @@ class _Writer:
             d = inner[-1]
             low, high = bounds[d]
             names.append((d, f"i{d}"))
-            if simple:  # Partial sums keep rounding errors small.
+            if has_only_sums:  # Partial sums keep rounding errors small.
                 self.emit(depth, f"for (i64 j = {low}; j < {high}; j += 1024) {{")
                 self.emit(depth + 1, f"const i64 end = j + 1024 < {high} ? j + 1024 : {high};")
                 parts = ", ".join(f"t{k}" for k in range(len(reductions)))
