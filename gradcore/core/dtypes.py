@@ -133,7 +133,7 @@ class dtype:
         raise AttributeError("attributes of 'gradcore.dtype' objects are not writable")
 
     def __repr__(self) -> str:
-        return "torch." + self.name  # tensors print exactly as PyTorch's
+        return "torch." + self.name  # Tensors print exactly as PyTorch's.
 
     def __reduce__(self) -> tuple[Any, ...]:
         return as_dtype, (self.name,)
@@ -449,7 +449,7 @@ def _combine(high: dtype | None, low: dtype | None) -> dtype | None:
         return high
     if high.category == FLOATING:
         return high.to_complex()  # The floating-point tensor keeps its precision.
-    return low  # of a higher category
+    return low  # The category of `low` is higher.
 
 
 def result_dtype(dims: Iterable[dtype] = (), zero_dims: Iterable[dtype] = (), scalars: Iterable[Any] = ()) -> dtype:
@@ -529,7 +529,7 @@ class finfo(_Limits):
 
     def __init__(self, type: DTypeLike | None = None) -> None:
         limits = getattr(type, "limits", None)
-        if limits is not None:  # a dtype that only PyTorch has, as gradcore runs as torch
+        if limits is not None:  # a placeholder for a dtype that only PyTorch has
             for name, value in limits.items():
                 setattr(self, name, value)
             return

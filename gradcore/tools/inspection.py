@@ -156,7 +156,7 @@ def _of_function(node: Any) -> Iterator[Saved]:
 
 def saved_values(node: Any) -> list[Saved]:
     """Return the tensors that a node saves for backward, without those of the nodes below it."""
-    if node._inner is not None:  # a write through a view
+    if node._inner is not None:  # The node is a write through a view.
         return saved_values(node._inner)
     if isinstance(node, OpNode):
         return list(_of_operation(node)) if node.holds_tensors else []

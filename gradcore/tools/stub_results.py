@@ -36,7 +36,8 @@ def result(op: Op) -> str:
     if "return_indices" in op.names:
         return "Any"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of deprecated names, and whatever else is for users of the operation
+        # Warnings, for example of deprecated names, are for users of the operation.
+        warnings.simplefilter("ignore")
         results = {_kind(case.call([tensor(array) for array in case.arrays()])) for case in cases(op)}
     if len(results) == 1:
         return results.pop()

@@ -227,7 +227,7 @@ def _reexports(module: ModuleType) -> list[str]:
                 imports.append((f"{package}.{inner}".rpartition(".")[0], name))
             continue
         home = str(getattr(value, "__module__", None))
-        if value is None or isinstance(value, float):  # a constant, which several modules may have
+        if value is None or isinstance(value, float):  # Several modules may have the same constant.
             where = None
         else:
             where = home if home.startswith("gradcore.") else _defining_module(name, value)

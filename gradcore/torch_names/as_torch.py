@@ -55,7 +55,7 @@ class _Loader(Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self.spec  # which Python has just replaced
+        module.__spec__ = self.spec  # Python has just replaced it.
         _complete(module)
 
 
@@ -229,6 +229,6 @@ def main(arguments: Sequence[str]) -> None:
 paths.show_public(__name__)
 
 if __name__ == "__main__":
-    from gradcore.torch_names import as_torch  # the module that programs import, not this copy of it
+    from gradcore.torch_names import as_torch  # Programs import this module, not the running copy.
 
     as_torch.main(sys.argv[1:])

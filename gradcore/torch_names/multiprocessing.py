@@ -110,7 +110,7 @@ def _call(fn: Callable[..., object], *args: object) -> None:
     try:
         fn(*args)
     except BaseException as error:
-        sys.last_value = error  # as for an uncaught error: MPI then ends the other processes
+        sys.last_value = error  # as for an uncaught error, so that MPI ends the other processes
         raise
 
 

@@ -455,7 +455,7 @@ class _Alias:
 def _spec_of(name: str) -> ModuleSpec | None:
     try:
         return importlib.util.find_spec(name)
-    except ModuleNotFoundError:  # the module above it is no package
+    except ModuleNotFoundError:  # The module above it is no package.
         return None
 
 
@@ -469,11 +469,11 @@ class _MovedFinder:
         if package != _PACKAGE or (moved_path := translate_former(inner)) == inner:
             return None
         if inner not in MOVED and inner in NAMES:
-            return None  # below a package that has moved, but not in it
+            return None  # A package above has moved, but the tables create this module.
         spec = _spec_of(f"{_PACKAGE}.{moved_path}")
         if spec is None:
             return None
-        is_package = spec.submodule_search_locations is not None  # with a ``__main__``, perhaps
+        is_package = spec.submodule_search_locations is not None  # It may have a ``__main__``.
         return ModuleSpec(fullname, _Alias(f"{_PACKAGE}.{moved_path}"), is_package=is_package)  # type: ignore[arg-type]
 
 

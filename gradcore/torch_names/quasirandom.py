@@ -65,7 +65,8 @@ class SobolEngine:
         import warnings
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # SciPy says where a number of points is no power of two
+            # SciPy warns if the number of points is no power of two.
+            warnings.simplefilter("ignore", UserWarning)
             points = from_numpy(self._sequence.random(n)).to(dtype or dtypes.get_default_dtype())
         return points if out is None else out.resize_(points.shape).copy_(points)
 

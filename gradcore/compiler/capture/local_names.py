@@ -84,7 +84,7 @@ class LocalNames(ast.NodeVisitor):
 
     def visit_NamedExpr(self, node: Any) -> None:
         self.visit(node.value)
-        self.written |= self.local & {node.target.id}  # Not bound for certain: it may be within `and`.
+        self.written |= self.local & {node.target.id}  # It may be within `and`, so it is not certainly bound.
 
     def visit_Assign(self, node: Any) -> None:
         self.visit(node.value)

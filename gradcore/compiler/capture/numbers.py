@@ -257,7 +257,8 @@ class _Uses:
         is_given = any(name == each.arg for each in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs))
         if is_given and type(self.values.get(name)) not in (Tensor, Parameter):
             return False
-        self.tensors.add(name)  # Assumed while assignments are checked, which may read the name itself.
+        # Assume it while the assignments are checked, because these may read the name itself.
+        self.tensors.add(name)
         binding = [each for each in nodes if _binds(each, name)]
         assigned = [self.parents[each] for each in binding if isinstance(each, ast.Name)]
         if (

@@ -338,7 +338,7 @@ class Recorder:
         try:
             result = function(*plain_args, **plain_named)
         except Exception:
-            if self.stopped is None:  # Other values may raise no error.
+            if self.stopped is None:  # With other values, there may be no error.
                 self.stopped = f"an error of {name} is caught ({user_line()})"
                 self.offset = running_offset(self.code)
             raise
@@ -512,7 +512,7 @@ class Recorder:
             arrays = [stand_in for stand_in in (reference() for reference in references) if stand_in is not None]
             if not arrays:
                 return False
-            gc.collect()  # Reference cycles may keep some alive.
+            gc.collect()  # Reference cycles may keep stand-ins alive.
         give_holders_plain_arrays(arrays)
         return True
 

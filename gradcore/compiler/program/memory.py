@@ -173,6 +173,6 @@ class Buffers:
             return tuple([np.ndarray(types[n].shape, types[n].dtype, buffers[i]) for n, i in self.plan.chosen.items()])
 
     def give(self, arrays: tuple[Any, ...]) -> None:
-        """Return a set of arrays to the pool."""
+        """Put a set of arrays back into the pool."""
         if len(self._free) < _MOST_SETS:
             self._free.append(arrays)

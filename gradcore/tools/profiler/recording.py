@@ -28,7 +28,7 @@ class Recorder:
     Parameters
     ----------
     shapes, memory, stacks : bool
-        Whether to note the shapes of arguments, the bytes of new results, and from where in the program each call came.
+        Whether to record the shapes of arguments, the bytes of new results, and the user's call stack of each call.
     use_device : str or None
         The device to measure times on, in addition to the CPU.
     """

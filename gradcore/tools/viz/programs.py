@@ -88,7 +88,8 @@ class _Drawing:
                 number = numbers[key] = self._vertex(_card(call, part, facts))
             else:
                 self.vertices[number].count += 1
-            for n in results:  # of writes, the first argument: a later read then depends on the last write before it
+            # The result of a write counts as its first argument, so that later reads depend on the write.
+            for n in results:
                 for read in [each for each in reads if each[0] == n]:
                     reads.remove(read)
                     self.edges[number, read[1]] += 1

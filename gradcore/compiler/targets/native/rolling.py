@@ -82,13 +82,14 @@ def roll_repeats(invocations: list[Invocation], is_private: Callable[[int], bool
 
 
 def _repeats(numbers: Any, offset: int) -> list[tuple[int, int, int]]:
-    """Return start, period and count of repetitions in a sequence, the most profitable first, without overlap."""
+    """Return the repetitions in a sequence, each as (start, period, count). The most profitable are chosen first."""
     n = len(numbers)
     best = (0, 0, 0, 0)
     for period in range(1, min(_LONGEST, n // _FEWEST) + 1):
         differs = np.flatnonzero(numbers[period:] != numbers[:-period])
         bounds = np.concatenate([[-1], differs, [n - period]])
-        lengths = np.diff(bounds) - 1  # lengths of runs of numbers that equal the number one period earlier
+        # The lengths of runs in which each number equals the number one period earlier.
+        lengths = np.diff(bounds) - 1
         longest = int(lengths.argmax())
         count = int(lengths[longest]) // period + 1
         saved = (count - 1) * period

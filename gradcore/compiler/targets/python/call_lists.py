@@ -193,7 +193,7 @@ class _Memory:
         self.places[n] = free.pop() if free else self._new(size)
 
     def give(self, n: int) -> None:
-        """Free the memory of a value."""
+        """Mark the memory of a value as free, so that later values can use it."""
         self._free.setdefault(_round_up(self.program.types[n]), []).append(self.places[n])
 
     def _new(self, size: int) -> int:
