@@ -114,15 +114,15 @@ class Plan:
 
     def link(self, functions: list[Callable[..., Any]]) -> Program:
         """Return the program with each segment replaced by a call of its native function."""
-        old, out = self.program, Program()
-        out.inputs, out.outputs, out.literals = list(old.inputs), list(old.outputs), old.literals
-        out.scalars, out.types = {*old.scalars}, dict(old.types)
-        old_inputs = set(old.inputs)
-        by_result: dict[int, Call] = {}
-        for call in old.calls:
+        program, out = self.program, Program()
+        out.inputs, out.outputs, out.literals = list(program.inputs), list(program.outputs), program.literals
+        out.scalars, out.types = {*program.scalars}, dict(program.types)
+        old_inputs = set(program.inputs)
+        producers: dict[int, Call] = {}
+        for call in program.calls:
             for n in call.outputs:
-                by_result.setdefault(n, call)
-        free = 1 + max([*old.types, *by_result], default=0)
+                producers.setdefault(n, call)
+        next_number = 1 + max([*program.types, *producers], default=0)
 
         def make(number: int) -> None:
             """Add the call that creates the array of a value for Python: the original view call, or an allocation."""
@@ -133,7 +133,7 @@ class Plan:
                 old_inputs.add(number)
                 out.calls.append(_allocation(number, view))
                 return
-            call = by_result[number]
+            call = producers[number]
             for n in call.read:
                 make(n)
             out.calls.append(call)
@@ -142,7 +142,7 @@ class Plan:
         runs, arrays = iter(functions), {n for part in self.parts for n in part.arguments}
         for piece in self.pieces:
             if not isinstance(piece, PartPlan):
-                call = old.calls[piece]
+                call = program.calls[piece]
                 for n in call.read:
                     make(n)
                 out.calls.append(call)
@@ -155,12 +155,12 @@ class Plan:
                     make(n)
             arguments: list[Any] = [Value(n) if n >= 0 else Literal(-1 - n) for n in piece.arguments]
             if piece.scratch:
-                out.calls.append(Call("xp.empty", np.empty, (piece.scratch, np.uint8), {}, Value(free)))
-                out.types[free] = old.types[next(iter(old.types))]._replace(
-                    shape=(piece.scratch,), dtype=np.dtype(np.uint8), strides=(1,), memory=free
+                out.calls.append(Call("xp.empty", np.empty, (piece.scratch, np.uint8), {}, Value(next_number)))
+                out.types[next_number] = program.types[next(iter(program.types))]._replace(
+                    shape=(piece.scratch,), dtype=np.dtype(np.uint8), strides=(1,), memory=next_number
                 )
-                arguments.append(Value(free))
-                free += 1
+                arguments.append(Value(next_number))
+                next_number += 1
             out.calls.append(Call("native.run", next(runs), (tuple(arguments),), {}, None))
         for n in out.outputs:
             make(n)
@@ -168,25 +168,25 @@ class Plan:
 
     def slow(self, part: PartPlan) -> Callable[..., None]:
         """Return a function that makes a segment's calls in Python, so that errors are those of eager execution."""
-        old, subset = self.program, Program()
-        subset.literals, subset.scalars, subset.types = old.literals, old.scalars, old.types
-        first_made: set[int] = set()
-        needed: list[int] = []
-        for call in map(old.calls.__getitem__, part.calls):
-            if any(n not in first_made and self.views[n].memory not in part.arguments for n in call.read):
+        program, subset = self.program, Program()
+        subset.literals, subset.scalars, subset.types = program.literals, program.scalars, program.types
+        computed: set[int] = set()
+        read_first: list[int] = []
+        for call in map(program.calls.__getitem__, part.calls):
+            if any(n not in computed and self.views[n].memory not in part.arguments for n in call.read):
                 continue  # a view that only other segments read
             subset.calls.append(call)
-            needed += [n for n in call.read if n not in first_made]
-            first_made |= set(call.outputs)
-        subset.inputs = sorted(set(needed))
-        subset.outputs = sorted(n for n in part.arguments if n >= 0 and n in first_made and n not in subset.inputs)
+            read_first += [n for n in call.read if n not in computed]
+            computed |= set(call.outputs)
+        subset.inputs = sorted(set(read_first))
+        subset.outputs = sorted(n for n in part.arguments if n >= 0 and n in computed and n not in subset.inputs)
         views = [self.views[n] for n in subset.inputs]
         run = emitter.function_of(subset)
-        place = {memory: i for i, memory in enumerate(part.arguments)}
-        targets = [place[n] for n in subset.outputs]
+        positions = {memory: i for i, memory in enumerate(part.arguments)}
+        targets = [positions[n] for n in subset.outputs]
 
         def again(given: tuple[Any, ...]) -> None:
-            results = run(*[_view_of(given[place[v.memory]], v) for v in views])
+            results = run(*[_view_of(given[positions[v.memory]], v) for v in views])
             for target, array in zip(targets, results, strict=True):
                 given[target][...] = array
 
@@ -267,11 +267,11 @@ def find_plan(program: Program, name: str | None) -> tuple[Plan, Path] | None:
         return None
     names = {view[4] for view in views.values()} | {dtype for _, dtype, _ in literals}
     types = {name: dtypes.as_dtype(name).numpy for name in names}
-    whole = program.copy(program.calls)
-    whole.literals += [np.frombuffer(data, types[dtype]).reshape(shape) for shape, dtype, data in literals]
+    lowered = program.copy(program.calls)
+    lowered.literals += [np.frombuffer(data, types[dtype]).reshape(shape) for shape, dtype, data in literals]
     viewed = {n: View(view[0], view[1], view[2], view[3], types[view[4]]) for n, view in views.items()}
     plan = Plan(
-        whole, [piece if type(piece) is int else PartPlan(*piece) for piece in pieces], viewed, begun, refused, rolled
+        lowered, [piece if type(piece) is int else PartPlan(*piece) for piece in pieces], viewed, begun, refused, rolled
     )
     return plan, library
 
@@ -290,8 +290,8 @@ def name_of(program: Program, *settings: Any) -> str | None:
         return None
     first_uses: dict[int, int] = {}
     for n, (shape, dtype, strides, memory, address) in program.types.items():
-        moved = address - first_uses.setdefault(memory, address)
-        fields.append(f"{n} {shape} {dtype.str} {strides} {memory} {moved}")
+        distance = address - first_uses.setdefault(memory, address)
+        fields.append(f"{n} {shape} {dtype.str} {strides} {memory} {distance}")
     return f"plan-{hashlib.sha256(chr(0).join(fields).encode()).hexdigest()[:32]}"
 
 
