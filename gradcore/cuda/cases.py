@@ -119,11 +119,11 @@ def _draw(spec: Any, op: Op, rng: np.random.Generator) -> Any:
 def _specs(op: Op) -> list[Case]:
     if op.samples is not None:
         return list(op.samples())
-    others = [p for i, p in enumerate(op.parameters) if i not in op.tensors]
+    setting_parameters = [p for i, p in enumerate(op.parameters) if i not in op.tensors]
     if (
         op.kind in ("elementwise", "constant")
         and 1 <= len(op.tensors) <= 3
-        and all(p.default is not p.empty for p in others)
+        and all(p.default is not p.empty for p in setting_parameters)
     ):
         shapes = ELEMENTWISE_SHAPES[len(op.tensors)]
         if "-float" in op.promotion:

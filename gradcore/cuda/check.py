@@ -103,8 +103,8 @@ def operations(quick: bool) -> Iterator[Item]:
 
     The first example call of every operation comes first, then the other calls, then other dtypes.
     """
-    chosen = [op for op in OPS.values() if op.function or op.method or op.samples]
-    groups = [cases(op) for op in chosen if not any(word in op.name for word in UNLIKE)]
+    tested = [op for op in OPS.values() if op.function or op.method or op.samples]
+    groups = [cases(op) for op in tested if not any(word in op.name for word in UNLIKE)]
     rounds: list[Any] = [[group[0] for group in groups if group]]
     if not quick:
         rounds.append([case for group in groups for case in group[1:]])
@@ -399,8 +399,8 @@ def _difference(there: Sequence[Any], here: Sequence[Any], tolerance: float | No
         if a.dtype is not b.dtype or a.shape != b.shape or arrays_of((a,))[0].dtype != a.dtype.numpy:
             return f"result {i} is of {arrays_of((a,))[0].dtype} and {list(a.shape)} for {b.dtype} and {list(b.shape)}"
         bound = TOLERANCES.get(a.dtype, 0.0) if tolerance is None else tolerance
-        wide = gc.complex128 if a.is_complex() else gc.float64
-        x, y = (t.detach().resolve_conj().cpu().to(wide).numpy() for t in (a, b))
+        common_dtype = gc.complex128 if a.is_complex() else gc.float64
+        x, y = (t.detach().resolve_conj().cpu().to(common_dtype).numpy() for t in (a, b))
         with np.errstate(all="ignore"):
             bad = ~((x == y) | ((x != x) & (y != y)) | (np.abs(x - y) <= bound * (1 + np.abs(y))))
         if bad.any():
@@ -657,8 +657,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--afresh", action="store_true", help="compare what earlier runs have compared, too")
     parser.add_argument("--seconds", type=float, help=f"at most so many ({SECONDS:.0f})")
     options = parser.parse_args(arguments)
-    chosen = [name for name in SECTIONS if not options.only or name in options.only]
-    lines, passed = run(options.quick, chosen, options.seconds, options.afresh)
+    sections = [name for name in SECTIONS if not options.only or name in options.only]
+    lines, passed = run(options.quick, sections, options.seconds, options.afresh)
     print("\n".join(lines))
     if registry.unavailable("cuda"):
         return 2

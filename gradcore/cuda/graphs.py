@@ -132,8 +132,8 @@ class CUDAGraph:
             raise RuntimeError(
                 "CUDA error: operation not permitted when stream is capturing: this thread records another graph"
             )
-        chosen = current_stream().cupy
-        if chosen.ptr == 0:
+        stream = current_stream().cupy
+        if stream.ptr == 0:
             raise RuntimeError(
                 "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them "
                 "on the default stream.)"
@@ -146,8 +146,8 @@ class CUDAGraph:
             for generator in self._generators:
                 numbers.of(generator._state)
             opened.enter_context(recording.record_draws(numbers))
-            chosen.begin_capture(backend.xp.cuda.runtime.streamCaptureModeRelaxed)
-            self._open, self._stream, self._pool = opened.pop_all(), chosen, pool
+            stream.begin_capture(backend.xp.cuda.runtime.streamCaptureModeRelaxed)
+            self._open, self._stream, self._pool = opened.pop_all(), stream, pool
             self._device, self._random = backend.current_index(), numbers
 
     def capture_end(self) -> None:
@@ -160,17 +160,17 @@ class CUDAGraph:
         """
         if self._stream is None or current_stream().cupy != self._stream:
             raise RuntimeError("Capture must end on the same stream it began on.")
-        chosen, self._stream = self._stream, None
+        stream, self._stream = self._stream, None
         with self._open:
-            self._graph = self._executable = chosen.end_capture()
+            self._graph = self._executable = stream.end_capture()
 
     def _abandon(self) -> None:
         """Discard the unfinished capture."""
         if self._stream is None:
             return
-        chosen, self._stream, self._pool, self._random = self._stream, None, None, None
+        stream, self._stream, self._pool, self._random = self._stream, None, None, None
         with self._open, contextlib.suppress(Exception):  # the driver may have ended it already
-            chosen.end_capture()
+            stream.end_capture()
 
     def capture(self, function: Callable[[], Any]) -> Any:
         """Call `function`, record the work that it queues instead of running it, and return its result.

@@ -298,14 +298,14 @@ class StreamContext:
         self._inner = contextlib.ExitStack()
 
     def __enter__(self) -> None:
-        chosen = self.stream
-        if chosen is not None:
+        stream = self.stream
+        if stream is not None:
             with contextlib.ExitStack() as opened:  # restores the current stream if an error occurs
-                index = chosen.device.index
-                opened.enter_context(_on(chosen.device))
+                index = stream.device.index
+                opened.enter_context(_on(stream.device))
                 opened.callback(STREAMS.choose, _cuda().get_current_stream(), index)
-                STREAMS.choose(chosen.cupy, index)
-                opened.enter_context(chosen.cupy)
+                STREAMS.choose(stream.cupy, index)
+                opened.enter_context(stream.cupy)
                 self._inner = opened.pop_all()
 
     def __exit__(self, *exc: Any) -> None:

@@ -92,8 +92,8 @@ class VonMises(Distribution):
                 accepted = (c * (2 - c) - u2 > 0) | ((c / u2).log() + 1 - c >= 0)
                 angle = functional.where(todo & accepted, (u3 - 0.5).sign() * f.acos(), angle)
                 todo = todo & ~accepted
-            turned = (angle + math.pi + self.loc) % (2 * math.pi) - math.pi
-            return turned.to(self.loc.dtype)  # type: ignore[no-any-return]
+            wrapped = (angle + math.pi + self.loc) % (2 * math.pi) - math.pi
+            return wrapped.to(self.loc.dtype)  # type: ignore[no-any-return]
 
 
 class ContinuousBernoulli(WithProbabilities, ExponentialFamily):

@@ -205,12 +205,12 @@ class MixtureSameFamily(Distribution):
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
-            chosen = self._mixture_distribution.expand(self._batch_shape).sample(sample_shape)
+            component = self._mixture_distribution.expand(self._batch_shape).sample(sample_shape)
             values = self._component_distribution.sample(sample_shape)
             events = len(self._event_shape)
-            index = chosen.reshape(*chosen.shape, *(1,) * (events + 1))
-            index = index.expand(*chosen.shape, 1, *self._event_shape)
-            return functional.gather(values, chosen.ndim, index).squeeze(chosen.ndim)  # type: ignore[no-any-return]
+            index = component.reshape(*component.shape, *(1,) * (events + 1))
+            index = index.expand(*component.shape, 1, *self._event_shape)
+            return functional.gather(values, component.ndim, index).squeeze(component.ndim)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"MixtureSameFamily(\n  {self._mixture_distribution},\n  {self._component_distribution})"

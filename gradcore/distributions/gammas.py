@@ -303,8 +303,8 @@ class StudentT(Distribution):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         half = self.df / 2
-        spread = (0.5 * (half.log() - log_gammas(half, shape))).exp()  # one over the root of chi-squared over df
-        return self.loc + self.scale * random("randn", self, sample_shape, self.df) * spread
+        scale = (0.5 * (half.log() - log_gammas(half, shape))).exp()  # one over the root of chi-squared over df
+        return self.loc + self.scale * random("randn", self, sample_shape, self.df) * scale
 
     def log_prob(self, value: Tensor) -> Tensor:
         z = (self._check_sample(value) - self.loc) / self.scale

@@ -40,8 +40,8 @@ def inverse_of_factor(factor: Tensor) -> Tensor:
 
 def factor_of_inverse(matrix: Tensor) -> Tensor:
     """Return the Cholesky factor of the inverse of a matrix."""
-    turned = cholesky(matrix.flip(-2, -1))
-    upper = turned.flip(-2, -1).mT  # whose inverse is a lower triangle too
+    flipped = cholesky(matrix.flip(-2, -1))
+    upper = flipped.flip(-2, -1).mT  # whose inverse is a lower triangle too
     return solve_triangular(upper, eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device), upper=False)
 
 

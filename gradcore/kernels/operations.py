@@ -52,9 +52,9 @@ def operation(
         source_settings = {key: value for key, value in of_source.items() if value is not None}
         defaults = source_settings.pop("settings", {})
         return _register(_raw_op(RawKernel(signature, reference, **source_settings), backward, defaults, unique, node))
-    extra = [key for key, value in of_source.items() if value is not None]
-    if extra:
-        raise ValueError(f"{', '.join(extra)}: only for kernels of CUDA source, not for expressions")
+    source_only = [key for key, value in of_source.items() if value is not None]
+    if source_only:
+        raise ValueError(f"{', '.join(source_only)}: only for kernels of CUDA source, not for expressions")
     if kernel is None:
         program = _parse(source, None)
         assert program is not None

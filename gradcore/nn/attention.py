@@ -143,8 +143,8 @@ class MultiheadAttention(Module):
         output : Tensor
         weights : Tensor or None
         """
-        turned = self.batch_first and query.ndim == 3
-        if turned:
+        transposed = self.batch_first and query.ndim == 3
+        if transposed:
             is_self_attention = query is key and key is value
             query = query.transpose(0, 1)
             key, value = (query, query) if is_self_attention else (key.transpose(0, 1), value.transpose(0, 1))
@@ -173,4 +173,4 @@ class MultiheadAttention(Module):
             average_attn_weights=average_attn_weights,
             is_causal=is_causal,
         )
-        return (out.transpose(0, 1) if turned else out), weights
+        return (out.transpose(0, 1) if transposed else out), weights

@@ -38,8 +38,8 @@ class Docstring:
         if self.function:
             summary, *sections = _SECTION.split(inspect.getdoc(getattr(functional, self.function)) or "")
             parameters = dict(zip(sections[::2], sections[1::2], strict=True)).get("Parameters", "")
-            chosen = "".join(_describe(parameters, self.settings))
-            parts = [summary.strip(), *parts, f"Parameters\n----------\n{chosen}" if chosen else ""]
+            parameter_lines = "".join(_describe(parameters, self.settings))
+            parts = [summary.strip(), *parts, f"Parameters\n----------\n{parameter_lines}" if parameter_lines else ""]
         if owner.__name__ in EXAMPLES:
             parts.append(f"Examples\n--------\n>>> import gradcore as gc\n{EXAMPLES[owner.__name__]}")
         return "\n\n".join(part.strip() for part in parts if part) + "\n"

@@ -47,5 +47,5 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     soft: Tensor = functional.softmax((logits + noise) / tau, dim)
     if not hard:
         return soft
-    chosen = soft.detach().argmax(dim, keepdim=True)
-    return zeros_like(soft).scatter_(dim, chosen, 1.0) - soft.detach() + soft
+    winner = soft.detach().argmax(dim, keepdim=True)
+    return zeros_like(soft).scatter_(dim, winner, 1.0) - soft.detach() + soft

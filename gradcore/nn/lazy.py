@@ -98,10 +98,10 @@ class _Lazy(LazyModuleMixin):
 
     def initialize_parameters(self: AnyTensor, input: Tensor, *others: Any, **settings: Any) -> None:
         """Set the shapes and initial values of the parameters, given the inputs of the first call."""
-        fresh = self.has_uninitialized_params()
-        if fresh or not getattr(self, self._size):
+        is_uninitialized = self.has_uninitialized_params()
+        if is_uninitialized or not getattr(self, self._size):
             setattr(self, self._size, self._size_of(input))
-        if fresh:
+        if is_uninitialized:
             with no_grad():
                 for name, tensor in (*self._parameters.items(), *self._buffers.items()):
                     if is_lazy(tensor):

@@ -488,11 +488,11 @@ class Module(Calls, State, Conversion, ShortErrors):
 
     def __repr__(self) -> str:
         text = self.extra_repr()
-        extra = text.split("\n") if text else []
+        extra_lines = text.split("\n") if text else []
         lines = [f"({name}): " + _addindent(repr(child), 2) for name, child in self._modules.items()]
-        if not lines and len(extra) < 2:
+        if not lines and len(extra_lines) < 2:
             return f"{self._get_name()}({text})"
-        return f"{self._get_name()}(\n  " + "\n  ".join(extra + lines) + "\n)"
+        return f"{self._get_name()}(\n  " + "\n  ".join(extra_lines + lines) + "\n)"
 
     def _repr_html_(self) -> str:
         from gradcore.tools.viz.outline import outline

@@ -398,20 +398,20 @@ class SyncBatchNorm(_BatchNorm):
         if count == 1:
             raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
         exact = input.float() if input.dtype.is_reduced else input
-        wide = (1, -1, *(1,) * (input.ndim - 2))
+        channel_shape = (1, -1, *(1,) * (input.ndim - 2))
         mean = total(exact.sum(dims)) / count
-        centered = exact - mean.view(wide)
+        centered = exact - mean.view(channel_shape)
         var = total((centered * centered).sum(dims)) / count
         momentum = self._count_batch()
         if self.training and self.running_mean is not None and self.running_var is not None:
             with no_grad():
                 self.running_mean.lerp_(mean.to(self.running_mean.dtype), momentum)
                 self.running_var.lerp_((var * (count / (count - 1))).to(self.running_var.dtype), momentum)
-        out: Tensor = centered * (var + self.eps).rsqrt().view(wide)
+        out: Tensor = centered * (var + self.eps).rsqrt().view(channel_shape)
         if self.weight is not None:
-            out = out * self.weight.view(wide)
+            out = out * self.weight.view(channel_shape)
         if self.bias is not None:
-            out = out + self.bias.view(wide)
+            out = out + self.bias.view(channel_shape)
         return out.to(input.dtype)
 
     @classmethod

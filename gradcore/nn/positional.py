@@ -90,8 +90,8 @@ def ctc_loss(
     zero_infinity: bool = False,
 ) -> Tensor:
     """Call `gradcore.nn.functional.ctc_loss` with the reduction as a number: 0 for none, 1 for mean, 2 for sum."""
-    chosen = _REDUCTIONS[reduction]
-    return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, chosen, zero_infinity)
+    reduction_name = _REDUCTIONS[reduction]
+    return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction_name, zero_infinity)
 
 
 def binary_cross_entropy_with_logits(
@@ -102,8 +102,8 @@ def binary_cross_entropy_with_logits(
     reduction: int = 1,
 ) -> Tensor:
     """Call the function of `gradcore.nn.functional` with the reduction as a number: 0 none, 1 mean, 2 sum."""
-    chosen = _REDUCTIONS[reduction]
-    return F.binary_cross_entropy_with_logits(self, target, weight, reduction=chosen, pos_weight=pos_weight)
+    reduction_name = _REDUCTIONS[reduction]
+    return F.binary_cross_entropy_with_logits(self, target, weight, reduction=reduction_name, pos_weight=pos_weight)
 
 
 @overridable

@@ -424,16 +424,16 @@ class RNNBase(_Recurrent):
         return x, ends if len(ends) > 1 else ends[0]
 
     def _forward_packed(self, input: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
-        x, batch_sizes, order, back = input
+        x, batch_sizes, order, unsorted_indices = input
         self._check_size(x)
         sizes = tuple(batch_sizes.tolist())
         first = self._first_states(x, sizes[0], hx, True)
         if hx is not None and order is not None:
             first = tuple(h.index_select(1, order) for h in first)
         x, ends = self._layers(x, first, sizes)
-        if back is not None:
-            ends = tuple(h.index_select(1, back) for h in ends)
-        return PackedSequence(x, batch_sizes, order, back), ends if len(ends) > 1 else ends[0]
+        if unsorted_indices is not None:
+            ends = tuple(h.index_select(1, unsorted_indices) for h in ends)
+        return PackedSequence(x, batch_sizes, order, unsorted_indices), ends if len(ends) > 1 else ends[0]
 
     def _check_size(self, x: Tensor) -> None:
         if x.shape[-1] != self.input_size:

@@ -210,18 +210,18 @@ class State:
                 error_msgs += [] if error is None else [error]
             elif strict:
                 missing_keys.append(key)
-        extra = prefix + EXTRA
+        extra_key = prefix + EXTRA
         if type(self).set_extra_state is not State.set_extra_state:
-            if extra in state_dict:
-                self.set_extra_state(state_dict[extra])
+            if extra_key in state_dict:
+                self.set_extra_state(state_dict[extra_key])
             elif strict:
-                missing_keys.append(extra)
-        elif strict and extra in state_dict:
-            unexpected_keys.append(extra)
+                missing_keys.append(extra_key)
+        elif strict and extra_key in state_dict:
+            unexpected_keys.append(extra_key)
         if strict:
             for key in state_dict:
                 name, dot, _ = key.removeprefix(prefix).partition(".")
-                if key.startswith(prefix) and key != extra and name not in (self._modules if dot else own_state):
+                if key.startswith(prefix) and key != extra_key and name not in (self._modules if dot else own_state):
                     unexpected_keys.append(key)
 
     # -- hooks ----------------------------------------------------------------------------------------------------

@@ -173,8 +173,8 @@ def refuse_history(values: Any, what: str, instead: str = "") -> None:
     """Raise a RuntimeError that names `what`, and what to use `instead`, if nested values require grad."""
     if isinstance(values, Tensor):
         if is_differentiated(values):
-            home = "gradcore.scipy.special" if what.startswith("scipy.special.") else "gradcore"
-            instead = instead or f"tensors, or functions of {home}"
+            namespace = "gradcore.scipy.special" if what.startswith("scipy.special.") else "gradcore"
+            instead = instead or f"tensors, or functions of {namespace}"
             raise RuntimeError(
                 f"Can't call {what} on Tensor that requires grad: the result would have no history. Use {instead}, "
                 "which are differentiated, or tensor.detach() if no gradient is wanted."

@@ -34,8 +34,8 @@ def _divmod(x: Tensor, y: Any) -> tuple[Tensor, Tensor]:
 def _bits(x: Tensor) -> AnyTensor:
     """Return the number of bits that are set in the absolute value of each element."""
     x = F.abs(x) if x._dtype.is_signed else x
-    wide = F.to(x, dtypes.int64)
-    return fold(F.add, (F.bitwise_and(F.bitwise_right_shift(wide, i), 1) for i in range(8 * x._dtype.itemsize)))
+    as_int64 = F.to(x, dtypes.int64)
+    return fold(F.add, (F.bitwise_and(F.bitwise_right_shift(as_int64, i), 1) for i in range(8 * x._dtype.itemsize)))
 
 
 def _sign(x: Tensor) -> AnyTensor:
@@ -172,22 +172,28 @@ class Ufunc:
         types = [_numpy_type(k) for k in key]
         signature = {} if dtype is None else {"signature": (*[None] * self.nin, *[numpy_dtype(dtype)] * self.nout)}
         loop = self.ufunc.resolve_dtypes((*types, *[None] * self.nout), **signature)
-        ins, outs = (tuple(map(dtypes.from_numpy, codes)) for codes in (loop[: self.nin], loop[self.nin :]))
+        input_dtypes, output_dtypes = (
+            tuple(map(dtypes.from_numpy, codes)) for codes in (loop[: self.nin], loop[self.nin :])
+        )
 
         def convert_and_call(*values: Any) -> Any:
             like = next(x for x in values if isinstance(x, Tensor))
             operands = [
-                cast(x, input_dtype) if isinstance(x, Tensor) else _number(x, input_dtype, like, i in scalars, outs[0])
-                for i, (x, input_dtype) in enumerate(zip(values, ins, strict=True))
+                cast(x, input_dtype)
+                if isinstance(x, Tensor)
+                else _number(x, input_dtype, like, i in scalars, output_dtypes[0])
+                for i, (x, input_dtype) in enumerate(zip(values, input_dtypes, strict=True))
             ]
             result = compute(*operands)
             if self.nout == 1:
-                return cast(result, outs[0])
-            return tuple(cast(r, d) for r, d in zip(result, outs, strict=True))
+                return cast(result, output_dtypes[0])
+            return tuple(cast(r, d) for r, d in zip(result, output_dtypes, strict=True))
 
-        plain = key == ins or (
-            ins[0].is_differentiable
-            and all(k is d or (k in _WEAK and i in scalars) for i, (k, d) in enumerate(zip(key, ins, strict=True)))
+        plain = key == input_dtypes or (
+            input_dtypes[0].is_differentiable
+            and all(
+                k is d or (k in _WEAK and i in scalars) for i, (k, d) in enumerate(zip(key, input_dtypes, strict=True))
+            )
         )
         if dtype is not None or self.nout > 1 or not plain:
             if dtype is None:
@@ -196,8 +202,8 @@ class Ufunc:
 
         def first(*values: Any) -> Any:
             result = compute(*values)
-            self._plans[key] = compute if result._dtype is outs[0] else convert_and_call
-            return cast(result, outs[0])
+            self._plans[key] = compute if result._dtype is output_dtypes[0] else convert_and_call
+            return cast(result, output_dtypes[0])
 
         return first
 

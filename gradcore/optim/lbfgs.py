@@ -152,14 +152,14 @@ class LBFGS(Optimizer):
             state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1.0)
             return -gradient
         changes, steps, inverses = state["old_dirs"], state["old_stps"], state["ro"]
-        change, moved = gradient - state["prev_flat_grad"], state["d"] * state["t"]
-        curvature = _dot(change, moved)
+        change, displacement = gradient - state["prev_flat_grad"], state["d"] * state["t"]
+        curvature = _dot(change, displacement)
         if curvature > 1e-10:
             if len(changes) == self.param_groups[0]["history_size"]:
                 for history in (changes, steps, inverses):
                     del history[0]
             changes.append(change)
-            steps.append(moved)
+            steps.append(displacement)
             inverses.append(1.0 / curvature)
             state["H_diag"] = curvature / _dot(change, change)
         q = -gradient

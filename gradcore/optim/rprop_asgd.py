@@ -33,10 +33,10 @@ def rprop(
     if maximize:
         g = -g
     agreement = F.sign(g * (before + 0))  # a copy: a recorded product would need `before` as it is now
-    turned = agreement < 0
-    factor = F.where(turned, decrease, F.where(agreement > 0, increase, F.ones_like(g)))
+    is_reversed = agreement < 0
+    factor = F.where(is_reversed, decrease, F.where(agreement > 0, increase, F.ones_like(g)))
     size[...] = step_sizes = F.clamp(size * factor, smallest, largest)
-    g = F.where(turned, g * 0, g)
+    g = F.where(is_reversed, g * 0, g)
     p -= F.sign(g) * step_sizes
     before[...] = g
 

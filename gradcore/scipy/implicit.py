@@ -50,13 +50,13 @@ class _Solution(Function):
     @staticmethod
     def jvp(ctx: Any, _residual: Any, _value: Any, _linear: object, *tangents: Any) -> Any:
         x, *parameters = ctx.saved_tensors
-        moved = [(i, t) for i, t in enumerate(tangents) if t is not None]
+        known_tangents = [(i, t) for i, t in enumerate(tangents) if t is not None]
 
         def at(*values: Any) -> Any:
-            changed = dict(zip((i for i, _ in moved), values, strict=True))
+            changed = dict(zip((i for i, _ in known_tangents), values, strict=True))
             return ctx.residual([changed.get(i, p) for i, p in enumerate(parameters)], x)
 
-        _, change = jvp(at, tuple(parameters[i] for i, _ in moved), tuple(t for _, t in moved))
+        _, change = jvp(at, tuple(parameters[i] for i, _ in known_tangents), tuple(t for _, t in known_tangents))
         if ctx.linear is not None:
             return -ctx.linear(parameters, x, change)
         return -F.linalg_solve(_jacobian(ctx.residual, x, parameters), change)

@@ -274,10 +274,10 @@ def _normalize(operation: str, x: Any, axis: Any) -> AnyTensor:
     if not dims:
         return F.reshape(getattr(F, operation)(F.reshape(t, (1,)), 0), ())
     kept_dims = [d for d in range(t.ndim) if d not in dims]
-    moved = F.permute(t, (*kept_dims, *dims))
-    flat = F.reshape(moved, (*moved.shape[: len(kept_dims)], -1))
-    back = np.argsort([*kept_dims, *dims]).tolist()
-    return F.permute(F.reshape(getattr(F, operation)(flat, -1), moved.shape), back)
+    permuted = F.permute(t, (*kept_dims, *dims))
+    flat = F.reshape(permuted, (*permuted.shape[: len(kept_dims)], -1))
+    inverse_order = np.argsort([*kept_dims, *dims]).tolist()
+    return F.permute(F.reshape(getattr(F, operation)(flat, -1), permuted.shape), inverse_order)
 
 
 def softmax(x: Any, axis: Any = None) -> AnyTensor:

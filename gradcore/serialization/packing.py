@@ -26,11 +26,11 @@ class Layout(NamedTuple):
         dims.sort(key=lambda d: -abs(x.strides[d]))
         strides = tuple(abs(x.strides[d]) // x.itemsize for d in dims)
         sizes = tuple(x.shape[d] for d in dims)
-        reach = 0
+        last_offset = 0
         for s, n in zip(reversed(strides), reversed(sizes), strict=True):
-            if s <= reach:
+            if s <= last_offset:
                 return None
-            reach += (n - 1) * s
+            last_offset += (n - 1) * s
         below = sum((x.shape[d] - 1) * -x.strides[d] for d in dims if x.strides[d] < 0) // x.itemsize
         return cls(strides, sizes, tuple(dims), below if x.size else 0) if x.size else cls((), (0,), (), 0)
 

@@ -241,15 +241,15 @@ def _in_blocks(t: SparseTensor, layout: Any, blocksize: Any) -> SparseTensor:
         )
     xp, device = t.xp, t.home
     rows, cols = raw(t.index[0])
-    down, across = t.sizes[0] // height, t.sizes[1] // width
+    block_rows, block_cols = t.sizes[0] // height, t.sizes[1] // width
     outer, inner, counts = (
-        (rows // height, cols // width, across) if layout is BSR else (cols // width, rows // height, down)
+        (rows // height, cols // width, block_cols) if layout is BSR else (cols // width, rows // height, block_rows)
     )
     blocks, block_numbers = xp.unique(outer * counts + inner, return_inverse=True)
     flat = (block_numbers.reshape(-1) * height + rows % height) * width + cols % width
     values = functional.rows_summed(t.stored, wrap(flat, device), int(blocks.size) * height * width)
     values = values.reshape(-1, height, width)
-    ends = xp.searchsorted(blocks // max(counts, 1), xp.arange((down if layout is BSR else across) + 1))
+    ends = xp.searchsorted(blocks // max(counts, 1), xp.arange((block_rows if layout is BSR else block_cols) + 1))
     index = wrap(ends, device), wrap(blocks % max(counts, 1), device)
     return sparse(layout, t.sizes, index, values)
 

@@ -279,7 +279,7 @@ def _check_compressed(
     """Raise if the indices do not describe a matrix; with `distinct`, also if they are not sorted and distinct."""
     first, second = ("crow", "col") if layout in BY_ROWS else ("ccol", "row")
     outer, across = [n // b for n, b in zip(sizes, block, strict=True)][:: 1 if layout in BY_ROWS else -1]
-    lines, others = ("rows", "ncols") if layout in BY_ROWS else ("columns", "nrows")
+    lines, size_name = ("rows", "ncols") if layout in BY_ROWS else ("columns", "nrows")
     if ends.size != outer + 1:
         raise RuntimeError(
             f"{first}_indices.shape[-1] must be equal to the number of {lines} + 1 (={outer + 1}), but got {ends.size}"
@@ -294,9 +294,9 @@ def _check_compressed(
         (int(ends[-1]) == nnz, f"{first}_indices[..., -1] == nnz"),
         (
             bool((ends[1:] >= ends[:-1]).all()),
-            f"0 <= {first}_indices[..., 1:] - {first}_indices[..., :-1] <= {others}",
+            f"0 <= {first}_indices[..., 1:] - {first}_indices[..., :-1] <= {size_name}",
         ),
-        (not nnz or (int(inner.min()) >= 0 and int(inner.max()) < across), f"0 <= {second}_indices < {others}"),
+        (not nnz or (int(inner.min()) >= 0 and int(inner.max()) < across), f"0 <= {second}_indices < {size_name}"),
         (not distinct or _is_sorted(ends, inner), f"{second}_indices[..., {first}_indices[..., i - 1]:{first}_indices"
          f"[..., i]] for all i = 1, ..., n{lines} are sorted and distinct along the last dimension values"),
     ):  # fmt: skip
@@ -416,15 +416,15 @@ def spdiags(diagonals: Any, offsets: Any, shape: Sequence[int], layout: Any = No
         )
     if len(set(shifts)) != len(shifts):
         raise RuntimeError("spdiags(): Offset tensor contains duplicate values")
-    home, (height, width) = rows._device.real, shape
-    xp = home.backend.xp
+    device, (height, width) = rows._device.real, shape
+    xp = device.backend.xp
     cols = xp.concatenate([_columns(xp, k, height, width, rows.shape[1]) for k in shifts])
     numbers = xp.concatenate(
         [xp.full(_columns(xp, k, height, width, rows.shape[1]).size, i) for i, k in enumerate(shifts)]
     )
     shift = xp.asarray(shifts)[numbers] if len(shifts) else numbers
-    index = wrap(xp.stack([cols - shift, cols]), home)
-    values = rows[wrap(numbers, home), wrap(cols, home)]
+    index = wrap(xp.stack([cols - shift, cols]), device)
+    values = rows[wrap(numbers, device), wrap(cols, device)]
     out = sparse(COO, (int(height), int(width)), (index,), values, False)
     return out if layout is None else to_sparse(out, layout)
 

@@ -170,8 +170,8 @@ def addmv(self: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> An
 @on("linear")
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     """Return ``input @ weight.T + bias``, where `input` or `weight` is sparse."""
-    turned = transpose(weight, 0, 1) if isinstance(weight, SparseTensor) else weight.mT
-    out = matmul(input, turned)
+    transposed = transpose(weight, 0, 1) if isinstance(weight, SparseTensor) else weight.mT
+    out = matmul(input, transposed)
     return out if bias is None else out + bias
 
 

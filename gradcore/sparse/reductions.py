@@ -113,8 +113,8 @@ def _along(name: str, input: Any, dim: int, dtype: Any) -> Any:
 def _in_groups(name: str, t: SparseTensor, d: int) -> Any:
     """Compute the softmax over groups of values whose indices differ in dim `d` only."""
     xp, device, index = t.xp, t.home, raw(t.index[0])
-    others = [e for e in range(index.shape[0]) if e != d]
-    flat = flat_places(index[others], [t.sizes[e] for e in others]) if others else index[d] * 0
+    other_dims = [e for e in range(index.shape[0]) if e != d]
+    flat = flat_places(index[other_dims], [t.sizes[e] for e in other_dims]) if other_dims else index[d] * 0
     _, firsts, counts = xp.unique(flat, return_index=True, return_inverse=True)
     group, values = wrap(counts.reshape(-1), device), t.stored
     highest = largest(values.detach(), wrap(firsts, device), group, "amax")

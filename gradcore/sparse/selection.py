@@ -160,16 +160,16 @@ def _along_dense(parts: list[SparseTensor], sizes: list[int], d: int) -> Any:
     """Concatenate along a dense dim; an element that one tensor does not store is zero there."""
     widths = [t.stored.shape[d] for t in parts]
     xp, device = parts[0].xp, parts[0].home
-    wide = []
+    padded = []
     for i, t in enumerate(parts):
         shape = list(t.stored.shape)
         sides = [
             functional.new_zeros(t.stored, (*shape[:d], n, *shape[d + 1 :]))
             for n in (sum(widths[:i]), sum(widths[i + 1 :]))
         ]
-        wide.append(functional.cat([sides[0], t.stored, sides[1]], d))
+        padded.append(functional.cat([sides[0], t.stored, sides[1]], d))
     index = wrap(xp.concatenate([raw(t.index[0]) for t in parts], 1), device)
-    return coalesce(sparse(COO, sizes, (index,), functional.cat(wide), False))
+    return coalesce(sparse(COO, sizes, (index,), functional.cat(padded), False))
 
 
 @on("stack")

@@ -522,8 +522,8 @@ def _test(what: Any) -> Callable[[Any], bool]:
 
 def map_only(type_or_types_or_pred: Any, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
     """Return a decorator for functions, which are then applied to some values and return others unchanged."""
-    chosen = _test(type_or_types_or_pred)
-    return lambda func: lambda value: func(value) if chosen(value) else value
+    predicate = _test(type_or_types_or_pred)
+    return lambda func: lambda value: func(value) if predicate(value) else value
 
 
 def tree_map_only(

@@ -212,13 +212,13 @@ def create_selective_checkpoint_contexts(
     >>> y.backward()  # computes exp again, and not the product
     """
     if isinstance(policy_fn_or_list, (list, tuple, set)):
-        chosen = list(policy_fn_or_list)
-        for op in chosen:
+        kept_ops = list(policy_fn_or_list)
+        for op in kept_ops:
             if not callable(op):
                 raise ValueError(f"Expected op in `op_list` to be a function but got: {op} of type {type(op)}.")
 
         def policy(ctx: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
-            return CheckpointPolicy.MUST_SAVE if op in chosen else CheckpointPolicy.PREFER_RECOMPUTE
+            return CheckpointPolicy.MUST_SAVE if op in kept_ops else CheckpointPolicy.PREFER_RECOMPUTE
 
     elif callable(policy_fn_or_list):
         policy = policy_fn_or_list

@@ -88,11 +88,11 @@ class _Orthogonal(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the orthogonal matrix that the unconstrained matrix `x` represents."""
-        wide = x.shape[-2] < x.shape[-1]
-        q = _MAPS[self.orthogonal_map](x.mT if wide else x)
+        is_wide = x.shape[-2] < x.shape[-1]
+        q = _MAPS[self.orthogonal_map](x.mT if is_wide else x)
         if self.trivialized and self.base is not None:
             q = self.base @ q
-        return q.mT if wide else q
+        return q.mT if is_wide else q
 
     @no_grad()
     def right_inverse(self, q: Tensor) -> Tensor:
@@ -101,15 +101,15 @@ class _Orthogonal(Module):
             raise ValueError(
                 f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {q.shape}."
             )
-        wide = q.shape[-2] < q.shape[-1]
-        q = q.mT if wide else q
+        is_wide = q.shape[-2] < q.shape[-1]
+        q = q.mT if is_wide else q
         if self.trivialized:
             self.base = self._complete(q)
             x = zeros_like(q)
             x.diagonal(0, -2, -1).fill_(-1.0)
         else:
             x = self._reflections(q)
-        return x.mT if wide else x
+        return x.mT if is_wide else x
 
     @staticmethod
     def _complete(q: Tensor) -> Tensor:

@@ -293,15 +293,15 @@ def _check_next(parametrization: Module, before: Tensor, name: str) -> None:
     _check_alike(before, transformed, ("dtype", "shape"), _CHANGED.format("the `unsafe`") + message)
     if hasattr(parametrization, "right_inverse"):
         with contextlib.suppress(NotImplementedError):
-            back = parametrization.right_inverse(transformed)
-            if not isinstance(back, Tensor):
-                raise ValueError(f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}")
+            restored = parametrization.right_inverse(transformed)
+            if not isinstance(restored, Tensor):
+                raise ValueError(f"parametrization.right_inverse must return a tensor. Got: {type(restored).__name__}")
             message = (
                 "The tensor returned by parametrization.right_inverse must have the same {what} as "
                 f"module.{name}, unless the `unsafe` flag is enabled.\nmodule.{name}.{{what}}: {{expected}}\n"
                 "returned {what}: {found}"
             )
-            _check_alike(before, back, ("dtype", "shape"), message)
+            _check_alike(before, restored, ("dtype", "shape"), message)
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:

@@ -153,13 +153,13 @@ def broadcast_shape(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
     result: list[int] = []
     for shape in shapes:
         result = [1] * (len(shape) - len(result)) + result
-        for back in range(1, len(shape) + 1):
-            a, b = result[-back], shape[-back]
+        for from_end in range(1, len(shape) + 1):
+            a, b = result[-from_end], shape[-from_end]
             if a == 1:
-                result[-back] = b
+                result[-from_end] = b
             elif b not in (1, a):
                 raise RuntimeError(
                     f"The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension "
-                    f"{len(result) - back}"
+                    f"{len(result) - from_end}"
                 )
     return tuple(result)

@@ -115,10 +115,10 @@ def _declare(n: int) -> None:
     shape = (2, 2, 6, 7, 5)[: n + 2]
 
     def samples() -> Any:
-        chosen = constants(2, 2, n, low=0.0, high=1.0)
+        random_samples = constants(2, 2, n, low=0.0, high=1.0)
         return [
-            case(floats(*shape, form="distinct"), 2, 3, None, True, chosen),
-            case(floats(*shape, form="distinct"), (2,) * n, None, 0.5, False, chosen),
+            case(floats(*shape, form="distinct"), 2, 3, None, True, random_samples),
+            case(floats(*shape, form="distinct"), (2,) * n, None, 0.5, False, random_samples),
         ]
 
     composite(name=name, path=f"nn.functional.{name}", samples=samples, autocast="float32:cpu")(fractional_max_pool)

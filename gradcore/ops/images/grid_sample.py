@@ -123,18 +123,18 @@ def _each_tap(F: Any, grid: Any, sizes: Sequence[int], mode: str, padding_mode: 
     n = len(sizes)
     points = F.reshape(grid, (grid.shape[0], prod(grid.shape[1:-1]), n))
     lines = [_taps(F, F.select(points, 2, n - 1 - d), size, mode, padding_mode, align) for d, size in enumerate(sizes)]
-    for chosen in product(*(range(len(line.weights)) for line in lines)):
+    for combination in product(*(range(len(line.weights)) for line in lines)):
         pixel: Any = 0
         is_pixel: Any = None
-        for line, k, size in zip(lines, chosen, sizes, strict=True):
+        for line, k, size in zip(lines, combination, sizes, strict=True):
             index = line.indices[k]
             is_inside = (index >= 0) & (index <= size - 1)
             is_pixel = is_inside if is_pixel is None else is_pixel & is_inside
             pixel = pixel * size + F.to(F.where(is_inside, index, F.zeros_like(index)), dtypes.int64)
-        weights = [line.weights[k] for line, k in zip(lines, chosen, strict=True)]
+        weights = [line.weights[k] for line, k in zip(lines, combination, strict=True)]
         slopes = [
             reduce(mul, [*weights[:d], line.slopes[k], *weights[d + 1 :]])
-            for d, (line, k) in enumerate(zip(lines, chosen, strict=True))
+            for d, (line, k) in enumerate(zip(lines, combination, strict=True))
             if line.slopes
         ]
         yield _Tap(pixel, is_pixel, reduce(mul, weights), slopes)

@@ -76,9 +76,9 @@ def _renormalize(F: Any, weight: Any, input: Any, max_norm: float, norm_type: fl
     """Scale down the used rows whose norm is above `max_norm`, in place and without recording."""
     rows = F.unique(input)
     table = weight.detach()
-    chosen = F.index_select(table, 0, rows)
-    norms = F.norm(chosen, norm_type, 1, True)
-    table.index_copy_(0, rows, F.where(norms > max_norm, chosen * (max_norm / (norms + 1e-7)), chosen))
+    table_rows = F.index_select(table, 0, rows)
+    norms = F.norm(table_rows, norm_type, 1, True)
+    table.index_copy_(0, rows, F.where(norms > max_norm, table_rows * (max_norm / (norms + 1e-7)), table_rows))
 
 
 @composite(

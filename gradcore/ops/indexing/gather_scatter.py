@@ -604,5 +604,5 @@ def masked_first(K, self, mask, n: int):
     if not n:
         return K.xp.zeros(0, self.dtype)
     mask = mask.reshape(-1)
-    chosen = K.where(mask, self.reshape(-1), K.xp.zeros((), self.dtype))
-    return K.sum_into_rows(n, K.xp.maximum(mask.cumsum() - 1, 0), chosen[:, None]).reshape(n)
+    selected = K.where(mask, self.reshape(-1), K.xp.zeros((), self.dtype))
+    return K.sum_into_rows(n, K.xp.maximum(mask.cumsum() - 1, 0), selected[:, None]).reshape(n)

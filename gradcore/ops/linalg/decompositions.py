@@ -149,8 +149,8 @@ def _(F, grads, eigenvalues, eigenvectors):
         return F.matmul(eigenvectors * _columns(F, of_values), F.hermitian(eigenvectors))
     inner = F.matmul(F.hermitian(eigenvectors), of_vectors)
     _check_phase(F, inner, "linalg_eigh_backward", "eigenvectors")
-    turned = _skew(F, inner)
-    middle = _off_diagonal(F, _divide_by_gaps(F, inner, eigenvalues, turned, inner, of_values))
+    rotation = _skew(F, inner)
+    middle = _off_diagonal(F, _divide_by_gaps(F, inner, eigenvalues, rotation, inner, of_values))
     if of_values is not None:
         middle = middle + F.diag_embed(of_values)
     return _sandwich(F, eigenvectors, middle, F.hermitian(eigenvectors))
@@ -233,17 +233,17 @@ def linalg_eig(K, A):
 @linalg_eig.vjp("A")
 def _(F, grads, eigenvalues, eigenvectors):
     of_values, of_vectors = grads
-    back = F.hermitian(eigenvectors)
+    adjoint = F.hermitian(eigenvectors)
     if of_vectors is None:
-        return F.solve_keeping_factors(back, _rows(F, of_values) * back)[0]
-    scale = inner = F.matmul(back, of_vectors)
+        return F.solve_keeping_factors(adjoint, _rows(F, of_values) * adjoint)[0]
+    scale = inner = F.matmul(adjoint, of_vectors)
     _check_phase(F, inner, "linalg_eig_backward", "eigenvectors")
     # Eigenvectors have length one, so the part of a gradient that would change the length is left out.
-    inner = inner - F.matmul(back, eigenvectors * _columns(F, F.real(_diagonal(F, inner))))
+    inner = inner - F.matmul(adjoint, eigenvectors * _columns(F, F.real(_diagonal(F, inner))))
     middle = _off_diagonal(F, _divide_by_gaps(F, inner, F.conj(eigenvalues), inner, scale, of_values))
     if of_values is not None:
         middle = middle + F.diag_embed(of_values)
-    return F.solve_keeping_factors(back, F.matmul(middle, back))[0]
+    return F.solve_keeping_factors(adjoint, F.matmul(middle, adjoint))[0]
 
 
 @linalg_eig.jvp("A")
@@ -274,8 +274,8 @@ def linalg_eigvals(K, A):
 
 @linalg_eigvals.vjp("A")
 def _(F, grad, A):
-    back = F.hermitian(F.linalg_eig(A)[1])
-    return F.solve_keeping_factors(back, _rows(F, grad) * back)[0]
+    adjoint = F.hermitian(F.linalg_eig(A)[1])
+    return F.solve_keeping_factors(adjoint, _rows(F, grad) * adjoint)[0]
 
 
 @linalg_eigvals.jvp("A")
@@ -337,10 +337,10 @@ def _split(F, x, dim, k):
 
 def _check_basis(F, vectors, grad):
     """Raise if a loss depends on the choice of `vectors` as an orthonormal basis of their span."""
-    turned = F.matmul(F.hermitian(vectors), grad)
+    rotation = F.matmul(F.hermitian(vectors), grad)
     scale = 1e3 / (F.sum(F.abs(grad), (-2, -1), True) + 1e-30)
     F.assert_small(
-        F.abs(_skew(F, turned)) * scale,
+        F.abs(_skew(F, rotation)) * scale,
         "svd_backward: The singular vectors beyond the singular values (full_matrices=True) are any orthonormal basis "
         "of their subspace. The specified loss function depends on the choice of the basis, so it is ill-defined. Let "
         "it depend on the subspace alone, as by the projection U @ U.mH, or use full_matrices=False.",

@@ -111,9 +111,9 @@ def adjugate_change(F, self, t):
     # In the bases of the singular vectors the matrix is diagonal, and its cofactors are products of singular values.
     U, S, Vh = F.linalg_svd(self, full_matrices=True)
     t = F.matmul(F.matmul(F.hermitian(U), t), F.hermitian(Vh))
-    others = _products_without_pairs(F, S)
-    on_diagonal = F.sum(others * F.unsqueeze(F.diagonal(t, 0, -2, -1), -2), -1)
-    change = F.matmul(F.matmul(F.hermitian(Vh), F.diag_embed(on_diagonal) - t * others), F.hermitian(U))
+    products = _products_without_pairs(F, S)
+    on_diagonal = F.sum(products * F.unsqueeze(F.diagonal(t, 0, -2, -1), -2), -1)
+    change = F.matmul(F.matmul(F.hermitian(Vh), F.diag_embed(on_diagonal) - t * products), F.hermitian(U))
     return change * _of_matrix(F, F.linalg_det(U) * F.linalg_det(Vh))
 
 

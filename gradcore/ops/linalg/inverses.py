@@ -355,8 +355,8 @@ def linalg_tensorsolve(F, A, B, dims: Dims = None):
             [3., 4.]])
     """
     if dims is not None:
-        moved = (dims,) if isinstance(dims, int) else tuple(dims)
-        A = F.movedim(A, moved, tuple(range(A.ndim - len(moved), A.ndim)))
+        moved_dims = (dims,) if isinstance(dims, int) else tuple(dims)
+        A = F.movedim(A, moved_dims, tuple(range(A.ndim - len(moved_dims), A.ndim)))
     check_reshapable("other.ndim", A.shape, B.ndim)
     n = prod(B.shape)
     return F.reshape(F.linalg_solve(F.reshape(A, (n, n)), F.reshape(B, (n,))), A.shape[B.ndim :])

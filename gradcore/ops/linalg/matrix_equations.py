@@ -91,8 +91,8 @@ matrix_log.jvp("A")(lambda F, t, A: _log_of_block(F, A, t))
 )
 def polar_factors(K, A):
     """Return the polar decomposition ``A = U @ P`` of matrices with no more columns than rows."""
-    rotation, stretch, turned = K.factor_svd(A)
-    return K.matmul(rotation, turned), K.matmul(K.hermitian(turned) * stretch[..., None, :], turned)
+    rotation, stretch, vh = K.factor_svd(A)
+    return K.matmul(rotation, vh), K.matmul(K.hermitian(vh) * stretch[..., None, :], vh)
 
 
 @polar_factors.vjp("A")

@@ -198,9 +198,9 @@ def pseudo_inverse(K, A, atol=None, rtol=None, hermitian: bool = False):
 def _pinv_backward(F, grad, A, inverse):
     """Return the gradient of a matrix from that of its pseudo-inverse, for matrices of constant rank."""
     P = F.hermitian(inverse)
-    back = F.hermitian(grad)
-    left = F.matmul(back, F.matmul(inverse, P))
-    right = F.matmul(F.matmul(P, inverse), back)
+    adjoint = F.hermitian(grad)
+    left = F.matmul(adjoint, F.matmul(inverse, P))
+    right = F.matmul(F.matmul(P, inverse), adjoint)
     return (
         left - F.matmul(A, F.matmul(inverse, left))
         + right - F.matmul(F.matmul(right, inverse), A)
@@ -218,9 +218,9 @@ def _(F, grad, A, result):
 @pseudo_inverse.jvp("A")
 def _(F, t, A, result):
     P = F.hermitian(result)
-    back = F.hermitian(t)
-    left = F.matmul(F.matmul(result, P), back)
-    right = F.matmul(back, F.matmul(P, result))
+    adjoint = F.hermitian(t)
+    left = F.matmul(F.matmul(result, P), adjoint)
+    right = F.matmul(adjoint, F.matmul(P, result))
     return (
         left - F.matmul(F.matmul(left, A), result)
         + right - F.matmul(result, F.matmul(A, right))

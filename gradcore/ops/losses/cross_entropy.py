@@ -384,12 +384,12 @@ def _smooth_labels(
     loss, total_weight = _nll(F, scores, target, weight, reduction, ignore_index)
     if weight is not None:
         scores = scores * F.reshape(weight, (classes, *(1,) * (input.ndim - 1 - dim)))
-    spread = F.where(target == ignore_index, 0, -F.sum(scores, dim))
+    sums = F.where(target == ignore_index, 0, -F.sum(scores, dim))
     if reduction == "mean":
-        spread = F.div(F.sum(spread), total_weight)
+        sums = F.div(F.sum(sums), total_weight)
     elif reduction == "sum":
-        spread = F.sum(spread)
-    return (1 - label_smoothing) * loss + label_smoothing / classes * spread
+        sums = F.sum(sums)
+    return (1 - label_smoothing) * loss + label_smoothing / classes * sums
 
 
 @composite(

@@ -455,8 +455,8 @@ def multi_margin_loss(
     scores = F.reshape(input, (batch, classes))
     weights = weights_of(F, flat, weight, scores, -100)
     excess = F.relu(margin - F.unsqueeze(F.class_pick(scores, flat, -100), 1) + scores)
-    others = 1 - F.class_spread(F.ones_like(weights), flat, classes, -100)
-    losses = F.sum((excess if p == 1 else F.square(excess)) * others, 1) * weights / classes
+    is_other_class = 1 - F.class_spread(F.ones_like(weights), flat, classes, -100)
+    losses = F.sum((excess if p == 1 else F.square(excess)) * is_other_class, 1) * weights / classes
     return reduce_losses(F, losses if target.ndim else F.reshape(losses, ()), reduction)
 
 

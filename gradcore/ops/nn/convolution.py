@@ -309,12 +309,12 @@ def _check_operands(
 
 def _check_windows(sizes: Sizes, kernel: Sizes, padding: Sizes, dilation: Sizes) -> None:
     """Raise PyTorch's error for a kernel that is larger than the padded input."""
-    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
+    extents = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
     padded = [size + 2 * p for size, p in zip(sizes, padding, strict=True)]
-    if any(k > size for k, size in zip(reach, padded, strict=True)):
+    if any(k > size for k, size in zip(extents, padded, strict=True)):
         raise RuntimeError(
             f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). "
-            f"Kernel size: ({' x '.join(map(str, reach))}). Kernel size can't be greater than actual input size"
+            f"Kernel size: ({' x '.join(map(str, extents))}). Kernel size can't be greater than actual input size"
         )
 
 

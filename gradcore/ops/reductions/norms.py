@@ -108,11 +108,11 @@ def _(F, t, self, result, ord, dim, keepdim):
 
 def _scales_to_bound(F, self, p, dim, maxnorm):
     """Return the reduced dims, the norms, the factors of `renorm`, and the factors' derivatives by the norms."""
-    others = tuple(d for d in range(self.ndim) if d != wrap_dim(dim, self.ndim))
-    norm = F.linalg_vector_norm(self, p, others, True)
+    reduced_dims = tuple(d for d in range(self.ndim) if d != wrap_dim(dim, self.ndim))
+    norm = F.linalg_vector_norm(self, p, reduced_dims, True)
     over = norm > maxnorm
     scale = maxnorm / (norm + 1e-7)
-    return others, norm, F.where(over, scale, 1), F.where(over, -scale / (norm + 1e-7), 0)
+    return reduced_dims, norm, F.where(over, scale, 1), F.where(over, -scale / (norm + 1e-7), 0)
 
 
 @general(
@@ -148,16 +148,16 @@ def renorm(K, self, p: Scalar, dim: int, maxnorm: Scalar):
 
 @renorm.vjp("self")
 def _(F, grad, self, p, dim, maxnorm):
-    others, norm, scale, slope = _scales_to_bound(F, self, p, dim, maxnorm)
-    change = slope * F.sum(F.real(grad * F.conj(self)), others, True)
-    return grad * scale + _shared_direction(F, self, norm, p, others) * change
+    reduced_dims, norm, scale, slope = _scales_to_bound(F, self, p, dim, maxnorm)
+    change = slope * F.sum(F.real(grad * F.conj(self)), reduced_dims, True)
+    return grad * scale + _shared_direction(F, self, norm, p, reduced_dims) * change
 
 
 @renorm.jvp("self")
 def _(F, t, self, p, dim, maxnorm):
-    others, norm, scale, slope = _scales_to_bound(F, self, p, dim, maxnorm)
-    direction = _shared_direction(F, self, norm, p, others)
-    return t * scale + self * (slope * F.sum(F.real(F.conj(direction) * t), others, True))
+    reduced_dims, norm, scale, slope = _scales_to_bound(F, self, p, dim, maxnorm)
+    direction = _shared_direction(F, self, norm, p, reduced_dims)
+    return t * scale + self * (slope * F.sum(F.real(F.conj(direction) * t), reduced_dims, True))
 
 
 # -- norms of matrices ------------------------------------------------------------------------------------------------

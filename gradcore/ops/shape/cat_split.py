@@ -707,5 +707,5 @@ def combinations(F, input, r: int = 2, with_replacement: bool = False):
     check_elements((rows, r))
     if not rows:
         return F.new_zeros(input, (0, r))
-    chosen = F.index_tensor(list_combinations(size, r, with_replacement, rows).reshape(-1), input)
-    return F.unsafe_view(F.index_select(input, 0, chosen), (rows, r))
+    positions = F.index_tensor(list_combinations(size, r, with_replacement, rows).reshape(-1), input)
+    return F.unsafe_view(F.index_select(input, 0, positions), (rows, r))

@@ -32,13 +32,13 @@ def _lagged_products(F, x, y, dim, count):
 
 
 def _by_numerator(F, grad, self, b, a, dim):
-    back = _reversed_filter(F, grad, _one(F, a), a, dim)
-    return _lagged_products(F, self, back, dim, b.shape[0])
+    filtered = _reversed_filter(F, grad, _one(F, a), a, dim)
+    return _lagged_products(F, self, filtered, dim, b.shape[0])
 
 
 def _by_denominator(F, grad, result, a, dim):
-    back = _reversed_filter(F, grad, _one(F, a), a, dim)
-    return -_lagged_products(F, result, back, dim, a.shape[0])
+    filtered = _reversed_filter(F, grad, _one(F, a), a, dim)
+    return -_lagged_products(F, result, filtered, dim, a.shape[0])
 
 
 @general(

@@ -277,10 +277,10 @@ def _struve_slope(F, v, x, y):
 
     Near 0 both cancel for the order -1. That function is ``2 / pi`` minus the function of order 1 (DLMF 11.4.3).
     """
-    turned = v == -1
-    order = F.where(turned, 1, v)
-    slope = _two(F, "struve", order - 1, x) - order / x * F.where(turned, _two(F, "struve", order, x), y)
-    return F.where(turned, -slope, slope)
+    is_minus_one = v == -1
+    order = F.where(is_minus_one, 1, v)
+    slope = _two(F, "struve", order - 1, x) - order / x * F.where(is_minus_one, _two(F, "struve", order, x), y)
+    return F.where(is_minus_one, -slope, slope)
 
 
 def _modstruve_slope(F, v, x, y):
@@ -288,10 +288,10 @@ def _modstruve_slope(F, v, x, y):
 
     For the order -1 they do cancel; that function is the function of order 1 plus a constant.
     """
-    turned = v == -1
-    order = F.where(turned, 1, v)
+    is_minus_one = v == -1
+    order = F.where(is_minus_one, 1, v)
     first = F.pow(x / 2, order) * _one(F, "rgamma", order + 1.5) / _ROOT_PI
-    value = F.where(turned, _two(F, "modstruve", order, x), y)
+    value = F.where(is_minus_one, _two(F, "modstruve", order, x), y)
     return _two(F, "modstruve", order + 1, x) + order / x * value + first
 
 
@@ -485,8 +485,8 @@ def _shape(*args):
     check_implemented(name.partition(":")[0], arrays[0], "bi")
     shape = ()
     for a in arrays:
-        wide = max(len(shape), a.ndim)
-        left, right = ((1,) * (wide - len(s)) + tuple(s) for s in (shape, a.shape))
+        ndim = max(len(shape), a.ndim)
+        left, right = ((1,) * (ndim - len(s)) + tuple(s) for s in (shape, a.shape))
         shape = tuple(m if n == 1 else n for n, m in zip(left, right, strict=True))
     return Result(shape, arrays[0].dtype)
 

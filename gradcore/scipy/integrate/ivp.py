@@ -103,17 +103,17 @@ def solve_ivp(
         raise ValueError(f"`method` must be one of {list(_METHODS)}.")
     if vectorized or set(options) - {"rtol", "atol", "first_step", "max_step", "min_step"}:
         raise TypeError("solve_ivp() of tensors takes rtol, atol, first_step, max_step, min_step (Jacobians are exact)")
-    extra = () if args is None else tuple(args)
+    extra_args = () if args is None else tuple(args)
     state = inexact(tensor_of(y0))
     if state.ndim != 1:
         raise ValueError("`y0` must be 1-dimensional.")
-    field, span, scaling = _scale_problem(lambda t, y: inexact(tensor_of(fun(t, y, *extra))), t_span, options)
+    field, span, scaling = _scale_problem(lambda t, y: inexact(tensor_of(fun(t, y, *extra_args))), t_span, options)
     settings = Settings(method, **options)
     if adjoint:
         if events is not None or dense_output:
             raise TypeError("solve_ivp(adjoint=True) computes the solution at t_eval only: no events, no dense_output")
         return _by_adjoint(field, span, state, t_eval, settings, scaling)
-    return _by_steps(field, span, state, t_eval, dense_output, _events(events, extra), settings, scaling)
+    return _by_steps(field, span, state, t_eval, dense_output, _events(events, extra_args), settings, scaling)
 
 
 class _Scaling:

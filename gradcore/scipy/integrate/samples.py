@@ -137,9 +137,9 @@ def cumulative_simpson(y: Any, *, x: Any = None, dx: Any = 1.0, axis: int = -1, 
     else:
         steps = _expand_steps(steps, n - 1)
         forward = _panels(values, steps)
-        back = F.flip(_panels(F.flip(values, (-1,)), F.flip(steps, (-1,))), (-1,))
-        pairs = F.flatten(F.stack([forward[..., ::2], back[..., ::2]], -1), -2)
-        integrals = pairs if n % 2 else F.cat([pairs, back[..., -1:]], -1)
+        backward = F.flip(_panels(F.flip(values, (-1,)), F.flip(steps, (-1,))), (-1,))
+        pairs = F.flatten(F.stack([forward[..., ::2], backward[..., ::2]], -1), -2)
+        integrals = pairs if n % 2 else F.cat([pairs, backward[..., -1:]], -1)
     result = F.cumsum(integrals, -1)
     if initial is not None:
         start = F.movedim(tensor_of(initial, result.dtype), axis, -1) if getattr(initial, "ndim", 0) else initial

@@ -144,8 +144,8 @@ def _knots(x: AnyTensor, k: int, with_slopes: bool) -> AnyTensor:
     first, last = x[:1], x[-1:]
     if with_slopes:
         return F.cat([*[first] * k, x, *[last] * k])
-    inner, skipped = (x, (k + 1) // 2) if k % 2 else ((x[1:] + x[:-1]) / 2, k // 2)
-    return F.cat([*[first] * (k + 1), inner[skipped : inner.shape[0] - skipped], *[last] * (k + 1)])
+    inner, skip = (x, (k + 1) // 2) if k % 2 else ((x[1:] + x[:-1]) / 2, k // 2)
+    return F.cat([*[first] * (k + 1), inner[skip : inner.shape[0] - skip], *[last] * (k + 1)])
 
 
 def _parse_condition(condition: Any, values: AnyTensor) -> list[tuple[int, AnyTensor]]:

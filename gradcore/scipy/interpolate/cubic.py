@@ -270,7 +270,7 @@ def _periodic_slopes(h: AnyTensor, secants: AnyTensor) -> AnyTensor:
     ab = F.stack([F.cat([zero, previous[:-1]]), diagonal, F.cat([h[1:], zero])])
     vector = F.cat([gamma, F.zeros_like(h[1:-1]), low[None]])[:, None]
     solutions = F.banded_solved(F.to(ab, right.dtype), F.cat([right, F.to(vector, right.dtype)], 1), 1, 1)
-    solved, turned = solutions[:, :-1], solutions[:, -1:]
+    solved, correction = solutions[:, :-1], solutions[:, -1:]
     ratio = corner / gamma
-    slopes = solved - turned * (solved[:1] + ratio * solved[-1:]) / (1 + turned[:1] + ratio * turned[-1:])
+    slopes = solved - correction * (solved[:1] + ratio * solved[-1:]) / (1 + correction[:1] + ratio * correction[-1:])
     return F.cat([slopes, slopes[:1]], 0)

@@ -182,8 +182,8 @@ def eigh(
         vectors = F.matmul(factor, vectors)
     elif b is not None:
         vectors = F.linalg_solve_triangular(F.hermitian(factor), vectors, upper=True)
-    chosen = _subset(values, subset_by_index, subset_by_value)
-    return values[..., chosen], vectors[..., chosen]
+    indices = _subset(values, subset_by_index, subset_by_value)
+    return values[..., indices], vectors[..., indices]
 
 
 def _subset(values: AnyTensor, by_index: Any, by_value: Any) -> slice:

@@ -128,11 +128,11 @@ def fractional_matrix_power(A: Any, t: Any) -> AnyTensor:
 def _of_rotation(A: Any) -> tuple[AnyTensor, AnyTensor]:
     """Return the cosine and the sine of matrices."""
     matrix = _square(A)
-    turned = F.linalg_matrix_exp(1j * F.to(matrix, matrix.dtype.to_complex()))
+    positive = F.linalg_matrix_exp(1j * F.to(matrix, matrix.dtype.to_complex()))
     if not F.is_complex(matrix):
-        return F.real(turned), F.imag(turned)
-    back = F.linalg_matrix_exp(-1j * matrix)
-    return (turned + back) / 2, (turned - back) / 2j
+        return F.real(positive), F.imag(positive)
+    negative = F.linalg_matrix_exp(-1j * matrix)
+    return (positive + negative) / 2, (positive - negative) / 2j
 
 
 def cosm(A: Any) -> AnyTensor:

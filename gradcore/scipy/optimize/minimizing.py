@@ -157,7 +157,7 @@ class _Constraints:
 
     def active(self, x: AnyTensor) -> Callable[[AnyTensor], list[AnyTensor]] | None:
         """Return a function of the vector: the active constraints' values less their limits. None if none is active."""
-        chosen = []
+        active_parts = []
         for f, low, high in self.parts:
             with no_grad():
                 values = f(x).host()
@@ -166,10 +166,10 @@ class _Constraints:
             mask = at_low | at_high
             if mask.any():
                 limits = np.where(at_low, np.broadcast_to(low, mask.shape), np.broadcast_to(high, mask.shape))
-                chosen.append((f, np.flatnonzero(mask), self.unknowns.tensor(limits[mask])))
-        if not chosen:
+                active_parts.append((f, np.flatnonzero(mask), self.unknowns.tensor(limits[mask])))
+        if not active_parts:
             return None
-        return lambda x: [f(x)[F.as_tensor(i, device=x.device)] - limits for f, i, limits in chosen]
+        return lambda x: [f(x)[F.as_tensor(i, device=x.device)] - limits for f, i, limits in active_parts]
 
 
 #: Largest gradient of the Lagrangian, relative to the objective's value, at which a point counts as a minimum.

@@ -77,8 +77,8 @@ def resample_poly(
         raise ValueError("cval has no effect when padtype is ", padtype)
     original = tensor_of(x)
     x = floating(original)
-    common = math.gcd(up, down)
-    up, down = up // common, down // common
+    divisor = math.gcd(up, down)
+    up, down = up // divisor, down // divisor
     if up == down == 1:
         return F.clone(original)
     dim = axis_of(axis, x.ndim)

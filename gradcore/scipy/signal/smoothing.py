@@ -57,10 +57,10 @@ def _edge_fit(window: int, polyorder: int, deriv: int, delta: float) -> Any:
     """Return the matrix that maps a window to the derivative of its fitted polynomial at all of its points."""
     places = np.arange(window, dtype=float)
     powers = np.vander(places, polyorder + 1, increasing=True)
-    moved = np.zeros_like(powers)
+    derivative = np.zeros_like(powers)
     for k in range(deriv, polyorder + 1):
-        moved[:, k] = np.prod(np.arange(k - deriv + 1, k + 1)) * places ** (k - deriv)
-    return moved @ np.linalg.pinv(powers) / delta**deriv
+        derivative[:, k] = np.prod(np.arange(k - deriv + 1, k + 1)) * places ** (k - deriv)
+    return derivative @ np.linalg.pinv(powers) / delta**deriv
 
 
 def _times(matrix: Any, x: AnyTensor, dim: int) -> AnyTensor:

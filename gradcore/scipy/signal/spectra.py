@@ -221,9 +221,9 @@ def coherence(
     x, y = (inexact(t) for t in together(x, y))
     settings = (fs, window, nperseg, noverlap, nfft, detrend)
     frequencies, powers = welch(x, *settings, axis=axis)
-    _, others = welch(y, *settings, axis=axis)
+    _, power_y = welch(y, *settings, axis=axis)
     _, cross_power = csd(x, y, *settings, axis=axis)
-    return frequencies, F.abs(cross_power) ** 2 / powers / others
+    return frequencies, F.abs(cross_power) ** 2 / powers / power_y
 
 
 def _short_time(

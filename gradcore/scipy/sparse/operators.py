@@ -169,14 +169,16 @@ class _OperatorSolved(Function):
     def jvp(ctx: Any, _method: Any, _call: Any, _strict: Any, b_t: Any, *tangents: Any) -> Any:
         (x, *captured), call = ctx.saved_tensors, ctx.call
         change = F.zeros_like(x) if b_t is None else b_t
-        moved = [(i, t) for i, t in enumerate(tangents) if t is not None]
-        if moved:
+        known_tangents = [(i, t) for i, t in enumerate(tangents) if t is not None]
+        if known_tangents:
 
             def at(*values: Any) -> Any:
-                changed = dict(zip((i for i, _ in moved), values, strict=True))
+                changed = dict(zip((i for i, _ in known_tangents), values, strict=True))
                 return call([changed.get(i, c) for i, c in enumerate(captured)], x)
 
-            change = change - jvp(at, tuple(captured[i] for i, _ in moved), tuple(t for _, t in moved))[1]
+            change = (
+                change - jvp(at, tuple(captured[i] for i, _ in known_tangents), tuple(t for _, t in known_tangents))[1]
+            )
         return _OperatorSolved.apply(ctx.method.adjoint().adjoint(), call, True, change, *captured)
 
 

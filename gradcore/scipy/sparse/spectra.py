@@ -291,8 +291,8 @@ def lsqr(
     operator, example = _operator(A, "lsqr")
     right = F.to(floating(b), example.dtype)
     m, n = operator.shape
-    wide = n > m and not damp
-    if wide and x0 is not None:
+    is_wide = n > m and not damp
+    if is_wide and x0 is not None:
         raise TypeError("lsqr(x0=...) of tensors needs at least as many rows as columns, or damp")
     host = _host_operator(operator.matvec, operator.rmatvec, operator.shape, example)
     start = x0.detach().host() if isinstance(x0, Tensor) else x0
@@ -305,7 +305,7 @@ def lsqr(
     # The unknowns are the solution with the residual of `b`, or the solution with the multipliers of its equations.
     def equations(z: AnyTensor) -> AnyTensor:
         first, second = z[:m], z[m:]
-        if wide:
+        if is_wide:
             return F.cat([operator.matvec(second) - right, operator.rmatvec(first) - second])
         return F.cat([first + operator.matvec(second) - right, operator.rmatvec(first) - damp**2 * second])
 
@@ -318,7 +318,7 @@ def lsqr(
         return _symmetric_solved(lambda t: call(parameters, t) - constant, y, "lsqr", "the matrix may lack full rank")
 
     with no_grad():
-        if wide:
+        if is_wide:
             first = like(module.lsqr(host.H, solution, 0.0, 0.0, 0.0, 0.0)[0], example)
         else:
             first = (right - operator.matvec(x)).detach()
