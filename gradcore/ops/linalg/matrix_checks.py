@@ -47,11 +47,11 @@ def check_solvable(caller: str, a: Any, b: Any, left: bool, vector: bool = False
             f"{caller}: Expected A and B to have the same dtype, but found A of type {first.scalar_name} and B of type "
             f"{second.scalar_name} instead"
         )
-    for from_end in range(3, min(a.ndim, b.ndim) + 1):
-        if a.shape[-from_end] != b.shape[-from_end] and 1 not in (a.shape[-from_end], b.shape[-from_end]):
+    for back in range(3, min(a.ndim, b.ndim) + 1):
+        if a.shape[-back] != b.shape[-back] and 1 not in (a.shape[-back], b.shape[-back]):
             raise RuntimeError(
-                f"The size of tensor a ({b.shape[-from_end]}) must match the size of tensor b ({a.shape[-from_end]}) at "
-                f"non-singleton dimension {max(a.ndim, b.ndim) - from_end}"
+                f"The size of tensor a ({b.shape[-back]}) must match the size of tensor b ({a.shape[-back]}) at "
+                f"non-singleton dimension {max(a.ndim, b.ndim) - back}"
             )
     rows, columns = (b.shape[-1], 1) if vector else tuple(b.shape[-2:])
     if (rows if left else columns) != a.shape[-1]:
