@@ -92,7 +92,7 @@ def make_dual(tensor: AnyTensor, tangent: AnyTensor, *, level: int | None = None
     Parameters
     ----------
     tensor, tangent : Tensor
-        Of equal shape.
+        Tensors of equal shape.
     level : int, optional
         The forward-mode level; by default the innermost.
 

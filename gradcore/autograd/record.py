@@ -303,7 +303,7 @@ def readers_of(op: Op, name: str) -> list[int]:
 def need_condition(op: Op, readers: Collection[int]) -> str:
     """Return source of the condition that a tensor at one of the positions `readers` requires grad.
 
-    It is ``True`` if these are all tensors that can require grad: a node is only made if one of them does.
+    It is ``True`` if these are all tensors that can require grad, because a node is only created if one of them does.
     """
     if set(op.tensors) - op.keeps_dtype <= set(readers):
         return "True"

@@ -67,7 +67,7 @@ def current_hooks() -> tuple[Any, Any] | None:
 class SavedTensor:
     """A tensor saved for backward. Users get it as ``node._raw_saved_<name>``, to register hooks.
 
-    Of an input, the tensor and the edge of its gradient are stored. Of an output, only the array is stored, because a
+    For an input, the tensor and the edge of its gradient are stored. For an output, only the array is stored, because a
     node must not refer to its own output; the tensor is created again, with its history, on each use. If there are
     hooks, the packed object is stored instead. (Nodes of operations store an input without hooks directly in its
     slot.)

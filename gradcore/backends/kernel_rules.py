@@ -158,7 +158,7 @@ class RowKernel(NamedTuple):
     least_width : int
         The width of rows from which the kernel is faster than NumPy's functions.
     operations : dict
-        How operations that are nothing but this kernel take their other arguments, by the name of the operation.
+        The further arguments of operations whose body is a call of this kernel, by the name of the operation.
     cuda : tuple of str or None
         The source, without ``.cu``, and the symbol in it; then a third word if the flag is True.
     """
@@ -182,7 +182,7 @@ def native_rows(
     symbol : str
         The function of ``rows.h``.
     arrays : str
-        What it reads and writes, in the words of `RowKernel`, for example ``"rows column=1 -> rows row"``.
+        The arrays that it reads and writes, in the words of `RowKernel`, for example ``"rows column=1 -> rows row"``.
     call : str
         The kernel's other arguments, in the words of `RowCall`.
     least_width : int
@@ -190,7 +190,7 @@ def native_rows(
     cuda : str, optional
         The CUDA source and its symbol, for example ``"softmax softmax"``; a third word for a flag that is True.
     **operations : str
-        How operations that are nothing but this kernel take their other arguments.
+        The further arguments of operations whose body is a call of this kernel.
     """
     reads, writes = (tuple(side.split()) for side in arrays.split("->"))
     row_call = RowCall.parse(call)
@@ -216,7 +216,7 @@ def width_of_rows(kernel: RowKernel, call: RowCall) -> Callable[..., int]:
     ----------
     kernel : RowKernel
     call : RowCall
-        How the arguments behind the arrays are taken: the kernel's own, or those of one of its operations.
+        The arguments after the arrays, those of the kernel or of one of its operations.
     """
     # Values that depend on the declaration alone are computed once, because a call only takes a few microseconds.
     further_reads = kernel.reads[1:]

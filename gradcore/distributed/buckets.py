@@ -53,7 +53,7 @@ class GradBucket:
         In the order of reduction.
     parameters : list of Tensor
     numbers : list of int
-        Their numbers among all parameters.
+        The numbers of these parameters among all parameters.
     is_last : bool
     """
 

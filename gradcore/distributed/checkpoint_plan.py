@@ -163,7 +163,7 @@ def agree(values: Mapping[str, Value], token: str, group: ProcessGroup | None) -
     values : mapping
         The values in the state dict of this process.
     token : str
-        That of rank 0 is used.
+        The beginning of the names of new files. The token of rank 0 is used.
     group : ProcessGroup, optional
         None for this process alone.
 

@@ -251,7 +251,7 @@ def all_reduce(tensor: AnyTensor, op: ReduceOp = ReduceOp.SUM, group: Any = None
     Parameters
     ----------
     tensor : Tensor
-        Of the same size in all processes. float16 and bfloat16 are reduced in float32 by MPI, and rounded once.
+        A tensor of the same size in all processes. MPI reduces float16 and bfloat16 in float32, and rounds once.
     op : ReduceOp
     group : ProcessGroup, optional
         By default the world.
@@ -295,7 +295,7 @@ def reduce(
     Parameters
     ----------
     tensor : Tensor
-        Of the same size in all processes.
+        A tensor of the same size in all processes.
     dst : int
         The rank in the world of the process that gets the result.
     op : ReduceOp
@@ -340,7 +340,7 @@ def broadcast(
     Parameters
     ----------
     tensor : Tensor
-        Of the same size in all processes.
+        A tensor of the same size in all processes.
     src : int
         The rank in the world of the process that sends.
     group : ProcessGroup, optional
@@ -391,7 +391,7 @@ def all_gather(tensor_list: list[AnyTensor], tensor: AnyTensor, group: Any = Non
     Parameters
     ----------
     tensor_list : list of Tensor
-        One for each rank, each with the size of that rank's `tensor`; sizes may differ between ranks.
+        One tensor for each rank, each with the size of that rank's `tensor`; sizes may differ between ranks.
     tensor : Tensor
     group : ProcessGroup, optional
         By default the world.
@@ -436,7 +436,7 @@ def all_gather_into_tensor(
     output_tensor : Tensor
         As many times the size of the input as there are ranks.
     input_tensor : Tensor
-        Of the same size in all processes. It may be this process's part of `output_tensor`, which is then not copied.
+        A tensor of the same size in all processes. If it is this process's part of `output_tensor`, it is not copied.
     group : ProcessGroup, optional
         By default the world.
     async_op : bool
@@ -604,7 +604,7 @@ def reduce_scatter(
     ----------
     output : Tensor
     input_list : list of Tensor
-        One for each rank, each with the size of that rank's output.
+        One tensor for each rank, each with the size of that rank's output.
     op : ReduceOp
     group : ProcessGroup, optional
         By default the world.

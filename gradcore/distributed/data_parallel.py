@@ -260,7 +260,7 @@ class DistributedDataParallel(Module):
             yield
             return
         if reducer.static:
-            raise RuntimeError("join() does not go with static_graph=True")
+            raise RuntimeError("join() cannot be used with static_graph=True")
         self._divides_by_all, self._throws = divide_by_initial_world_size, throw_on_early_termination
         self._joining = True
         try:

@@ -202,7 +202,7 @@ def _check(device_type: str, ranks: NDArray[np.int64], names: tuple[str, ...] | 
     if device_type not in ("cpu", "cuda"):
         raise RuntimeError(f"the device type of a mesh must be 'cpu' or 'cuda', not {device_type!r}")
     if ranks.ndim == 0 or ranks.size == 0 or ranks.dtype.kind not in "iu":
-        raise ValueError("a mesh must be made of ranks, in lists of equal lengths")
+        raise ValueError("a mesh must consist of ranks, in nested lists of equal lengths")
     if names is not None and len(names) != ranks.ndim:
         raise RuntimeError(
             "mesh_shape and mesh_dim_names should have same length! "

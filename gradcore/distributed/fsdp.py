@@ -45,11 +45,11 @@ class MixedPrecisionPolicy:
     Parameters
     ----------
     param_dtype : dtype, optional
-        Of the gathered parameters, and so of the computation and of the gradients.
+        The dtype of gathered parameters, and therefore of the computation and of gradients.
     reduce_dtype : dtype, optional
-        In which gradients are reduced, by default `param_dtype`.
+        The dtype in which gradients are reduced, by default `param_dtype`.
     output_dtype : dtype, optional
-        To which floating-point outputs are cast.
+        The dtype to which floating-point outputs are cast.
     cast_forward_inputs : bool
         Whether floating-point inputs are cast to `param_dtype`.
     """
@@ -646,7 +646,7 @@ def _find_compute_device(own: Device, mesh: object, group: ProcessGroup) -> Devi
     Parameters
     ----------
     own : device
-        Of a parameter, before it is sharded.
+        The device of a parameter before it is sharded.
     mesh : ProcessGroup or DeviceMesh, optional
     group : ProcessGroup
         The processes that share the parameter.

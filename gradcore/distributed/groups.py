@@ -353,7 +353,7 @@ def init_process_group(
         for both. Without CUDA, ``"nccl"`` is MPI, with a warning. A process that was started alone is a world of
         one process, which needs neither.
     init_method : str, optional
-        How processes that no launcher of MPI has started, and those of NCCL, find each other: ``env://``
+        How processes of NCCL, and processes that no launcher of MPI has started, find each other: ``env://``
         (``MASTER_ADDR`` and ``MASTER_PORT``), ``tcp://host:port``, or ``file:///path`` of a file that does not exist
         yet; by default MPI where it has started them, else ``env://``.
     timeout : timedelta, optional
@@ -386,7 +386,7 @@ def init_process_group(
     if _state.world is not None:
         raise ValueError("trying to initialize the default process group twice!")
     if store is not None:
-        raise ValueError("processes find each other by MPI or by init_method; there are no stores")
+        raise ValueError("store is not supported: processes find each other by MPI or by init_method")
     names = _engines_of(backend)
     limit = default_pg_timeout if timeout is None else timeout
     if not isinstance(limit, timedelta):

@@ -78,7 +78,7 @@ def irecv(
     group : ProcessGroup, optional
         By default the world.
     tag : int
-        That of the message; NCCL has none.
+        The tag of the message. NCCL does not support tags.
     group_src : int, optional
         The rank in the group, instead of `src`.
 

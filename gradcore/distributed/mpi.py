@@ -76,9 +76,9 @@ class MPICommunicator(Communicator):
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm
-        Of this object alone.
+        The communicator, which no other object uses.
     side : mpi4py.MPI.Intracomm, optional
-        A second one of the same processes, for `side`.
+        A second communicator of the same processes, for `side`.
     """
 
     name = "mpi"
@@ -116,7 +116,7 @@ class MPICommunicator(Communicator):
         buffer = np.frombuffer(bytearray(data), np.uint8)
         if not wait_until(self.broadcast(buffer, 0).done, seconds):
             note_failure()
-            raise DistNetworkError(f"rank {self.rank} of {self.size}: no word from rank 0 within {seconds:g} s")
+            raise DistNetworkError(f"rank {self.rank} of {self.size}: no message from rank 0 within {seconds:g} s")
         return bytes(buffer)
 
     def split(self, ranks: Sequence[int]) -> MPICommunicator:

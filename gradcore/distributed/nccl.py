@@ -64,7 +64,7 @@ class _NCCLRequest(Request):
     def ready(self) -> bool:
         """Make the current stream wait for the work."""
         if self.event is None:
-            raise RuntimeError("messages of a batch can be waited for when all of them have been given")
+            raise RuntimeError("a message of a batch cannot be waited for inside of the batch: leave the batch first")
         with self._engine.on_device():
             self._engine.cuda.get_current_stream().wait_event(self.event)
         return True
@@ -136,7 +136,7 @@ class NCCLCommunicator(Communicator):
         thread.join(self._seconds)
         description = f"rank {self.rank} of {self.size}, on cuda:{self.index}"
         if not outcome:
-            raise DistNetworkError(f"{description}: not all ranks have come to NCCL within {self._seconds:g} s")
+            raise DistNetworkError(f"{description}: not all ranks have connected to NCCL within {self._seconds:g} s")
         if isinstance(outcome[0], Exception):
             raise DistNetworkError(
                 f"{description}: NCCL does not start: {outcome[0]}. Each process needs a device of its own: "
@@ -308,7 +308,7 @@ class NCCLCommunicator(Communicator):
 
     def receive(self, buffer: Array, source: int | None, tag: int) -> Request:
         if source is None:
-            raise ValueError("NCCL receives from a process that is named: give src")
+            raise ValueError("NCCL cannot receive from any process: pass src")
         return self._call(
             lambda comm, stream: self.move_bytes(comm.recv, buffer, stream, source), buffer, source=source
         )
@@ -327,7 +327,9 @@ class NCCLCommunicator(Communicator):
             buffer = self.empty(128, np.uint8)
             request = self.receive(buffer, first, 0)
         if not wait_until(request.done, self._seconds):
-            raise DistNetworkError(f"rank {self.rank} of {self.size}: ranks {list(ranks)} did not make a group in time")
+            raise DistNetworkError(
+                f"rank {self.rank} of {self.size}: ranks {list(ranks)} did not create a group in time"
+            )
         number = bytes(self.as_host(buffer))
         return NCCLCommunicator(ranks.index(self.rank), len(ranks), self.index, number, self._seconds)
 

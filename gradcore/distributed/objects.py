@@ -100,7 +100,9 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
         return
     check_alike(members, members.any_engine, "all_gather_object", {}, always=True)
     if len(object_list) != members.size():
-        raise ValueError(f"all_gather_object: the list has {len(object_list)} places for {members.size()} ranks")
+        raise ValueError(
+            f"all_gather_object: object_list needs {members.size()} elements, one per rank, but has {len(object_list)}"
+        )
     object_list[:] = map(
         deserialize_object, gather_bytes(members, members.any_engine, serialize_object(obj), "all_gather_object")
     )
@@ -169,7 +171,7 @@ def gather_object(
     root = root_of(members, "gather_object", "dst", 0 if dst is None and group_dst is None else dst, group_dst)
     receives = members.rank() == root
     if receives != (object_gather_list is not None):
-        raise ValueError("gather_object: the list is given on the destination rank, and on no other")
+        raise ValueError("gather_object: pass object_gather_list on the destination rank, and on no other rank")
     check_alike(members, members.any_engine, "gather_object", {"dst": root}, always=True)
     serialized = _gather(members, serialize_object(obj), root, "gather_object")
     if object_gather_list is not None:
@@ -206,7 +208,9 @@ def scatter_object_list(
         raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
     objects: Sequence[Any] = scatter_object_input_list or [] if members.rank() == root else []
     if members.rank() == root and len(objects) != members.size():
-        raise ValueError(f"scatter_object_list: {len(objects)} objects for {members.size()} ranks")
+        raise ValueError(
+            f"scatter_object_list: expected {members.size()} objects, one per rank, but got {len(objects)}"
+        )
     check_alike(members, members.any_engine, "scatter_object_list", {"src": root}, always=True)
     serialized = _scatter(members, [serialize_object(obj) for obj in objects], root, "scatter_object_list")
     scatter_object_output_list[0] = deserialize_object(serialized)

@@ -125,7 +125,7 @@ def _ask(address: tuple[str, int], rank: int, end: float) -> bytes:
             if time.monotonic() > end:
                 raise
         if time.monotonic() > end:
-            raise TimeoutError(f"at {address[0]}:{address[1]} nobody answers who knows the token of this run")
+            raise TimeoutError(f"at {address[0]}:{address[1]} no process with the token of this run answers")
         time.sleep(0.05)
 
 

@@ -192,7 +192,7 @@ def distribute_tensor(
     Parameters
     ----------
     tensor : Tensor
-        Of the same shape and dtype in all processes.
+        A tensor of the same shape and dtype in all processes.
     device_mesh : DeviceMesh, optional
         By default one dimension of all processes.
     placements : sequence of Shard or Replicate, optional
@@ -369,9 +369,9 @@ class Gathering:
     Parameters
     ----------
     shards : sequence of DTensor
-        Of one dtype, device and group.
+        Parameters of one dtype, device and group.
     dtype : dtype, optional
-        In which floating-point values are sent and returned, by default their own.
+        The dtype in which floating-point values are sent and returned, by default their own.
     """
 
     def __init__(self, shards: Sequence[DTensor], dtype: DType | None) -> None:
@@ -425,9 +425,9 @@ class Reduction:
     Parameters
     ----------
     shards : sequence of ShardedParameter
-        Of one dtype, device and group.
+        Parameters of one dtype, device and group.
     dtype : dtype, optional
-        In which gradients are reduced, by default that of the first gradient.
+        The dtype in which gradients are reduced, by default that of the first gradient.
     over_replicas : bool
         Whether gradients are reduced over replicas, or kept in `ShardedParameter.unreplicated_grad`.
     """

@@ -174,7 +174,7 @@ def set_model_state_dict(
     Returns
     -------
     NamedTuple
-        As of ``load_state_dict``.
+        The missing and unexpected names, as ``load_state_dict`` returns them.
     """
     inner, options = _inner(model), options or StateDictOptions()
     parameters = dict(inner.named_parameters(remove_duplicate=False))
@@ -191,7 +191,7 @@ def name_parameters(model: Module, optimizer: Optimizer) -> Iterator[tuple[int, 
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for i, p in enumerate(parameters):
         if id(p) not in names:
-            raise ValueError(f"parameter {i} of the optimiser is none of the model")
+            raise ValueError(f"parameter {i} of the optimiser is not a parameter of the model")
         yield i, names[id(p)], p
 
 
@@ -322,7 +322,7 @@ def set_state_dict(
     Returns
     -------
     NamedTuple
-        As of ``load_state_dict``.
+        The missing and unexpected names, as ``load_state_dict`` returns them.
     """
     set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
     return set_model_state_dict(model, model_state_dict, options=options)

@@ -176,7 +176,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         Parameters
         ----------
         to : int
-            Its rank in the world.
+            The rank of that process in the world.
         """
         root = self.process_group.ranks.index(to)
         is_root = self.process_group.rank() == root

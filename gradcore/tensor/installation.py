@@ -135,7 +135,7 @@ def register_op(op: Op) -> Callable[..., Any]:
     Parameters
     ----------
     op : Op
-        What a decorator of `gradcore.ops.declare.table` returned, with all of its formulas.
+        The operation that a decorator of `gradcore.ops.declare.table` returned, with all of its formulas.
 
     Returns
     -------

@@ -211,7 +211,7 @@ def set_(self: Tensor, source: Any = None, storage_offset: Any = 0, size: Any = 
     Parameters
     ----------
     source : Tensor or storage, optional
-        Of the tensor's dtype and device, or bytes.
+        The source of the memory: of the tensor's dtype and device, or bytes.
     storage_offset : int
         Where in the memory of `source` the first element lies, in elements.
     size, stride : sequence of int, optional

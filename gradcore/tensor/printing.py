@@ -214,12 +214,12 @@ def tensor_str(
         The tensor's values: a NumPy array or scalar, or anything else with a shape and NumPy's slicing that
         `to_numpy` takes.
     indent_prefix : str, optional
-        What the text begins with, up to the opening bracket; further lines are indented by its length.
+        The beginning of the text, up to the opening bracket. Further lines are indented by its length.
     dtype_name, device : str, optional
         Printed after ``dtype=`` and, in quotes, after ``device=``. None leaves them out; `shows_dtype` says
         when PyTorch does.
     suffixes : iterable of str, optional
-        What follows at the end, such as ``"requires_grad=True"``.
+        Texts that are appended at the end, such as ``"requires_grad=True"``.
     to_numpy : callable, optional
         Gives the NumPy array of a part of `array`. It is only called for parts that are printed, so that
         little of a large array on a device is copied.
@@ -264,7 +264,7 @@ def meta_str(
     Parameters
     ----------
     shape : sequence of int
-        Its size.
+        The size of the tensor.
     dtype_name, suffixes, indent_prefix, device
         As in `tensor_str`. PyTorch leaves only the default floating-point dtype out:
         ``shows_dtype(dtype_name, default_name, numel=0)``.

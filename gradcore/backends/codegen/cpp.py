@@ -43,7 +43,8 @@ class Dialect(NamedTuple):
     Attributes
     ----------
     real, complex : dict
-        Its functions of real and of complex numbers, by their names in the graph; None: no complex numbers.
+        The C++ functions of real and of complex numbers, by their names in the graph. `complex` is None if complex
+        numbers are not supported.
     where : str
         The template of a selection.
     """

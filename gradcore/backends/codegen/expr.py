@@ -47,7 +47,7 @@ class Expr(ArrayStandIn):
     dtype : numpy.dtype
         The dtype it is computed in.
     value : object
-        Of a constant its number, of an input or a parameter its position.
+        The number of a constant, or the position of an input or a parameter.
     """
 
     __slots__ = ("dtype", "function", "graph", "operands", "value")

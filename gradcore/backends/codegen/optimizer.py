@@ -32,7 +32,7 @@ class OptimizerKernel(NamedTuple):
     written : tuple of str
         The names of the outputs: the parameter ``p`` or states ``s0``, ``s1``, ...
     vectors : tuple of int
-        Which of the hyperparameters that are arrays, with an element for each parameter, the kernel reads.
+        The numbers of hyperparameters that the kernel reads and that are arrays, with an element for each parameter.
     """
 
     kernel: Kernel

@@ -53,7 +53,7 @@ def state() -> str:
     Returns
     -------
     str
-        What follows "Compiled kernels are".
+        The rest of a sentence that begins with "Compiled kernels are".
 
     Examples
     --------

@@ -67,7 +67,7 @@ class StepFunction:
     optimizer : OptimizerKernel
         The kernel that it computes.
     dtype : dtype
-        That of all arrays.
+        The dtype of all arrays.
     """
 
     def __init__(self, library: ctypes.CDLL, function: int, optimizer: OptimizerKernel, dtype: Any) -> None:

@@ -78,7 +78,7 @@ def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..
     library : CDLL
         The library.
     function : ufunc
-        It computes what is smaller, or of other dtypes.
+        The function, which computes smaller arrays and other dtypes itself.
     general : callable, optional
         Computes, or refuses by None, large operands of different shapes.
     """
@@ -170,14 +170,14 @@ class CallList:
         Parameters
         ----------
         function : ufunc
-            Of one or two operands of `dtype`, as is its result.
+            A function of one or two operands, whose result also has the dtype `dtype`.
         dtype : dtype
         count : int
             The number of elements.
         offsets : sequence of int
             Where operands, and then the result, begin, in bytes.
         repeated : sequence of bool
-            Which of them are a single element.
+            Which operands are a single element.
         """
         key = function, dtype, count, repeated
         kind = self._kinds.setdefault(key, len(self._kinds))

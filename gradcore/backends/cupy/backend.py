@@ -233,7 +233,7 @@ class CupyBackend(
             return self.current_index()
         index = int(self.xp.cuda.runtime.pointerGetAttributes(address).device)
         if index < 0:
-            raise ValueError(f"the memory of {type(array).__name__} at {address:#x} is none that CUDA knows")
+            raise ValueError(f"the memory of {type(array).__name__} at {address:#x} is not known to CUDA")
         return index
 
     def scalar(self, value: complex, dtype: Any) -> Any:

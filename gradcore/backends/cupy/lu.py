@@ -113,7 +113,7 @@ class CudaLU(LinearAlgebra):
             handle = self.cublas_handle()
             solve(handle, system, n, rows, at, n, at_pivots, at_sides, n, info.ctypes.data, count)
             if info[0]:
-                raise LinAlgError(f"cuBLAS's {letter}getrsBatched refuses its argument {-int(info[0])}")
+                raise LinAlgError(f"cuBLAS's {letter}getrsBatched rejects its argument {-int(info[0])}")
             return
         routines, handle = self._cusolver
         solve, info = getattr(routines, f"{letter}getrs"), self.xp.empty(1, "int32")

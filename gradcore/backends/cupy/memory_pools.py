@@ -20,7 +20,7 @@ class PrivatePool:
     Parameters
     ----------
     pools : Pools
-        Those of the backend.
+        The pools of the backend.
     """
 
     def __init__(self, pools: Pools) -> None:

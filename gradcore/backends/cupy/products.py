@@ -332,7 +332,7 @@ class _Contraction(NamedTuple):
     a, b : tuple
         The order of dims, the shape of matrices that they become, and whether these are transposed.
     shape, order : tuple of int
-        Of the result.
+        The shape of the result, and the order of its dims.
     """
 
     a: tuple[Any, Ints, bool]

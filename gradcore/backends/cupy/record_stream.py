@@ -33,7 +33,7 @@ class Lifetimes:
         array : array
         stream : cupy.cuda.Stream
         device : int
-            That of the stream.
+            The index of the stream's device.
         """
         root = array if array.base is None else array.base
         self.release()

@@ -69,7 +69,9 @@ class Movement:
         shape, strides = tuple(map(index, shape)), tuple(map(index, strides))
         memory, offset = self.memory_of(x), index(offset) + self.geometry_of(x)[1]
         if min(shape, default=0) < 0 or len(shape) != len(strides):
-            raise RuntimeError(f"as_strided: sizes {list(shape)} and strides {list(strides)} are of no tensor")
+            raise RuntimeError(
+                f"as_strided: sizes {list(shape)} and strides {list(strides)} cannot be those of a tensor"
+            )
         if 0 in shape:
             return memory[:0].reshape(shape)
         distances = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]

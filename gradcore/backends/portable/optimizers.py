@@ -125,14 +125,14 @@ class Optimizers:
         numbers : dict
             Arrays with an element for each parameter; changed in place.
         dtype : dtype
-            Of the parameters.
+            The dtype of the parameters.
         found_inf : array, optional
             See `optimizer_step`: if it is larger than 0, the numbers are not moved.
 
         Returns
         -------
         dict
-            What follows from `numbers` or other arrays are arrays with an element for each parameter.
+            Settings that are computed from `numbers` or other arrays are arrays with an element for each parameter.
         """
         xp, kind = self.xp, _step_dtype(dtype)
         float64_numbers = {name: values.astype("float64") for name, values in numbers.items()}

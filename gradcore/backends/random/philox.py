@@ -318,7 +318,7 @@ def bernoulli(xp: Any, words: Array, dtype: Any, p: Any) -> Array:
     xp, words
         As for `uniform`.
     dtype : dtype
-        Of p, which decides how many bits a decision takes.
+        The dtype of `p`, which determines the number of bits of a decision.
     p : float or array
         Between 0 and 1. An array is one-dimensional and holds one probability for each decision; the last
         half word may be left over.

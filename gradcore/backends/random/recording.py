@@ -69,7 +69,7 @@ class Recording:
     Parameters
     ----------
     backend : Backend
-        Of the device, which has `place_memory` and `write_place`.
+        The backend of the device, which has `place_memory` and `write_place`.
     device : int
         The index of the graph's device.
     """

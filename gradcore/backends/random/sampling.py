@@ -150,7 +150,7 @@ def by_rejection(xp: Any, draw: Callable[[int], Array], attempt: Callable[..., A
     attempt : callable
         ``attempt(xp, words, parameter)`` returns numbers, and whether they are accepted.
     parameter : array of float64
-        What each number depends on.
+        The parameter of the distribution of each number.
 
     Returns
     -------

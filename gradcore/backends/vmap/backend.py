@@ -30,7 +30,7 @@ class Namespace:
     module : module
         NumPy or a submodule.
     backend : Backend
-        That of the arrays inside.
+        The backend of the arrays inside.
     level : VmapLevel
     """
 

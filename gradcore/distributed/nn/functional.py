@@ -50,7 +50,7 @@ def all_reduce(tensor: AnyTensor, op: ReduceOp = ReduceOp.SUM, group: Any = None
     Parameters
     ----------
     tensor : Tensor
-        Of the same shape in all processes.
+        A tensor of the same shape in all processes.
     op : ReduceOp
         Sum, mean, product, minimum or maximum; ties share the gradient of an extremum.
     group : ProcessGroup, optional
@@ -80,7 +80,7 @@ def reduce(tensor: AnyTensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: Any 
     Parameters
     ----------
     tensor : Tensor
-        Of the same shape in all processes.
+        A tensor of the same shape in all processes.
     dst : int
         The rank in the world of the process that gets the result.
     op : ReduceOp
@@ -106,7 +106,7 @@ def broadcast(tensor: AnyTensor, src: int, group: Any = None) -> AnyTensor:
     Parameters
     ----------
     tensor : Tensor
-        Of the same shape in all processes.
+        A tensor of the same shape in all processes.
     src : int
         The rank in the world of the process that sends.
     group : ProcessGroup, optional
@@ -126,14 +126,14 @@ def all_gather(tensor: AnyTensor, group: Any = None) -> tuple[AnyTensor, ...]:
     Parameters
     ----------
     tensor : Tensor
-        Of the same shape in all processes.
+        A tensor of the same shape in all processes.
     group : ProcessGroup, optional
         By default the world.
 
     Returns
     -------
     tuple of Tensor
-        One of each rank.
+        One tensor of each rank.
     """
     return tuple(F.unbind(F.all_gather_stacked(tensor, resolve(group)), 0))
 
@@ -144,7 +144,7 @@ def gather(tensor: AnyTensor, dst: int = 0, group: Any = None) -> tuple[AnyTenso
     Parameters
     ----------
     tensor : Tensor
-        Of the same shape in all processes.
+        A tensor of the same shape in all processes.
     dst : int
         The rank in the world of the process that gets them.
     group : ProcessGroup, optional
@@ -153,7 +153,7 @@ def gather(tensor: AnyTensor, dst: int = 0, group: Any = None) -> tuple[AnyTenso
     Returns
     -------
     tuple of Tensor
-        One of each rank.
+        One tensor of each rank.
     """
     members = resolve(group)
     root = root_of(members, "gather", "dst", dst, None)
@@ -188,7 +188,7 @@ def scatter(tensors: Sequence[AnyTensor], src: int = 0, group: Any = None) -> An
     root = root_of(members, "scatter", "src", src, None)
     size = members.size()
     if len(tensors) != size:
-        raise ValueError(f"scatter: {len(tensors)} tensors for {size} ranks")
+        raise ValueError(f"scatter: expected {size} tensors, one per rank, but got {len(tensors)}")
     rows = F.stack(list(tensors), 0)
     is_root = members.rank() == root
     received = tuple(int(i == root) for i in range(size))
@@ -206,7 +206,7 @@ def reduce_scatter(
     output : Tensor
         Not read: the result is a new tensor.
     input_list : sequence of Tensor
-        One for each rank, all of one shape.
+        One tensor for each rank, all of one shape.
     op : ReduceOp
         Sum or mean.
     group : ProcessGroup, optional
@@ -233,14 +233,14 @@ def all_to_all(
     output_tensor_list : sequence of Tensor
         Read for their shapes: the results are new tensors.
     input_tensor_list : sequence of Tensor
-        One for each rank.
+        One tensor for each rank.
     group : ProcessGroup, optional
         By default the world.
 
     Returns
     -------
     tuple of Tensor
-        One from each rank.
+        One tensor from each rank.
     """
     members = resolve(group)
     received = tuple(t.numel() for t in output_tensor_list)
