@@ -166,6 +166,7 @@ class RecordedRun:
         return [f"{name}.finish()"]
 
     def _check_host_call(self, host: Any, name: str, args: list[Any], foreign: bool) -> None:
+        """End the capture if a program cannot make a host call in this mode or with these arguments."""
         state, stop = local.state, self.recorder.stop
         if state.task is not None or state.batches or state.transforms:
             stop(f"{name} is called within a transformation, or in a backward")
@@ -238,6 +239,7 @@ class RecordedRun:
         return part
 
     def _gradient(self, grad: Any, part: Part) -> str:
+        """Return the source expression of a gradient that the script sets."""
         if grad is None:
             return "None"
         entry = self.named.get(id(grad))
@@ -293,6 +295,7 @@ class RecordedRun:
                 t._autograd.grad = grad
 
     def _check_outputs(self) -> None:
+        """Refuse results that a program cannot return, such as views of arguments."""
         named_tensors = [entry[0] for entry in self.named.values()]
         earlier: list[Any] = list(self.tensors)
         if any(vars(t) for t in self.tensors):

@@ -182,6 +182,7 @@ class SpecializationWriter:
         return programs
 
     def _source(self, programs: list[Program], result: str) -> str:
+        """Return the source of the function that checks the guards, runs the programs and the lines between them."""
         draws = self.recorder.draws_default
         lines = [f"place = {'generator._state.copy()' if draws else 'None'}"]
         can_fail = True
@@ -247,6 +248,7 @@ class SpecializationWriter:
         return backward, saved
 
     def _backward(self, function: Any, program: Program, saved: list[int], repeatable: bool) -> Backward:
+        """Return the backward half of the specialization, with the function that runs `program`."""
         is_shared = self.recorder.memories_of(saved)
 
         def positions_of(tensors: list[Any]) -> tuple[int, ...]:

@@ -197,6 +197,7 @@ class SymbolicRecorder(Recorder):
         return self._drawn(*plain_draw(self._state, number_at(words, 0)), words, backend)
 
     def _call(self, name: str, function: Any, args: Any, named: dict[str, Any], on_cpu: bool, watch: Any) -> Any:
+        """Make a call once at each of the sizes, append it to the program, and derive the shapes of its results."""
         if self._depth:
             self.stop("an array is hidden from the recording, in an object or a function")
         leaves: list[Any] = []

@@ -134,6 +134,7 @@ class Snapshot:
         return [attributes, *slot_values.values()]
 
     def _save_tensor(self, t: AnyTensor) -> list[object]:
+        """Save a tensor's elements, version and gradient, and return the objects that it refers to."""
         meta, counter = t._autograd, t._vc
         for name in ("_array", "_autograd", "_edge", "_vc"):
             self.steps.append((setattr, (t, name, getattr(t, name))))
@@ -264,6 +265,7 @@ def _scale(leaf: Leaf) -> float:
 
 
 def _compare(eager: Leaf, compiled: Leaf, allowed: float, compared: Array) -> Iterator[str]:
+    """Yield a description of the elements that differ by more than `allowed`, if there are any."""
     a, b = _as_wide(eager), _as_wide(compiled)
     differs = (a != b) & (compared | (a.dtype.kind not in "fc"))
     if eager.allowed:

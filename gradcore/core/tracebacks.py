@@ -115,6 +115,7 @@ class ShortErrors:
 
 
 def _shorten_traceback(traceback: TracebackType) -> TracebackType:
+    """Return a traceback without frames of gradcore and of libraries called by it, except those of `_telling`."""
     shown_entries: list[TracebackType] = []
     own_entries: list[TracebackType] = []  # gradcore's frames since the last user frame
     next_entry: TracebackType | None = traceback

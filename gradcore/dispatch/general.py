@@ -319,6 +319,7 @@ def call_composite(op: Op, args: tuple[Any, ...]) -> Any:
 
 
 def _composite(op: Op, args: tuple[Any, ...], state: State) -> Any:
+    """Run the body of a composite operation; its errors name the user's function."""
     args = convert_arguments(op, args)
     try:
         results = op.body(functional, *args)  # type: ignore[misc]

@@ -95,6 +95,7 @@ def _def(name: str, parameters: list[str], returned: str, indent: str = "") -> s
 
 
 def _type(op: Op, position: int) -> str:
+    """Return the type of a parameter in a stub file."""
     parameter = op.parameters[position]
     annotation = str(parameter.annotation)
     if position in op.tensors and position not in op.sequences:
@@ -109,6 +110,7 @@ def _type(op: Op, position: int) -> str:
 
 
 def _signature(op: Op, method: bool) -> list[str]:
+    """Return the parameters of an operation's function or method in a stub file."""
     parts: list[str] = []
     variadic = method and op.parameters and str(op.parameters[-1].annotation).startswith("Sizes")
     for i, parameter in enumerate(op.parameters):
@@ -129,6 +131,7 @@ def _signature(op: Op, method: bool) -> list[str]:
 
 
 def _functions(path: str) -> Iterator[str]:
+    """Yield the declarations of the functions of a namespace."""
     by_call = {id(op.call): op for op in OPS.values()}
     for name, make in sorted(namespaces.functions(path).items()):
         op = by_call.get(id(make()))

@@ -89,6 +89,7 @@ class _Comparison:
         return f"{difference}\n\nThe failure occurred for item {where}" if difference and where else difference
 
     def between_mappings(self, actual: Mapping[Any, Any], expected: Mapping[Any, Any], where: str) -> str | None:
+        """Return the first difference of two mappings, or None."""
         missing, additional = expected.keys() - actual.keys(), actual.keys() - expected.keys()
         if missing or additional:
             return (
@@ -100,12 +101,14 @@ class _Comparison:
         return next(filter(None, differences), None)
 
     def between_sequences(self, actual: Sequence[Any], expected: Sequence[Any], where: str) -> str | None:
+        """Return the first difference of two sequences, or None."""
         if len(actual) != len(expected):
             return f"The length of the sequences mismatch: {len(actual)} != {len(expected)}"
         pairs = enumerate(zip(actual, expected, strict=True))
         return next(filter(None, (self.differences(a, e, f"{where}[{i}]") for i, (a, e) in pairs)), None)
 
     def between_numbers(self, actual: Any, expected: Any) -> str | None:
+        """Return the difference of two numbers, or None if they are close."""
         if self.exact_types and type(actual) is not type(expected):
             return f"The (d)types do not match: {type(actual)} != {type(expected)}."
         rtol, atol = self.given or _tolerances(_NUMBERS[type(actual)], _NUMBERS[type(expected)])
@@ -122,6 +125,7 @@ class _Comparison:
         )
 
     def between_tensors(self, actual: Tensor, expected: Tensor) -> str | None:
+        """Return the difference of two tensors in attributes or elements, or None."""
         for name in self.attributes:
             if name == "stride" and not (actual._strided and expected._strided):
                 continue
@@ -158,6 +162,7 @@ class _Comparison:
     def between_elements(
         self, actual: Tensor, expected: Tensor, tolerances: tuple[float, float], what: str = ""
     ) -> str | None:
+        """Return a description of the elements that are not close, or None."""
         rtol, atol = tolerances
         actual_array, expected_array = (_wide(t) for t in (actual, expected))
         with np.errstate(all="ignore"):

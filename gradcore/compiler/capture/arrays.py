@@ -181,6 +181,7 @@ def _method(name: str, array: Any, *args: Any, **named: Any) -> Any:
 
 
 def _make_attributes() -> None:
+    """Give `RecordedArray` the methods and attributes of arrays: some are captured, others only describe the array."""
     for name in _RECORDED:
 
         def method(self: RecordedArray, *args: object, name: str = f"method.{name}", **named: object) -> Array:

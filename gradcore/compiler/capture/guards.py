@@ -393,6 +393,7 @@ class Guards:
         return self._object(value, expression, text)
 
     def _sequence(self, value: Any, expression: str, text: str, given: bool) -> None:
+        """Guard the type, the length and the elements of a tuple, list or deque."""
         o = self._container(value, expression, text, given)
         if o is None:
             return
@@ -411,6 +412,7 @@ class Guards:
         self._of_subclass(value, o, text)
 
     def _set(self, value: Any, expression: str, text: str, given: bool) -> None:
+        """Guard the type and the elements of a set."""
         kind: Any = type(value)
         base: Any = set if isinstance(value, set) else frozenset
         items = (*base.__iter__(value),)
@@ -474,6 +476,7 @@ class Guards:
                 self.visit(value._value_, f"{name}._value_", f"{text}.value")
 
     def _dict(self, value: Any, expression: str, text: str, given: bool) -> None:
+        """Guard the type, the keys and the values of a dict."""
         if any(not isinstance(key, (*_PLAIN, *_UNIQUE)) for key in dict.__iter__(value)):
             raise Unguardable(f"{text} has keys that cannot be checked")
         o = self._container(value, expression, text, given)
@@ -502,6 +505,7 @@ class Guards:
         self._of_subclass(value, o, text)
 
     def _object(self, value: Any, expression: str, text: str) -> None:
+        """Guard the identity of an object, and the state that is reachable from it."""
         name = expression
         if self.scope.get(expression) is not value:
             name = self.bind(value)
@@ -643,6 +647,7 @@ class Guards:
                 raise Unguardable(f"{module.__name__}.{name} may return other values in each call")
 
     def _module(self, value: types.ModuleType, name: str, text: str) -> None:
+        """Guard the attributes of a module that the code may read."""
         if trusted.is_of_numpy(vars(value)) and value.__name__.startswith("numpy.random"):
             raise Unguardable(f"{text} returns other values in each call")
         if trusted.is_library(vars(value)):
@@ -694,6 +699,7 @@ class Guards:
             self.require(f"{self.bind(abc.get_cache_token)}() == {token}", "registered subclasses")
 
     def _class(self, value: type, name: str, text: str) -> None:
+        """Guard the attributes of a user's class and of its bases."""
         meta: Any = type(value)
         self._registry(value)
         if not trusted.is_library_class(meta):
@@ -723,6 +729,7 @@ class Guards:
             self.require(f"{cls_name}.__dict__.keys() >= {self.bind({*unread})}", f"names of attributes of {text}")
 
     def _instance(self, value: Any, name: str, text: str) -> None:
+        """Guard the class, the attributes and the slots of an object."""
         kind = type(value)
         attrs, slots = getattr(value, "__dict__", None), _slots_of(kind)
         if not (type(attrs) is dict or (attrs is None and slots)) or _has_state_in_c(kind) or hasattr(kind, "__next__"):
@@ -806,6 +813,7 @@ class Guards:
     # -- tensors --------------------------------------------------------------------------------------------------
 
     def _tensor(self, t: Any, expression: str, text: str, given: bool) -> None:
+        """Guard the properties of a tensor that a program depends on, and its gradient if the function may read it."""
         if type(t) not in (Tensor, Parameter) or type(t._array) not in self._array_types:
             raise Unguardable(
                 f"{text} is a {type(t).__name__} on {t._device}: programs are made of plain tensors of the CPU and CUDA"
@@ -887,6 +895,7 @@ class Guards:
                 self.require(f"{property_expression} == {eval(property_expression, {o: t})!r}", each.format(text))
 
     def _memory(self, o: str, t: Any, text: str, number: int, given: bool) -> None:
+        """Assign a tensor and its array to variables, and guard dtype, device, shape, strides and memory flags."""
         a, array = f"a{number}", t._array
         self.lines += [f"t{number} = {o}", f"{a} = {o}._array"]
         self.shapes[text] = array.shape

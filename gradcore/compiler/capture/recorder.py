@@ -259,6 +259,7 @@ class Recorder:
             self.within_library -= 1
 
     def _new(self, array: Any) -> RecordedArray:
+        """Return the stand-in of a new value, and store the type and the memory of its array in the program."""
         out = self._stand_for(array, self.new_value())
         self._numbers.put(array, out.number)
         owner = owner_of(array)
@@ -307,6 +308,7 @@ class Recorder:
             sys.setprofile(watch)
 
     def _call(self, name: str, function: Any, args: Any, named: dict[str, Any], on_cpu: bool, watch: Any) -> Any:
+        """Make a call with plain arrays and append it to the program; see `call`."""
         arrays: list[RecordedArray] = []
         functions = False
 
@@ -382,6 +384,7 @@ class Recorder:
             self.stop("whether arguments share memory decides what is computed")
 
     def _note(self, name: str, function: Any, args: Any, named: Any, result: Any, reads: bool, on_cpu: bool) -> Any:
+        """Append a call to the program, and return its result with stand-ins in place of arrays."""
         if self.foreign is not None and (on_cpu or reads or isinstance(result, self.array_types)):
             self.stop(f"{self.foreign}, after which something is computed")
         scalars: list[int] = []
@@ -434,6 +437,7 @@ class Recorder:
         return argument if argument.__class__ in _PLAIN else map_leaves(self._argument, argument)
 
     def _argument(self, leaf: Any) -> Any:
+        """Return a leaf of an argument as it is stored in the program; end the capture if it cannot be stored."""
         if leaf.__class__ is RecordedArray or leaf.__class__ is RecordedInt:
             return Value(leaf.number)
         if leaf.__class__ is RecordedFloat:

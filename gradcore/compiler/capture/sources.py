@@ -31,6 +31,7 @@ def tree_of(code: types.CodeType) -> Any:
 
 @functools.lru_cache(256)
 def _read(code: types.CodeType) -> Any:
+    """Return the syntax tree of the function with this code from its file, or None if the file has changed."""
     text = "".join(linecache.getlines(code.co_filename))
     try:
         tree, module = ast.parse(text), compile(text, code.co_filename, "exec", dont_inherit=True)

@@ -153,6 +153,7 @@ _STATE_METHODS = {name: getattr(PhiloxState, name) for name in ("assign", "draw"
 
 
 def _watch_state_method(name: str) -> Callable[..., Any]:
+    """Return a substitute for a method of generator states: draws are captured, other methods end the capture."""
     plain = _STATE_METHODS[name]
 
     def method(state: PhiloxState, *args: Any) -> Any:

@@ -52,6 +52,7 @@ def written_values(call: Call) -> list[int] | None:
 
 
 def _find_written(call: Call) -> list[int] | None:
+    """Return the value numbers for `written_values`, which caches them."""
     kind, _, name = call.name.partition(".")
     if "out" in call.named:
         return list(values_in(call.named["out"]))

@@ -267,6 +267,7 @@ def simplify_calls(program: Program) -> Program:
 
 
 def _simplify_call(call: Call, program: Program) -> Call:
+    """Return the simpler call that a rule gives if dtypes are unchanged, else the call itself."""
     rule = _SIMPLER.get(call.name.rpartition(".")[2]) if call.name.startswith(("kernels.", "backend.")) else None
     if rule is None or call.named or type(call.results) is not Value:
         return call

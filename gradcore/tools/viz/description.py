@@ -166,6 +166,7 @@ class _Writer:
         return len(self.vertices) - 1
 
     def describe(self, nodes: list[Any], tensors: Any) -> Description:
+        """Return the description of the graph of `tensors`, whose nodes are `nodes`."""
         for value in [tensors] if isinstance(tensors, GradientEdge) else tree_leaves(tensors):
             edge = gradient_edge(value) if isinstance(value, Tensor) else None
             edge = value[:2] if isinstance(value, GradientEdge) else edge
@@ -208,6 +209,7 @@ class _Each(_Writer):
                 self.edges[self.of[source], self.of[node], label] += 1
 
     def vertex(self, node: Any, shape: Any) -> Vertex:
+        """Return the card of a node."""
         kind = kind_of(node)
         if kind == "leaf":
             t = node.variable
@@ -262,11 +264,13 @@ class _Groups(_Writer):
                 self.vertices[number].saved.append(f"{bytes_text(size)} saved")
 
     def key(self, node: Any) -> tuple[Any, ...]:
+        """Return the key of the group that a node belongs to."""
         if node.is_accumulator:
             return "leaf", self.names.get(id(node.variable))
         return type(node), of_node(node)
 
     def first(self, node: Any, key: tuple[Any, ...]) -> Vertex:
+        """Return the card of a group, by its first node."""
         if node.is_accumulator:
             return Vertex("leaf", key[1] or "leaves", [] if key[1] is None else [_of_tensor(node.variable)])
         line: SourceLine | None = key[1]

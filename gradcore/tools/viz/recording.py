@@ -58,6 +58,7 @@ class record(TorchFunctionMode):
         return result
 
     def _note(self, node: Any, name: str, first: int, seconds: float) -> None:
+        """Store the user's line, and times, in a node and in the nodes that the same call has recorded."""
         notes = node.metadata
         if "line" in notes:
             return
@@ -78,6 +79,7 @@ class record(TorchFunctionMode):
 
 
 def _measure_backward(node: Any) -> None:
+    """Add hooks to a node that measure the time of its backward."""
     notes = node.metadata
 
     def begin(grads: Any) -> None:

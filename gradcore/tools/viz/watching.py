@@ -111,6 +111,7 @@ class watch_graphs(TorchFunctionMode):
         return result
 
     def _add(self, line: SourceLine, node: Any) -> None:
+        """Add a node that was recorded at a line; look for kept graphs when the line has enough living nodes."""
         nodes = self._nodes[line]
         nodes.append(weakref.ref(node))
         if len(nodes) < self._next.get(line, self.limit):
@@ -125,6 +126,7 @@ class watch_graphs(TorchFunctionMode):
                 self._next[line] = max(self.limit, min(2 * len(alive), len(alive) + self.limit))
 
     def _look(self, line: SourceLine, alive: list[Any]) -> None:
+        """Report a line whose nodes belong to at least `limit` graphs that are alive."""
         if any(graphs.line == line for graphs in self.found):
             return
         grows = True

@@ -101,6 +101,7 @@ class GraphedProgram:
         self.state = refusal or self.state
 
     def _why_not(self, graphs: str, given: list[Any]) -> str | None:
+        """Return the reason why the program cannot become a graph, or None if it can."""
         program = self._program
         if graphs == "never":
             return "switched off"
@@ -185,6 +186,7 @@ class GraphedProgram:
         return bool(results)
 
     def _capture(self, arrays: tuple[Any, ...], found: list[_Instance]) -> _Instance | None:
+        """Capture a graph for these arrays and return its instance, or None if that is impossible."""
         if self._captures >= _MOST_CAPTURES:
             return self._give_up(f"its inputs have moved {self._captures} times")
         self._captures += 1
@@ -273,6 +275,7 @@ class _Instance:
         return [self._result(i, out, i in kept) for i, out in enumerate(self.outputs)]
 
     def _result(self, i: int, out: Any, kept: bool) -> Any:
+        """Return a result of the launch, as a copy if it is `kept`, else in memory of the graph."""
         if kept:
             self.results[i] = None
             return out.copy("K")

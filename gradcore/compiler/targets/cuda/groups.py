@@ -212,6 +212,7 @@ class _Grouping:
                 self.uses[n] = self.uses.get(n, 0) + 1
 
     def run(self) -> Program:
+        """Return the program with groups of elementwise calls fused."""
         waiting, emitted = [*range(len(self.program.calls))], set[int]()
         while waiting:
             delayed = []
@@ -271,6 +272,7 @@ class _Grouping:
         return array_type.is_dense and array_type.nbytes <= _MOST_COPIED and self.copied[n] == 1
 
     def _refusal(self, call: Call, results: list[Any]) -> str | None:
+        """Return the reason why an elementwise call cannot be part of a group, or None if it can."""
         shape = results[0].shape
         numbers = {*values_in(call.results)}
         if any(t.shape != shape or t.memory not in numbers or not t.is_dense for t in results):

@@ -161,6 +161,7 @@ class DeviceStep:
         return values
 
     def _prepare_inputs(self) -> list[Any]:
+        """Return the next step and the state arrays that its kernels update."""
         batches, memory, first = list[Any](), list[Any](), 0
         self._written = []
         for group, params in zip(self.optimizer.param_groups, self._params, strict=True):

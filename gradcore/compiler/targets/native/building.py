@@ -212,6 +212,7 @@ def load_functions(path: Path, first: int, parts: Sequence[tuple[bool, bool]]) -
 
 
 def _check(library: ctypes.CDLL) -> None:
+    """Raise OSError unless the library reads this interpreter's arrays correctly."""
     describe = library.gradcore_program_describe
     describe.argtypes, describe.restype = [ctypes.py_object, ctypes.c_int64, ctypes.c_void_p], None
     description = (ctypes.c_int64 * 5)()
@@ -227,6 +228,7 @@ def _check(library: ctypes.CDLL) -> None:
 
 
 def _function(library: ctypes.CDLL, number: int, in_threads: bool, multiplies: bool) -> Callable[..., Any]:
+    """Return the Python function of a segment, which takes a tuple of arrays; see `load_functions`."""
     address = ctypes.cast(getattr(library, f"part{number}"), ctypes.c_void_p).value or 0
     if not in_threads:  # The call is short, so it keeps the GIL.
         short: Any = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.py_object)(address)

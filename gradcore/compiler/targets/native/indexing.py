@@ -85,6 +85,7 @@ class Places:
         return [*self._write(values, value), _kernel("put", values, selected)]
 
     def _by_tuple(self, x: View, indices: Sequence[Any]) -> _Indexed:
+        """Return the elements of `x` at tensors of indices, where None in `indices` stands for all of a dim."""
         dims = [d for d, index in enumerate(indices) if index is not None]
         index_views = [self._view(indices[d]) for d in dims]
         shape = np.broadcast_shapes(*[i.shape for i in index_views])
@@ -168,6 +169,7 @@ class Places:
     _lower_min_dim = _lower_max_dim
 
     def _extrema(self, call: Call, x: Any, dim: int | None, index: View, values: View | None) -> list[Step]:
+        """Return the steps of argmax and argmin, or of max and min along a dim."""
         a: View = self._view(x)
         steps: list[Step] = []
         if not a.size or not a.shape or call.named or a.dtype.kind == "b":

@@ -145,6 +145,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
             raise Unsupported(str(error)) from None
 
     def _steps(self, call: Call) -> list[Step]:
+        """Return the steps of a call, by the rule for its name; see `steps`."""
         _, _, name = call.name.rpartition(".")
         has_out = call.name.startswith("xp.") and call.named.keys() == {"out"} and call.named["out"] == (call.results,)
         if name not in _WRITERS and not has_out and (written_values(call) != [] or "out" in call.named):
@@ -201,6 +202,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
     # -- loops ----------------------------------------------------------------------------------------------------
 
     def _loop(self, call: Call, name: str, results: list[View]) -> Step:
+        """Return the loop of an elementwise call."""
         kind = call.name.partition(".")[0]
         names = CPU.backend.elementwise.keys() | RENAMED.keys() | SPECIAL.keys() | _ELEMENTWISE
         if kind == "xp":
@@ -290,6 +292,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         return self._check_loop(Loop([out], [x], lambda F, e: [e * scale]))
 
     def _copy(self, call: Call, name: str, results: list[View]) -> list[Step]:
+        """Return the steps of a call that copies its argument, possibly with another shape."""
         out = results[0]
         if len(results) != 1 or name not in _COPIES | _RESHAPES:
             raise Unsupported("the copy")
@@ -322,6 +325,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
     _lower_empty_like = _lower_empty
 
     def _write(self, out: View, value: Any) -> list[Step]:
+        """Return the steps that write a number or an array to `out`, with broadcasting."""
         if type(value) in (Value, Literal):
             number = self._constant(value)
             if number is None:
@@ -379,6 +383,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
     # -- reductions -------------------------------------------------------------------------------------------------
 
     def _reduce(self, call: Call, kind: str, out: View) -> list[Step]:
+        """Return the steps of a reduction, with the dims that the arguments of the call name."""
         x, name = self._view(call.args[0]), call.name.rpartition(".")[2]
         rest = dict(zip(("dim", "keepdim", "dtype"), call.args[1:], strict=False)) | call.named
         if len(call.results if isinstance(call.results, tuple) and type(call.results) is not Value else [0]) != 1:

@@ -38,6 +38,7 @@ class Products:
     _scale: Any
 
     def _product(self, out: View, a: View, b: View) -> list[Step]:
+        """Return the steps of a product of vectors, matrices or batches of matrices, broadcast as in `matmul`."""
         if not (a.dtype == b.dtype == out.dtype and a.dtype.char in "fd"):
             raise Unsupported("the dtype")
         if len(a.shape) == 1:

@@ -95,6 +95,7 @@ class NativeProgram:
     # -- which calls are native -------------------------------------------------------------------------------------
 
     def _cut(self) -> None:
+        """Split the program into segments and calls that Python makes."""
         part = Part()
         for call in self.program.calls:
             if call.name == RESERVING and not any(s.fallible for s in part.steps):
@@ -117,6 +118,7 @@ class NativeProgram:
         self._close(part)
 
     def _native(self, call: Call) -> list[Step] | None:
+        """Return the native steps of a call, or None if Python has to make it."""
         try:
             steps = self.lowering.steps(call)
             if any(self._may_meet(step) for step in steps):
@@ -207,6 +209,7 @@ class NativeProgram:
                 s.writes = [_narrow_indices(v) if v.memory == memory else v for v in s.writes]
 
     def _write(self, part: Part) -> None:
+        """Emit the C++ of a segment: group its steps, emit their loops, and store the source in `part`."""
         self._narrow(part)
         inputs = frozenset(n for n in part.memories if n in self.program.inputs)
         written_inputs = inputs & {w.memory for step in part.steps for w in step.writes}

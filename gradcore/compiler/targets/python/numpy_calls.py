@@ -46,6 +46,7 @@ class _Specializing:
         self.owners = _owners(program)
 
     def run(self) -> Program:
+        """Return the program with kernels replaced by NumPy's functions where a rule applies."""
         backend = type(CPU.backend)
         for call in self.program.calls:
             kind, _, name = call.name.partition(".")

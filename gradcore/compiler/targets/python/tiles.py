@@ -157,6 +157,7 @@ class TiledCalls(FusedKernel):
         return f"TiledCalls({len(self.calls)} calls)"
 
     def _run(self, arrays: tuple[Any, ...], results: list[Any]) -> None:
+        """Make the calls tile by tile, and write the outputs to `results`."""
         size = len(results[0])
         count = size // (_TILE if threads.available() == 1 else _SHARED_TILE) or 1
         arrays_by_number = dict(zip(self.inputs, arrays, strict=True))
@@ -255,6 +256,7 @@ class _Grouping:
                 self.uses[n] = self.uses.get(n, 0) + 1
 
     def run(self) -> Program:
+        """Return the program with groups of calls fused."""
         for position, call in enumerate(self.program.calls):
             reason = self._refusal(call)
             delayed = {n for each in self.waiting for n in each.outputs}
@@ -329,6 +331,7 @@ class _Grouping:
         self.found.calls += waiting
 
     def _add(self, calls: list[Call]) -> None:
+        """Add calls to the program, as one fused kernel if that is faster."""
         numbers = [call.results.number for call in calls]
         inner_uses: dict[int, int] = {}
         for call in calls:
