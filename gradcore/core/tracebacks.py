@@ -115,7 +115,7 @@ class ShortErrors:
 
 
 def _shorten_traceback(traceback: TracebackType) -> TracebackType:
-    """Return a traceback without frames of gradcore and of libraries called by it, except those of `_telling`."""
+    """Return a traceback with user frames only, and with the frames that `_telling` keeps."""
     shown_entries: list[TracebackType] = []
     own_entries: list[TracebackType] = []  # gradcore's frames since the last user frame
     next_entry: TracebackType | None = traceback
@@ -133,6 +133,7 @@ def _shorten_traceback(traceback: TracebackType) -> TracebackType:
 
 
 def _telling(frames: list[TracebackType]) -> list[TracebackType]:
+    """Return the entries that stay: the one that raised the error, and ``forward`` of the innermost module."""
     modules = [entry for entry in frames[:-1] if _is_forward(entry.tb_frame)]
     return [*modules[-1:], *frames[-1:]]
 

@@ -410,6 +410,7 @@ class Watch:
             self._refuse(f"{name} is called", frame)
 
     def _refuse(self, what: str, frame: types.FrameType) -> None:
+        """Store the first reason why no program can replace the function, with the user's line."""
         if self.refused is None:
             self.offset = running_offset(self.code)
             while frame.f_back is not None and trusted.is_library(frame.f_globals):

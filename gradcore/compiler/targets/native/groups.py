@@ -137,8 +137,8 @@ def _differ(a: View, b: View, given: frozenset[int]) -> bool:
 def group_steps(steps: list[Step], given: frozenset[int], made: Collection[int]) -> list[Any]:
     """Return groups and kernels in a valid order of execution.
 
-    Memories that are `given` may share elements. Before a step that may fail, only memories are written that are
-    `made` by the steps.
+    The memories in `given`, inputs, may share elements. Before a step that may fail, other steps write only to memories
+    in `made`, which the segment may write again if it is repeated.
     """
     out: list[Any] = []
     for step, relation in zip(steps, _relate_steps(steps), strict=True):
