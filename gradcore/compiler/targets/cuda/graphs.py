@@ -186,7 +186,7 @@ class GraphedProgram:
         return bool(results)
 
     def _capture(self, arrays: tuple[Any, ...], found: list[_Instance]) -> _Instance | None:
-        """Capture a graph for these arrays, append its instance to `found` and return it; None if that is impossible."""
+        """Capture a graph for these arrays, append its instance to `found` and return it; None if it is impossible."""
         if self._captures >= _MOST_CAPTURES:
             return self._give_up(f"its inputs have moved {self._captures} times")
         self._captures += 1

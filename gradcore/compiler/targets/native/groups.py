@@ -137,8 +137,8 @@ def _differ(a: View, b: View, given: frozenset[int]) -> bool:
 def group_steps(steps: list[Step], given: frozenset[int], made: Collection[int]) -> list[Any]:
     """Return groups and kernels in a valid order of execution.
 
-    The memories in `given`, inputs, may share elements. Before a step that may fail, other steps write only to memories
-    in `made`, which the segment may write again if it is repeated.
+    The memories in `given`, inputs, may share elements. A step that writes to a memory outside of `made` never moves in
+    front of a step that may fail, because a segment that fails is repeated.
     """
     out: list[Any] = []
     for step, relation in zip(steps, _relate_steps(steps), strict=True):
