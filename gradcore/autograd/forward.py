@@ -432,7 +432,7 @@ def write_tangents(self: Any, result: Any) -> None:
                 functional.zero_(current)
         elif current is None:
             attach(self, level, copy_with_layout(_fit_tangent(tangent, self), self._array))
-        elif repeats(current._array):  # only a number can have been written there
+        elif repeats(current._array):  # Only a number can be written to repeated elements.
             functional.zero_(current)
         else:
             functional.copy_(current, tangent)

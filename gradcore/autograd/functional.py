@@ -436,7 +436,7 @@ def _runs_unseen(outs: Tensors) -> bool:
 
 
 def _forward_jacobian(func: Callable[..., Any], inputs: Any) -> Any:
-    from gradcore.func import jacfwd  # which is made of this package
+    from gradcore.func import jacfwd  # `gradcore.func` imports this package.
 
     is_tuple, ins = _tensors(inputs, "inputs", "jacobian")
     with enable_grad():

@@ -90,7 +90,7 @@ def increment_version(tensor: AnyTensor) -> None:
     for t in (tensor,) if isinstance(tensor, Variable) else tensor:
         if not isinstance(t, Variable):
             raise RuntimeError("increment_version expects each element of the iterable to be a tensor")
-        if t._vc is not INFERENCE_COUNTER:  # writes to these are not counted
+        if t._vc is not INFERENCE_COUNTER:  # Writes to inference tensors are not counted.
             bump(t)
 
 

@@ -162,7 +162,7 @@ class Reducer:
         self.divisor = group.size()
         #: The process whose order of arrival counts.
         self.source = 0
-        #: In which order the gradients of the first backward have arrived, until buckets are made by it.
+        #: The order in which the gradients of the first backward have arrived, until buckets are rebuilt by it.
         self.arrived: list[int] = []
         self.rebuilt = False
         #: How many times each parameter gets a gradient in an iteration of a static graph.

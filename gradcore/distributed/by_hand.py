@@ -74,8 +74,8 @@ def _start_server(size: int) -> bytes:
     while len(numbers) < size:
         numbers.add(secrets.randbelow(2**30))
     ids = list(numbers)
-    # The server ends when the pipe closes, which is when this process has ended. Python must not close it before: MPI
-    # is finalized after all objects are gone.
+    # The server ends when the pipe closes, which the system does at the end of this process. Python must not close it,
+    # because MPI is finalized after all Python objects have been deleted.
     source, _ = os.pipe()
     path = Path(__file__).with_name("pmi_server.py")
     command = [sys.executable, "-I", "-S", str(path), json.dumps({"ids": ids, "host": host})]

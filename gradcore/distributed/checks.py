@@ -244,7 +244,7 @@ def check_tensor(call: str, name: str, t: Any) -> None:
             f"{call}: Invalid function argument. Expected parameter `{name}` of type torch.Tensor but got {type(t)} "
             "instead."
         )
-    device = t._device.real  # that of the batch, inside of vmap
+    device = t._device.real  # Inside of vmap, the device of a tensor is that of the batch.
     if device is not t._device or device.type == "meta":
         raise RuntimeError(
             f"{call}: `{name}` has no data that could be sent: it is on the device 'meta', or inside of vmap; "

@@ -87,7 +87,7 @@ class Call:
         self.engine.check(name, self.dtype, self.device, op)
         #: Numbers on the wire for each element: a complex number is a pair.
         self.width = 2 if self.dtype.is_complex else 1
-        #: Begins to compare the call with those of the other processes; messages between two are not compared.
+        #: A function that begins to compare this call with those of the other processes. Messages are not compared.
         self._comparison: Callable[[], Request | None] = lambda: None
 
     def describe(self) -> str:

@@ -13,7 +13,8 @@ _LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 
 
 def _first(names: tuple[str, ...], slurm: str) -> int | None:
-    if "SLURM_STEP_ID" in os.environ:  # set by srun alone: a job has the others before anything is started
+    if "SLURM_STEP_ID" in os.environ:
+        # Only srun sets this variable. The other variables exist in a job even outside of srun.
         names = (*names, slurm)
     return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdecimal()), None)
 

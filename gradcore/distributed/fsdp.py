@@ -150,7 +150,7 @@ class _Schedule:
         self.queued = False
         units = list(dict.fromkeys([*self.order, *self.before]))
         with no_grad():
-            for key in list(self.open):  # of calls in which some parameters got no gradient
+            for key in list(self.open):  # In these calls, some parameters got no gradient.
                 self.begin(key)
             for unit in units:
                 unit.reduce_pending()
@@ -169,9 +169,9 @@ class _Unit:
         self.schedule = _Schedule()
         self.is_root = False
         self.syncs = self.reshards_after_backward = self.reduces_over_replicas = True
-        #: Units to gather while this one computes in forward (1) and backward (-1), instead of the one that follows.
+        #: Units to gather while this one computes in forward (1) or backward (-1), instead of the next unit.
         self.following: dict[int, list[_Unit]] = {}
-        #: All-gathers under way, each with the parameters that it brings.
+        #: The all-gathers in progress, each with its parameters.
         self.gatherings: list[tuple[Gathering, list[_Slot]]] = []
         self.contexts: list[tuple[saved_tensors_hooks | None, list[AnyTensor]]] = []
 

@@ -44,7 +44,7 @@ __all__ = [
     "new_group",
 ]
 
-#: How long a collective may take unless its group says something else.
+#: The default limit for the duration of a collective.
 default_pg_timeout = timedelta(minutes=10)
 
 

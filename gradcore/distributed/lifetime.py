@@ -138,7 +138,8 @@ def limit_start(seconds: float) -> Iterator[None]:
             watchdog = _start_watchdog(int(os.environ["PMI_FD"]), rank, seconds)
             stack.callback(watchdog.wait)
             stack.callback(watchdog.kill)
-        with contextlib.suppress(AttributeError, OSError, ValueError):  # without a stream that is a file
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            # Standard error may be no file, as in notebooks.
             faulthandler.dump_traceback_later(max(seconds, 0.001) + _AFTER, exit=True)
             stack.callback(faulthandler.cancel_dump_traceback_later)
         yield

@@ -11,7 +11,7 @@ from pathlib import Path
 
 __all__ = ["Machines", "host_options", "parse_range"]
 
-#: Seconds between two looks at a file that names too few machines; within which a machine must start a program.
+#: Seconds between two reads of a file that names too few machines; seconds within which a machine must start a program.
 _PAUSE, _ANSWER = 1.0, 20.0
 
 

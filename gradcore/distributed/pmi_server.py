@@ -97,7 +97,8 @@ class Connection:
 
     def run(self) -> None:
         """Answer requests until the process ends."""
-        with contextlib.suppress(OSError, ValueError, KeyError, IndexError):  # it ended, or is no client of PMI
+        with contextlib.suppress(OSError, ValueError, KeyError, IndexError):
+            # The process has ended, or is no client of PMI.
             for line in self.peer.makefile(encoding="utf-8", newline="\n"):
                 if not self.answer(line.rstrip("\n")):
                     break

@@ -438,7 +438,7 @@ class Reduction:
         #: Whether parts are still to be reduced over replicas, and whether they are kept for a later reduction.
         self._spreads, self._keeps = has_replicas and over_replicas, has_replicas and not over_replicas
         self._positions = {id(shard): i for i, shard in enumerate(self._shards)}
-        #: The columns of each parameter in the rows of the buffer, of which each process gets one.
+        #: The columns of each parameter in the buffer, each row of which goes to one process.
         ends = list(itertools.accumulate(shard.numel() for shard in self._shards))
         self._columns = [slice(end - s.numel(), end) for s, end in zip(self._shards, ends, strict=True)]
         self._added: set[int] = set()
@@ -507,7 +507,7 @@ class Reduction:
         if self._work is not None:
             self._work.wait()
         if self._shards[0].compute_device is not None and not self._keeps:
-            self._out = self._out.to(self._shards[0].device)  # in one copy for all parameters
+            self._out = self._out.to(self._shards[0].device)  # One copy serves all parameters.
         for shard, part in self._split():
             if self._keeps:
                 left = shard.unreplicated_grad

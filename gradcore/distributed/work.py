@@ -181,7 +181,7 @@ class Work:
         self._lock, self._completed = threading.RLock(), False
         #: When the call was made, when it was seen to have finished, and for how long somebody waited.
         self._begun, self._ended, self._waited = time.perf_counter(), 0.0, 0.0
-        #: The thread that goes on although the device has not finished yet.
+        #: The thread that continues before the device has finished, because its stream waits.
         self._trusting: int | None = None
 
     def needs_polls(self) -> bool:

@@ -129,7 +129,8 @@ def move_statistics_(
         return False
     with mean._device.backend.use_index(mean._device.index):
         mean._device.backend.move_statistics(arrays, [t._array for t in new], keep, shares)
-    for _ in range(2):  # as the multiplication and the addition count which the kernel replaces
+    for _ in range(2):
+        # The kernel replaces a multiplication and an addition, which would count as two writes.
         bump_all(running)
     return True
 

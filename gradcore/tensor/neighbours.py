@@ -41,7 +41,8 @@ def _einops(backends: Any) -> None:
             return x.permute(axes)
 
         def reduce(self, x: Tensor, operation: str, axes: Sequence[int]) -> Tensor:
-            if operation == "prod":  # over one dim at a time
+            if operation == "prod":
+                # `prod` reduces one dim at a time.
                 for axis in sorted(axes, reverse=True):
                     x = x.prod(axis)
                 return x
@@ -66,7 +67,8 @@ def _einops(backends: Any) -> None:
         def einsum(self, pattern: str, *x: Tensor) -> Tensor:
             return functional.einsum(pattern, *x)  # type: ignore[no-any-return]
 
-    backends.GradcoreBackend = Backend  # einops looks among the subclasses, which are weak references
+    # einops finds the class by `__subclasses__` of its base. These references are weak, so this one keeps the class alive.
+    backends.GradcoreBackend = Backend
 
 
 #: The function to call after the import of each module.

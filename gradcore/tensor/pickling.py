@@ -66,7 +66,8 @@ def _copy_memory(t: AnyTensor, memo: dict[int, Any]) -> Any:
     copies = memo.setdefault(id(_copy_memory), {})
     key = t._device, backend.address(memory), memory.nbytes
     if key not in copies:
-        copies[key] = memory, memory.copy()  # the first keeps its address from being another's
+        # The reference to `memory` keeps its address from being reused.
+        copies[key] = memory, memory.copy()
     copied = copies[key][1].view(array.dtype)
     if array.flags.c_contiguous and array.size == copied.size:
         return copied.reshape(array.shape)

@@ -226,7 +226,8 @@ class Tensor(Variable, Methods):
         array = self._array
         if array.size or any(array.strides):
             strides = tuple(s // array.itemsize for s in array.strides)
-        else:  # NumPy writes zeros where there are no elements
+        else:
+            # NumPy's strides of empty arrays are zero.
             strides = tuple(math.prod(max(n, 1) for n in array.shape[i + 1 :]) for i in range(array.ndim))
         return strides if dim is None else strides[_place(self, "stride", dim)]
 

@@ -63,7 +63,8 @@ ToCopyBackward0.__module__ = "builtins"
 
 def warn_of_real_parts(dtype: dtypes.dtype) -> None:
     """Warn that a cast of complex numbers discards the imaginary part."""
-    if dtype.category in (1, 2):  # a truth value is that of the whole number
+    if dtype.category in (1, 2):
+        # A cast to bool uses both parts, so it does not warn.
         warn_once(REAL_PARTS)
 
 

@@ -33,7 +33,7 @@ _OF_REALS = {
     "right_shift": "shifted_right", "rint": "rint", "signbit": "sign_bit", "trunc": "trunc",
 }  # fmt: skip
 
-#: Where CuPy's functions of complex numbers do not give NumPy's over the whole range: those of `complex.cuh`.
+#: Functions of complex numbers in `complex.cuh`, for those of CuPy that differ from NumPy's in a part of the range.
 OF_COMPLEX = {
     "arccosh": "inverse_hyperbolic_cosine", "divide": "quotient", "exp2": "exp_base_two", "expm1": "exp_minus_one",
     "log": "logarithm", "log10": "logarithm_base_ten", "log1p": "log_one_plus", "log2": "logarithm_base_two",

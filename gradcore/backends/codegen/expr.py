@@ -133,7 +133,7 @@ class ExprGraph:
     # -- leaves
 
     def _leaf(self, function: str, value: Any, dtype: np.dtype[Any]) -> Expr:
-        key = function, dtype, type(value), repr(value)  # which tells apart 0.0 and -0.0
+        key = function, dtype, type(value), repr(value)  # The repr distinguishes 0.0 from -0.0.
         expr = self._known.get(key)
         if expr is None:
             expr = self._known[key] = Expr(self, function, (), dtype, value)

@@ -31,7 +31,7 @@ class ScalarParameter(float):
     @property
     def identity(self) -> Hashable:
         """Hashable key, equal for scalars that can share a parameter."""
-        return repr(self)  # which tells apart 0.0 and -0.0
+        return repr(self)  # The repr distinguishes 0.0 from -0.0.
 
     def evaluate(self, hyperparameters: dict[str, Any]) -> float:
         """Return the scalar's value for these hyperparameters."""

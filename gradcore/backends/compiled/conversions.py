@@ -15,8 +15,8 @@ __all__ = ["CompiledConversions", "character"]
 
 #: Elements from which the kernel is faster.
 _LARGE = 1 << 10
-#: Pairs of dtypes, by NumPy's characters, E for bfloat16, for which there are kernels. From float64 to float16 a
-#: number would be rounded twice.
+#: Pairs of dtypes for which there are kernels, by NumPy's characters (E for bfloat16). There is none from float64 to
+#: float16, because it would round twice.
 _PAIRS = {"ef", "ed", "eE", "fe", "fE", "dE", "Ef", "Ed", "Ee"}
 
 

@@ -24,7 +24,7 @@ Ints = Sequence[int]
 
 #: The elements of a register, by dtype, for which kernels are written: of 64 bytes, or of less where the CPU has less.
 _LANES = {"f": 16, "d": 8}
-#: The part of the lanes that must have something to do.
+#: The least share of SIMD lanes that must have an output.
 _USED = 0.4
 
 

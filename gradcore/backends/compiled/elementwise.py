@@ -186,7 +186,7 @@ class CompiledElementwise(NumpyBackend):
             result = self.by_loop(formula, operands)
             return plain(*operands) if result is None else result
 
-        # A kernel whose last operand may be left out, as the digits of `round`, has no fixed number of them.
+        # If the last operand is optional (the digits of `round`), the number of operands is not fixed.
         optional = getattr(getattr(type(self), name, None), "__defaults__", None)
         least = _SINGLE if isinstance(self.small_kernel_of(name), np.ufunc) else self.LARGE
         return self._choose_by_size(plain, compute, 0 if optional else len(self.elementwise[name]), least)

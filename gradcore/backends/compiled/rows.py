@@ -26,8 +26,8 @@ _LARGE, _WORTH_A_THREAD = 1 << 12, 1 << 14
 _PART = 1 << 15
 #: The declared kernels by the names of their methods.
 ROW_KERNELS = row_kernels(NumpyBackend)
-#: The width of rows, or the points of a channel, from which a kernel is faster than NumPy's functions: in short rows
-#: the lanes of the CPU have little to do.
+#: The width of rows, or the points of a channel, from which a kernel is faster than NumPy's functions. Short rows leave
+#: SIMD lanes unused.
 _WIDTHS = {kernel.symbol: kernel.least_width for kernel in ROW_KERNELS.values()} | {
     "layer_norm_backward": 32, "batch_norm": 128, "batch_norm_backward": 16, "group_norm": 16,
     "group_norm_backward": 16, "logsumexp": 32, "softmax_or_zero": 32,
@@ -38,7 +38,8 @@ Condition = Callable[..., bool]
 
 
 def _takes_logsumexp(backend: Any, x: Array, dims: Sequence[int] | None, keepdim: bool) -> bool:
-    last_dim = x.ndim - 1  # a single row is shared between threads by its parts, elsewhere
+    # A single row is computed elsewhere, by threads that share its parts.
+    last_dim = x.ndim - 1
     return (
         last_dim > 0
         and dims == (last_dim,)

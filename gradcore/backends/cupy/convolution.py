@@ -55,7 +55,7 @@ class _Windows:
         self.count, self.taps = prod(outputs), prod(kernel)
         #: Whether a window is one element, and the windows are the image.
         self.are_points = all(d == (d[0], d[0], 1, 1, 0, d[5]) for d in dims)
-        #: Beyond every index into a dim, and every number that leads to it.
+        #: A bound of all indices into a dim, and of all intermediate results from which they are computed.
         self.reach = max((n + 2 * abs(p) + k * d + s) + o * s for n, o, k, s, p, d in dims)
 
     def arguments(self, *arrays: Any) -> tuple[str, list[Any]]:

@@ -229,7 +229,8 @@ class LtPlan:
         self._set(_TRANSPOSE_A, c_int(a.transposed))
         self._set(_TRANSPOSE_B, c_int(b.transposed))
         self._set(_EPILOGUE, c_uint32(epilogue))
-        self._set(_BIAS_POINTER, c_uint64(_LEAST_ALIGNMENT))  # so aligned pointers are to be expected
+        # Any aligned pointer tells cuBLASLt which alignment to expect.
+        self._set(_BIAS_POINTER, c_uint64(_LEAST_ALIGNMENT))
         if leading_of_aux:
             self._set(_AUX_LEADING, c_int64(leading_of_aux))
             self._set(_AUX_POINTER, c_uint64(_LEAST_ALIGNMENT))

@@ -16,8 +16,8 @@ from gradcore.backends.portable.elementwise import RENAMED, Elementwise
 
 __all__ = ["CudaElementwise"]
 
-#: Beyond this the series for large arguments gives the Bessel functions to the last digit: where the next term would
-#: be larger than the one before it, all have become smaller than the rounding.
+#: Argument from which the asymptotic series gives the Bessel functions to the last digit, and its number of terms. The
+#: terms become smaller than the rounding error before they begin to grow.
 _FAR, _TERMS = 30, 20
 
 

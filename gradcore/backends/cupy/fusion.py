@@ -126,7 +126,7 @@ class CudaFusion(CudaKernels):
 
         def kernel(*args: Any) -> Any:
             try:
-                kinds = args[0].dtype.num, args[-1].dtype.num  # which are hashed faster than dtypes
+                kinds = args[0].dtype.num, args[-1].dtype.num  # Numbers are hashed faster than dtypes.
             except AttributeError:  # a number of Python
                 kinds = None
             if kinds in unfused:

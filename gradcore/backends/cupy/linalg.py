@@ -43,7 +43,7 @@ class CudaLinearAlgebra(CudaLU):
         return tuple(self.xp.broadcast_to(a, (*batch, *a.shape[-2:])) for a in arrays)
 
     def solve_with_factors(self, a: Any, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
-        if lu.shape[-1] != a.shape[-1]:  # factors that another backend did not keep
+        if lu.shape[-1] != a.shape[-1]:  # Another backend did not keep the factors.
             lu, pivots, _ = self.factor_lu(a)
         return self.solve_lu(lu, pivots, b, adjoint)
 

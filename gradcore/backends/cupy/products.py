@@ -98,7 +98,8 @@ class CudaProducts(CudaKernels, Products):
         if index not in capture.known:
             capture.known[index] = captured_cublas(self)
         cublas = capture.known[index]
-        self._watch()  # made before: its memory is not the graph's
+        # The memory of index checks must be allocated before the capture, so that it does not belong to the graph.
+        self._watch()
         capture.on, capture.cublas, capture.differs = True, cublas, False
         try:
             yield
@@ -222,7 +223,7 @@ class CudaProducts(CudaKernels, Products):
             float32_out = out.astype(np.float32) if factors[1] != 0 else self.xp.empty(out.shape, np.float32)
             out[...] = self._multiply(a, b, float32_out, factors, conjugate, exact)
             return out
-        if not capture.on:  # a graph has a workspace of its own
+        if not capture.on:  # A graph has its own workspace.
             alert_products()
         handle = cublas.handle if capture.on else self.cublas_handle()
         compute = plan.compute[0 if exact or config.get_float32_matmul_precision() == "highest" else 1]

@@ -295,7 +295,7 @@ def probe(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
 def _call(ufunc: Any, *inputs: Any, **named: Any) -> Any:
     if ufunc.signature is not None:
         shapes = [shape_of(x) for x in inputs]
-        if "axis" in named:  # of functions of vectors that give numbers
+        if "axis" in named:  # The function maps vectors to numbers.
             axes = [normalize_axis_tuple(named["axis"], len(shape))[0] for shape in shapes]
             shapes = [(*s[:at], *s[at + 1 :], s[at]) for s, at in zip(shapes, axes, strict=True)]
         shapes = _of_signature(ufunc, shapes)

@@ -18,7 +18,7 @@ from gradcore.backends.meta.rules import elementwise
 
 __all__ = ["MetaBackend"]
 
-#: Modules whose rules are known once they are imported.
+#: Modules that register their rules when they are imported.
 RULE_MODULES = (algebra, joins, views)
 
 

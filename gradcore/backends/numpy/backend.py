@@ -141,7 +141,7 @@ class NumpyBackend(
         steps = zip(x.shape, x.strides, shape[lead:], strict=True)
         try:
             return np.ndarray(shape, x.dtype, x, 0, (0,) * lead + tuple(s if n == m else 0 for n, s, m in steps))
-        except ValueError:  # not contiguous, empty, or of a dtype that buffers cannot have
+        except ValueError:  # `x` is not contiguous, is empty, or has no buffer.
             out = np.broadcast_to(x, shape)
             if x.flags.writeable:
                 out.flags.writeable = True

@@ -114,7 +114,7 @@ class Lapack(LinearAlgebra):
             getrf = _routine("lapack", "getrf", a.dtype.char)
             if not batch:
                 with _threads_for(a):
-                    lu, pivots, failed = getrf(a)  # which returns a copy in column-major order
+                    lu, pivots, failed = getrf(a)  # `getrf` returns a copy in column-major order.
                 return lu, pivots + np.int32(1), np.asarray(failed, "int32")
             with _threads_for(a):
                 for i in np.ndindex(*batch):
@@ -206,7 +206,7 @@ class Lapack(LinearAlgebra):
         if len(b) > 4 and a.shape[-1] <= SMALL // 4:
             try:
                 return super().solve_triangle(a, b, upper, unitriangular).reshape(*batch, *b.shape[-2:])
-            except np.linalg.LinAlgError:  # a zero on a diagonal, which gives infinities
+            except np.linalg.LinAlgError:  # A zero on a diagonal has to give infinities.
                 pass
         x = np.empty_like(b)
         with _threads_for(a, b):
@@ -239,7 +239,7 @@ class Lapack(LinearAlgebra):
                     vectors[i] = columns
 
     def factor_svd(self, a: Any, full_matrices: bool = False) -> tuple[Any, Any, Any]:
-        if not np.isfinite(a).all():  # for which LAPACK may not terminate
+        if not np.isfinite(a).all():  # With NaN or infinities, LAPACK may not terminate.
             raise self._no_convergence("linalg.svd", a)
         if not _is_slow_in_numpy(a):
             return super().factor_svd(a, full_matrices)

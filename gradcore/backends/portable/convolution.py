@@ -72,7 +72,8 @@ class Convolution:
         for phase in product(*by_dim):
             rows, pads = [], []
             for each, s, p in zip(phase, stride, padding, strict=True):
-                row = -((each.residue - p) // s)  # the first of the phase that is not padding
+                # The first row of the phase that is not padding.
+                row = -((each.residue - p) // s)
                 rows.append(slice(row * s + each.residue - p, None, s))
                 pads.append(each.reach - row)
             taps = swapped[(..., *[slice(each.first, None, each.period) for each in phase])]
@@ -177,7 +178,7 @@ def _multiply_first(xp: Any, x: Array, weight: Array, settings: ConvSettings, ou
             for tap, shift in enumerate(_shifts(phase, sizes[1:])):
                 part = products[:, tap]
                 if total is None:
-                    total = part  # the first tap, which is not shifted
+                    total = part  # The first tap has no shift.
                 else:
                     total[..., : part.shape[-1] - shift] += part[..., shift:]
         valid = (..., slice(rows.stop - rows.start), *map(slice, windows.spatial[1:]))

@@ -293,7 +293,8 @@ class Elementwise:
     def view_as_real(self, x: Any) -> Any:
         if x.dtype.kind != "c":
             raise RuntimeError("view_as_real is only supported for complex tensors")
-        x = self.asarray(x)  # the real part of a library's number has no imaginary part behind it
+        # The real part of a NumPy scalar is not followed by the imaginary part in memory, so a scalar becomes an array.
+        x = self.asarray(x)
         real = x.real
         return self.restride(real, (*x.shape, 2), (*x.strides, real.dtype.itemsize))
 

@@ -81,7 +81,8 @@ class Indexing:
         try:
             if accumulate and not distinct(indices):
                 indices = self._without_masks(indices)
-                if self.host_scalars:  # what follows calculates with the indices, and NumPy sees but the results
+                if self.host_scalars:
+                    # The next step computes flat indices, among which NumPy does not detect an index out of bounds.
                     self._check_each(out.shape, indices)
                 self._accumulate_into(out, indices, values)
                 return

@@ -84,7 +84,8 @@ class Movement:
             )
         if math.prod(shape) * x.itemsize >= 2**63:
             raise RuntimeError(f"as_strided: a tensor of sizes {list(shape)} has too many elements")
-        steps = [s * x.itemsize if abs(s * x.itemsize) < 2**63 else 0 for s in strides]  # 0 of dims of one element
+        # Dims of one element may have any stride; one that overflows becomes 0.
+        steps = [s * x.itemsize if abs(s * x.itemsize) < 2**63 else 0 for s in strides]
         return self.restride(memory[offset:], shape, steps)
 
     def memory_of(self, x: Any) -> Any:
@@ -220,7 +221,8 @@ def _owner(x: Any) -> Any:
     """Return the array that owns the memory of `x`: itself, unless it is a view."""
     owner, base = x, getattr(x, "base", None)
     while base is not None:
-        if hasattr(base, "dtype"):  # NumPy's as_strided puts something else in between
+        if hasattr(base, "dtype"):
+            # NumPy's `as_strided` inserts a base that is no array.
             owner = base
         base = getattr(base, "base", None)
     return owner

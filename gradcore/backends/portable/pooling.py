@@ -236,7 +236,8 @@ def _max(
     for size, start in zip(sizes[1:], starts[1:], strict=True):
         origins = origins[..., None] * size + on_device(xp, start)
     indices += origins
-    if not all(taps.complete for taps in by_dim):  # windows with nothing but padding: any index will do
+    if not all(taps.complete for taps in by_dim):
+        # For windows that consist of padding only, any valid index will do.
         indices = xp.clip(indices, 0, prod(sizes) - 1)
     return x, indices
 

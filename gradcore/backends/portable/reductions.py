@@ -181,7 +181,8 @@ class Reductions:
     def count_over(self, x: Any, dims: Dims = None) -> Any:
         """Return the number of elements that are not zero."""
         result = self.xp.count_nonzero(x, axis=dims)
-        return self.xp.asarray(result) if result.__class__ is int else result  # NumPy before 2.4 counts into one
+        # Before version 2.4, NumPy returns an int for a count over all dims.
+        return self.xp.asarray(result) if result.__class__ is int else result
 
     def equal_or_nan(self, x: Any, y: Any) -> Any:
         """Return whether elements are equal, or both NaN."""

@@ -46,10 +46,11 @@ class Taps:
     def of_windows(cls, size: int, kernel: int, stride: int, padding: int, dilation: int, outputs: int) -> Taps:
         """Return the map of windows that move by `stride`. Taps in the padding do not count."""
         steps = []
-        begun = outputs  # from here on outputs had a tap
+        begun = outputs  # The outputs from here on have a tap already.
         for tap in range(kernel):
             inside, elements = overlap(tap * dilation - padding, stride, size, outputs)
-            new = max(0, min(begun, inside.stop) - inside.start)  # of the tap's outputs, the first so many
+            # The number of outputs, the first ones of the tap, that had no tap before.
+            new = max(0, min(begun, inside.stop) - inside.start)
             for first, part in ((True, slice(new)), (False, slice(new, None))):
                 output_range, input_range = range(outputs)[inside][part], range(size)[elements][part]
                 if output_range:

@@ -40,7 +40,8 @@ class Sorting:
     @along(1)
     def topk_along(self, x: Any, dim: int, k: int, largest: bool = True) -> tuple[Any, Any]:
         """Return the k largest or smallest elements, sorted, and their indices."""
-        order = self.argsort_along(x, dim, largest)[(slice(None),) * dim + (slice(k),)].copy()  # not to keep all of it
+        # The copy frees the memory of the whole order.
+        order = self.argsort_along(x, dim, largest)[(slice(None),) * dim + (slice(k),)].copy()
         return self.take_along(x, order, dim), order
 
     # -- one element of the order ---------------------------------------------------------------------------------

@@ -320,6 +320,7 @@ def normal_quantile(xp: Any, k: Array) -> Array:
     in_tail = q > CENTRE
     if xp is not np:
         return xp.where(in_tail, _quantile_tail(xp, k), z)
-    index = np.flatnonzero(in_tail)  # one element in seven: not worth the whole array
+    # Only one element in seven is in a tail, so the others are left out.
+    index = np.flatnonzero(in_tail)
     z[index] = _quantile_tail(np, k[index])
     return z

@@ -55,7 +55,7 @@ class _Source(threading.local):
         """Set the position of the next block to (key, counter)."""
         if self.philox is None:  # not before the first draw: importing numpy.random takes a while
             self.philox = np.random.Philox(key=0)
-        before = (counter - 1) % 2**COUNTER_BITS  # NumPy counts up before it makes a block
+        before = (counter - 1) % 2**COUNTER_BITS  # NumPy increments the counter before it computes a block.
         self.philox.state = {
             "bit_generator": "Philox",
             "state": {"counter": _pieces(before, 4), "key": _pieces(key, 2)},

@@ -12,7 +12,7 @@ from gradcore.backends.vmap.array import BatchedArray, align_batch, physical, re
 
 __all__ = ["as_batched", "call_elementwise", "call_generic", "is_array", "is_batched"]
 
-#: The length of a row, and elements of a result, from which operands are read as they lie.
+#: Length of rows, and number of elements of the result, from which short repeated rows are not written out.
 _LONG, _MANY = 8, 1 << 12
 
 

@@ -258,7 +258,8 @@ def _broadcast_to(level: Any, array: Any, shape: Any, subok: bool = False) -> An
         raise ValueError(f"cannot broadcast an array of shape {array.shape} to shape {tuple(shape)}")
     a = align_batch(array, level, len(shape))
     out = library_function(np.broadcast_to, a)(a, (level.size, *shape))
-    if out.__class__ is np.ndarray and a.flags.writeable:  # a view may be filled with one value
+    if out.__class__ is np.ndarray and a.flags.writeable:
+        # Kernels may fill the view with one value.
         out.flags.writeable = True
     return BatchedArray(out, level)
 

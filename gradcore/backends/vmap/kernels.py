@@ -33,7 +33,7 @@ def _along(place: int) -> Callable[..., Any]:
         arrays = [physical(a, level) if calls.is_array(a) else a for a in args]
         ndim = arrays[0].ndim - 1
         arrays = [a.reshape(-1, *(1,) * ndim) if getattr(a, "ndim", 0) == 1 else a for a in arrays]
-        if not ndim:  # kernels treat arrays without dims in ways of their own
+        if not ndim:  # Kernels treat 0-dim arrays differently.
             return generic(*args)
         dims = args[place] if len(args) > place else None
         arrays[place : place + 1] = [shift_axes(dims, ndim)]

@@ -94,7 +94,7 @@ def make_filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, req
             array = run(make, shape, *value, dtype=out_dtype.numpy)
     except MemoryError as error:
         raise OutOfMemoryError(f"{maker}(): not enough memory: {error}") from error
-    except ValueError as error:  # NumPy's of a size that no memory has
+    except ValueError as error:  # The size exceeds any memory.
         raise RuntimeError(f"{maker}(): invalid size {list(shape)}: {error}") from error
     return with_requires_grad(wrap(array, target, out_dtype), requires_grad)
 

@@ -429,7 +429,8 @@ def multinomial(
         _refuse_where(wrap(empty, device), "invalid multinomial distribution (sum of probabilities <= 0)")
         count = rows.shape[0] * (num_samples if replacement else rows.shape[1])
         words = all_words(draw(count, device, generator))
-        words = xp.array(words) if device.levels else words  # for each sample, whether or not its own
+        # All samples get words, the same or different ones.
+        words = xp.array(words) if device.levels else words
         drawn = sampling.multinomial(xp, words, rows, num_samples, replacement)
         result = wrap(drawn.reshape(shape).copy(), device)
     return result if out is None else copy_to_out(out, result)  # type: ignore[no-any-return]
