@@ -167,7 +167,7 @@ class Distribution(ShortErrors):
         """Return the shape of a sample."""
         return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
-    # -- what subclasses say ---------------------------------------------------------------------------------
+    # -- methods that subclasses define ----------------------------------------------------------------------
 
     @property
     def support(self) -> Constraint | None:

@@ -79,7 +79,7 @@ class Uninitialized(Tensor):
             "before calling `module.share_memory()`."
         )
 
-    # -- what modules do with their parameters ------------------------------------------------------------------------
+    # -- methods that modules call on their parameters ----------------------------------------------------------------
 
     @Tensor.data.getter  # type: ignore[attr-defined, untyped-decorator]
     def data(self) -> Any:

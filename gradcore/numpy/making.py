@@ -88,7 +88,7 @@ def require(a: ArrayLike, dtype: DTypeLike = None, requirements: Any = None, *, 
     return F.contiguous(x) if requirements else x
 
 
-# -- filled -----------------------------------------------------------------------------------------------------------
+# -- filled arrays ----------------------------------------------------------------------------------------------------
 
 
 def full(
@@ -289,7 +289,7 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
     return tuple(grids) if sparse or not grids else tuple(map(F.clone, F.broadcast_tensors(*grids)))
 
 
-# -- of other things -------------------------------------------------------------------------------------------------
+# -- arrays from other sources ---------------------------------------------------------------------------------------
 
 
 def from_dlpack(x: ArrayLike, /, *, device: DeviceLike = None, copy: bool | None = None) -> Tensor:

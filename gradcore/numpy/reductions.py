@@ -545,7 +545,9 @@ def _quantile(
     a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: bool, weights: Any, interpolation: Any, skip_nan: bool
 ) -> Any:
     if weights is not None:
-        raise TypeError("quantiles with weights of tensors: repeat the elements, or sort and use cumsum of the weights")
+        raise TypeError(
+            "quantiles of tensors do not support weights; repeat elements, or sort and use cumsum of the weights"
+        )
     method = interpolation or method
     x = inexact(tensor_of(a))
     axes = axes_of(axis, x.ndim)

@@ -538,7 +538,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = float, *, l
     return tensor_of(np.tri(N, M, max(k, -(2**62))), dtype)
 
 
-# -- functions of functions -------------------------------------------------------------------------------------------
+# -- functions that take functions ------------------------------------------------------------------------------------
 
 
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Tensor:

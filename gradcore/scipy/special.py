@@ -102,7 +102,7 @@ def _compose(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return decorate
 
 
-# -- functions that are made of others -------------------------------------------------------------------------------
+# -- compositions of other functions ---------------------------------------------------------------------------------
 
 
 @_compose(2)
@@ -235,7 +235,7 @@ def _complex(z: Any) -> AnyTensor:
     return x if x._dtype.is_complex else F.to(x, dtypes.complex128)
 
 
-# -- over axes ---------------------------------------------------------------------------------------------------------
+# -- reductions over axes ----------------------------------------------------------------------------------------------
 
 
 def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False) -> Any:

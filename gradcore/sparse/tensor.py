@@ -132,7 +132,7 @@ class SparseTensor(Tensor):
             raise RuntimeError(WORDS[name])
         raise refuse(name, layout)
 
-    # -- what it is -----------------------------------------------------------------------------------------------
+    # -- properties and gradients ---------------------------------------------------------------------------------
 
     @property
     def shape(self) -> Size:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["EXAMPLES"]
 
-#: By path: the description of the result (empty if the signature is enough), and an interactive session.
+#: Description of the result (empty if the signature is enough) and an interactive session, by path.
 EXAMPLES = {
     "nn.functional.conv1d": (
         "Result of shape ``(batch, out_channels, out)`` with ``out = (size + 2 * padding - dilation * (kernel - 1) - "

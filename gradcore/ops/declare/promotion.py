@@ -247,7 +247,7 @@ _KEEP_FLOATS = {"default", "float", "real", "real_float", "numeric", "divide", "
 _CONVERT_NO_FLOATS = _KEEP_FLOATS | {"compare", "power", "settings", "where"}
 
 
-# -- operations that are not elementwise: what becomes of tensors whose dtypes differ ---------------------------------
+# -- tensors of different dtypes in operations that are not elementwise -----------------------------------------------
 
 
 class _Names:

@@ -48,7 +48,7 @@ def check_count(name: str, count: int) -> None:
         If the count is larger than what one call can return.
     """
     if count > _MOST_RESULTS:
-        raise RuntimeError(f"{name}: not enough memory for {count} results, of which {_MOST_RESULTS} are the most")
+        raise RuntimeError(f"{name}: not enough memory for {count} results; at most {_MOST_RESULTS} are possible")
 
 
 def wrap_dim(dim: int, ndim: int) -> int:

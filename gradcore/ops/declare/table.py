@@ -177,7 +177,7 @@ class Op:
         #: Makes the public function; set where tensors are known.
         self.make: Callable[[], Callable[..., Any]]
 
-    # -- options, and what they are where a declaration does not give them ----------------------------------------
+    # -- options and their defaults -------------------------------------------------------------------------------
 
     #: Further public paths; one without a dot is a name in the module of the function.
     aliases: tuple[str, ...] = ()
@@ -212,7 +212,7 @@ class Op:
     layout_dependent: bool = False
     #: Whether formulas get the gradients of unused outputs as zeros, or (False) as None.
     materialize: bool = True
-    #: How tensors of different dtypes are handled: a function of the operation and the call's arguments. It raises, or
+    #: Rule for tensors of different dtypes: a function of the operation and the call's arguments. It raises, or
     #: returns the dtype to compute in, or None. For None, elementwise operations promote, and others do not convert.
     mixed: Callable[..., Any] | None = None
     #: For views of a part: a function of the tensor's shape and the settings that returns the key of that part.
@@ -336,7 +336,7 @@ class Op:
         """Return whether formulas compute float16 and bfloat16 in float32."""
         return not self.view
 
-    # -- what follows from the declaration, worked out when it is first asked for ----------------------------------
+    # -- properties derived from the declaration, computed on first access -----------------------------------------
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -427,7 +427,7 @@ class Op:
     def __repr__(self) -> str:
         return f"<{self.kind} op {self.path}>"
 
-    # -- formulas, as decorators for those that do not fit on the declaration's line -----------------------------
+    # -- decorators that add formulas to a declaration -----------------------------------------------------------
 
     def derivative(self, *inputs: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Declare the differential (elementwise) with respect to an input."""
@@ -510,7 +510,7 @@ def _declare(
         if first is not None:
             formulas_by_name = {names[names[0] in NAMESPACES]: first, **formulas_by_name}
     if kind == "composite" and names_of(function)[:1] == ("K",):
-        raise TypeError(f"{function.__name__}: a composite runs on tensors, which are no backend's: its namespace is F")
+        raise TypeError(f"{function.__name__}: a composite runs on tensors, so its first parameter must be F, not K")
     op = Op(kind, function, **options)
     if op.name in OPS:
         raise TypeError(f"the operation {op.name} is declared twice")

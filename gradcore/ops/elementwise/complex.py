@@ -15,7 +15,7 @@ def _samples() -> list[Case]:
     return [case(floats(3, 4)), *_complex_samples()]
 
 
-# -- parts, which share memory with the number ---------------------------------------------------------------
+# -- real and imaginary parts --------------------------------------------------------------------------------
 
 
 @linear(lambda F, grad: F.view_as_complex(F.contiguous(grad)), view=True, samples=_complex_samples, batch=leading(0))

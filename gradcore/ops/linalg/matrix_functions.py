@@ -132,7 +132,7 @@ def matrix_exp(F, self):
     return F.linalg_matrix_exp(self)
 
 
-# -- what is small ----------------------------------------------------------------------------------------------------
+# -- tolerances, pseudo-inverses and ranks ---------------------------------------------------------------------------
 
 
 def _relative(A, atol, rtol):
@@ -439,7 +439,7 @@ def linalg_lstsq(F, A, B, rcond: float | None = None, *, driver: str | None = No
     return solution, residuals, rank, sizes
 
 
-# -- other ------------------------------------------------------------------------------------------------------------
+# -- diagonals and Vandermonde matrices -------------------------------------------------------------------------------
 
 
 @composite(path="linalg.diagonal", method=False, samples=lambda: [case(floats(2, 3, 4)), case(floats(3, 3), offset=1)])

@@ -10,7 +10,7 @@ from gradcore.ops.declare.samples import case, floats, ints
 from gradcore.ops.declare.table import bilinear, composite, constant, general, linear
 from gradcore.ops.losses.regression import reduce_losses
 
-# -- what belongs to a class ---------------------------------------------------------------------------------
+# -- scores, weights and sums by class -----------------------------------------------------------------------
 
 
 @bilinear(

@@ -119,7 +119,7 @@ def multilabel_soft_margin_loss(
     return reduce_losses(F, F.mean(losses, -1), reduction)
 
 
-# -- one example ---------------------------------------------------------------------------------------------
+# -- losses of one input -------------------------------------------------------------------------------------
 
 
 @composite(
@@ -159,7 +159,7 @@ def hinge_embedding_loss(
     return reduce_losses(F, negative + positive, reduction)
 
 
-# -- two or three examples -----------------------------------------------------------------------------------
+# -- losses of two or three inputs ---------------------------------------------------------------------------
 
 
 @composite(
@@ -363,7 +363,7 @@ def triplet_margin_with_distance_loss(
     return _triplet(F, anchor, positive, negative, distance, margin, swap, check_reduction(reduction))
 
 
-# -- classes -------------------------------------------------------------------------------------------------
+# -- losses of classes ---------------------------------------------------------------------------------------
 
 
 def _check_classes(input: Any) -> None:

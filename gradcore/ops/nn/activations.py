@@ -48,7 +48,7 @@ def _functional(op: Op, name: str = "", doc: str = "", *, writes: bool = False, 
     )(call)
 
 
-# -- with corners --------------------------------------------------------------------------------------------
+# -- piecewise linear functions ------------------------------------------------------------------------------
 
 
 @elementwise(lambda F, t, result: F.where(result <= 0, 0, t), connected=("self",), promotion="default -bool -complex")
@@ -277,7 +277,7 @@ def softshrink(K, self, lambd: Scalar = 0.5):
     return self - K.clamp(self, -lambd, lambd)
 
 
-# -- exponential ---------------------------------------------------------------------------------------------
+# -- exponential functions -----------------------------------------------------------------------------------
 
 
 def _times(x, factor):
@@ -484,7 +484,7 @@ def tanh_gelu_slope(F, x):
     return 0.5 * (1 + wave) + 0.5 * x * (1 - wave * wave) * slope
 
 
-# -- made of others ------------------------------------------------------------------------------------------
+# -- compositions of other activations -----------------------------------------------------------------------
 
 
 @composite(path="nn.functional.softsign", samples=lambda: [case(floats(3, 4)), case(floats())])
@@ -558,7 +558,7 @@ def _halves(x, dim):
     return x[(*lead, slice(size // 2))], x[(*lead, slice(size // 2, None))]
 
 
-# -- as functions of nn.functional ---------------------------------------------------------------------------
+# -- the functions of nn.functional --------------------------------------------------------------------------
 
 _functional(relu, writes=True)
 _functional(hardtanh, writes=True)

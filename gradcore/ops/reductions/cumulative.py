@@ -44,7 +44,7 @@ def cumsum_backward(K, self, dim: int):
     return along(K.cumsum_along, self, dim, True, None)
 
 
-# -- recurrences: what derivatives of cumulative products and sums of exponentials are made of ------------------------
+# -- recurrences for derivatives of cumulative products and sums of exponentials --------------------------------------
 
 
 @general(

@@ -69,7 +69,7 @@ def _reductions():
     return [case(x), case(x, mask=_WHOLE), case(x, 1, mask=_ROWS), case(x, (0, 2), keepdim=True, mask=_WHOLE)]
 
 
-# -- sums, products and what is made of them --------------------------------------------------------------------------
+# -- sums, products, means, variances and norms -----------------------------------------------------------------------
 
 
 @composite(path="masked.sum", samples=_reductions)

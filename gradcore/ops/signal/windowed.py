@@ -16,7 +16,7 @@ _PRIVATE = {"function": False, "method": False}
 Dims = tuple[int, ...]
 
 
-# -- beyond the edges --------------------------------------------------------------------------------------------------
+# -- extension beyond the edges ----------------------------------------------------------------------------------------
 
 
 def _part(dim, ndim, start, stop):
@@ -143,7 +143,7 @@ def _by_fourier(K, x, weights, dims):
     return K.fft_c2r(product, dims, "backward", sizes[-1])[valid_part]
 
 
-# -- ranks -----------------------------------------------------------------------------------------------------------
+# -- rank filters ----------------------------------------------------------------------------------------------------
 
 
 def _shifted_views(x, offsets, sizes):

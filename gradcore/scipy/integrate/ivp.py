@@ -214,7 +214,7 @@ class _ForeignSolution:
 
     def __call__(self, t: Any) -> AnyTensor:
         if isinstance(t, Tensor) and is_differentiated(t):
-            raise RuntimeError("the solution of this method has no derivative by time; use RK45, DOP853 or Radau")
+            raise RuntimeError("the solution of this method is not differentiable in time; use RK45, DOP853 or Radau")
         values = self.own(np.asarray(t.host() if isinstance(t, Tensor) else t, float))
         return F.tensor(values, dtype=self.like.dtype, device=self.like.device)
 
@@ -365,7 +365,7 @@ def _by_adjoint(
     output_times = np.array(span) if t_eval is None else scaling.inner(t_eval)
     if isinstance(output_times, Tensor) and is_differentiated(output_times):
         raise RuntimeError(
-            "solve_ivp(adjoint=True) has no derivatives by t_eval, nor by t_span beside t_eval; leave adjoint out"
+            "solve_ivp(adjoint=True) has no derivatives by t_eval, or by t_span if t_eval is given; use adjoint=False"
         )
     numbers = _times(output_times, span)
     times = np.unique(np.append(numbers, span[0]))[:: 1 if span[1] >= span[0] else -1]

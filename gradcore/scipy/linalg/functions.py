@@ -212,6 +212,6 @@ def tanhm(A: Any) -> AnyTensor:
 def funm(A: Any, func: Any, disp: bool = True) -> Any:
     """Raise a TypeError: a function that is known by its values only has no derivative."""
     raise TypeError(
-        "funm() does not take tensors; use expm, logm, sqrtm, cosm ..., or for Hermitian matrices of which no two "
-        "eigenvalues are equal the function of the eigenvalues: w, v = eigh(A); (v * f(w)) @ v.mH"
+        "funm() does not take tensors; use expm, logm, sqrtm, cosm ..., or, for Hermitian matrices with distinct "
+        "eigenvalues, apply the function to the eigenvalues: w, v = eigh(A); (v * f(w)) @ v.mH"
     )

@@ -16,7 +16,7 @@ from gradcore.scipy.conversion import floating
 
 __all__ = ["axes_of", "check_origin", "extend", "extension", "filterable", "sequence"]
 
-#: How an array is extended beyond its edges, by SciPy's name of the mode.
+#: Extension of an array beyond its edges, by SciPy's name of the mode.
 _EXTENSIONS = {"reflect": "reflect", "grid-mirror": "reflect", "mirror": "mirror", "nearest": "nearest", "wrap": "wrap",
                "grid-wrap": "wrap", "constant": "constant", "grid-constant": "constant"}  # fmt: skip
 

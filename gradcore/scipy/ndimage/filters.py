@@ -161,7 +161,7 @@ def convolve(
     return _correlate(input, _reverse_weights(weights), sorted(along), _one_mode(mode), cval, origins, output)
 
 
-# -- the normal distribution's density and its derivatives ------------------------------------------------------------
+# -- Gaussian filters -------------------------------------------------------------------------------------------------
 
 
 def _gaussian(sigma: Any, order: int, radius: int) -> Numbers:

@@ -20,7 +20,7 @@ from gradcore.tensor import Tensor
 __all__ = ["affine_transform", "map_coordinates", "rotate", "shift", "spline_filter", "spline_filter1d", "zoom"]
 
 _MODES = ("reflect", "grid-mirror", "constant", "grid-constant", "nearest", "mirror", "grid-wrap", "wrap")
-#: How the spline filter extends the samples beyond the edges, by mode.
+#: Mode by which the spline filter extends the samples beyond the edges, by mode of the interpolation.
 _FILTER_MODES = {"reflect": "reflect", "nearest": "reflect", "grid-wrap": "grid-wrap"}
 #: Padding in elements for modes whose spline filter has no exact form at the edges.
 _AROUND = 12

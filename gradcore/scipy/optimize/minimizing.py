@@ -210,8 +210,8 @@ def _stationary(f: Any, unknowns: Unknowns, result: Any, fixed: Array, constrain
         gradient = residual(objective_and_constraints, start).detach().host()
         if not np.all(np.abs(gradient) <= _STATIONARY * max(1.0, abs(float(result.fun)))):
             warnings.warn(
-                f"the solver did not converge ({result.message}); derivatives are those of a minimum", RuntimeWarning,
-                stacklevel=3,
+                f"the solver did not converge ({result.message}); derivatives assume a minimum",
+                RuntimeWarning, stacklevel=3,
             )  # fmt: skip
     return x
 
