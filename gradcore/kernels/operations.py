@@ -266,7 +266,7 @@ def _check_keys(backward: Any, names: Sequence[str]) -> None:
 
 
 def _missing(node: str, name: str) -> Callable[..., Any]:
-    """Return a formula that raises, for the input `name`, whose derivative was not given."""
+    """Return a formula that raises an error, because no derivative with respect to `name` was given."""
 
     def raising(F: Any, grad: Any) -> Any:
         raise RuntimeError(

@@ -21,7 +21,7 @@ class _Fields(NamedTuple):
 
 
 class PackedSequence(_Fields):
-    """Steps of several sequences, step by step: the first step of each, then the second of those that have one, ...
+    """Sequences of different lengths, stored step by step: all first steps, then all second steps, and so on.
 
     `pack_padded_sequence` and `pack_sequence` create it; recurrent layers take and return it.
 

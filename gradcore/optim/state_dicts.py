@@ -28,7 +28,7 @@ def pack(state: dict[Any, Any], groups: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _export(states: object, param: object) -> object:
-    """Return the states of a parameter. Those of a parameter of which this process has a part are such parts, too."""
+    """Return the states of a parameter. If this process has a part of the parameter, the states are parts as well."""
     with_part = getattr(param, "with_part", None)
     if with_part is None or not isinstance(states, dict):
         return states

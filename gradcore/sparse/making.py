@@ -193,7 +193,7 @@ def _smallest(index: Tensor) -> list[int]:
 
 
 def _check_sizes(sizes: list[int]) -> list[int]:
-    """Return sizes that follow from the largest indices; raise a RuntimeError if one exceeds 64-bit integers."""
+    """Return `sizes`, computed from the largest indices; raise RuntimeError if one exceeds 64-bit integers."""
     if max(sizes, default=0) >= 2**63:
         raise RuntimeError(f"the size of a sparse tensor has to be less than 2**63, but indices make it {sizes}")
     return sizes

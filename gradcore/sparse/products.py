@@ -94,7 +94,7 @@ def _times_sparse(a: SparseTensor, b: SparseTensor) -> Any:
 
 
 def _meetings(xp: Any, a: Pattern, b: Pattern) -> tuple[Array, Array, Array, Array]:
-    """Return the pairs of elements to multiply, as two index arrays, the result's element of each, and its indices."""
+    """Return the positions of the factors of each product in `a` and `b`, and of its result, and the flat indices."""
     order = xp.argsort(b.rows, kind="stable")
     ends = xp.searchsorted(b.rows[order], xp.arange(b.shape[0] + 1))
     counts = (ends[1:] - ends[:-1])[a.cols]

@@ -334,7 +334,7 @@ def check_backward_validity(inputs: Iterable[Any], stacklevel: int = 2) -> None:
 
 
 class CheckpointFunction(Function):
-    """Autograd function that runs a function unrecorded, and in backward again, recorded, with its own backward."""
+    """Autograd function that runs a function without recording. Backward records it again and differentiates it."""
 
     @staticmethod
     def forward(ctx: Any, function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:

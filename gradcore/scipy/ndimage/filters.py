@@ -70,7 +70,7 @@ def _reverse_weights(weights: Numbers) -> Numbers:
 
 
 def _of_array(origin: Any, axes: Sequence[int], ndim: int) -> list[int]:
-    """Return the origins ordered by the axes of the array; origins for all of its axes already are."""
+    """Return the origins in the order of the axes of the array; a list for all axes is already in that order."""
     origins = sequence(origin, len(axes))
     return origins if len(axes) == ndim else [origins[axes.index(axis)] for axis in sorted(axes)]
 
