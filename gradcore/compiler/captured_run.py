@@ -180,6 +180,7 @@ class RecordedRun:
                 stop(f"{name} of {type(host).__name__} is given a {type(each).__name__}")
 
     def _argument(self, value: Any, part: Part) -> str:
+        """Return the source expression of an argument of a host call."""
         if not isinstance(value, Variable):
             return self.script.bind(value)
         entry = self.named.get(id(value))

@@ -101,6 +101,7 @@ def offset_of_return(code: types.CodeType) -> int | None:
 
 
 def _statements_below(tree: Any) -> Iterator[Any]:
+    """Yield all statements in a tree at any depth, except those of nested functions."""
     for each in ast.iter_child_nodes(tree):
         if isinstance(each, ast.stmt):
             yield each

@@ -308,6 +308,7 @@ def _leaves(statement: Any, in_loop: bool) -> bool:
 
 
 def _statements_in(statement: Any) -> Iterator[Any]:
+    """Yield the statements of a statement's own blocks, but not those nested deeper."""
     for each in ast.iter_child_nodes(statement):
         if isinstance(each, ast.stmt):
             yield each

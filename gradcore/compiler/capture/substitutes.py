@@ -104,6 +104,8 @@ _OPERATORS = {
 
 
 def _accept_numbers(operator: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a tensor operator that also accepts recorded numbers."""
+
     def wrapper(self: Any, other: Any) -> Any:
         if other.__class__ in (RecordedFloat, RecordedInteger):
             recorder = current.recorder
@@ -240,6 +242,7 @@ class RecordingBackend:
         return self._take_array(array, "from_host")
 
     def _take_array(self, value: Any, name: str) -> Any:
+        """Call the backend's method `name` to convert an array, and return a stand-in during a capture."""
         recorder, plain = current.recorder, getattr(self._backend, name)
         if recorder is None:
             return plain(value)
@@ -315,6 +318,7 @@ class _Substitute:
             where.backend, where.kernels = self.recording, kernels  # type: ignore[assignment]
 
     def end(self) -> None:
+        """Restore the backend and the kernel tables of its devices."""
         put(self.backend)
         for where in devices_of(self.recording):
             connect(where, self.backend)

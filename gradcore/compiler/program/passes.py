@@ -289,6 +289,8 @@ def _power(x: Any, base: Any, exponent: Any) -> Any:
 
 
 def _make_scaled_rule(name: str, function: Any, reflected: bool = False) -> Any:
+    """Return a rule that replaces a kernel by a binary function if its scale factor is 1."""
+
     def rule(x: Any, a: Any, b: Any, factor: Any = 1) -> Any:
         is_one = type(factor) in (int, float) and factor == 1
         return (name, function, (b, a) if reflected else (a, b)) if is_one else None

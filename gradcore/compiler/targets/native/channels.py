@@ -185,6 +185,7 @@ def _gradients(call: Call, results: list[View]) -> tuple[tuple[Any, ...], float,
 
 
 def _check(views: list[View]) -> None:
+    """Raise `Unsupported` unless the views are nonempty arrays of one floating-point dtype."""
     kind = views[0].dtype
     if kind.kind != "f" or any(v.dtype != kind or not v.size for v in views):
         raise Unsupported("the arrays")

@@ -72,6 +72,7 @@ class _Background:
         self.lock = threading.Lock()
 
     def put(self, job: Callable[[], None]) -> None:
+        """Add a job; start the thread if there is none."""
         self.jobs.put(job)
         with self.lock:
             if self.thread is None:

@@ -44,6 +44,7 @@ class Images:
         return self._convolve(results[0], x, weight, None, _pack_settings(ConvSettings, settings))
 
     def _convolve(self, out: View, x: Any, weight: Any, bias: Any, settings: ConvSettings) -> list[Step]:
+        """Return the steps of a convolution, and of the addition of its bias."""
         kernel = self._correlate(out, self._view(x), self._view(weight), settings)
         if bias is None:
             return [kernel]

@@ -113,6 +113,7 @@ class Places:
         return [_kernel("take", results[0], self._along(self._view(weight), 0, self._view(index)))]
 
     def _along(self, x: View, dim: int, index: View) -> _Indexed:
+        """Return the elements of `x` at a tensor of indices along `dim`, as in `index_select`."""
         if not x.shape:
             raise Unsupported("the shape of what is indexed")
         dim %= len(x.shape)
@@ -146,6 +147,7 @@ class Places:
         return [self._convert(out, self._view(x)), _kernel("put", values, indexed)]
 
     def _each(self, x: View, dim: int, index: Any) -> _Indexed:
+        """Return the elements of `x` at an index for each element along `dim`, as in `gather`."""
         i = self._view(index)
         if not x.shape or len(i.shape) != len(x.shape):
             raise Unsupported("the shape of an index")

@@ -178,6 +178,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         return [self._loop(call, name, results)]
 
     def _view(self, argument: Any) -> View:
+        """Return the view of an array argument."""
         if type(argument) is Literal:
             return self._literal(argument.number)
         if type(argument) is not Value:
@@ -269,6 +270,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         return [Loop([out], [], lambda F: [F.graph.constant(value, compute_dtype(out.dtype))])]
 
     def _fill_call(self, call: Call, out: View, value: Any) -> list[Step]:
+        """Return the steps that fill `out` with one number, and store the number if it never changes."""
         if type(value) in (Value, Literal):
             value = self._constant(value)
             if value is None:
@@ -429,6 +431,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         return [Reduction("sum" if kind == "mean" else kind, out, x, dims, divisor)] if x.size else self._fill(out, 0)
 
     def _reduce_product(self, kind: str, out: View, x: View, y: View, dims: tuple[int, ...]) -> list[Step]:
+        """Return the steps of a reduction of the product of two arrays."""
         product = self.temporary_view(np.broadcast_shapes(x.shape, y.shape), out.dtype)
         return [
             self._check_loop(Loop([product], [x, y], lambda F, a, b: [a * b])),

@@ -132,6 +132,7 @@ def _norm_rows(x: View, ndims: int, views: list[View]) -> tuple[int, int]:
 
 
 def _check_classes(x: View, target: View, weight: Any, reduction: str, ignore_index: int) -> None:
+    """Raise `Unsupported` unless a cross entropy of class indices has a row kernel."""
     plain = len(x.shape) == 2 and x.size and x.is_contiguous and x.dtype.kind == "f"
     if not plain or weight is not None or reduction not in ("mean", "sum") or 0 <= ignore_index < x.shape[1]:
         raise Unsupported("rows")

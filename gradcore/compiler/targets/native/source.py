@@ -164,6 +164,7 @@ class _Writer:
         return kind if r.kind in ("max", "min", "prod") else f"wide<{kind}>"
 
     def start_of(self, r: Any) -> str:
+        """Return the C++ expression of the value with which a reduction begins."""
         kind, dtype = C_TYPES[r.reads[0].dtype.name], r.reads[0].dtype
         if r.kind in ("sum", "prod"):
             return "0" if r.kind == "sum" else "1"
@@ -172,6 +173,7 @@ class _Writer:
         return f"std::numeric_limits<{kind}>::{'lowest' if r.kind == 'max' else 'max'}()"
 
     def accumulate(self, r: Any, total: str, value: str) -> str:
+        """Return the C++ statement that adds a value to the accumulator of a reduction."""
         if r.kind == "sum":
             return f"{total} += {value};"
         if r.kind == "prod":
