@@ -404,7 +404,7 @@ class Watch:
             self._refuse(f"{frame.f_code.co_name} is called", frame)
 
     def _note_c_call(self, function: Any, frame: types.FrameType) -> None:
-        """Note whether a C function reads attributes by computed names, and refuse it if it is not pure."""
+        """Store whether a C function reads attributes by computed names; refuse the function if it is not pure."""
         owner, name = getattr(function, "__self__", None), function.__name__
         by_format = name in FORMATTING and isinstance(owner, str) and ("." in owner or "[" in owner)
         self.computed_names |= (isinstance(owner, types.ModuleType) and name in BY_NAME) or by_format

@@ -173,7 +173,7 @@ class _Writer:
         return f"std::numeric_limits<{kind}>::{'lowest' if r.kind == 'max' else 'max'}()"
 
     def accumulate(self, r: Any, total: str, value: str) -> str:
-        """Return the C++ statement that adds a value to the accumulator of a reduction."""
+        """Return the C++ statement that combines the accumulator of a reduction with a value."""
         if r.kind == "sum":
             return f"{total} += {value};"
         if r.kind == "prod":
