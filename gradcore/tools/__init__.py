@@ -1,1 +1,1 @@
-"""Instruments: pictures, profiler, building of compiled kernels, descriptions of an installation, stub files."""
+"""Tools: pictures of graphs, profiler, compilation of kernels, reports of the environment, stub files."""

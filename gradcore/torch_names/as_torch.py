@@ -1,4 +1,4 @@
-"""Programs that say ``import torch``, run with gradcore: ``python -m gradcore.as_torch script.py``.
+"""Support for programs that say ``import torch``: ``python -m gradcore.as_torch script.py`` runs them with gradcore.
 
 Every module below ``torch`` is then gradcore's module of that name, the same object, for the program and for the
 packages that it imports. Missing modules raise an ImportError that gives the reason, missing names an AttributeError.

@@ -1,1 +1,1 @@
-"""Targets: functions made of programs, in Python, C++ or CUDA."""
+"""Targets: each turns a program into a function, in Python, C++ or CUDA."""

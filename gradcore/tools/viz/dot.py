@@ -1,4 +1,4 @@
-"""Graphs in the language of Graphviz, and Graphviz as another way to place vertices."""
+"""Graphs in the language of Graphviz, and layouts computed by Graphviz."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build native segments: compiled once, cached in the user's folder, and loaded from there by later processes."""
+"""Libraries of native segments: compiled once, cached in the user's folder, and loaded by later processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replace kernels by the NumPy functions that they dispatch to for these shapes and strides.
+"""Replacement of kernels by the NumPy functions that they dispatch to for these shapes and strides.
 
 The properties that a kernel would inspect are known before a program runs. The functions are those that the kernels
 call, so results are bitwise equal.
