@@ -212,9 +212,10 @@ class CudnnPart(Switches):
 class Cudnn(Switches):
     """PyTorch's ``backends.cudnn``: switches of a library that gradcore does not use.
 
-    They can be set and read as there, and change nothing: convolutions are products of matrices or kernels of the
-    package, always go the same way, and give equal bits in equal calls. So `benchmark` and `deterministic` hold either
-    way, and float32 is as precise as `gradcore.set_float32_matmul_precision` says, whatever `allow_tf32` is.
+    They can be set and read as in PyTorch, but have no effect. Convolutions are computed by matrix products or by
+    kernels of the package, always by the same algorithm, and equal calls give equal bits. So `benchmark` and
+    `deterministic` need not do anything. The precision of float32 depends on `gradcore.set_float32_matmul_precision`,
+    not on `allow_tf32`.
     """
 
     enabled = Switch(True)

@@ -547,8 +547,8 @@ def fully_shard(
     Each process keeps an equal part of every parameter, with the values of rank 0, as a `ShardedParameter`. A forward
     gathers the whole parameters, and frees them after it. Backward gathers them again, and reduces the gradients to the
     parts, which then have the mean over all processes. Each of these three is one collective for all parameters of one
-    dtype. An optimiser made of ``module.parameters()`` has the state of
-    the parts alone; it has to treat elements one by one, as SGD, Adam and similar optimisers do.
+    dtype. An optimiser created with ``module.parameters()`` has the
+    state of the parts only. It has to treat elements one by one, as SGD, Adam and similar optimisers do.
 
     Call it on the modules inside first, such as the layers of a transformer, then on the whole: each call makes one
     unit that is gathered and freed together, of the parameters that are not sharded yet.

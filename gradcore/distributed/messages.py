@@ -29,7 +29,7 @@ def isend(
     Parameters
     ----------
     tensor : Tensor
-        It stays as it is until the handle's ``wait`` has returned.
+        It must not be modified before the handle's ``wait`` has returned.
     dst : int
         The rank in the world of the process that receives.
     group : ProcessGroup, optional

@@ -51,7 +51,7 @@ def norms(tensors: Iterable[Tensor], order: float) -> dict[Device, list[Tensor]]
 
 
 def clip_(tensors: Iterable[Tensor], total_norm: Tensor, max_norm: float) -> None:
-    """Scale tensors so that their total norm, which is given, is at most `max_norm`."""
+    """Scale tensors, whose total norm is `total_norm`, so that it becomes at most `max_norm`."""
     lists, left = _group_by_device(tensors)
     for device, on_device in lists.items():
         left += _apply_in_place("clip_list", device, on_device, total_norm.detach().to(device)._array, max_norm)

@@ -67,7 +67,7 @@ def _einops(backends: Any) -> None:
         def einsum(self, pattern: str, *x: Tensor) -> Tensor:
             return functional.einsum(pattern, *x)  # type: ignore[no-any-return]
 
-    # einops finds the class by `__subclasses__` of its base. These references are weak, so this one keeps the class alive.
+    # einops finds the class by `__subclasses__`, which holds weak references. This attribute keeps the class alive.
     backends.GradcoreBackend = Backend
 
 

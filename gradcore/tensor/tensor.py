@@ -151,8 +151,8 @@ def _warn_of_no_leaf() -> None:
 class Tensor(Variable, Methods):
     """A multi-dimensional array that lives on a device and remembers how it was computed.
 
-    Tensors are made by `gradcore.tensor`, `gradcore.zeros` and their like, and by operations. The methods that are
-    operations are documented with the functions of the same name.
+    Tensors are created by `gradcore.tensor`, `gradcore.zeros` and similar functions, and by operations. The methods
+    that are operations are documented with the functions of the same name.
 
     Examples
     --------

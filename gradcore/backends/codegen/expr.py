@@ -110,7 +110,7 @@ class Expr(ArrayStandIn):
 
 
 def as_output(expr: Expr) -> Expr:
-    """Return an expression that a kernel can store: an input that is returned as it is becomes a new array."""
+    """Return an expression that a kernel can store: an input that is returned unchanged becomes a new array."""
     return expr.graph.call("positive", expr) if expr.function == "input" else expr
 
 

@@ -130,7 +130,7 @@ def schedule(
 
 
 def topological_order(roots: Sequence[Expr]) -> list[Expr]:
-    """Return the expressions that the roots are made of, each after its operands."""
+    """Return the expressions that the roots depend on, each after its operands."""
     order: list[Expr] = []
     seen: set[int] = set()
     stack: list[Any] = [*reversed(roots)]

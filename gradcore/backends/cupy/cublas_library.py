@@ -96,7 +96,7 @@ class CublasLibrary:
     Parameters
     ----------
     error : type
-        The class of errors, made of a status.
+        The class of errors, which is called with a status code.
     libraries : CDLL
         Libraries among which the functions are.
     """

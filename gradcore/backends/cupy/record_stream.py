@@ -65,7 +65,7 @@ class Lifetimes:
         Parameters
         ----------
         wait : bool
-            Whether the host waits for what is used still.
+            Whether the host waits for memory that is still in use.
         """
         if not self.waiting:
             return

@@ -27,8 +27,8 @@ class Resizing:
     The settings are:
 
     scales : sequence of float or None
-        The scale factors that gave the sizes, where they are to be used for the positions as well; None for the ratio
-        of the sizes (as with `recompute_scale_factor`).
+        The scale factors from which positions are computed. None stands for the ratios of the sizes, as with
+        `recompute_scale_factor`.
     mode : str
         ``nearest``, ``nearest-exact``, ``linear``, ``bilinear``, ``trilinear``, ``bicubic`` or ``lanczos``. (``area``
         is adaptive average pooling.)

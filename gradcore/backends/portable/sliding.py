@@ -84,10 +84,10 @@ def phases(kernel: int, stride: int, dilation: int) -> tuple[Phase, ...]:
 class Windows:
     """The windows of a batch of images, which are zero outside, copied into columns block by block.
 
-    A block is some images and some rows (of the first spatial dimension) of the output. Its arrays have
-    the shape `(channels, images, *sizes)`. Where rows are `joined`, the last of `sizes` is that of the
-    padded input: one tap then reads one long run that goes on from row to row, several times faster than
-    short rows, with a few values between rows that belong to no window. (A GPU does not mind short rows.)
+    A block consists of some images and some rows (of the first spatial dimension) of the output. Its arrays have the
+    shape `(channels, images, *sizes)`. If rows are `joined`, the last of `sizes` is that of the padded input. A tap
+    then copies one long run across all rows, which is several times as fast as copying short rows. The run includes a
+    few values between rows that belong to no window. GPUs copy short rows as fast.
 
     Parameters
     ----------
@@ -98,11 +98,11 @@ class Windows:
     kernel : sequence of int
         The size of a window.
     settings : ConvSettings
-        The padding, in front, may be negative; behind there is as much as the windows ask for.
+        The padding applies to the front and may be negative. At the end, images are padded as far as windows reach.
     spatial : sequence of int
-        How many positions the windows take, which may be any number.
+        The number of positions of the windows along each dim, which may be any number.
     outputs : int
-        How many values are computed from a window: what a value between rows costs.
+        How many values are computed from a window. Values between rows cost as much as others.
     join : bool
         Whether rows may be joined.
     """

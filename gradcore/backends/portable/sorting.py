@@ -54,7 +54,7 @@ class Sorting:
 
     @along(2)
     def partition_along(self, x: Any, k: int, dim: int) -> Any:
-        """Return the elements ordered so that element number `k` (from 0) is the one a sort would put there."""
+        """Return the elements partitioned so that element `k` (from 0) is the one at that position after a sort."""
         return self.xp.sort(x, axis=dim)
 
     @along(1)

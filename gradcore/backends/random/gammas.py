@@ -1,6 +1,6 @@
 """Gamma random numbers as logarithms: for small shapes the numbers themselves would underflow to zero.
 
-Like those of `sampling` they are made of exact or once rounded operations, and are equal on every device.
+As in `sampling`, all operations are exact or rounded once, so the numbers are equal on every device.
 """
 
 from collections.abc import Callable

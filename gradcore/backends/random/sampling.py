@@ -1,7 +1,7 @@
 """Random choices and counts: distributions that need sorting, searching or rejection.
 
-Like those of `philox` they are functions of Philox words, made of exact or once rounded operations, and give
-equal results on every device.
+Like the distributions of `philox`, they are functions of Philox words. All operations are exact or rounded once, so
+results are equal on every device.
 """
 
 import math

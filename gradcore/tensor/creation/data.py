@@ -37,7 +37,8 @@ _MOST_DIMS = 64
 def _read(data: Any, wanted: dtypes.dtype | None) -> tuple[np.ndarray[Any, Any], dtypes.dtype]:
     """Return data as a NumPy array, and the dtype that PyTorch infers for it.
 
-    Numbers of Python have the dtypes of numbers; arrays, scalars of NumPy and tensors in their place keep theirs.
+    Python numbers get PyTorch's default dtypes. NumPy arrays, NumPy scalars and tensors, also as elements of sequences,
+    keep their dtypes.
     """
     kind = data.__class__
     if kind in _NUMBERS:

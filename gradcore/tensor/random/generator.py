@@ -49,7 +49,7 @@ class Generator:
     Raises
     ------
     RuntimeError
-        If it is made for CUDA while a CUDA graph is recorded.
+        If it is created for CUDA while a CUDA graph is recorded.
 
     Examples
     --------
