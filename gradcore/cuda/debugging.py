@@ -1,4 +1,4 @@
-"""Detection of synchronization: find what makes the host wait for the device."""
+"""Detection of synchronization, where the host waits for the device."""
 
 from __future__ import annotations
 

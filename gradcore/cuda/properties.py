@@ -28,7 +28,7 @@ class DeviceProperties(NamedTuple):
     max_threads_per_block, max_threads_per_multi_processor : int
     regs_per_multiprocessor : int
     shared_memory_per_block, shared_memory_per_block_optin, shared_memory_per_multiprocessor : int
-        In bytes; `optin` is what a kernel gets that asks for more.
+        Sizes in bytes; `optin` is the limit for kernels that opt in to more.
     L2_cache_size : int
         The size of the cache in bytes.
     is_integrated, is_multi_gpu_board : int

@@ -43,7 +43,7 @@ class Event:
     Parameters
     ----------
     enable_timing : bool
-        Whether `elapsed_time` will be asked for.
+        Whether the event can be used in `elapsed_time`.
     blocking : bool
         Whether the host sleeps while it waits, rather than spins.
     interprocess : bool
@@ -113,7 +113,7 @@ class Event:
 
 
 class Stream:
-    """A queue of work: what is queued in different streams may run at the same time.
+    """A queue of work. Work in different streams may run at the same time.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ class LogisticNormal(TransformedDistribution):
     Parameters
     ----------
     loc, scale : float or Tensor
-        Mean and standard deviation of the numbers, of which there is one less than shares.
+        Mean and standard deviation of the normal numbers; there is one number less than shares.
     validate_args : bool, optional
         Whether parameters and values are checked.
 

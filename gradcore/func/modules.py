@@ -104,7 +104,7 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[s
     Raises
     ------
     RuntimeError
-        If there are none, or they differ in class, mode or in what requires grad.
+        If there are no models, or they differ in class, in mode or in the tensors that require grad.
 
     Examples
     --------

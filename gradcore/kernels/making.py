@@ -37,16 +37,16 @@ def from_kernel(
         - a `cupy.ElementwiseKernel` with one output,
         - CUDA source with a kernel: ``__global__ void name(...)``. Pointers to ``const`` are inputs, other pointers
           outputs, numbers settings; with ``template <typename T>``, T is the dtype of the inputs,
-        - a `cupy.RawKernel`, of which the source is taken.
+        - a `cupy.RawKernel`, whose source is used.
     backward : optional
         The gradient. It may be left out for expressions, which are differentiated automatically. Otherwise, it is
 
         - an expression in the inputs, the output and `grad`, or a dict with one for each input (None for an input that
           counts as a constant; a gradient that would pass to an input that is left out is an error),
-        - a function ``(F, grad, ...) -> gradient`` as in `gradcore.ops`, whose further parameters name what it reads
-          (inputs, settings, ``result`` or, of several outputs, their names), or a dict of such; keys may be tuples of
-          names. With several outputs, `grad` is a list,
-        - what `from_kernel` returned for a kernel with the inputs `grad` and some of these names.
+        - a function ``(F, grad, ...) -> gradient`` as in `gradcore.ops`, whose further parameters name the values that
+          it reads (inputs, settings, ``result`` or, for several outputs, their names), or a dict of such functions,
+          whose keys may be tuples of names. With several outputs, `grad` is a list,
+        - the result of `from_kernel` for a kernel with the inputs `grad` and some of these names.
     reference : callable, optional
         Function of NumPy arrays and settings that runs on devices without CUDA. It is required for these devices if
         `forward` is not an expression.
@@ -78,7 +78,7 @@ def from_kernel(
     Raises
     ------
     ValueError
-        If the kernel cannot be understood, or something is missing; the message says what.
+        If the kernel cannot be parsed, or an argument is missing.
 
     Examples
     --------

@@ -186,7 +186,7 @@ REDUCTIONS: dict[str, Function] = {
 
 
 def _count(x: Tensor, axis: Any, keepdims: bool, where: Any) -> Any:
-    """Return the number of elements over the axes, or of those where the mask `where` holds."""
+    """Return the number of elements over the axes at which the mask `where` holds."""
     if where is True:
         return int(np.prod([x.shape[i] for i in axes_of(axis, x.ndim)], dtype=np.int64))
     return cast(sum(F.broadcast_to(tensor_of(where), x.shape), axis, keepdims=keepdims), x._dtype)

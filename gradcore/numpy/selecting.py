@@ -278,7 +278,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Tensor:
 
 
 def _firsts(x: Tensor, equal_nan: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the permutation that sorts a vector, the sorted elements, and the mask of those unlike the previous."""
+    """Return the sorting permutation of a vector, the sorted elements, and the mask of first occurrences."""
     order = argsort(x)
     ordered = F.index_select(x, 0, order)
     is_first = ordered[1:] != ordered[:-1]

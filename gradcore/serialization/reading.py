@@ -150,7 +150,7 @@ def load(
     pickle_module : module, optional
         Accepted for compatibility.
     weights_only : bool
-        True: tensors, containers, numbers, strings, and what `add_safe_globals` has allowed; anything else is an error.
+        True: tensors, containers, numbers, strings and globals of `add_safe_globals`; anything else is an error.
         False: everything, which lets a file run any code. Only for files that you have written yourself.
     mmap : bool, optional
         Whether tensors are views of the file, which is read where they are used; writing to them does not change it.

@@ -456,7 +456,7 @@ def tree_flatten(tree: Any, is_leaf: Predicate = None) -> tuple[list[Any], TreeS
     ----------
     tree : object
     is_leaf : callable, optional
-        Containers of which it is true are leaves too.
+        Containers for which it returns True are leaves, too.
 
     Examples
     --------

@@ -126,7 +126,7 @@ class Timer:
     Parameters
     ----------
     stmt, setup : str
-        The statement, and what runs once before.
+        The statement to measure, and a statement that runs once before it.
     global_setup : str
         Accepted for compatibility.
     timer : callable

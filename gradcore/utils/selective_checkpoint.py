@@ -41,7 +41,7 @@ class SelectiveCheckpointContext:
     Attributes
     ----------
     is_recompute : bool
-        False: policies are asked in the first computation.
+        False, because policies are called in the first computation.
     op_output : object
         The operation's result.
     """
@@ -84,7 +84,7 @@ class _Kept:
                 self.saved.append(("other", t.detach()))
 
     def again(self, args: tuple[Any, ...], mutable: bool) -> Any:
-        """Return the kept result, after passing what the call would save to the hooks on saved tensors."""
+        """Return the kept result, after passing the tensors that the call would save to the hooks on saved tensors."""
         results = tree_leaves(self.result)
         for t, version in zip(results, self.versions, strict=True):
             if version is not None and t._version != version and not mutable:

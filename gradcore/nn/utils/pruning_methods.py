@@ -47,7 +47,7 @@ class BasePruningMethod:
     """Base class of pruning methods. Subclasses define `compute_mask`, and set ``PRUNING_TYPE``.
 
     ``PRUNING_TYPE`` is ``"unstructured"`` for single elements, ``"structured"`` for whole slices, or ``"global"``. If
-    several methods prune a parameter, each one sees only what the previous ones left.
+    several methods prune a parameter, each one sees only the elements that the previous ones left.
 
     Examples
     --------
@@ -205,7 +205,7 @@ class PruningContainer(BasePruningMethod):
         return self._methods[index]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Return the mask after the last method, which sees only what the mask left."""
+        """Return the mask after the last method, which sees only the elements that the mask left."""
         method = self._methods[-1]
         mask = default_mask.to(dtype=t.dtype)
         if method.PRUNING_TYPE == "unstructured":

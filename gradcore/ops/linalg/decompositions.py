@@ -55,10 +55,10 @@ def _rounding_bound(F, x, reduce="sum"):
 def _divide_by_gaps(F, x, values, turned, scale, of_values=None):
     """Return `x`, the gradient by rotations of pairs of vectors, divided by the gaps between their `values`.
 
-    The vectors of equal values may be rotated among themselves. If the loss does not depend on that rotation, so that
-    `turned`, its gradient by the rotation, is rounding error beside `scale`, the quotient is zero. If the loss depends
-    on it, or if the gradients `of_values` of the equal values differ, there is no derivative: the quotient is infinite
-    or NaN. In forward mode `x` and `turned` are the rotation itself, up to the gaps.
+    The vectors of equal values may be rotated among themselves. If the loss does not depend on that rotation,
+    `turned`, its gradient by the rotation, is a rounding error compared with `scale`, and the quotient is zero. If
+    the loss depends on it, or if the gradients `of_values` of the equal values differ, there is no derivative: the
+    quotient is infinite or NaN. In forward mode `x` and `turned` are the rotation itself, up to the gaps.
     """
     if not values.shape[-1]:
         return x

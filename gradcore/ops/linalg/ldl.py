@@ -34,7 +34,7 @@ def linalg_ldl_factor(F, A, *, hermitian: bool = False):
 
     Of `hermitian` matrices, ``A = L @ D @ L.mH``. There is no derivative.
 
-    Only the lower triangle is read. `LD` and `pivots` are what `gradcore.linalg.ldl_solve` takes.
+    Only the lower triangle is read. `LD` and `pivots` are the arguments of `gradcore.linalg.ldl_solve`.
 
     Examples
     --------

@@ -181,7 +181,7 @@ def ctc_loss(
     input_lengths, target_lengths : Tensor or sequence of int
         The number of steps and the number of labels of each sequence.
     blank : int
-        The class that stands for no label.
+        The class of the blank, which is no label.
     reduction : str
         ``'mean'`` (each loss divided by the number of labels, then the mean over the batch), ``'sum'`` or ``'none'``.
     zero_infinity : bool

@@ -33,7 +33,7 @@ def plus(F: Any, x: Any, grad: Any) -> Any:
 def check_parameters(input: Any, *parameters: Any) -> None:
     """Raise if a weight, bias or statistic has another dtype than the input.
 
-    All of them may be float32 beside an input of half precision.
+    All of them may be float32 if the input has half precision.
 
     Raises
     ------

@@ -327,7 +327,7 @@ def masked_softmin(F, self, dim: int, *, dtype: DType = None, mask=None):
 
 @composite(path="masked.cumsum", samples=_samples(1))
 def masked_cumsum(F, self, dim: int, *, dtype: DType = None, mask=None):
-    """Return the sums along `dim` up to each element, of those that `mask` selects.
+    """Return the cumulative sums along `dim` of the elements that `mask` selects.
 
     Examples
     --------
@@ -339,7 +339,7 @@ def masked_cumsum(F, self, dim: int, *, dtype: DType = None, mask=None):
 
 @composite(path="masked.cumprod", samples=_samples(1))
 def masked_cumprod(F, self, dim: int, *, dtype: DType = None, mask=None):
-    """Return the products along `dim` up to each element, of those that `mask` selects.
+    """Return the cumulative products along `dim` of the elements that `mask` selects.
 
     Examples
     --------

@@ -10,8 +10,8 @@ and the means E are differences of digamma functions. Three steps make that accu
 1. Of the two tails the one is taken in which x is at most the mean. There neither integrand changes its sign.
 2. The recurrence ``P(p, q) = P(p+1, q) + u**p * (1-u)**q / (p * B(p, q))`` raises p, so that the tail becomes short.
    The derivatives of all its terms have one sign, so nothing cancels.
-3. In the variable ``y = log(u / (1-u))`` the rest of the integrand is log-concave and analytic in a strip, whatever
-   the parameters. It is integrated by Gauss's rule from where it has become negligible.
+3. In the variable ``y = log(u / (1-u))`` the rest of the integrand is log-concave and analytic in a strip for all
+parameters. It is integrated by Gauss's rule from where it has become negligible.
 """
 
 from __future__ import annotations

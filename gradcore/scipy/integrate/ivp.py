@@ -339,7 +339,7 @@ class _Events:
         return float(scipy_module("optimize").brentq(value, segment.t_old, t, xtol=eps, rtol=eps))
 
     def _time(self, i: int, segment: Any, value: float) -> AnyTensor:
-        """Return the time of a zero as a tensor that is differentiable with respect to what the event depends on."""
+        """Return the time of a zero as a tensor that is differentiable in all that the event depends on."""
         if isinstance(segment, _ForeignSegment):
             return _as(self.like)(value)
         start = F.reshape(_as(self.like)(value), (1,))

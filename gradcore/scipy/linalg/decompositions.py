@@ -65,7 +65,7 @@ def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> AnyTens
 
 
 def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True) -> AnyTensor:
-    """Return the norm of a matrix, of a vector, or of those along `axis`.
+    """Return the norm of a matrix or vector, or the norms of the matrices or vectors along `axis`.
 
     Examples
     --------

@@ -440,7 +440,7 @@ class _MultivariateNormal(_Samples):
 
 
 def _covariance(mean: ArrayLike, cov: ArrayLike) -> ArrayLike:
-    """Return the covariance as a matrix: a number or a vector stands for the diagonal."""
+    """Return the covariance as a matrix; a number or a vector is taken as its diagonal."""
     n = max(mean.shape[-1] if mean.ndim else 1, cov.shape[-1] if cov.ndim else 1)
     return F.diag_embed(F.expand(cov, (n,))) if cov.ndim < 2 else cov
 
