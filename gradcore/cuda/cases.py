@@ -131,7 +131,7 @@ def _specs(op: Op) -> list[Case]:
         rows = [Case(tuple(floats(*shape) for shape in row), {}) for row in shapes]
         if op.kind == "elementwise" and not {"-complex", "same_dtype", "complex"} & set(op.promotion.split()):
             rows += [Case(tuple(complexes(*shape) for shape in row), {}) for row in shapes[:2]]
-            if len(op.tensors) == 2:  # a real number beside a complex one
+            if len(op.tensors) == 2:  # a real and a complex number
                 rows += [Case((floats(3), complexes(3)), {}), Case((complexes(3), floats(3)), {})]
         return rows
     return []

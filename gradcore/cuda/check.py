@@ -598,7 +598,7 @@ def run(
     share = sum(SHARES[name] for name in sections)
     begin, planned = time.monotonic(), 0.0
     with _Compilation() as compiled, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of functions that are compared though they are deprecated
+        warnings.simplefilter("ignore")  # deprecated functions are compared, too
         for section in sections:
             planned += total * SHARES[section] / share
             compared = skipped = skipped_before = 0

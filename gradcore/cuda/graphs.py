@@ -345,7 +345,7 @@ class _Capturing:
                 self.cuda_graph.capture_end()
             else:
                 self.cuda_graph._abandon()
-        if isinstance(error, RuntimeError):  # as CuPy's errors are; others are the function's own
+        if isinstance(error, RuntimeError):  # CuPy raises this class; other errors come from the function
             raise RuntimeError(
                 f"a CUDA graph cannot capture this function: {error}. Elementwise work, reductions, products of "
                 "matrices and kernels of one's own can be captured; waiting for the device, copies to and from the "

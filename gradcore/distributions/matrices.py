@@ -168,5 +168,5 @@ class Wishart(OfCovariance, ExponentialFamily):
 
     def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
         n = self._event_shape[-1]
-        half = y + (n + 1) / 2  # of the degrees of freedom
+        half = y + (n + 1) / 2  # half of the degrees of freedom
         return half.mvlgamma(n) - half * slogdet(-x).logabsdet  # type: ignore[no-any-return]

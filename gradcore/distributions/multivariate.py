@@ -41,11 +41,11 @@ def inverse_of_factor(factor: Tensor) -> Tensor:
 def factor_of_inverse(matrix: Tensor) -> Tensor:
     """Return the Cholesky factor of the inverse of a matrix."""
     flipped = cholesky(matrix.flip(-2, -1))
-    upper = flipped.flip(-2, -1).mT  # whose inverse is a lower triangle too
-    return solve_triangular(upper, eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device), upper=False)
+    lower = flipped.flip(-2, -1).mT  # the inverse is lower triangular, too
+    return solve_triangular(lower, eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device), upper=False)
 
 
-#: The Cholesky factor of the covariance from what may be given.
+#: Functions that compute the Cholesky factor of the covariance, by the parameter that is given.
 _FACTORS: dict[str, Callable[[Tensor], Tensor]] = {
     "covariance_matrix": cholesky,
     "precision_matrix": factor_of_inverse,

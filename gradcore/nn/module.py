@@ -136,7 +136,7 @@ class Module(Calls, State, Conversion, ShortErrors):
     torch.Size([1, 3])
     """
 
-    #: Whether ``__init__`` hands further arguments on to the next class, for classes with several bases.
+    #: Whether ``__init__`` passes further arguments to the next class, for classes with several bases.
     call_super_init: bool = False
     training: bool
     _modules: dict[str, Module | None]

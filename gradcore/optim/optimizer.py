@@ -126,7 +126,7 @@ class Optimizer(ShortErrors):
     tensor([0.8000, 1.6000], requires_grad=True)
     """
 
-    #: Whether a step was taken since a scheduler was attached, and whether one is.
+    #: Whether a step was taken since a scheduler was attached, and whether a scheduler is attached.
     _opt_called = False
     _watched = False
 

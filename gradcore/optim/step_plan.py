@@ -35,7 +35,7 @@ class ParameterBatch:
     def __init__(self, state: FlatState, start: int, stop: int, indices: list[int]) -> None:
         self.state, self.indices = state, indices
         self.scalars = {name: values[start:stop] for name, values in state.scalars.items()}
-        #: The scalars that users see, and can write to; and what the last step wrote.
+        #: The scalars that users can read and write, and the values that the last step wrote.
         self.visible = [] if state.on_device else [v for name, v in self.scalars.items() if not name.startswith("_")]
         self.last = [values.tobytes() for values in self.visible]
         inside = slice(state.offsets[start], state.offsets[stop])

@@ -62,7 +62,7 @@ REBUILD_SUBCLASS = _Name("torch._tensor", "_rebuild_from_type_v2")
 WITHOUT_STORAGES = (dtypes.uint16, dtypes.uint32, dtypes.uint64)
 
 
-# The pickler that is written in Python is the one whose way of writing names can be changed.
+# Only the pickler that is written in Python can be changed to write other names.
 _Base: Any = pickle._Pickler
 
 
@@ -95,7 +95,7 @@ class _Pickler(_Base):  # type: ignore[misc]
         if isinstance(obj, Uninitialized):
             return _Name("torch.nn.parameter", type(obj).__name__), (obj.requires_grad,)
         if isinstance(obj, Tensor):
-            # Of a tensor that is spread over processes, the part of this process is saved.
+            # For a tensor that is distributed over processes, the part of this process is saved.
             return self._tensor(obj.to_local() if hasattr(obj, "to_local") else obj)
         if isinstance(obj, Size):
             return _Name("torch", "Size"), (tuple(obj),)

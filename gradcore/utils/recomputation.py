@@ -95,7 +95,7 @@ class Frame:
         self.holders: list[weakref.ref[_Holder]] = []
         self.kinds: list[Any] = []
         self.recomputed: weakref.WeakKeyDictionary[_Holder, Tensor] = weakref.WeakKeyDictionary()
-        #: Whether the first computation came to its end; a repetition of an outer one may stop in the middle of it.
+        #: Whether the first computation is complete. The recomputation of an outer checkpoint may stop in the middle.
         self.complete = False
         self.pass_: Any = None
 
@@ -132,7 +132,7 @@ class Frame:
 
         def keep(tensor: Tensor) -> Tensor:
             number = len(kinds)
-            if tensor.requires_grad:  # else it stays itself, with whatever attributes it has been given
+            if tensor.requires_grad:  # otherwise keep the tensor with its attributes
                 tensor = tensor.detach()
             if number >= len(self.holders):
                 if not self.complete:

@@ -278,7 +278,7 @@ def _update(F: Any, running: Any, value: Any, momentum: float, factor: float = 1
         if not F.has_batches_of(running, value):
             raise RuntimeError(BATCH_NORM)
         value, share = value.detach(), momentum * factor
-        if value.dtype is not running.dtype:  # which may not hold the whole value
+        if value.dtype is not running.dtype:  # `running` may have a lower precision
             value, share = (value * share).to(running.dtype), 1
         running.mul_(1 - momentum).add_(value, alpha=share)
 

@@ -75,7 +75,7 @@ def _with_state(b: AnyTensor, a: AnyTensor, x: AnyTensor, dim: int, zi: AnyTenso
     leading = F.narrow(a, 0, 0, 1)
     y = F.recursive_filter(x, b, a, dim) + F.recursive_filter(added, leading, a, dim)
     state = []
-    for k in range(length):  # what past inputs and results contribute to element number n + k
+    for k in range(length):  # the contribution of past inputs and results to element n + k
         total: Any = F.narrow(zi, dim, n + k, 1) if n + k < length else 0
         for j in range(k + 1, length + 1):
             at = n + k - j

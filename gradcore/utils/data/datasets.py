@@ -170,7 +170,7 @@ class ConcatDataset(Dataset[Any]):
             raise AssertionError("datasets should not be an empty iterable")
         if any(isinstance(d, IterableDataset) for d in self.datasets):
             raise AssertionError("ConcatDataset does not support IterableDataset")
-        #: Where each dataset ends.
+        #: The index after the last sample of each dataset.
         self.cumulative_sizes = list(itertools.accumulate(map(len, self.datasets)))
 
     def __len__(self) -> int:

@@ -19,7 +19,7 @@ __all__ = ["END", "WorkerInfo", "Workers", "get_worker_info"]
 END = object()
 #: Seconds to wait for the running tasks of workers when a loop ends before its last batch.
 PATIENCE = 1.0
-#: Seconds after which a thread that waits looks whether it was interrupted.
+#: Seconds after which a waiting thread checks whether it was interrupted.
 LOOK = 0.2
 _local = threading.local()
 
