@@ -77,11 +77,11 @@ def trace_loop(
     bodies : dict
         The bodies of operations by name.
     """
-    named = [(f"x{i}", Input(o) if isinstance(o, np.dtype) else o) for i, o in enumerate(operands)]
+    operands_by_name = [(f"x{i}", Input(o) if isinstance(o, np.dtype) else o) for i, o in enumerate(operands)]
     if any(isinstance(o, np.dtype) and o not in DTYPES for o in operands):
         return None
     try:
-        kernel = trace("loop", lambda F, *given: (formula(F, *given),), named, CppTracer(bodies))
+        kernel = trace("loop", lambda F, *given: (formula(F, *given),), operands_by_name, CppTracer(bodies))
     except NotFusible:
         return None
     if not kernel.inputs or kernel.outputs[0][1].kind != "f":

@@ -42,8 +42,8 @@ class NumpyTracer(CpuTracer):
 
 def trace_tile(formula: Callable[..., Any], operands: Sequence[Any], bodies: dict[str, Callable[..., Any]]) -> Kernel:
     """Trace a formula ``(F, *operands) -> result`` to a kernel, given example arrays."""
-    named = [(f"x{i}", Input(o.dtype) if isinstance(o, np.ndarray) else o) for i, o in enumerate(operands)]
-    return trace("tile", lambda F, *given: (formula(F, *given),), named, NumpyTracer(bodies))
+    operands_by_name = [(f"x{i}", Input(o.dtype) if isinstance(o, np.ndarray) else o) for i, o in enumerate(operands)]
+    return trace("tile", lambda F, *given: (formula(F, *given),), operands_by_name, NumpyTracer(bodies))
 
 
 class NumpyFunction(NamedTuple):

@@ -199,10 +199,10 @@ def _run_all(commands: dict[str, list[str]], parts: int, report: Report | None) 
     pool = ThreadPoolExecutor(parts)
     try:
         started = [pool.submit(run, command) for command in commands.values()]
-        for number, (name, done) in enumerate(zip(commands, started, strict=True), 1):
-            while not done.done():
-                wait((done,), 0.2)  # Python handles Ctrl-C between these waits.
-            done.result()
+        for number, (name, future) in enumerate(zip(commands, started, strict=True), 1):
+            while not future.done():
+                wait((future,), 0.2)  # Python handles Ctrl-C between these waits.
+            future.result()
             if report is not None:
                 report(f"[{number}/{len(commands)}] {name}")
     finally:

@@ -37,9 +37,9 @@ class CompiledCalls(NumpyBackend):
         """Return a kernel: ``(work, grain, threads, *arrays)``."""
         function = self._functions.get((name, char))
         if function is None:
-            place = ctypes.c_void_p.in_dll(self.library, f"{name}_{char}").value or 0
+            address = ctypes.c_void_p.in_dll(self.library, f"{name}_{char}").value or 0
             kinds = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64] + [ctypes.py_object] * arrays
-            function = self._functions[name, char] = ctypes.CFUNCTYPE(None, *kinds)(place)
+            function = self._functions[name, char] = ctypes.CFUNCTYPE(None, *kinds)(address)
         return function
 
     def run_kernel(self, name: str, char: str, work: Any, size: int, *arrays: np.ndarray[Any, Any]) -> None:

@@ -127,7 +127,7 @@ struct Part {
     }
 };
 
-// Memory for some elements, and for what tiles read behind them, which is zero.
+// Memory for some elements, followed by zeros for the elements that tiles read beyond the end.
 template <class T>
 std::unique_ptr<T[]> memory(i64 elements) {
     constexpr i64 behind = (tile_positions + 1) * Lanes<T>::count;
@@ -138,8 +138,8 @@ std::unique_ptr<T[]> memory(i64 elements) {
 
 // ------------------------------------------------------------------------------------------------------- the output
 
-// A tile of the output: where its registers of positions begin in the padded image and are written to, and the step
-// from output to output there.
+// A tile of the output: the positions in the padded image at which its registers begin, the positions to which they are
+// written, and the step between outputs.
 template <class T>
 struct Tile {
     const T* x[tile_positions];
@@ -322,8 +322,8 @@ void weight_rows(const Part& part, const T* x, const std::vector<i64>& offsets, 
     }
 }
 
-// The gradient of a weight is computed for two registers of outputs at a time, or one if no more are left. Calls
-// `work(output, outputs, width)` for those of a group, `width` being the elements of the registers.
+// The gradient of a weight is computed for two registers of outputs at a time, or for one at the end. Call
+// `work(output, outputs, width)` for the outputs of a group, where `width` is the number of elements in the registers.
 template <class T, class F>
 INLINE void for_outputs(i64 outputs, const F& work) {
     constexpr i64 lanes = Lanes<T>::count;
@@ -333,7 +333,7 @@ INLINE void for_outputs(i64 outputs, const F& work) {
     }
 }
 
-// The rows of a matrix as columns, of which there are `width`, the last ones zero.
+// Transpose the rows of a matrix into `width` columns. Missing columns are zero.
 template <class T>
 void transpose(const T* from, i64 rows, i64 columns, T* to, i64 width) {
     i64 done = 0;
@@ -353,8 +353,9 @@ void transpose(const T* from, i64 rows, i64 columns, T* to, i64 width) {
         for (i64 k = 0; k < width; ++k) to[q * width + k] = k < rows ? from[k * columns + q] : 0;
 }
 
-// How the work is divided: channels of a group that are taken at a time, and images whose sums are added up in the end.
-// The division is the same for any number of threads, and so is the result.
+// The division of the work: how many channels of a group are taken at a time, and how many groups of images have
+// separate sums, which are added at the end. The division does not depend on the number of threads, so the result does
+// not either.
 struct Division {
     i64 channels, blocks, parts, depth, outputs, size;
 

@@ -122,18 +122,20 @@ def _geometry(
     kernel = weight[2:]
     missing = 3 - len(kernel)
     by_dim = list(map(phases, kernel, stride, dilation))
-    every = list(product(*by_dim))
+    phases_of_dims = list(product(*by_dim))
     reach = [max(phase.reach for phase in each) for each in by_dim]
-    head = [x[0], groups, weight[1], weight[0] // groups, prod(kernel), len(every)]
+    head = [x[0], groups, weight[1], weight[0] // groups, prod(kernel), len(phases_of_dims)]
     dims = [[fill] * missing + list(each) for fill, each in ((1, spatial), (0, reach), (1, x[2:]), (1, stride))]
-    starts = [[0] * missing + [each.residue - p for each, p in zip(phase, padding, strict=True)] for phase in every]
-    places = {}
-    for number, phase in enumerate(every):
+    starts = [
+        [0] * missing + [each.residue - p for each, p in zip(phase, padding, strict=True)] for phase in phases_of_dims
+    ]
+    reads_by_tap = {}
+    for number, phase in enumerate(phases_of_dims):
         for taps in product(*[range(each.number) for each in phase]):
             pairs = list(zip(phase, taps, strict=True))
             shift = [each.shift + k * each.step for each, k in pairs]
-            places[tuple(each.first + k * each.period for each, k in pairs)] = [number, *[0] * missing, *shift]
-    reads = [places[tap] for tap in product(*map(range, kernel))]
+            reads_by_tap[tuple(each.first + k * each.period for each, k in pairs)] = [number, *[0] * missing, *shift]
+    reads = [reads_by_tap[tap] for tap in product(*map(range, kernel))]
     numbers = [*head, *chain(*dims), missing, *chain(*starts), *chain(*reads)]
     last = 0
     for n, r in zip(spatial, reach, strict=True):

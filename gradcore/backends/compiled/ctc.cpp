@@ -1,4 +1,5 @@
-// Connectionist temporal classification: a sequence with its alignments after the other, shared among threads.
+// Connectionist temporal classification. Threads share the sequences, and compute one after the other with all of its
+// alignments.
 
 #include <cstring>
 #include <memory>
@@ -13,7 +14,7 @@ namespace {
 template <class T>
 constexpr T never = T(-1e30);
 
-// What does not change within a call.
+// The arguments that are the same for all sequences of a call.
 struct Problem {
     i64 steps, batch, classes, positions, blank, threads;
 };

@@ -88,7 +88,8 @@ INLINE T fused(T x, T y, T z) {
 #endif
 }
 
-// Sums, differences and shifts that wrap around: of the bits of NaN and of numbers that no result is taken from, too.
+// Sums, differences and shifts that may wrap around. They are also computed for the bits of NaN, and of other numbers
+// whose results are not used.
 template <class I>
 INLINE I plus(I x, I y) {
     using U = std::make_unsigned_t<I>;
@@ -166,7 +167,7 @@ INLINE bool is_infinite(T x) {
     return (x == x) & !(x - x == T(0));
 }
 
-// Of two equal numbers (0.0 and -0.0) the second, as NumPy's ufuncs of these names give it.
+// Of two equal numbers (0.0 and -0.0), the result is the second one, as for NumPy's functions of these names.
 template <class T>
 INLINE T maximum(T x, T y) {
     return chosen((x > y) | (x != x), x, y);

@@ -11,7 +11,7 @@ using gradcore::i64;
 namespace {
 
 constexpr i64 block = 512, most_operands = 12;
-// Parts of arrays that threads share begin at multiples of that: they have no line of the cache in common.
+// Parts of arrays for different threads begin at multiples of this number, so that they have no cache line in common.
 constexpr i64 step_of_parts = 64;
 
 using Loop = void (*)(i64, void* const*, const double*);
@@ -82,7 +82,8 @@ bool run_alike(const void* call, i64 threads, A... arrays) {
     return run_alike<sizeof...(A)>(*static_cast<const Call*>(call), threads, {&array_of(arrays)...});
 }
 
-// A loop of NumPy's own: the addresses of arrays, a number of elements, the bytes from one to the next, and its data.
+// An inner loop of NumPy. It takes the addresses of arrays, the number of elements, strides in bytes, and the loop's
+// data.
 using NumpyLoop = void (*)(char**, const intptr_t*, const intptr_t*, const void*);
 
 // The same by a loop of NumPy.
@@ -108,7 +109,7 @@ bool run_in_parts(const Call& call, i64 threads, const Array* const (&arrays)[co
 
 // ------------------------------------------------------------------------------------------------- rows with strides
 
-// The most dims that arrays of NumPy have.
+// The largest number of dims of NumPy arrays.
 constexpr i64 most_dims = 64;
 
 template <i64 size>
@@ -200,7 +201,8 @@ extern "C" bool gradcore_run_numpy_3(const void* call, i64 threads, const void* 
     return run_in_parts<3>(*static_cast<const Call*>(call), threads, {&array_of(a), &array_of(b), &array_of(c)});
 }
 
-// Loops of NumPy with what many calls have in common: data, elements, and bytes from one to the next of each operand.
+// An inner loop of NumPy with the arguments that many calls have in common: its data, the number of elements, and the
+// stride of each operand in bytes.
 struct Kind {
     NumpyLoop loop;
     const void* data;
@@ -223,9 +225,9 @@ extern "C" void gradcore_run_list(const void* kinds, const void* steps, i64 coun
     }
 }
 
-// `call` has the addresses of the loop and of its parameters; the grain; the numbers of dims and operands; the dims'
-// extents; the bytes of an element of each operand and of the result; and for each operand the bytes that each of the
-// dims advances. `arrays` has the addresses of their first elements.
+// `call` has, in this order: the addresses of the loop and of its parameters; the grain; the numbers of dims and
+// operands; the sizes of the dims; the element sizes of each operand and of the result in bytes; and for each operand
+// its strides in bytes. `arrays` has the addresses of the first elements.
 extern "C" void gradcore_run_rows(const i64* call, i64 threads, i64 size, void* const* arrays) {
     gradcore::spread(size, call[2], step_of_parts, threads, [=](i64 start, i64 stop) {
         run_rows(call, start, stop, arrays);
@@ -263,7 +265,8 @@ extern "C" bool gradcore_copy(i64 grain, i64 threads, i64 size, const void* from
     return true;
 }
 
-// What the first element of an array is at, its dims and flags, and an extent and a step of its first dim.
+// The address of the first element of an array, the number of its dims, its flags, and the size and stride of its first
+// dim.
 extern "C" void gradcore_describe(i64 header, const void* object, i64* out) {
     gradcore::header = header;
     const Array& a = array_of(object);

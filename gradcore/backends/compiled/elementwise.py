@@ -76,15 +76,15 @@ class Loop:
         sizes = [dtype.itemsize for dtype in kernel.dtypes]
         self.sizes = (ctypes.c_int64 * len(sizes))(*sizes)
         self.parameters = (ctypes.c_double * len(kernel.parameters))(*[p.scalar for p in kernel.parameters])
-        places = ctypes.addressof(self.parameters), self.grain, ctypes.addressof(self.sizes)
-        self.call = ctypes.byref(Call(function, *places))
+        addresses = ctypes.addressof(self.parameters), self.grain, ctypes.addressof(self.sizes)
+        self.call = ctypes.byref(Call(function, *addresses))
         self.arrays: Any = ctypes.c_void_p * len(sizes)
         self.launches: dict[Any, Launch | None] = {}
         self.run_rows = library.gradcore_run_rows
         self.takes_all = self.used == tuple(range(len(is_array)))
         # If the loop does not read all arrays, the result may be larger than the arrays that it reads.
-        alike = len(sizes) in _ALIKE and len(arrays) == len(self.used)
-        self.run_alike = getattr(library, f"gradcore_run_{len(sizes)}") if alike else None
+        have_one_shape = len(sizes) in _ALIKE and len(arrays) == len(self.used)
+        self.run_alike = getattr(library, f"gradcore_run_{len(sizes)}") if have_one_shape else None
 
     def __call__(self, operands: tuple[Any, ...]) -> Any:
         """Return the result, or None for memory layouts that the loop does not support."""
@@ -113,20 +113,20 @@ class Loop:
         else:
             numbers = [order.index(d) for d in range(len(order))]
             result = np.empty([shape[d] for d in order], self.dtype).transpose(numbers)
-        places = self.arrays(*[a.ctypes.data for a in (*[operands[i] for i in self.used], result)])
-        self.run_rows(call, threads.available(), size, places)
+        addresses = self.arrays(*[a.ctypes.data for a in (*[operands[i] for i in self.used], result)])
+        self.run_rows(call, threads.available(), size, addresses)
         return result
 
     def _prepare(self, operands: tuple[Any, ...]) -> Launch | None:
         from gradcore.backends.codegen.layout import layout_of  # This import is delayed until it is needed.
 
-        every = {i: o for i, o in enumerate(operands) if isinstance(o, np.ndarray)}
-        layout = layout_of(list(every.values()))
+        arrays = {i: o for i, o in enumerate(operands) if isinstance(o, np.ndarray)}
+        layout = layout_of(list(arrays.values()))
         size = prod(layout.shape)
-        if not size or any(step % o.itemsize for o in every.values() for step in o.strides):
+        if not size or any(step % o.itemsize for o in arrays.values() for step in o.strides):
             return None
         extents = layout.extents or (size,)
-        rows = dict(zip(every, layout.strides or [(1,)] * len(every), strict=True))
+        rows = dict(zip(arrays, layout.strides or [(1,)] * len(arrays), strict=True))
         if extents[-1] < _NARROW and (len(extents) > 1 or any(row[-1] != 1 for row in rows.values())):
             return None
         steps = [step * operands[i].itemsize for i in self.used for step in rows[i]]

@@ -12,10 +12,10 @@ using gradcore::i64;
 namespace {
 
 constexpr i64 block = 1024, most_arrays = 6;
-// Parts of arrays that threads share begin at multiples of that: they have no line of the cache in common.
+// Parts of arrays for different threads begin at multiples of this number, so that they have no cache line in common.
 constexpr i64 step_of_parts = 64;
 
-// How an array has its elements: as float32, as one of float32 for all, or as halves.
+// The format of an array: float32, a single float32 for all elements, or halves.
 enum Kind : i64 { floats, repeated, halves, brains };
 
 // What Python fills in. The last of the arrays is the result.

@@ -1,5 +1,5 @@
-// Floats of two bytes, and conversions from and to longer ones, by arithmetic on their bits that the lanes of the CPU
-// share.
+// Floats of two bytes, and conversions from and to longer ones by integer arithmetic on their bits, which uses all SIMD
+// lanes.
 
 #pragma once
 
@@ -43,7 +43,7 @@ INLINE float to_float(Half x) {
 INLINE void convert(float x, float& out) { out = x; }
 INLINE void convert(float x, double& out) { out = x; }
 
-// To the nearest, of two the even one.
+// Round to the nearest, and ties to the even one.
 INLINE void convert(float x, Brain& out) {
     const u32 bits = word_of(x), rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
     const u32 nan = 0x7FC0u | ((bits >> 16) & 0x8000u);
@@ -73,7 +73,7 @@ INLINE void convert_all(i64 n, const From* x, To* out) {
 }
 
 #ifdef __F16C__
-// What has instructions of its own: eight at a time, the rest by the formulas above.
+// Conversions for which the CPU has instructions: eight numbers at a time, and the rest by the formulas above.
 template <>
 INLINE void convert_all(i64 n, const float* x, Half* out) {
     i64 i = 0;

@@ -59,8 +59,8 @@ INLINE bool for_checked(const Slices& work, const i64* index, i64 count, F run) 
     return true;
 }
 
-// Calls `visit(k, offset)` for indices of consecutive elements, the first in that column; whether all were within the
-// bounds. The offset is that of the indexed element.
+// Call `visit(k, offset)` for the indices of consecutive elements, the first of which is in column `column`. `offset`
+// is the position of the indexed element. Return whether all indices are within the bounds.
 template <class F>
 INLINE bool for_each_index(const Slices& work, const i64* index, i64 count, i64 column, F visit) {
     const i64 inner = work.inner;
@@ -128,7 +128,7 @@ void gather_along(const Slices& work, i64 start, i64 stop, const T* x, const i64
     }));
 }
 
-// Rows of `inner` elements, which are the parts, each from its last element to its first.
+// Copy rows of `inner` elements (the parts), each in reverse order.
 template <class T>
 void reverse_rows(const Slices& work, i64 start, i64 stop, const T* x, T* out, i64*) {
     const i64 inner = work.inner;
@@ -205,7 +205,7 @@ void add_slices(const Slices& work, i64 start, i64 stop, const T* values, const 
 
 }  // namespace gradcore
 
-// By the bytes of an element where it is copied, by the character of NumPy's dtype where it is added.
+// Kernels that copy are named by the size of an element in bytes, kernels that add by the character of the NumPy dtype.
 #define COPYING(name)                                                                                  \
     KERNEL(name, 1, gradcore::u8)                                                                      \
     KERNEL(name, 2, gradcore::u16)                                                                     \

@@ -1,4 +1,4 @@
-// Registers of numbers, and the transposition of as many of them as they have lanes.
+// Vector registers of numbers, and the transposition of square blocks of them.
 
 #pragma once
 
@@ -53,7 +53,7 @@ INLINE void store(T* to, typename Lanes<T>::Type lanes) {
 #endif
 
 #if defined(TRANSPOSES_REGISTERS)
-// Exchanges, of two registers, blocks of D lanes: the odd ones of the first for the even ones of the second.
+// Exchange the odd blocks of D lanes of the first register with the even ones of the second.
 template <class V, int D, int... lane>
 INLINE void exchange(V& a, V& b, std::integer_sequence<int, lane...>) {
     constexpr int lanes = sizeof...(lane);

@@ -1,5 +1,5 @@
-// LU factors and inverses of small matrices, by elimination with exchanges of rows as LAPACK's. Rows are filled up with
-// zeros to a width that the compiler knows, so that each is a few of the CPU's registers.
+// LU factors and inverses of small matrices, by elimination with LAPACK's exchanges of rows. Rows are padded with zeros
+// to a width that the compiler knows, so that each row consists of a few vector registers.
 
 #include <utility>
 
@@ -93,8 +93,8 @@ void invert_some(const Work& work, i64 start, i64 stop, const T* from, T* to, i3
     }
 }
 
-// Matrices of up to 32 rows: their factors with the columns together, pivots and info. An info of -1 says that what
-// LAPACK makes of infinities and NaN may be something else.
+// Compute the factors, pivots and info of matrices with up to 32 rows, including further columns. An info of -1 means
+// that LAPACK may give another result for infinities and NaN.
 template <class T>
 void lu_factors(const Work& work, i64 start, i64 stop, const T* from, T* to, i32* pivots, i32* info) {
     const auto some = work.width <= 4 ? factor_some<T, 4> : work.width <= 8 ? factor_some<T, 8>

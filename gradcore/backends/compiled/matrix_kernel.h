@@ -29,8 +29,8 @@ template <class T>
 class MatrixKernel {
 public:
     // Whether the kernel is faster than BLAS. BLAS does not copy operands for products of up to a million
-    // multiplications, unless the second one is transposed. A transposed first operand is read where it lies, too, and
-    // has to stay in the cache. Most lanes of the panels have to be in use.
+    // multiplications, unless the second operand is transposed. The kernel also reads a transposed first operand in
+    // place, so this operand has to fit into the cache. Most lanes of the panels have to be in use.
     static bool fits(i64 rows, i64 columns, i64 inner, Operand<T> a, Operand<T> b) {
         const i64 products = rows * columns * inner, padded = (columns + panel - 1) / panel * panel;
         if (inner < least_inner || 10 * padded > 11 * columns || products > most) return false;
@@ -76,7 +76,8 @@ private:
     // Rows and registers of a tile, which fills three quarters of the registers.
     static constexpr int lanes = Lanes<T>::count, tile_vectors = 2, tile_rows = registers * 3 / 8;
     static constexpr i64 panel = lanes * tile_vectors;
-    // Rows and columns of the second operand that are copied at a time: 256 KiB, which the second level of cache holds.
+    // Number of rows and columns of the second operand that are copied at a time: 256 KiB, which fit into the second
+    // level of cache.
     static constexpr i64 depth = 256, width = 1024 / sizeof(T);
     static constexpr i64 least_rows = 16, least_inner = 16, least_transposed = 1 << 17, least = 1 << 20, most = 1 << 27;
     static constexpr i64 most_transposed = 1 << 17;
@@ -95,14 +96,14 @@ private:
         alignas(64) T edge[tile_rows * panel];
     };
 
-    // Rows of the second operand: the first columns are read where they lie, the others are packed.
+    // Rows of the second operand, of which the first columns are read in place, and the others are packed.
     struct Right {
         const T* data;
         i64 row, direct;
         const T* packed;
     };
 
-    // Panels of the second operand, filled up with zeros; the rows of a panel lie one after the other.
+    // Panels of the second operand, padded with zeros. The rows of a panel are adjacent in memory.
     static void pack(i64 inner, i64 columns, Operand<T> b, T* to) {
         for (i64 first = 0; first < columns; first += panel, to += inner * panel) {
             const T* from = b.data + first * b.column;
@@ -129,7 +130,7 @@ private:
         }
     }
 
-    // Rows of a tile, of the first operand: those of one column lie side by side.
+    // Rows of the first operand for a tile. The elements of one column are adjacent.
     static void pack_rows(i64 rows, i64 inner, Operand<T> a, T* to) {
         if (a.row == 1 && rows == tile_rows) {
             for (i64 k = 0; k < inner; ++k) std::memcpy(to + k * tile_rows, a.data + k * a.column, tile_rows * sizeof(T));
@@ -139,7 +140,7 @@ private:
             for (i64 i = 0; i < rows; ++i) to[k * tile_rows + i] = a.data[i * a.row + k * a.column];
     }
 
-    // Some rows of the result, at most those of a tile, for all columns that are packed.
+    // Compute some rows of the result, at most as many as a tile has, for all packed columns.
     template <bool packed>
     static void multiply_block(i64 rows, i64 columns, i64 inner, const T* a, i64 row, const Right& b, Panels& panels,
                                T* out, i64 lead, bool adds) {

@@ -48,7 +48,7 @@ inline void relax() {
 #endif
 }
 
-// Wait until `done()`, for so long at most.
+// Poll `done()` until it returns true, or until the time is up.
 template <class F>
 bool look(Clock::duration time, F done) {
     const auto end = Clock::now() + time;
@@ -169,8 +169,8 @@ void Pool::start(int64_t others) {
     }
 }
 
-// Keep the threads away from the caller's core, and from each other's: Linux wakes a thread on the core of its waker,
-// where the two take turns.
+// Keep the threads away from the core of the caller, and from the cores of each other. Otherwise Linux wakes a thread
+// on the core of the thread that wakes it, where the two take turns.
 void Pool::place() {
 #if defined(__linux__)
     const int core = place_threads ? sched_getcpu() : -1;
@@ -259,12 +259,12 @@ void share(int64_t count, int64_t threads, void (*function)(const void*, int64_t
 // Whether threads are kept on different cores.
 extern "C" void gradcore_place_threads(bool place) { gradcore::place_threads = place; }
 
-// Let no thread look for work before there is some: its core is for others.
+// Stop all threads from polling until there is work, so that other programs can use their cores.
 extern "C" void gradcore_hush_threads() {
     if (gradcore::Pool* found = gradcore::pool) found->hush();
 }
 
-// `share`, for libraries that are made later.
+// `share`, for libraries that are loaded later.
 extern "C" void gradcore_share(int64_t count, int64_t threads, void (*function)(const void*, int64_t), const void* work) {
     gradcore::share(count, threads, function, work);
 }

@@ -157,8 +157,8 @@ extern "C" bool gradcore_multiply_d(const void* gemm, bool long_integers, i64 th
     return multiply<double>(gemm, long_integers, threads, a, b, out);
 }
 
-// Write to `out` the products of the rows of a contiguous matrix with a vector; or, with a `block`, the products of
-// vectors with the rows: of each so many numbers of `v` with as many rows, whose sum is left to the caller.
+// Write to `out` the products of the rows of a contiguous matrix with a vector. With a `block`, write vector-matrix
+// products instead: each multiplies `block` numbers of `v` with as many rows, and the caller adds the results.
 extern "C" void gradcore_multiply_vector_f(const void* gemv, bool long_integers, i64 threads, i64 block, const void* x,
                                            const void* v, const void* out) {
     multiply_vector<float>(gemv, long_integers, threads, block, x, v, out);

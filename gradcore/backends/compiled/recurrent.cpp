@@ -48,7 +48,7 @@ std::unique_ptr<T[]> memory(i64 count) {
     return std::unique_ptr<T[]>(new T[count > 0 ? count : 1]);
 }
 
-// A matrix, in panels of as many columns as a tile has, filled up with zeros; rows of a panel lie one after the other.
+// A matrix in panels as wide as a tile, padded with zeros. The rows of a panel are adjacent in memory.
 template <class T>
 class Packed {
 public:
@@ -136,8 +136,8 @@ struct Sequence {
     i64 reverse, relu, threads, parts;
 };
 
-// Calls `work(first row, first sample, samples)` for the steps in their order, or against it, as far as they have some
-// of the samples from `begin` to before `end`.
+// Call `work(first row, first sample, samples)` for the steps in order or in reverse, if they have any of the samples
+// from `begin` to before `end`.
 template <class F>
 INLINE void each_step(const Sequence& s, bool back, i64 begin, i64 end, const F& work) {
     for (i64 i = 0; i < s.steps; ++i) {
@@ -416,7 +416,8 @@ void rnn_back(const Sequence& s, const Array& upstreams, const Array& weights, c
 
 // ------------------------------------------------------------------------------------------------------------ calls
 
-// What Python calls for a kernel: the sequence, then arrays, objects of NumPy; an empty one stands for none.
+// The function that Python calls for a kernel. It takes the sequence, then NumPy arrays. An empty array stands for a
+// missing one.
 template <auto kernel>
 struct Entry;
 

@@ -89,12 +89,12 @@ class CompiledRecurrent(NumpyBackend):
         of_inflow: Array,
         sources: Array,
     ) -> None:
-        once = len(steps.sizes) == 1
-        optional = upstream, None if once else weight, projection
+        is_single_step = len(steps.sizes) == 1
+        optional = upstream, None if is_single_step else weight, projection
         inputs = (_or_empty(x, of_h) for x in optional)
         arrays = *inputs, before, gates, cells, of_h, of_c, of_inflow, _or_empty(sources, of_h)
         self._over_steps("lstm_back", steps, (of_c.shape[1], of_h.shape[1]), *arrays)
-        if once:
+        if is_single_step:
             of_h[:] = self.matmul(of_inflow, weight)
 
     def run_gru(
@@ -106,10 +106,17 @@ class CompiledRecurrent(NumpyBackend):
     def run_gru_back(
         self, steps: Steps, upstream: Array, weight: Array, before: Array, gates: Array, of_h: Array, of_all: Array
     ) -> None:
-        once, width = len(steps.sizes) == 1, of_h.shape[1]
-        arrays = _or_empty(upstream, of_h), _or_empty(None if once else weight, of_h), before, gates, of_h, of_all
+        is_single_step, width = len(steps.sizes) == 1, of_h.shape[1]
+        arrays = (
+            _or_empty(upstream, of_h),
+            _or_empty(None if is_single_step else weight, of_h),
+            before,
+            gates,
+            of_h,
+            of_all,
+        )
         self._over_steps("gru_back", steps, (width, width), *arrays)
-        if once:
+        if is_single_step:
             of_h += self.matmul(of_all[:, width:], weight)
 
     def run_rnn(self, steps: Steps, weight: Array, h: Array, result: Array, relu: bool) -> None:
@@ -128,10 +135,10 @@ class CompiledRecurrent(NumpyBackend):
         of_inflow: Array,
         relu: bool,
     ) -> None:
-        once, width = len(steps.sizes) == 1, of_h.shape[1]
-        arrays = _or_empty(upstream, of_h), _or_empty(None if once else weight, of_h), result, of_h, of_inflow
+        is_single_step, width = len(steps.sizes) == 1, of_h.shape[1]
+        arrays = _or_empty(upstream, of_h), _or_empty(None if is_single_step else weight, of_h), result, of_h, of_inflow
         self._over_steps("rnn_back", steps, (width, width), *arrays, relu=relu)
-        if once:
+        if is_single_step:
             of_h[:] = self.matmul(of_inflow, weight)
 
 

@@ -1,6 +1,7 @@
 // Sums, products and extrema of contiguous rows, and sums over the rows of contiguous matrices.
 //
-// Sums are in double precision, of eight elements in their own (or in float32), those of integers in 64 bits.
+// Sums are computed in double precision, after adding eight elements in their own precision (halves in float32). Sums
+// of integers have 64 bits.
 
 #include "calls.h"
 #include "halves.h"
@@ -123,7 +124,7 @@ INLINE i64 row_sum(const i64* x, i64 n) {  // sums of int64 may wrap around
     return static_cast<i64>(sum_in_parts<u64, u64>(reinterpret_cast<const u64*>(x), n));
 }
 
-// Of each row; the last one may be shorter, as there are `inner` elements in all.
+// Sum each row. The last row may be shorter, because there are `inner` elements in all.
 template <class T, class S>
 void row_sums(const Work& work, i64 start, i64 stop, const T* x, S* out) {
     const i64 width = work.width;
@@ -142,7 +143,8 @@ void row_squares(const Work& work, i64 start, i64 stop, const T* x, double* out)
     }
 }
 
-// The sums of the products of two rows: of each row of `x` and the one of `y`, or with a `cycle` of its width each row.
+// Dot products of the rows of `x` with a row of `y`: the same row for all, or with a `cycle` of the width, each with
+// its own.
 template <class T>
 void row_dots(const Work& work, i64 start, i64 stop, const T* x, const T* y, double* out) {
     for (i64 row = start; row < stop; ++row) {

@@ -69,10 +69,10 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
             if inner < _WIDTH or kind != ("sums" if halves else "squares") or (not halves and x.size < _LARGE[kind]):
                 return None
             return self._reduce_columns(f"column_{kind}", char, x, outer, n, inner).reshape(rest)
-        short = kind == "sums" and outer > 1 and n < _LONG and char in "fd"
-        if short and x.size < _LARGE_ROWS:
+        are_short_rows = kind == "sums" and outer > 1 and n < _LONG and char in "fd"
+        if are_short_rows and x.size < _LARGE_ROWS:
             return self.times_vector(x.reshape(outer, n), ones(n, x.dtype)).reshape(rest)
-        if char in "fd" and x.size < (_LARGE_ROWS if short else _LARGE[kind]):
+        if char in "fd" and x.size < (_LARGE_ROWS if are_short_rows else _LARGE[kind]):
             return None
         if n < _WIDTH:
             return None

@@ -204,7 +204,7 @@ INLINE void layer_norm_rows(const Work& work, i64 row, const T* grad, const T* x
     }
 }
 
-// A part of the work is several rows, whose sums come into a row of `to_weight` and of `to_bias`.
+// A part consists of several rows, whose sums are written to a row of `to_weight` and of `to_bias`.
 template <class T>
 void layer_norm_backward(const Work& work, i64 start, i64 stop, const T* grad, const T* x, const T* weight,
                          const T* mean, const T* variance, T* out, T* to_weight, T* to_bias) {
@@ -243,7 +243,7 @@ void group_norm(const Work& work, i64 start, i64 stop, const T* x, const T* weig
     }
 }
 
-// `to_weight` and `to_bias` are those of each image.
+// `to_weight` and `to_bias` have a row for each image.
 template <class T>
 void group_norm_backward(const Work& work, i64 start, i64 stop, const T* grad, const T* x, const T* weight,
                          const T* mean, const T* variance, T* out, T* to_weight, T* to_bias) {
@@ -324,7 +324,7 @@ void plane_plane(const Work& work, i64 start, i64 stop, const T* grad, const T* 
 
 // ------------------------------------------------------------------------------------------------------ cumulative sums
 
-// Some rows at a time, as an addition waits for the one before it.
+// Several rows are summed at a time, because each addition waits for the one before it.
 template <class T, int rows>
 INLINE void accumulate(i64 width, bool reverse, const T* x, T* out) {
     double sums[rows] = {};
@@ -352,8 +352,8 @@ void cumulative_product(const Work& work, i64 start, i64 stop, const T* x, T* ou
     for (; row < stop; ++row) multiply_up<T, 1>(width, x + row * width, out + row * width);
 }
 
-// Running maxima, or minima if the number is not zero, and the index of the last element that equals each; NaN once
-// there was one.
+// Running maxima (minima if `work.number` is not zero), and the index of the last element that equals each. From the
+// first NaN on, results are NaN.
 template <class T>
 void cumulative_extremum(const Work& work, i64 start, i64 stop, const T* x, T* out, i64* index) {
     const i64 width = work.width;
@@ -382,8 +382,8 @@ void cumulative_sum(const Work& work, i64 start, i64 stop, const T* x, T* out) {
     for (; row < stop; ++row) accumulate<T, 1>(width, reverse, x + row * width, out + row * width);
 }
 
-// Some rows at a time of `out[i] = factor[i] * out[i - 1] + term[i]`. Nothing comes before the first element, so its
-// factor is not read.
+// Compute `out[i] = factor[i] * out[i - 1] + term[i]` for several rows at a time. The factor of the first element is
+// not read.
 template <class T, int rows>
 INLINE void recur(i64 width, bool reverse, const T* factor, const T* term, T* out) {
     const i64 first = reverse ? width - 1 : 0, step = reverse ? -1 : 1;

@@ -1,4 +1,4 @@
-// Stable order of the elements of rows: their keys are distributed by one byte after the other, the lowest first.
+// Stable sorting of rows by radix sort: keys are distributed by one byte after the other, the lowest first.
 
 #include <memory>
 #include <new>

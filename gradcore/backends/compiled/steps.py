@@ -48,8 +48,8 @@ class _Prepared:
         arrays = *batch.params, *batch.states
         self.offsets = (ctypes.c_int64 * len(batch.offsets))(*batch.offsets)
         self.objects = (ctypes.c_void_p * len(arrays))(*map(id, arrays))
-        places = ctypes.addressof(self.offsets), ctypes.addressof(self.objects)
-        self.batch = _Batch(len(batch.params), len(batch.states), *places)
+        addresses = ctypes.addressof(self.offsets), ctypes.addressof(self.objects)
+        self.batch = _Batch(len(batch.params), len(batch.states), *addresses)
         self.grads: Any = ctypes.c_void_p * len(batch.params)
         #: If a parameter occurs twice, its steps must run one after another.
         self.in_order = len({id(p) for p in batch.params}) < len(batch.params)
@@ -75,8 +75,8 @@ class StepFunction:
         self.evaluators = [parameter.scalar.evaluate for parameter in optimizer.kernel.parameters]
         self.numbers: Any = ctypes.c_double * len(self.evaluators)
         self.positions = (ctypes.c_int64 * len(positions))(*positions)
-        place = ctypes.addressof(self.positions)
-        self.step = _Step(function, _WORTH_A_THREAD, dtype.itemsize, len(positions), place)
+        address = ctypes.addressof(self.positions)
+        self.step = _Step(function, _WORTH_A_THREAD, dtype.itemsize, len(positions), address)
         self.run = library.gradcore_step
         self.run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]
         self.run.restype = ctypes.c_bool
@@ -89,8 +89,8 @@ class StepFunction:
         grads = prepared.grads(*map(id, batch.grads))
         numbers = self.numbers(*[evaluate(settings) for evaluate in self.evaluators])
         step, of_batch = ctypes.byref(self.step), ctypes.byref(prepared.batch)
-        most = 1 if prepared.in_order else threads.available()
-        return self.run(step, of_batch, most, grads, numbers)  # type: ignore[no-any-return]
+        thread_count = 1 if prepared.in_order else threads.available()
+        return self.run(step, of_batch, thread_count, grads, numbers)  # type: ignore[no-any-return]
 
 
 class CompiledSteps(NumpyBackend):
@@ -101,8 +101,8 @@ class CompiledSteps(NumpyBackend):
     def _step_all(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> None:
         dtype = batch.params[0].dtype
         # The formulas of this package are known to only do arithmetic with settings.
-        ours = formula.__module__.startswith("gradcore.optim.")
-        if ours and not self.has_arrays(settings) and formula.__name__ not in self.fused_steps and dtype.char in "fd":
+        is_own = formula.__module__.startswith("gradcore.optim.")
+        if is_own and not self.has_arrays(settings) and formula.__name__ not in self.fused_steps and dtype.char in "fd":
             function = self._step_functions.find(formula, dtype, len(batch.states), settings)
             if function is not None and function(batch, settings):
                 return

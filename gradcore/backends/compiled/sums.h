@@ -74,7 +74,8 @@ struct Two {
     V first, second;
 };
 
-// The two sums of what `values` makes of the elements of `n` places in rows: for one number of each row, or a vector.
+// The two sums of the results of `values` for the elements of rows at `n` places, for a number of each row or for a
+// vector.
 template <class T, class F, class... Rows>
 INLINE Two<double> sums_of(i64 n, F values, const Rows*... rows) {
     using L = Lanes<T>;

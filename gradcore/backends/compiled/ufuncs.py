@@ -51,8 +51,8 @@ class _InnerLoop:
     def __init__(self, head: _Head, number: int, kinds: str) -> None:
         sizes = [np.dtype(char).itemsize for char in kinds]
         self.sizes = (ctypes.c_int64 * len(sizes))(*sizes)
-        place = ctypes.addressof(self.sizes)
-        self.call = Call(head.functions[number], head.data[number] if head.data else None, WORTH_A_THREAD, place)
+        address = ctypes.addressof(self.sizes)
+        self.call = Call(head.functions[number], head.data[number] if head.data else None, WORTH_A_THREAD, address)
         self.reference, self.dtype = ctypes.byref(self.call), np.dtype(kinds[-1])
 
 

@@ -39,8 +39,8 @@ def remove_abandoned(cache: Path) -> None:
 
 def _remove(cache: Path) -> None:
     for folder in cache.glob(f"{PREFIX}*"):
-        with _lock_folder(folder, wait=False) as mine:
-            if mine:
+        with _lock_folder(folder, wait=False) as is_locked:
+            if is_locked:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -49,12 +49,12 @@ def _lock_folder(folder: Path, wait: bool = True) -> Iterator[bool]:
     """Lock a folder for this process. Yields False if another process has the lock, or there are no locks."""
     import fcntl
 
-    place, mine = os.open(folder, os.O_RDONLY), True
+    descriptor, is_locked = os.open(folder, os.O_RDONLY), True
     try:
         try:
-            fcntl.flock(place, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError:
-            mine = False
-        yield mine
+            is_locked = False
+        yield is_locked
     finally:
-        os.close(place)
+        os.close(descriptor)

@@ -59,8 +59,10 @@ class CudaFusion(CudaKernels):
         One kernel computes it if fusion applies.
         """
         if self.generates(operands.values()):
-            named = list(operands.items())
-            results = self.fusion.run(name, formula, lambda F, *xs: (formula(F, *xs),), named, None, (stored,))
+            operands_by_name = list(operands.items())
+            results = self.fusion.run(
+                name, formula, lambda F, *xs: (formula(F, *xs),), operands_by_name, None, (stored,)
+            )
             if results is not None:
                 return results[0]
         result = formula(self, *operands.values())
@@ -69,8 +71,8 @@ class CudaFusion(CudaKernels):
     def evaluate_step(self, formula: Callable[..., Any], *operands: Any) -> Any:
         """Return the results of ``formula(F, *operands)``. One kernel computes them if fusion applies."""
         if self.generates(operands):
-            named = [(f"x{i}", x) for i, x in enumerate(operands)]
-            result = self.fusion.run(formula.__name__.strip("_"), formula, formula, named)
+            operands_by_name = [(f"x{i}", x) for i, x in enumerate(operands)]
+            result = self.fusion.run(formula.__name__.strip("_"), formula, formula, operands_by_name)
             if result is not None:
                 return result
         return formula(self, *operands)

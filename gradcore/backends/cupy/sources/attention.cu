@@ -20,7 +20,7 @@ struct Mask {
     i64 head, row, key;
 };
 
-// Where a row of the block is: its head and query, and how many of the keys it sees.
+// The head and the query of a row of the block, and the number of keys that it sees.
 struct Place {
     i64 head, query, seen;
 

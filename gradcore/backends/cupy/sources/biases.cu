@@ -13,7 +13,7 @@ extern "C" __global__ void repeat_row(const T* row, T* out, const i64 size, cons
     for (i64 i = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) out[i] = row[i % width];
 }
 
-// A block has 32 columns and 32 threads for each, which add up in an order that is always the same.
+// A block sums 32 columns with 32 threads for each, always in the same order.
 extern "C" __global__ void sum_columns(const T* x, T* out, const i64 rows, const i64 width) {
     __shared__ A partial[32][33];
     const i64 first = static_cast<i64>(blockIdx.x) * 32, column = first + threadIdx.x;

@@ -26,7 +26,7 @@ struct Largest {
     }
 };
 
-// All threads of a warp get the combination of their values, which does not depend on the order of their arrival.
+// All threads of a warp get the combination of their values. Its order does not depend on timing.
 template <class T, class Combine>
 GRADCORE_FUNCTION T warp_reduce(T value, Combine combine) {
     for (int lanes = 16; lanes > 0; lanes /= 2) value = combine(value, __shfl_xor_sync(whole_warp, value, lanes));

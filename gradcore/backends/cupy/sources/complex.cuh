@@ -1,4 +1,4 @@
-// Complex numbers in generated kernels: CuPy's class, and what it does otherwise than NumPy.
+// Complex numbers in generated kernels: CuPy's class, and functions for which it differs from NumPy.
 
 #pragma once
 
@@ -64,7 +64,7 @@ GRADCORE_FUNCTION complex<T> inverse(complex<T> x) {
     return complex<T>(ratio / size, -1 / size);
 }
 
-// CuPy's are NaN as a whole where one part is infinite and the other NaN.
+// CuPy's functions return NaN in both parts if one part is infinite and the other NaN.
 template <class T>
 GRADCORE_FUNCTION complex<T> logarithm(complex<T> x) {
     return is_infinite(x) ? complex<T>(infinity<T>(), atan2(x.imag(), x.real())) : log(x);
@@ -80,7 +80,7 @@ GRADCORE_FUNCTION complex<T> logarithm_base_ten(complex<T> x) {
     return logarithm(x) * T(0.43429448190325182765);
 }
 
-// A product as C has it, which NumPy's powers are made of: infinite where an operand is, though its parts are NaN.
+// A product as in C, from which NumPy computes powers. It is infinite if an operand is, even if its parts would be NaN.
 template <class T>
 GRADCORE_FUNCTION complex<T> infinite_product(complex<T> x, complex<T> y) {
     const complex<T> plain = x * y;

@@ -59,7 +59,8 @@ struct Element {
     }
 };
 
-// Call with the number of each tap of an output's window and the index that it reads; where that is outside, with -1.
+// Call `call` with the number of each tap of an output's window and the index that it reads, or -1 outside of the
+// image.
 template <class F>
 GRADCORE_FUNCTION void for_taps(const Dim& a, const Dim& b, const Dim& c, const Element& o, F&& call) {
     I tap = 0;
@@ -96,7 +97,7 @@ GRADCORE_FUNCTION void for_windows(const Dim& a, const Dim& b, const Dim& c, con
 
 GRADCORE_FUNCTION A bias_of(const T* bias, I channel) { return bias ? load(bias[channel]) : A(0); }
 
-// Windows as columns: the elements that one tap reads are next to each other, in steps of `tap_step` for the taps.
+// Copy windows to columns. The elements that one tap reads are adjacent, and `tap_step` is the distance of two taps.
 extern "C" __global__ void columns(const T* x, T* out, const I total, const I channels, const I image_step,
                                    const I channel_step, const I tap_step, DIM(0), DIM(1), DIM(2)) {
     DIMS;
@@ -108,7 +109,7 @@ extern "C" __global__ void columns(const T* x, T* out, const I total, const I ch
     }
 }
 
-// The adjoint of columns (planes, taps, windows): each element of an image is the sum of the columns that read it.
+// Add columns (planes, taps, windows) to images: each element of an image is the sum of the columns that read it.
 extern "C" __global__ void images(const A* columns, const T* bias, T* out, const I total, const I channels, DIM(0), DIM(1),
                                   DIM(2)) {
     DIMS;
@@ -121,8 +122,7 @@ extern "C" __global__ void images(const A* columns, const T* bias, T* out, const
     }
 }
 
-// Each of the `channels` of an output reads the channel of the input that it shares with its `multiplier` - 1
-// neighbours.
+// Depthwise convolution. `multiplier` neighbouring channels of the output read one channel of the input.
 extern "C" __global__ void depthwise(const T* x, const T* weight, const T* bias, T* out, const I total, const I channels,
                                      const I multiplier, DIM(0), DIM(1), DIM(2)) {
     DIMS;

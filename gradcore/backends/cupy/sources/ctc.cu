@@ -10,7 +10,7 @@
 using namespace gradcore;
 using T = GRADCORE_TYPE;
 
-// Positions of which the numbers of a step are kept in shared memory; longer sequences have them in `scratch`.
+// The number of positions whose numbers are kept in shared memory. Longer sequences keep them in `scratch`.
 constexpr i64 kept = 1024;
 
 // The logarithm of a probability of zero, as in Python.

@@ -49,7 +49,8 @@ struct is_unsigned<u64> {
 
 // -------------------------------------------------------------------------------------------------- conversions
 
-// Negative numbers become unsigned ones by way of signed ones, and wrap as on a CPU: a GPU's own conversion gives zero.
+// Convert negative numbers to unsigned ones by way of signed ones, so that they wrap as on a CPU. The conversion of a
+// GPU gives zero.
 template <class To>
 struct Cast {
     template <class From>

@@ -88,8 +88,8 @@ GRADCORE_FUNCTION Taps taps_of(A coordinate, i64 size, const Settings& s) {
 
 GRADCORE_FUNCTION int count(const Settings& s) { return s.mode == linear ? 2 : s.mode == nearest ? 1 : most_taps; }
 
-// Call with the place in the image, the weight, and its derivatives by the position in each dim, of each element that a
-// point reads.
+// For each element that a point reads, call `call` with its place in the image, its weight, and the derivatives of the
+// weight by the coordinates.
 template <class F>
 GRADCORE_FUNCTION void for_taps(const T* grid, i64 point, const Settings& s, F&& call) {
     Taps taps[dims];

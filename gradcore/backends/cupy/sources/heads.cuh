@@ -9,7 +9,7 @@
 namespace gradcore {
 
 constexpr int WIDTH = GRADCORE_WIDTH, STRIDE = WIDTH + padding;
-// Rows that a block has results for, 16 for each warp, and rows of the other operand in shared memory.
+// The number of rows of a block, 16 for each warp, and the number of rows of the other operand in shared memory.
 constexpr int ROWS = GRADCORE_ROWS, COLUMNS = GRADCORE_COLUMNS, THREADS = 2 * ROWS;
 
 // How many elements an operand's matrices lie apart in each batch dim, and the rows of a matrix.

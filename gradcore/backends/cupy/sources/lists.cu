@@ -1,4 +1,4 @@
-// What is done to all gradients at once: looked through for infinities, scaled, their norm, clipped.
+// Kernels for all gradients at once: unscaling with a check for infinities, norms, and clipping.
 //
 // GRADCORE_TYPE is the numbers' type. A block has a part of one array; nothing is added atomically.
 
@@ -13,7 +13,7 @@ GRADCORE_FUNCTION T* array_of(const Parts& parts, i32 array, const Elements& ele
     return reinterpret_cast<T*>(parts.addresses[0][array]) + elements.begin;
 }
 
-// Multiply by *factor, if there is one, and note in *found that an element was not finite.
+// Multiply by *factor unless `factor` is null, and set *found if an element is not finite.
 extern "C" __global__ void unscale(const Parts parts, const float* factor, float* found) {
     const i32 array = parts.array();
     const Elements elements(parts, array);
@@ -28,7 +28,8 @@ extern "C" __global__ void unscale(const Parts parts, const float* factor, float
     if (bad) *found = 1;  // all threads write the same value
 }
 
-// The scale of gradients after a step: smaller if one was not finite, larger after `interval` steps in which all were.
+// Update the scale of gradients after a step: reduce it if an element was not finite, and increase it after `interval`
+// steps without.
 extern "C" __global__ void adapt_scale(float* scale, i32* steps, const float* found, const float growth, const float backoff,
                                        const i32 interval) {
     if (*found > 0) {

@@ -353,7 +353,8 @@ extern "C" __global__ void channel_scales(const A* means, const A* variances, co
         scale_channel(weight, bias, scales, shifts, i, means[i], variances[i], eps);
 }
 
-// Running statistics times `keep`, plus new ones times `share`, that of variances times a factor for the sample's size.
+// Running statistics times `keep`, plus new ones times `share`. New variances are multiplied by a correction for the
+// size of the sample.
 extern "C" __global__ void move_statistics(T* running_means, T* running_variances, const A* means, const A* variances,
                                            const i64 channels, const double keep, const double share,
                                            const double share_of_variances) {

@@ -1,6 +1,7 @@
-// Many arrays as one argument of a kernel, by value: no table of addresses has to be copied to the device first.
+// Many arrays as one argument of a kernel, passed by value, so that no table of addresses has to be copied to the
+// device.
 //
-// A block has up to `chunk` elements of one of the arrays. The same structure is in backends/cupy/parts.py.
+// A block has up to `chunk` elements of one of the arrays. The same structure is in backends/cupy/multi_tensor.py.
 
 #pragma once
 
@@ -18,7 +19,7 @@ struct Parts {
     i32 count;
     i64 first;  // position of the first array in a longer list
 
-    // The array of this block: the last one that begins with it or before.
+    // The array of this block: the last one whose first block is this one or before.
     GRADCORE_FUNCTION i32 array() const {
         i32 low = 0, high = count;
         while (high - low > 1) {

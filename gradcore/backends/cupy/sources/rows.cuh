@@ -13,8 +13,8 @@ namespace gradcore {
 // Groups of neighbours that a thread keeps of a row: a block of 512 threads keeps 16 KiB.
 constexpr int held = 2;
 
-// Neighbours that are visited together: the group that the thread has kept under a number (or -1), and how many they
-// are.
+// Neighbours that are visited together: the number of the group that the thread keeps in registers (or -1), and their
+// count.
 struct Place {
     int number, count;
 };
@@ -48,7 +48,7 @@ struct HeldRow {
     }
 };
 
-// Store 16 bytes by one instruction, which the compiler does not see for itself in loops.
+// Store 16 bytes by one instruction. The compiler does not combine stores in loops by itself.
 GRADCORE_FUNCTION void store_words(void* to, const Pack<u32, 4>& words) {
 #ifdef __CUDA_ARCH__
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(words.items[0]),

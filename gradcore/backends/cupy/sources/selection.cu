@@ -39,7 +39,8 @@ struct Order {
     }
 };
 
-// Call with the place and the value of each element of a row; threads read neighbours by one load where they can.
+// Call `call` with the place and the value of each element of a row. Threads read neighbours by one load where
+// possible.
 template <class F>
 GRADCORE_FUNCTION void each_of(const Key* x, u32 n, F&& visit) {
     u32 begin = 0;
@@ -83,7 +84,7 @@ GRADCORE_FUNCTION u32 power_of_two(u32 n) {
     return found;
 }
 
-// Sort `count` pairs, and write the elements and their places, but those beyond `wanted`.
+// Sort `count` pairs, and write the first `wanted` elements and their places.
 GRADCORE_FUNCTION void write_sorted(const Key* x, const i64* origins, i64 begin, Key* keys, u32* places, u32 count, u32 wanted,
                                     Key* values, i64* indices) {
     const u32 whole = power_of_two(count);
@@ -125,7 +126,7 @@ struct Choice {
     GRADCORE_FUNCTION bool holds(Key key) const { return static_cast<Key>(key & mask) == prefix; }
 };
 
-// What the threads of a block share while they select: counts of digits, and what `narrow` finds.
+// Shared memory of a block during a selection: counts of digits, and the result of `narrow`.
 struct Workspace {
     u32 counts[256], found[3];
 };
@@ -252,7 +253,7 @@ GRADCORE_FUNCTION u32 meant(u32 rank, u32 n, u32 unknown, int mode) {
     return rank;
 }
 
-// The element of a rank of each row, and the place of the first that equals it.
+// The element of a rank of each row, and the place of its first occurrence.
 extern "C" __global__ void kth_of_rows(const Key* x, Key* values, i64* indices, const i64 n, const i64 rank, const int mode) {
     __shared__ Workspace shared;
     __shared__ u32 first;
@@ -340,7 +341,7 @@ extern "C" __global__ void take_chosen(const Key* x, const i64* indices, Key* va
 
 // ------------------------------------------------------------------------------------------------------ long rows
 //
-// What a block cannot sort is sorted by keys, which are whole numbers without NaN and without two zeros.
+// Rows that are too long for a block are sorted by keys, which are integers without NaN and with one zero.
 
 // Write the keys of the elements or, if `by_row`, 64-bit keys with the number of the row in the upper half. A block
 // handles `chunk` elements.

@@ -299,7 +299,7 @@ struct Stage {
 
 #endif
 
-// The combination of the numbers of a row in the 4 lanes that have it.
+// Combine the numbers of a row, which are in 4 lanes.
 template <class Combine>
 GRADCORE_FUNCTION A quad_reduce(A value, Combine combine) {
     value = combine(value, __shfl_xor_sync(whole_warp, value, 1));

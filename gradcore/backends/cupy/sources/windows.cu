@@ -26,7 +26,7 @@ struct Dim {
         if (with_padding) return end - start;
         return (end < size ? end : size) - (start > 0 ? start : 0);
     }
-    // The first and the last output whose windows can have the element i, and whether they do.
+    // The first and the last output whose windows can contain the element i. Return whether there are any.
     GRADCORE_FUNCTION Index first(Index i) const {
         const Index reach = i + padding - (kernel - 1) * dilation;
         return reach > 0 ? (reach + stride - 1) / stride : 0;
@@ -69,7 +69,7 @@ GRADCORE_FUNCTION Part part(i64 size, i64 outputs) { return {static_cast<Index>(
 #define PART(d) const i64 size##d, const i64 outputs##d
 #define PARTS const Part a = part(size0, outputs0), b = part(size1, outputs1), c = part(size2, outputs2)
 
-// The place of an element of three dims: its number, and those in each dim.
+// The position of an element in three dims: its flat index, and the index along each dim.
 struct Place {
     Index plane, i0, i1, i2;
 
@@ -175,7 +175,8 @@ GRADCORE_FUNCTION void from_means(const T* grad, T* out, i64 total, bool with_pa
     }
 }
 
-// The maximum of each window and its index in the flattened spatial dims: of equal ones the first, of NaN the last.
+// The maximum of each window and its index in the flattened spatial dims. Of equal maxima the first counts, of NaN the
+// last.
 extern "C" __global__ void max_pool(const T* x, T* out, i64* indices, const i64 total, DIM(0), DIM(1), DIM(2)) {
     DIMS;
     maxima(x, out, indices, total, a, b, c);
@@ -280,14 +281,14 @@ extern "C" __global__ void col2im(const T* columns, T* out, const i64 total, DIM
 
 // ------------------------------------------------------------------------------------------------------ resampling
 
-// A linear map of one dim. Each output has some inputs, -1 for none, and their weights.
+// A linear map along one dim. Each output has a number of inputs (-1 for none) with weights.
 struct Map {
     Index inputs, outputs, taps;
     const i32* sources;
     const A* weights;
 };
 
-// The sum over an output's inputs of their weights times what `value` is of them.
+// The weighted sum of `value` over the inputs of an output.
 template <class F>
 GRADCORE_FUNCTION A combined(const Map& map, Index output, F&& value) {
     A sum = 0;
