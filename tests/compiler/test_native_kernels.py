@@ -16,6 +16,7 @@ from gradcore.compiler.targets.native import indexing, segments
 from gradcore.compiler.targets.native.rows import ROW_OPERATIONS
 from gradcore.compiler.targets.native.segments import NativeProgram
 from tests.compiler.test_native import arrays_of, check, libraries, pytestmark, writer
+from tests.ops.test_signs_of_zeros import EXTREMA, NUMBERS, PAIRS, bounded, calls, either_zero, extremum, shown
 
 __all__ = ["libraries", "pytestmark", "writer"]
 
@@ -371,3 +372,33 @@ def test_declared_kernels_of_rows(name: str, dtype: Any) -> None:
         assert by_python(check(lambda t: operation(t, *missing[1:], *rest), x)) == []
     if rest == (-1,):
         check(lambda *tensors: operation(*tensors, 0), *arrays)
+
+
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float64], ids=str)
+def test_signs_of_zeros(dtype: Any) -> None:
+    """Elements that equal a bound keep the sign of a zero in loops of programs, too, which quotients are there for."""
+    known = calls()
+
+    def bounds(x: gc.Tensor) -> list[gc.Tensor]:
+        return [each for function, _ in known.values() for each in _with_quotient(function(x))]
+
+    def extrema(x: gc.Tensor, y: gc.Tensor) -> list[gc.Tensor]:
+        return [each for name in EXTREMA for each in _with_quotient(getattr(gc, name)(x, y))]
+
+    first, second = (list(each) for each in zip(*PAIRS, strict=True))
+    compiled = CompiledFunction(bounds, fullgraph=True), CompiledFunction(extrema, fullgraph=True)
+    for _ in range(3):
+        found = compiled[0](gc.tensor(NUMBERS, dtype=dtype))
+        for (name, (_, limits)), values, quotient in zip(known.items(), found[::2], found[1::2], strict=True):
+            assert shown(values.tolist()) == shown(bounded(x, *limits) for x in NUMBERS), name
+            assert shown(quotient.tolist()) == shown((1 / values).tolist()), name
+        found = compiled[1](gc.tensor(first, dtype=dtype), gc.tensor(second, dtype=dtype))
+        for name, values, quotient in zip(EXTREMA, found[::2], found[1::2], strict=True):
+            expected = either_zero([extremum(name, *pair) for pair in PAIRS], first, second)
+            assert either_zero(values.tolist(), first, second) == expected, name
+            assert shown(quotient.tolist()) == shown((1 / values).tolist()), name
+    assert not any(map(by_python, compiled))
+
+
+def _with_quotient(x: gc.Tensor) -> tuple[gc.Tensor, gc.Tensor]:
+    return x, 1 / x

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,7 @@ import pytest
 import gradcore as gc
 from tests.on_device.comparing import TOLERANCES, agree, outcome
 from tests.ops.cases import ALL, Drawn
-
-F = gc.nn.functional
+from tests.ops.test_signs_of_zeros import NUMBERS, PAIRS, bounded, calls, shown
 
 #: Results that are not one only: signs of vectors, or numbers that depend on how many were drawn.
 UNLIKE = {name for name in {case.op.name for case in ALL} if "lowrank" in name} | {"linalg_eig", "linalg_svd", "svd"}
@@ -167,21 +165,17 @@ def test_norms_of_complex_zeros_have_a_gradient() -> None:
         assert x.grad.tolist() == [0, 0, 0]
 
 
-#: Bounds that are zero, which -0.0 equals.
-BOUNDED: dict[str, Callable[[Any], Any]] = {
-    "relu": gc.relu, "relu_": lambda x: x.clone().relu_(), "relu6": F.relu6, "clamp": lambda x: x.clamp(0, 2),
-    "clamp min": lambda x: x.clamp(min=0), "clamp max": lambda x: x.clamp(max=0),
-    "hardtanh": lambda x: F.hardtanh(x, 0, 2),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", BOUNDED)
-@pytest.mark.parametrize("size", [4, 12_000])
-def test_a_zero_keeps_its_sign_between_bounds(device: str, name: str, size: int) -> None:
-    for dtype in (gc.float64, gc.float32, gc.float16, gc.bfloat16):
-        x = gc.tensor([-0.0, 0.0, -1.0, 1.0], device="cpu").to(dtype).repeat(size // 4)
-        signs = [gc.signbit(BOUNDED[name](x.to(where))).tolist() for where in (device, "cpu")]
-        assert signs[0] == signs[1], dtype
+@pytest.mark.parametrize("repeats", [1, 250])
+@pytest.mark.parametrize("dtype", [gc.float64, gc.float32, gc.float16, gc.bfloat16], ids=str)
+def test_a_zero_keeps_its_sign_between_bounds(device: str, dtype: Any, repeats: int, fused: bool) -> None:
+    x = gc.tensor(NUMBERS, device=device).to(dtype).repeat(repeats)
+    for name, (function, bounds) in calls().items():
+        found, expected = function(x).double().reshape(repeats, -1), shown(bounded(each, *bounds) for each in NUMBERS)
+        assert shown(found[0].tolist()) == shown(found[-1].tolist()) == expected, name
+    x, y = (gc.tensor(each, device=device).to(dtype).repeat(repeats) for each in zip(*PAIRS, strict=True))
+    for low, high in [(y, None), (None, y), (y, y)]:
+        expected = shown(bounded(a, *(None if each is None else b for each in (low, high))) for a, b in PAIRS)
+        assert shown(x.clamp(low, high).tolist()) == expected * repeats
 
 
 @pytest.mark.parametrize(

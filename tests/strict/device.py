@@ -24,6 +24,7 @@ import numpy as np
 from gradcore.backends import sync_debug
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy.backend import CupyBackend
+from gradcore.backends.portable.elementwise import Elementwise
 from gradcore.backends.random import philox
 from tests.strict import api, capture
 from tests.strict.blas import FakeCublas
@@ -623,6 +624,9 @@ class StrictBackend(CupyBackend):
             return out
 
         return convert
+
+    #: By NumPy's functions, in the place of the ufuncs that CuPy makes.
+    clamp, relu = Elementwise.clamp, Elementwise.relu
 
     def shares_memory(self, view: Any, x: Any) -> bool:
         return owner(view._a) is owner(x._a)

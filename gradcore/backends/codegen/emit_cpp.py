@@ -16,7 +16,6 @@ from gradcore.backends.codegen.cpp import C_TYPES, Dialect, statements
 from gradcore.backends.codegen.expr import Expr, NotFusible
 from gradcore.backends.codegen.schedule import Input, Kernel
 from gradcore.backends.codegen.trace import CpuTracer, trace
-from gradcore.core.typing import Array
 
 __all__ = ["CppTracer", "emit", "is_exact", "is_single_function", "loop_name", "trace_loop"]
 
@@ -56,12 +55,6 @@ class CppTracer(CpuTracer):
 
     def relu(self, x: Any) -> Any:
         return self.where(x < 0, 0, x)
-
-    def clamp(self, x: Array, low: Array = None, high: Array = None) -> Array:
-        # Of two equal numbers the extremum is the second: -0.0 stays, as NumPy's kernel leaves it.
-        if low is not None:
-            x = self.xp.maximum(low, x)
-        return x if high is None else self.xp.minimum(high, x)
 
 
 def trace_loop(

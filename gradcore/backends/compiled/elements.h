@@ -180,12 +180,12 @@ INLINE T minimum(T x, T y) {
 
 template <class T>
 INLINE T larger(T x, T y) {
-    return chosen((x >= y) | (y != y), x, y);
+    return chosen((x > y) | (y != y), x, y);
 }
 
 template <class T>
 INLINE T smaller(T x, T y) {
-    return chosen((x <= y) | (y != y), x, y);
+    return chosen((x < y) | (y != y), x, y);
 }
 
 template <class T>

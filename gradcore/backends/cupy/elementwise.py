@@ -13,6 +13,7 @@ from gradcore.backends.codegen.emit_cuda import OF_COMPLEX
 from gradcore.backends.cupy.fusion import CudaFusion
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.elementwise import RENAMED, Elementwise
+from gradcore.core.typing import Array
 
 __all__ = ["CudaElementwise"]
 
@@ -121,6 +122,31 @@ class CudaElementwise(CudaFusion, Elementwise):
         (dtype,) = kinds
         bits = [(v if hasattr(v, "view") else dtype.type(v)).view(np.uint16) for v in (x, y)]
         return self.xp.where(condition, *bits).view(dtype)
+
+    # `maximum` and `minimum` of CuPy may change the sign of a zero that equals a bound; these ufuncs keep the element.
+
+    @functools.cached_property
+    def _at_least(self) -> Callable[..., Array]:
+        return self._bounding("gradcore_at_least", "in0 < in1")
+
+    @functools.cached_property
+    def _at_most(self) -> Callable[..., Array]:
+        return self._bounding("gradcore_at_most", "in0 > in1")
+
+    def _bounding(self, name: str, is_beyond: str) -> Callable[..., Array]:
+        loops, body = ("ee->e", "ff->f", "dd->d"), f"out0 = {is_beyond} || in1 != in1 ? in1 : in0"
+        ufunc: Callable[..., Array] = self.xp._core.create_ufunc(name, loops, body)
+        return ufunc
+
+    def clamp(self, x: Array, low: Array = None, high: Array = None) -> Array:
+        if x.dtype.kind != "f":
+            return super().clamp(x, low, high)
+        if low is not None:
+            x = self._at_least(x, low)
+        return x if high is None else self._at_most(x, high)
+
+    def relu(self, x: Array) -> Array:
+        return self._at_least(x, 0) if x.dtype.kind == "f" else super().relu(x)
 
     def _is_number(self, value: Any) -> bool:
         return isinstance(value, (self.array_type, np.generic))

@@ -46,7 +46,7 @@ class NumpyElementwise(Elementwise):
         return result
 
     def relu(self, x: Any) -> Any:
-        # For equal numbers, `maximum` returns the second, so -0.0 stays -0.0, as with `clip` and on CUDA.
+        # As `clamp` of `Elementwise`: of two equal numbers NumPy gives the second, so that -0.0 stays.
         return np.clip(x, 0, np.inf) if _clips(x) else np.maximum(0, x)
 
     def clamp(self, x: Any, low: Any = None, high: Any = None) -> Any:

@@ -101,13 +101,17 @@ class Elementwise:
         return self.xp.where(condition, x, y)
 
     def clamp(self, x: Any, low: Any = None, high: Any = None) -> Any:
-        """Clamp `x` between two bounds, either of which may be None."""
+        """Clamp `x` between two bounds, either of which may be None.
+
+        An element that equals a bound is kept, with the sign of a zero. That is why it comes second: of two equal
+        numbers, extrema on the CPU and in generated kernels are the second.
+        """
         if low is not None:
-            x = self.xp.maximum(x, low)
-        return x if high is None else self.xp.minimum(x, high)
+            x = self.xp.maximum(low, x)
+        return x if high is None else self.xp.minimum(high, x)
 
     def relu(self, x: Any) -> Any:
-        return self.xp.maximum(x, 0)
+        return self.clamp(x, 0)
 
     def heaviside(self, x: Any, values: Any) -> Any:
         return self.where(x == 0, values, (x > 0).astype(x.dtype))

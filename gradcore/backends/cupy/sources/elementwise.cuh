@@ -106,24 +106,25 @@ GRADCORE_FUNCTION bool sign_bit(T x) {
 
 // -------------------------------------------------------------------------------------------------- comparisons
 
+// Of two equal numbers (0.0 and -0.0) the second, as in the CPU's `elements.h`; `clamp` and `relu` build on it.
 template <class T>
 GRADCORE_FUNCTION T maximum(T x, T y) {
-    return x >= y || is_nan(x) ? x : y;
+    return x > y || is_nan(x) ? x : y;
 }
 
 template <class T>
 GRADCORE_FUNCTION T minimum(T x, T y) {
-    return x <= y || is_nan(x) ? x : y;
+    return x < y || is_nan(x) ? x : y;
 }
 
 template <class T>
 GRADCORE_FUNCTION T larger(T x, T y) {
-    return x >= y || is_nan(y) ? x : y;
+    return x > y || is_nan(y) ? x : y;
 }
 
 template <class T>
 GRADCORE_FUNCTION T smaller(T x, T y) {
-    return x <= y || is_nan(y) ? x : y;
+    return x < y || is_nan(y) ? x : y;
 }
 
 template <class T>
