@@ -214,11 +214,11 @@ class CompiledRows(CompiledCalls):
 
 def _eager(kernel: RowKernel) -> Any:
     """Return a method of the backend that calls a declared kernel for arguments that it supports."""
-    # What depends on the declaration alone is looked at once: a call has some microseconds.
-    symbol, call, others, number = kernel.symbol, kernel.call, kernel.reads[1:], kernel.call.value
-    dims, setting = (at if at < 0 else at + len(others) for at in (call.dims, call.number))
+    # Values that depend on the declaration alone are computed once, because a call only takes a few microseconds.
+    symbol, call, further_reads, number = kernel.symbol, kernel.call, kernel.reads[1:], kernel.call.value
+    dims, setting = (at if at < 0 else at + len(further_reads) for at in (call.dims, call.number))
     of_elements = all(word == "rows" for word in kernel.writes)
-    defaults, count = [word.partition("=")[2] for word in others], len(others)
+    defaults, count = [word.partition("=")[2] for word in further_reads], len(further_reads)
     width_of = width_of_rows(kernel, call)
 
     def supports(backend: Any, x: Any, *rest: Any) -> bool:
