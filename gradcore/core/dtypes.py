@@ -229,7 +229,7 @@ ALIASES: dict[str, dtype] = {
 """The public names that are not a type's own attribute here."""
 
 DTypeLike: TypeAlias = dtype | type | np.dtype[Any] | str
-"""What `as_dtype` understands."""
+"""The arguments that `as_dtype` accepts."""
 
 
 # Conversion
