@@ -16,8 +16,6 @@ __all__ = ["make_loop"]
 
 #: Keyword arguments that apply to each call; all other keyword arguments are lists, tensors or numbers.
 _SETTINGS = ("alpha", "dtype", "memory_format", "non_blocking", "ord", "value")
-#: Operations whose other operand may be a number, and the method that takes both.
-_CLAMPS = {"maximum": "clamp_min", "minimum": "clamp_max"}
 
 
 def make_loop(name: str) -> Callable[..., Any]:
@@ -80,4 +78,6 @@ def _apply(operation: str, row: tuple[Any, ...], settings: dict[str, Any]) -> An
         return first.abs().pow(order).sum(dtype=settings.get("dtype"))
     if not isinstance(first, Tensor):  # the base of a power, with a list of exponents
         return getattr(functional, operation)(first, *others, **settings)
-    return getattr(first, operation.replace(base, _CLAMPS.get(base, base)))(*others, **settings)
+    # The clamps compute extrema too, and take tensors and numbers.
+    method = operation.replace("maximum", "clamp_min").replace("minimum", "clamp_max")
+    return getattr(first, method)(*others, **settings)

@@ -17,15 +17,13 @@ from gradcore.ops.declare.table import OPS
 ROOT = Path(gc.__file__).parent
 
 #: Who gives a node its number in time: `Node.make`, and the same lines for a leaf's accumulator, which every use of a
-#: parameter makes; a copy that has its node's; a call of a function once it is done; a call of a compiled
-#: function, and one that takes the place of it in a backward call.
+#: parameter makes; a copy that has its node's; a call of a function once it is done; a call of a compiled function.
 NUMBERING = {
     ("autograd/node.py", "make"),
     ("autograd/views.py", "gradient_edge"),
     ("autograd/op_node.py", "call_unpack_hooks"),
     ("autograd/function/call.py", "call"),
-    ("compiler/autograd/node.py", "connect_one"),
-    ("compiler/autograd/node.py", "delegate"),
+    ("compiler/autograd/node.py", "connect"),
 }
 
 

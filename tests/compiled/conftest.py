@@ -54,7 +54,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         pytest.skip("there is no C++ compiler")
     import fcntl
 
-    folder = Path(os.environ.get("GRADCORE_TEST_CACHE") or tmp_path_factory.mktemp("compiled")) / "compiled"
+    name = "compiled" if library.find_packaged() is None else "compiled without optimization"
+    folder = Path(os.environ.get("GRADCORE_TEST_CACHE") or tmp_path_factory.mktemp("compiled")) / name
     folder.mkdir(parents=True, exist_ok=True)
     cache, said = folder / "cache", folder / "said.txt"
     with (folder / "lock").open("w") as lock, pytest.MonkeyPatch.context() as patch:
