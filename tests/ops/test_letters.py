@@ -102,7 +102,7 @@ def test_a_composite_with_kernels_is_refused() -> None:
     def doubled(K, self):  # type: ignore[no-untyped-def]
         return K.add_product(self, self, 1)
 
-    with pytest.raises(TypeError, match="its namespace is F"):
+    with pytest.raises(TypeError, match="its first parameter must be F"):
         composite()(doubled)
 
 
