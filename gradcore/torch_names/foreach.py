@@ -46,7 +46,7 @@ def make_loop(name: str) -> Callable[..., Any]:
         _check(lists)
         columns = [c if isinstance(c, (list, tuple)) else [c] * len(lists[0]) for c in columns]
         rows = zip(*columns, strict=True)
-        results = tuple(_apply(operation, row, settings) for row in rows)
+        results = tuple(_call_operation(operation, row, settings) for row in rows)
         return columns[0] if operation.endswith("_") else results
 
     loop.__name__ = loop.__qualname__ = name
@@ -64,7 +64,7 @@ def _check(lists: Sequence[Sequence[Any]]) -> None:
             )
 
 
-def _apply(operation: str, row: tuple[Any, ...], settings: dict[str, Any]) -> Any:
+def _call_operation(operation: str, row: tuple[Any, ...], settings: dict[str, Any]) -> Any:
     """Apply an operation to one tensor of each list."""
     first, *others = row
     base = operation.rstrip("_")

@@ -128,7 +128,7 @@ def test_kernel_for_any_number_of_threads(compiled: Any, calls: list[bool], seed
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("first", ["rows", "columns"])
 def test_kernel_for_tiles_of_all_heights(compiled: Any, first: str, dtype: str) -> None:
-    """With three threads, the last one has between one and sixteen rows; the last panel of columns is full or not."""
+    """Compare products whose last part, for three threads, has 1 to 16 rows, with a full and a partial last panel."""
     for rows, columns in itertools.product(range(33, 49), (32, 31)):
         a, b = LAYOUTS[first](draw((rows, 1100), dtype)), draw((1100, columns), dtype, 1)
         agree(compiled.matmul(a, b), a, b)

@@ -59,13 +59,13 @@ def shown(numbers: Any) -> list[str]:
 
 
 def either_zero(found: Any, x: Any, y: Any) -> list[str]:
-    """What is shown of extrema, without the sign where both are zeros of different signs."""
+    """Return extrema as texts, zeros without a sign where the operands are zeros of different signs."""
     mixed = [a == b == 0 and math.copysign(1, a) != math.copysign(1, b) for a, b in zip(x, y, strict=True)]
     return ["zero" if m and f == 0 else s for m, f, s in zip(mixed, found, shown(found), strict=True)]
 
 
 def tensors(dtype: Any, numbers: list[float], repeats: int) -> Iterator[gc.Tensor]:
-    """The numbers in a contiguous tensor, in one with gaps, and in one of two dims."""
+    """Yield the numbers in a contiguous tensor, in one with gaps, and in one of two dims."""
     x = gc.tensor(numbers, dtype=dtype).repeat(repeats)
     yield x
     yield x.repeat_interleave(2)[::2]

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "arrays.h"
+#include "lanes.h"
 #include "pool.h"
 
 namespace gradcore {
@@ -12,36 +13,13 @@ namespace {  // other sources define functions with the same names
 
 // ------------------------------------------------------------------------------------------------------------ products
 
-#if defined(__AVX512F__)
-constexpr int register_bytes = 64, tile_vectors = 4;
-#elif defined(__AVX__)
-constexpr int register_bytes = 32, tile_vectors = 2;
-#elif defined(__aarch64__)
-constexpr int register_bytes = 16, tile_vectors = 4;
-#else
-constexpr int register_bytes = 16, tile_vectors = 2;
-#endif
+constexpr int tile_vectors = registers / 8;
 
 // Rows of a tile, which stays in registers.
 constexpr int tile_rows = 6;
 
 template <class T>
-struct Register;
-
-template <>
-struct Register<float> {
-    typedef float Type __attribute__((vector_size(register_bytes)));
-    typedef float Anywhere __attribute__((vector_size(register_bytes), aligned(4), may_alias));
-};
-
-template <>
-struct Register<double> {
-    typedef double Type __attribute__((vector_size(register_bytes)));
-    typedef double Anywhere __attribute__((vector_size(register_bytes), aligned(8), may_alias));
-};
-
-template <class T>
-constexpr i64 lanes = register_bytes / static_cast<i64>(sizeof(T));
+constexpr i64 lanes = Lanes<T>::count;
 
 template <class T>
 std::unique_ptr<T[]> memory(i64 count) {
@@ -112,17 +90,16 @@ private:
 
     template <int R, int V>
     void tile(const T* a, i64 step, const T* panel, T* out) const {
-        using Vector = typename Register<T>::Type;
-        using Anywhere = typename Register<T>::Anywhere;
+        using Vector = typename Lanes<T>::Type;
         Vector sums[R][V] = {};
         for (i64 k = 0; k < inner; ++k, panel += V * lanes<T>) {
             Vector read[V];
-            for (int v = 0; v < V; ++v) read[v] = *reinterpret_cast<const Anywhere*>(panel + v * lanes<T>);
+            for (int v = 0; v < V; ++v) read[v] = load(panel + v * lanes<T>);
             for (int r = 0; r < R; ++r)
                 for (int v = 0; v < V; ++v) sums[r][v] += read[v] * a[r * step + k];
         }
         for (int r = 0; r < R; ++r)
-            for (int v = 0; v < V; ++v) *reinterpret_cast<Anywhere*>(out + r * lead + v * lanes<T>) = sums[r][v];
+            for (int v = 0; v < V; ++v) store(out + r * lead + v * lanes<T>, sums[r][v]);
     }
 };
 
