@@ -30,8 +30,8 @@ __all__ = ["CONTAINERS", "OBJECTS", "OTHERS", "Outcome", "check", "compose", "dr
 #: What modules of all programs begin with.
 PRELUDE = """
 import abc, array, builtins, collections, contextvars, copy, ctypes, dataclasses, decimal, enum, fractions, functools
-import heapq, importlib, inspect, io, itertools, json, operator, os, pickle, pprint, queue, string, struct, sys
-import threading, types, typing, weakref
+import heapq, importlib, inspect, io, itertools, json, operator, os, pickle, pprint, queue, re, string, struct
+import sys, threading, types, typing, weakref
 import numpy as np
 import gradcore as gc
 G, OTHER, LIST = 2.0, object(), [2.0, 1.0]
@@ -39,8 +39,10 @@ G, OTHER, LIST = 2.0, object(), [2.0, 1.0]
 def number(v):
     if isinstance(v, (bool, int, float)):
         return float(v) + 1.5 * isinstance(v, bool) + .25 * isinstance(v, int)
-    if isinstance(v, (str, bytes)):
-        return float(sum(bytes(v, 'utf8') if isinstance(v, str) else v))
+    if isinstance(v, str):
+        v = bytes(re.sub('0x[0-9a-f]+', '', v) if '0x' in v else v, 'utf8')  # addresses differ between copies
+    if isinstance(v, bytes):
+        return float(sum(v))
     if isinstance(v, dict):
         return sum(number(k) + 2 * number(e) for k, e in v.items())
     if isinstance(v, (list, tuple, set, frozenset)):
@@ -194,7 +196,7 @@ OF_CONTAINERS = [
     "c.read()", "c.getvalue()", "c.contents.value", "bytes(c)", "number(c)", "float(np.sum(c))", "np.array(c).tolist()",
     "json.dumps(c)", "pprint.pformat(c)[:40]", "copy.deepcopy(c)", "[*c.keys()]", "c.most_common(1)", "c.elements()",
     "vars(c)", "c.A.value", "[m.value for m in c]", "isinstance(c, list)", "iter(c) is c", "[*itertools.islice(c, 2)]",
-    "[*filter(None, c)]", "len([*c])", "c and 1.0", "not c", "c.maps[0]", "id(c)", "c[len(c) - 1]", "c.value", "c.__class__.__name__",
+    "[*filter(None, c)]", "len([*c])", "c and 1.0", "not c", "c.maps[0]", "id(c) == FIRST", "c[len(c) - 1]", "c.value", "c.__class__.__name__",
 ]  # fmt: skip
 
 #: Other state: its source, expressions that read it, statements that change it, and one that changes it back.
@@ -395,7 +397,8 @@ def compose(kind: str, setup: str, is_package: bool = False) -> Program:
     """Return the program of a kind: ``"name / read / way / change / back"``, with the source of the state."""
     _, read, way, change, back = kind.split(" / ")
     body = WAYS[way].replace("{read}", read)
-    source = f"{PRELUDE}{setup}\n{HELPERS}\n{body}\ndef change():\n  {change}\ndef back():\n  {back}\n"
+    first = "FIRST = id(c)\n" if "FIRST" in read else ""
+    source = f"{PRELUDE}{setup}\n{first}{HELPERS}\n{body}\ndef change():\n  {change}\ndef back():\n  {back}\n"
     return Program(source, kind, is_package)
 
 
