@@ -1,11 +1,11 @@
-// Conversions between floats of two bytes and longer ones.
+// Conversions of arrays between float16 or bfloat16 and float32 or float64.
 
 #include "calls.h"
 #include "halves.h"
 
 namespace gradcore {
 
-// Elements from `start` to before `stop`.
+// Convert the elements from `start` to before `stop`.
 template <class From, class To>
 void converted(const Work&, i64 start, i64 stop, const From* x, To* out) {
     convert_all(stop - start, x + start, out + start);
@@ -16,7 +16,7 @@ void converted(const Work&, i64 start, i64 stop, const From* x, To* out) {
 using gradcore::Brain;
 using gradcore::Half;
 
-// The characters are NumPy's, and E for bfloat16.
+// Types are denoted by NumPy's characters, and bfloat16 by E.
 KERNEL(converted, ef, Half, float)
 KERNEL(converted, ed, Half, double)
 KERNEL(converted, eE, Half, Brain)

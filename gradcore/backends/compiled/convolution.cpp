@@ -1,4 +1,4 @@
-// Convolution of one to three spatial dims, and its gradient of the weight, without columns of windows.
+// Convolution with one to three spatial dims, and the gradient of its weight, without copies of windows as columns.
 //
 // The padded image is split by the residues of the stride (phases). The elements that a tap reads for all positions of
 // the output are then a shifted copy of one phase. So a tile of the result, for some output channels and some positions
@@ -37,7 +37,7 @@ struct Geometry {
     const Tap* tap(i64 i) const { return reinterpret_cast<const Tap*>(starts() + 3 * phases) + i; }
 };
 
-// Some rows of the output, and the padded image that they read.
+// A part of the output: some of its rows, and the padded part of the image that they read.
 struct Part {
     const Geometry& g;
     i64 first, spatial[3], extent[3], phase, channel;
@@ -49,7 +49,7 @@ struct Part {
         channel = phase * g.phases;
     }
 
-    // From the first position to behind the last one.
+    // Return the number of positions from the first one to the last one.
     i64 positions() const { return ((spatial[0] - 1) * extent[1] + spatial[1] - 1) * extent[2] + spatial[2]; }
     // The first position of each register of the output. Registers begin anew in each row, or follow each other across
     // rows if fewer registers are needed then.
@@ -74,14 +74,14 @@ struct Part {
         return found;
     }
 
-    // Calls `work` with the first position of each row of the output.
+    // Call `work` with the first position of each row of the output.
     template <class F>
     INLINE void for_rows(const F& work) const {
         for (i64 i = 0; i < spatial[0]; ++i)
             for (i64 j = 0; j < spatial[1]; ++j) work((i * extent[1] + j) * extent[2]);
     }
 
-    // Copies channels of an image to `room`, zero around it.
+    // Copy channels of an image to `room`, with zeros as padding.
     template <class T>
     void pad(const T* x, i64 channels, T* room) const {
         const i64 plane = g.size[0] * g.size[1] * g.size[2];
@@ -147,7 +147,7 @@ struct Tile {
     i64 step;
 };
 
-// O outputs at V registers of positions: the sums over channels and taps of weights, which lie in this order.
+// Compute O outputs at V registers of positions: sums over channels and taps. Weights are stored in this order.
 template <class T, int O, int V>
 void output_tile(const Tile<T>& tile, i64 channels, i64 channel, const i64* offsets, i64 taps, const T* weights) {
     typename Lanes<T>::Type sums[O][V] = {};
@@ -188,14 +188,14 @@ OutputTile<T> output_tile_of(i64 outputs, i64 registers_of_positions) {
     }
 }
 
-// How many of the outputs that are left are computed at a time: a power of two.
+// Return how many of the `left` remaining outputs to compute at a time, a power of two.
 inline i64 outputs_at_a_time(i64 left) {
     i64 some = tile_outputs;
     while (some > left) some /= 2;
     return some;
 }
 
-// The weights in the order in which tiles read them.
+// Copy weights to the order in which tiles read them.
 template <class T>
 std::unique_ptr<T[]> packed(const Geometry& g, const T* weight) {
     const i64 depth = g.channels * g.taps;
@@ -210,12 +210,12 @@ std::unique_ptr<T[]> packed(const Geometry& g, const T* weight) {
     return made;
 }
 
-// Where the output is: steps, in elements, from image to image, output to output and along the dims.
+// Strides of the output in elements: between images, between outputs and along the spatial dims.
 struct Steps {
     i64 image, output, spatial[3];
 };
 
-// The rows of the output that a register has positions of.
+// Write those positions of a register that belong to rows of the output.
 template <class T>
 void write_register(const Part& part, i64 from, i64 outputs, const T* source, T* out, const Steps& steps) {
     const i64 width = part.extent[2], stop = from + Lanes<T>::count;
@@ -231,7 +231,7 @@ void write_register(const Part& part, i64 from, i64 outputs, const T* source, T*
     }
 }
 
-// The part of an image's output, for one group.
+// Compute a part of an image's output for one group.
 template <class T>
 void correlate_part(const Part& part, const T* x, const T* weights, T* out, const Steps& steps, T* room) {
     constexpr i64 lanes = Lanes<T>::count;
@@ -374,8 +374,8 @@ struct Division {
     }
 };
 
-// What the images of an item say about the weights of some channels: for each register of outputs a row for every
-// channel and tap.
+// Compute the contribution of an item's images to the gradient of the weights of some channels: for each register of
+// outputs, a row for each channel and tap.
 template <class T>
 void sum_images(const Geometry& g, const Division& d, i64 item, const T* x, const T* grad, T* sums, T* room, T* columns) {
     const i64 plane = g.size[0] * g.size[1] * g.size[2], positions = g.spatial[0] * g.spatial[1] * g.spatial[2];

@@ -1,5 +1,4 @@
-// Connectionist temporal classification. Threads share the sequences, and compute one after the other with all of its
-// alignments.
+// Connectionist temporal classification. Each thread computes whole sequences, one after the other.
 
 #include <cstring>
 #include <memory>
@@ -14,7 +13,7 @@ namespace {
 template <class T>
 constexpr T never = T(-1e30);
 
-// The arguments that are the same for all sequences of a call.
+// Arguments shared by all sequences of a call.
 struct Problem {
     i64 steps, batch, classes, positions, blank, threads;
 };
@@ -39,7 +38,7 @@ public:
     T* start;
 };
 
-// Zero where the position two before is a predecessor, the blank between them being skipped.
+// Zero where the label two positions before is a predecessor, because the blank between them may be skipped.
 template <class T>
 void find_hops(const Problem& p, const i64* labels, T* hops) {
     for (i64 s = 2; s < p.positions; ++s) {
@@ -47,7 +46,7 @@ void find_hops(const Problem& p, const i64* labels, T* hops) {
     }
 }
 
-// The logarithms of the probabilities of the positions' labels.
+// Read the log-probabilities of the labels at all positions.
 template <class T>
 INLINE void read_scores(const T* log_probs, const i64* labels, i64 n, T* scores) {
     for (i64 s = 0; s < n; ++s) scores[s] = log_probs[labels[s]];
@@ -117,7 +116,7 @@ void gradient_of(const Problem& p, i64 begin, i64 end, const T* grad, const T* l
             }
             for (i64 s = 0; s < n; ++s) to[labels[s]] += flow[s];
 #pragma omp simd
-            for (i64 s = 0; s < n; ++s) {  // differences are not below zero where neither position is reached
+            for (i64 s = 0; s < n; ++s) {  // differences are at most 0 unless neither position is reached
                 const T stay = before[s] - total[s], step = before[s] - total[s + 1], skip = before[s] - total[s + 2];
                 found[s] = flow[s] * exponential_below_one(chosen(stay < 0, stay, T(0))) +
                            flow[s + 1] * exponential_below_one(chosen(step < 0, step, T(0))) +

@@ -9,7 +9,7 @@
 #include <limits>
 #include <type_traits>
 
-// A loop that calls a function, however large, does not use the lanes.
+// Functions must be inlined: a loop with a function call cannot be vectorized.
 #define INLINE inline __attribute__((always_inline))
 
 namespace gradcore {
@@ -35,7 +35,7 @@ INLINE T not_a_number() {
 
 // ------------------------------------------------------------------------------------------------------ bits of floats
 
-// What the functions below know of a floating-point type.
+// Constants of a floating-point type: its layout in bits, and limits and coefficients of the functions below.
 template <class T>
 struct Format;
 
@@ -77,7 +77,7 @@ INLINE T float_of(typename Format<T>::Bits bits) {
     return x;
 }
 
-// x * y + z, rounded once where the CPU does that as fast.
+// Return x * y + z, rounded once if the CPU has fast instructions for it.
 template <class T>
 INLINE T fused(T x, T y, T z) {
 #if defined(__FMA__) || defined(__aarch64__)
@@ -88,8 +88,8 @@ INLINE T fused(T x, T y, T z) {
 #endif
 }
 
-// Sums, differences and shifts that may wrap around. They are also computed for the bits of NaN, and of other numbers
-// whose results are not used.
+// Integer sums, differences and shifts that wrap around instead of overflowing. They are also computed for the bits of
+// NaN and of other numbers, whose results are then not used.
 template <class I>
 INLINE I plus(I x, I y) {
     using U = std::make_unsigned_t<I>;
@@ -107,7 +107,7 @@ INLINE I shifted(I x, int places) {
     return static_cast<I>(static_cast<std::make_unsigned_t<I>>(x) << places);
 }
 
-// 2**n for a normal result.
+// Return 2**n, which must be a normal number.
 template <class T>
 INLINE T power_of_two(typename Format<T>::Bits n) {
     using F = Format<T>;
@@ -122,7 +122,8 @@ INLINE To cast(From x) {
     else return static_cast<To>(x);
 }
 
-// condition ? x : y as a matter of bits: compilers make branches of that, and then no lanes are used.
+// Return condition ? x : y, computed by masks. Compilers would translate the operator to branches, which prevent
+// vectorization.
 template <class T>
 INLINE T chosen(bool condition, T x, T y) {
     if constexpr (std::is_same_v<T, bool>) {
@@ -135,8 +136,8 @@ INLINE T chosen(bool condition, T x, T y) {
     }
 }
 
-// The larger or the smaller of a number and a bound, and NaN of NaN: one instruction. Of a number between two bounds
-// compilers make branches.
+// Return the maximum or minimum of a number and a bound, or NaN if the number is NaN. This is one instruction. For both
+// bounds in one expression, compilers would emit branches.
 template <class T>
 INLINE T at_least(T bound, T x) {
     return x < bound ? bound : x;
@@ -167,7 +168,7 @@ INLINE bool is_infinite(T x) {
     return (x == x) & !(x - x == T(0));
 }
 
-// Of two equal numbers (0.0 and -0.0), the result is the second one, as for NumPy's functions of these names.
+// If both numbers are equal (0.0 and -0.0), return the second one, as NumPy's functions of these names do.
 template <class T>
 INLINE T maximum(T x, T y) {
     return chosen((x > y) | (x != x), x, y);
@@ -209,7 +210,7 @@ INLINE double rint(double x) { return __builtin_rint(x); }
 
 // ----------------------------------------------------------------------------------------- exponentials and logarithms
 
-// The reciprocals of factorials and of odd numbers.
+// Coefficients of series: reciprocals of factorials and of odd numbers.
 template <class T>
 struct Table {
     T factorial[14] = {}, odd[12] = {};
@@ -223,7 +224,7 @@ struct Table {
 template <class T>
 inline constexpr Table<T> table = Table<T>();
 
-// x = n * ln(2) + rest.
+// The decomposition x = n * ln(2) + rest with an integer n.
 template <class T>
 struct Reduced {
     typename Format<T>::Bits n;
@@ -263,7 +264,7 @@ INLINE T exponential(T x) {
     return scaled(exp_minus_one_near_zero(r.rest) + 1, r.n);
 }
 
-// exp(x) for x of at most zero; what would be subnormal is zero.
+// Return exp(x) for x <= 0. Subnormal results are replaced by zero.
 template <class T>
 INLINE T exponential_below_one(T x) {
     using F = Format<T>;

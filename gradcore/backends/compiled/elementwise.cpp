@@ -1,5 +1,5 @@
-// Functions that run generated loops, which take contiguous arrays. Rows of other operands are copied a few elements at
-// a time, into memory that stays in the first level of cache.
+// Functions that run generated loops. Loops take contiguous arrays. Rows of other operands are copied, a few elements
+// at a time, to memory that stays in the first level of cache.
 
 #include "arrays.h"
 #include "pool.h"
@@ -43,7 +43,7 @@ struct Call {
     const i64* sizes;  // element size of each array in bytes
 };
 
-// Operands of the result's shape, or of a single element, which is written out for a block.
+// Run a loop on operands that have the shape of the result or a single element, which is repeated for a block.
 template <i64 count>
 bool run_alike(const Call& call, i64 threads, const Array* const (&arrays)[count]) {
     const Array& result = *arrays[count - 1];
@@ -55,7 +55,7 @@ bool run_alike(const Call& call, i64 threads, const Array* const (&arrays)[count
         const bool fits = a.dims == 0 || a.has_shape_of(result);
         if (!fits || !a.is_aligned() || !(repeated[k] || a.is_contiguous())) return false;
     }
-    if (result.size() == 0) return true;  // without an element to repeat
+    if (result.size() == 0) return true;  // there may be no element to repeat
     gradcore::spread(result.size(), call.grain, step_of_parts, threads, [&](i64 start, i64 stop) {
         void* places[count];
         if (!any) {
@@ -86,7 +86,7 @@ bool run_alike(const void* call, i64 threads, A... arrays) {
 // data.
 using NumpyLoop = void (*)(char**, const intptr_t*, const intptr_t*, const void*);
 
-// The same by a loop of NumPy.
+// Like `run_alike`, with an inner loop of NumPy.
 template <i64 count>
 bool run_in_parts(const Call& call, i64 threads, const Array* const (&arrays)[count]) {
     const Array& result = *arrays[count - 1];
@@ -124,7 +124,7 @@ struct Operand {
     alignas(64) char memory[block * 8];
 };
 
-// Compute the elements from `start` to before `stop` of results, which are dense in the order of the dims.
+// Compute the elements from `start` to before `stop` of the result, which are adjacent in the order of the dims.
 void run_rows(const i64* call, i64 start, i64 stop, void* const* arrays) {
     const Loop loop = reinterpret_cast<Loop>(call[0]);
     const double* parameters = reinterpret_cast<const double*>(call[1]);
@@ -177,7 +177,7 @@ void run_rows(const i64* call, i64 start, i64 stop, void* const* arrays) {
 
 }  // namespace
 
-// Whether the loop has run: the arrays, objects of NumPy, are operands and then the result.
+// Run a loop, and return whether the arrays are supported. The arrays are NumPy objects: operands, then the result.
 extern "C" bool gradcore_run_2(const void* call, i64 threads, const void* a, const void* b) {
     return run_alike(call, threads, a, b);
 }
@@ -193,7 +193,7 @@ extern "C" bool gradcore_run_5(const void* call, i64 threads, const void* a, con
     return run_alike(call, threads, a, b, c, d, e);
 }
 
-// Whether a loop of NumPy has run: `call` has its data in the place of parameters.
+// Like `gradcore_run_2`, with an inner loop of NumPy, whose data replaces the parameters in `call`.
 extern "C" bool gradcore_run_numpy_2(const void* call, i64 threads, const void* a, const void* b) {
     return run_in_parts<2>(*static_cast<const Call*>(call), threads, {&array_of(a), &array_of(b)});
 }
@@ -201,21 +201,21 @@ extern "C" bool gradcore_run_numpy_3(const void* call, i64 threads, const void* 
     return run_in_parts<3>(*static_cast<const Call*>(call), threads, {&array_of(a), &array_of(b), &array_of(c)});
 }
 
-// An inner loop of NumPy with the arguments that many calls have in common: its data, the number of elements, and the
-// stride of each operand in bytes.
+// An inner loop of NumPy, and arguments shared by many calls: its data, the number of elements, and the stride of each
+// operand in bytes.
 struct Kind {
     NumpyLoop loop;
     const void* data;
     intptr_t count, steps[3];
 };
 
-// A call: its kind, and where in memory operands and result begin, in bytes.
+// A call: its kind, and the offsets of operands and result in bytes.
 struct Step {
     gradcore::i32 kind;
     gradcore::u32 offsets[3];
 };
 
-// Make a list of calls, one after the other, on parts of `memory`.
+// Run a list of calls, one after the other, on parts of `memory`.
 extern "C" void gradcore_run_list(const void* kinds, const void* steps, i64 count, char* memory) {
     const Step* step = static_cast<const Step*>(steps);
     for (const Step* last = step + count; step < last; ++step) {
@@ -265,8 +265,8 @@ extern "C" bool gradcore_copy(i64 grain, i64 threads, i64 size, const void* from
     return true;
 }
 
-// The address of the first element of an array, the number of its dims, its flags, and the size and stride of its first
-// dim.
+// Write to `out` the address of an array's first element, the number of its dims, its flags, and the size and stride of
+// its first dim.
 extern "C" void gradcore_describe(i64 header, const void* object, i64* out) {
     gradcore::header = header;
     const Array& a = array_of(object);

@@ -1,4 +1,5 @@
-// Runs generated loops of float32 on arrays of halves: these are converted a few at a time, in the first level of cache.
+// Run generated float32 loops on arrays of float16 or bfloat16. A few elements at a time are converted, so that they
+// stay in the first level of cache.
 
 #include "halves.h"
 
@@ -18,7 +19,7 @@ constexpr i64 step_of_parts = 64;
 // The format of an array: float32, a single float32 for all elements, or halves.
 enum Kind : i64 { floats, repeated, halves, brains };
 
-// What Python fills in. The last of the arrays is the result.
+// Arguments of a loop, filled in by Python. The last array is the result.
 struct Call {
     void (*loop)(i64, void* const*, const double*);
     const double* parameters;

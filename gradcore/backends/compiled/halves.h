@@ -1,5 +1,5 @@
-// Floats of two bytes, and conversions from and to longer ones by integer arithmetic on their bits, which uses all SIMD
-// lanes.
+// float16 and bfloat16, and their conversions from and to float32 and float64. Conversions use integer arithmetic on
+// the bits, which compilers can vectorize.
 
 #pragma once
 
@@ -11,19 +11,19 @@
 
 namespace gradcore {
 
-// A half: 5 bits of exponent, 10 of fraction.
+// A float16 number: 5 bits of exponent, 10 bits of fraction.
 struct Half {
     u16 bits;
 };
 
-// The upper half of a float32.
+// A bfloat16 number: the upper 16 bits of a float32.
 struct Brain {
     u16 bits;
 };
 
 INLINE u32 word_of(float x) { return static_cast<u32>(bits_of(x)); }
 INLINE float number_of(u32 bits) { return float_of<float>(static_cast<i32>(bits)); }
-// condition ? x : y
+// Return condition ? x : y, without a branch.
 INLINE u32 picked(bool condition, u32 x, u32 y) {
     const u32 mask = -static_cast<u32>(condition);
     return (x & mask) | (y & ~mask);
@@ -65,7 +65,7 @@ INLINE void convert(float x, Half& out) {
     out.bits = static_cast<u16>(picked(is_nan, quiet, found) | sign);
 }
 
-// Consecutive elements.
+// Convert consecutive elements.
 template <class From, class To>
 INLINE void convert_all(i64 n, const From* x, To* out) {
 #pragma omp simd

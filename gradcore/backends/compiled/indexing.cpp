@@ -1,4 +1,4 @@
-// Reading and writing by indices along a dim. Arrays are contiguous and have three dims, of which the middle one is
+// Reads and writes by indices along a dim. Arrays are contiguous and have three dims, of which the middle one is
 // indexed.
 //
 // An index out of bounds is not used. It sets `wrong`, and Python then searches for the index.
@@ -16,7 +16,7 @@ struct Slices {
     i64 step;        // step between the values to write: 0 for a single number
 };
 
-// Sixteen bytes.
+// An element of sixteen bytes.
 struct Wide {
     u64 low, high;
 };
@@ -33,7 +33,7 @@ struct Checked {
     static constexpr i64 most = 512;
     i64 index[most];
 
-    // Whether all are within the bounds; negative ones are then counted from the start.
+    // Copy indices, and convert negative ones. Return whether all indices are within the bounds.
     INLINE bool take(const Slices& work, const i64* given, i64 count) {
         const u64 negative = static_cast<u64>(work.negative), last = static_cast<u64>(work.length) - 1;
         u64 outside = 0;  // the sign bit is set by indices below or above the bounds
@@ -47,7 +47,7 @@ struct Checked {
     }
 };
 
-// Calls `run(index, first, count)` for as many indices as are checked at a time; whether all were within the bounds.
+// Check blocks of indices, and call `run(index, first, count)` for each. Return whether all are within the bounds.
 template <class F>
 INLINE bool for_checked(const Slices& work, const i64* index, i64 count, F run) {
     Checked checked;
@@ -82,7 +82,7 @@ INLINE void report(i64* wrong, bool fine) {
 
 // -------------------------------------------------------------------------------------------------------------- reading
 
-// Calls `read(o, first, stop)` for rows of the result: parts are the first two dims of it.
+// Call `read(o, first, stop)` for rows of the result, whose first two dims are divided into parts.
 template <class F>
 INLINE bool for_parts(const Slices& work, i64 start, i64 stop, F read) {
     bool fine = true;
@@ -163,7 +163,7 @@ INLINE void write_along(const Slices& work, i64 start, i64 stop, const i64* inde
     report(wrong, fine);
 }
 
-// out[o, index[o, k, i], i] = values[o, k, i], the last of several.
+// out[o, index[o, k, i], i] = values[o, k, i]. Among equal indices, the last one counts.
 template <class T>
 void scatter_along(const Slices& work, i64 start, i64 stop, const T* values, const i64* index, T* out, i64* wrong) {
     if (work.step) {

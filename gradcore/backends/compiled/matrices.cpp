@@ -1,5 +1,5 @@
-// LU factors and inverses of small matrices, by elimination with LAPACK's exchanges of rows. Rows are padded with zeros
-// to a width that the compiler knows, so that each row consists of a few vector registers.
+// LU factors and inverses of small matrices, by Gaussian elimination with the pivots that LAPACK chooses. Rows are
+// padded with zeros to a width that is known at compile time, so that each row consists of a few vector registers.
 
 #include <utility>
 
@@ -24,7 +24,7 @@ i32 eliminate(T (*a)[W], T (*x)[W], i64 n, i32* pivots) {
             std::swap(a[k], a[top]);
             if (x) std::swap(x[k], x[top]);
         }
-        alignas(64) T row[W];  // of U; of L nothing changes any more
+        alignas(64) T row[W];  // row of U; L does not change any more
         for (int j = 0; j < W; ++j) row[j] = j > k ? a[k][j] : T(0);
         for (i64 i = k + 1; i < n; ++i) {
             const T factor = a[i][k] / a[k][k];
@@ -37,7 +37,7 @@ i32 eliminate(T (*a)[W], T (*x)[W], i64 n, i32* pivots) {
     return info;
 }
 
-// -1 in the place of 0 if an element is not finite.
+// Return `info`, or -1 if it is 0 and an element is not finite.
 template <class T, int W>
 i32 checked(const T (*a)[W], i64 n, i32 info) {
     T sum = 0;
@@ -68,7 +68,7 @@ void factor_some(const Work& work, i64 start, i64 stop, const T* from, T* to, i3
     }
 }
 
-// In double precision, as NumPy's.
+// Computed in double precision, as by NumPy.
 template <class T, int W>
 void invert_some(const Work& work, i64 start, i64 stop, const T* from, T* to, i32* info) {
     const i64 n = work.width;

@@ -76,13 +76,13 @@ private:
     // Rows and registers of a tile, which fills three quarters of the registers.
     static constexpr int lanes = Lanes<T>::count, tile_vectors = 2, tile_rows = registers * 3 / 8;
     static constexpr i64 panel = lanes * tile_vectors;
-    // Number of rows and columns of the second operand that are copied at a time: 256 KiB, which fit into the second
+    // Numbers of rows and columns of the second operand that are copied at a time: 256 KiB, which fit into the second
     // level of cache.
     static constexpr i64 depth = 256, width = 1024 / sizeof(T);
     static constexpr i64 least_rows = 16, least_inner = 16, least_transposed = 1 << 17, least = 1 << 20, most = 1 << 27;
     static constexpr i64 most_transposed = 1 << 17;
-    // Whether rows of the second operand are read where they lie: too few rows of the result share a copy, or the part
-    // fits into the cache.
+    // Return whether rows of the second operand are read in place: too few rows of the result would use a copy, or the
+    // part fits into the cache.
     static bool is_near(i64 rows, i64 inner, i64 bytes) {
         return rows <= few_rows || (bytes <= near_row && (rows <= 2 * few_rows || inner * bytes <= near_part));
     }
@@ -195,7 +195,7 @@ private:
 
 #else
 
-// Without fused multiplication and addition, BLAS is left alone.
+// On CPUs without fused multiplication and addition, BLAS is always used.
 template <class T>
 class MatrixKernel {
 public:

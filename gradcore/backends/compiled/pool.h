@@ -1,4 +1,4 @@
-// Threads for the kernels of this library, which wake within microseconds: Python's take some fifty.
+// Thread pool of the kernels of this library. Its threads wake within microseconds; those of Python take about fifty.
 
 #pragma once
 

@@ -25,14 +25,14 @@ constexpr i64 step_of_rows = 64;
 template <class T, class I>
 using Gemm = void (*)(int, int, int, I, I, I, T, const T*, I, const T*, I, T, T*, I);
 
-// The last two dims of an array.
+// A matrix in the last two dims of an array.
 struct Matrix {
     int order;
     i64 lead;         // distance of two rows (or columns if transposed) in elements
     i64 row, column;  // strides in bytes
 };
 
-// Whether BLAS can read a matrix as it lies in memory.
+// Return whether BLAS can read a matrix in place, and set `lead` to the distance of its rows.
 bool is_readable(i64 rows, i64 columns, i64 row, i64 column, i64 size, i64& lead) {
     if (columns != 1 && column != size) return false;
     if (rows != 1 && (row < columns * size || row % size != 0)) return false;
@@ -49,7 +49,7 @@ bool describe(const Array& a, i64 size, Matrix& matrix) {
     return is_readable(columns, rows, column, row, size, matrix.lead);
 }
 
-// Where the matrix of that number in a batch begins.
+// Return the address of a matrix of a batch.
 char* matrix_of(const Array& a, i64 number) {
     char* place = a.data;
     for (int d = a.dims - 3; d >= 0; --d) {

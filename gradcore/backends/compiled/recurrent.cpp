@@ -1,5 +1,5 @@
-// Recurrent layers over whole sequences: at each step a product with weights that are packed once, and one pass over
-// the gates. Samples do not depend on each other, so threads share them, for all steps.
+// Recurrent layers over whole sequences. Each step is a product with the weights, which are packed once per call, and
+// one pass over the gates. Samples are independent, so each thread processes some of them for all steps.
 
 #include <cstring>
 #include <memory>
@@ -15,7 +15,7 @@ namespace {  // other sources define functions with the same names
 
 constexpr int tile_vectors = registers / 8;
 
-// Rows of a tile, which stays in registers.
+// Number of rows of a tile, which stays in registers.
 constexpr int tile_rows = 6;
 
 template <class T>
@@ -124,7 +124,7 @@ INLINE void each_step(const Sequence& s, bool back, i64 begin, i64 end, const F&
     }
 }
 
-// Calls `work(begin, end)` for the parts of the batch.
+// Call `work(begin, end)` for the parts of the batch.
 template <class F>
 void in_parts(const Sequence& s, const F& work) {
     const auto part = [&](i64 i) { work(s.batch * i / s.parts, s.batch * (i + 1) / s.parts); };
@@ -138,7 +138,7 @@ INLINE T logistic(T x) {
     return 1 / (1 + exponential(-x));
 }
 
-// Weights of the state that goes into a step, as they are multiplied; nothing where a product has been added already.
+// Pack the weights of the state that a step receives. Return null if there are none, because a product has been added.
 template <class T>
 std::unique_ptr<Packed<T>> packed(const Array& weight, bool transposed) {
     if (weight.size() == 0) return nullptr;
@@ -153,7 +153,7 @@ T* data(const Array& a) {
     return a.size() ? reinterpret_cast<T*>(a.data) : nullptr;
 }
 
-// A product's rows, or rows of zeros where there is none.
+// Products of rows with packed weights, or rows of zeros if there are no weights.
 template <class T>
 class Product {
 public:
@@ -336,7 +336,7 @@ void gru_back(const Sequence& s, const Array& upstreams, const Array& weights, c
 
 // ------------------------------------------------------------------------------------------------ plain recurrent networks
 
-// The results are, to begin with, the inflow.
+// At the beginning, `results` contains the inflow.
 template <class T>
 void rnn(const Sequence& s, const Array& weights, const Array& hs, const Array& results) {
     const i64 width = s.width;

@@ -9,7 +9,7 @@
 
 namespace gradcore {
 
-// How elements are read: those of two bytes as float32.
+// The type in which elements are read: float32 for float16 and bfloat16.
 template <class T>
 struct Reader : Lanes<T> {
     using Number = T;
@@ -102,7 +102,7 @@ INLINE double row_sum(const T* x, i64 n) {
     return float_sum<T>(n, [](auto a) { return a; }, x);
 }
 
-// Parts of `step` numbers, whose sums no 32 bits exceed, are added first.
+// Sum parts of `step` numbers first, whose sums fit into 32 bits.
 template <class T, class S>
 INLINE i64 sum_in_parts(const T* x, i64 n) {
     constexpr i64 step = 1 << 14;
@@ -143,8 +143,8 @@ void row_squares(const Work& work, i64 start, i64 stop, const T* x, double* out)
     }
 }
 
-// Dot products of the rows of `x` with a row of `y`: the same row for all, or with a `cycle` of the width, each with
-// its own.
+// Compute the dot products of the rows of `x` with rows of `y`. All rows use the same row of `y` or, if `cycle` is the
+// width, each its own.
 template <class T>
 void row_dots(const Work& work, i64 start, i64 stop, const T* x, const T* y, double* out) {
     for (i64 row = start; row < stop; ++row) {
@@ -153,7 +153,7 @@ void row_dots(const Work& work, i64 start, i64 stop, const T* x, const T* y, dou
     }
 }
 
-// The product of a row, in four registers.
+// Return the product of a row, accumulated in four registers.
 template <class T>
 INLINE T row_product(const T* x, i64 n) {
     using L = Lanes<T>;
@@ -191,7 +191,7 @@ void row_products(const Work& work, i64 start, i64 stop, const T* x, T* out) {
     }
 }
 
-// The largest or least element; NaN if there is one.
+// Return the largest or least element, or NaN if an element is NaN.
 template <class T, bool least>
 INLINE typename Reader<T>::Number extremum(const T* x, i64 n) {
     using L = Reader<T>;

@@ -1,5 +1,5 @@
-// Kernels of rows, which may have a weight for each column, and of planes: rows that are channels, with a number for
-// each.
+// Kernels of rows, which may have a weight for each column, and kernels of planes. A plane is a row with the points of
+// one channel, which has one weight for all points.
 //
 // A kernel computes the rows from `start` to before `stop` of contiguous matrices. Among its arguments, arrays that it
 // reads come before arrays that it writes.
@@ -37,7 +37,8 @@ void softmax(const Work& work, i64 start, i64 stop, const T* x, T* out) {
     }
 }
 
-// The same with zeros for rows of minus infinity, queries that see no key; `out` may be the memory of `x`.
+// Compute the softmax of rows. Rows of minus infinity, which belong to queries without keys, get zeros. `out` may share
+// the memory of `x`.
 template <class T>
 void softmax_or_zero(const Work& work, i64 start, i64 stop, const T* x, T* out) {
     const i64 width = work.width;
@@ -93,7 +94,7 @@ void log_softmax_backward(const Work& work, i64 start, i64 stop, const T* t, con
     }
 }
 
-// The logarithm of the sum of a row's exponentials. These are kept for some elements at a time only.
+// Return the logarithm of the sum of a row's exponentials. Exponentials are stored for a few elements at a time only.
 template <class T>
 void logsumexp(const Work& work, i64 start, i64 stop, const T* x, T* out) {
     constexpr i64 some = 2048 / sizeof(T);
@@ -131,7 +132,7 @@ void row_powers(const Work& work, i64 start, i64 stop, const T* x, T* powers, T*
     }
 }
 
-// Rows, each multiplied by a number.
+// Multiply each row by its number.
 template <class T>
 void scaled_rows(const Work& work, i64 start, i64 stop, const T* x, const T* scale, T* out) {
     const i64 width = work.width;
@@ -271,7 +272,7 @@ void group_norm_backward(const Work& work, i64 start, i64 stop, const T* grad, c
 
 // ----------------------------------------------------------------------------------------------------------- planes
 
-// The sums of x less the plane's center, and of the squares.
+// Compute the sums of x - center and of (x - center)**2 for each plane.
 template <class T>
 void plane_moments(const Work& work, i64 start, i64 stop, const T* x, const T* center, T* total, T* squares) {
     for (i64 row = start; row < stop; ++row) {
@@ -295,7 +296,7 @@ void plane_line(const Work& work, i64 start, i64 stop, const T* x, const T* cent
     }
 }
 
-// The sums of grad, and of grad times x less the plane's center.
+// Compute the sums of grad and of grad * (x - center) for each plane.
 template <class T>
 void plane_products(const Work& work, i64 start, i64 stop, const T* grad, const T* x, const T* center, T* total,
                     T* product) {
@@ -372,7 +373,7 @@ void cumulative_extremum(const Work& work, i64 start, i64 stop, const T* x, T* o
     }
 }
 
-// Backwards if the number is not zero.
+// Process the elements in reverse order if `work.number` is not zero.
 template <class T>
 void cumulative_sum(const Work& work, i64 start, i64 stop, const T* x, T* out) {
     const i64 width = work.width;
@@ -397,7 +398,7 @@ INLINE void recur(i64 width, bool reverse, const T* factor, const T* term, T* ou
     }
 }
 
-// Backwards if the number is not zero.
+// Process the elements in reverse order if `work.number` is not zero.
 template <class T>
 void scan(const Work& work, i64 start, i64 stop, const T* factor, const T* term, T* out) {
     const i64 width = work.width;

@@ -1,4 +1,4 @@
-// Stable sorting of rows by radix sort: keys are distributed by one byte after the other, the lowest first.
+// Stable radix sort of rows. Keys are distributed by one byte after the other, beginning with the lowest.
 
 #include <memory>
 #include <new>
@@ -7,7 +7,7 @@
 
 namespace gradcore {
 
-// Unsigned numbers in the order of the elements: zeros are equal, and NaN are equal and above everything else.
+// Return an unsigned key with the order of the elements. Both zeros have one key, and all NaN have the largest one.
 INLINE u32 key_of(float x) {
     const u32 bits = static_cast<u32>(bits_of(x + 0.0f));
     return x != x ? ~0u : bits ^ (-(bits >> 31) | 0x80000000u);
@@ -25,7 +25,7 @@ struct Item {
     u32 index;
 };
 
-// Sorts `n` items, with room for as many; where they then are.
+// Sort `n` items, with `n` further items as scratch memory. Return the address of the sorted items.
 template <class K>
 INLINE Item<K>* distribute(Item<K>* items, Item<K>* room, i64 n) {
     constexpr int bytes = sizeof(K);
@@ -49,8 +49,8 @@ INLINE Item<K>* distribute(Item<K>* items, Item<K>* room, i64 n) {
     return items;
 }
 
-// The elements of rows in order, descending if the number is not zero, and their indices. `failed` is set without
-// memory. Rows are shorter than 2**32.
+// Write the sorted elements of rows and their indices. The order is descending if `work.number` is not zero. Set
+// `failed` if there is not enough memory. Rows must be shorter than 2**32.
 template <class T>
 void sort_rows(const Work& work, i64 start, i64 stop, const T* x, T* out, i64* index, i64* failed) {
     using K = decltype(key_of(T()));

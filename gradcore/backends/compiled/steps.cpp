@@ -1,4 +1,4 @@
-// Steps of optimisers: one pass over all parameters of a batch, their gradients and states.
+// Optimizer steps: one pass over all parameters of a batch, their gradients and states.
 
 #include <algorithm>
 
@@ -18,11 +18,11 @@ using Loop = void (*)(i64, void* const*, const double*);
 // The arguments that do not change between steps of a batch, filled in by Python.
 struct Batch {
     i64 params, states;
-    const i64* offsets;          // of each parameter in the states, and the end of the last
+    const i64* offsets;          // offset of each parameter in the states, and the end of the last
     const void* const* objects;  // arrays: the parameters, then the states
 };
 
-// Which arrays a loop takes, and where: the parameter, the gradient or a state, counted in this order.
+// The arrays that a loop takes, by number: the parameter, the gradient, then the states.
 struct Step {
     Loop loop;
     i64 grain, item, arrays;
@@ -33,7 +33,7 @@ bool fits(const Array& a, i64 size) { return a.is_contiguous() && a.is_aligned()
 
 }  // namespace
 
-// Whether the step was done: all arrays are contiguous.
+// Make the step if all arrays are contiguous. Return whether it was made.
 extern "C" bool gradcore_step(const void* step_, const void* batch_, i64 threads, const void* const* grads,
                               const double* numbers) {
     const Step& step = *static_cast<const Step*>(step_);

@@ -1,4 +1,4 @@
-// Sums and maxima of rows in several registers at a time, which compilers do not arrange by themselves.
+// Sums and maxima of rows, accumulated in several registers. Compilers do not transform simple loops into this form.
 
 #pragma once
 
@@ -25,14 +25,14 @@ struct Lanes {
         __builtin_memcpy(&v, place, sizeof v);
         return v;
     }
-    // `v` with zeros in its first lanes.
+    // Return `v` with zeros in its first lanes.
     INLINE static Vector from_lane(i64 first, Vector v) {
         for (i64 k = 0; k < count; ++k) v[k] = k < first ? T(0) : v[k];
         return v;
     }
 };
 
-// The first or the second half of a vector in double precision.
+// Convert the first or the second half of a vector to double precision.
 template <int half>
 INLINE Lanes<double>::Vector doubles(Lanes<float>::Vector v) {
     constexpr int bytes = register_size / 2;
@@ -42,7 +42,7 @@ INLINE Lanes<double>::Vector doubles(Lanes<float>::Vector v) {
     return __builtin_convertvector(found, Lanes<double>::Vector);
 }
 
-// The sum of the lanes of a vector, the first half and the second added, and the halves of these sums.
+// Return the sum of the lanes of a vector. The two halves are added, then the halves of the result, and so on.
 INLINE double sum_of_lanes(Lanes<double>::Vector v) {
     double parts[Lanes<double>::count];
     __builtin_memcpy(parts, &v, sizeof v);
@@ -53,7 +53,7 @@ INLINE double sum_of_lanes(Lanes<double>::Vector v) {
     return parts[0];
 }
 
-// A sum in double precision, of vectors.
+// Accumulator of vectors in double precision.
 class Total {
 public:
     INLINE void add(Lanes<double>::Vector v) { low_ += v; }
@@ -74,8 +74,8 @@ struct Two {
     V first, second;
 };
 
-// The two sums of the results of `values` for the elements of rows at `n` places, for a number of each row or for a
-// vector.
+// Return two sums over `n` elements: those of the two results of `values`, a function of an element of each row or of a
+// vector of each row.
 template <class T, class F, class... Rows>
 INLINE Two<double> sums_of(i64 n, F values, const Rows*... rows) {
     using L = Lanes<T>;
@@ -104,7 +104,7 @@ INLINE Two<double> sums_of(i64 n, F values, const Rows*... rows) {
     return {first.sum(), second.sum()};
 }
 
-// The sum of `value(x[i], ...)`.
+// Return the sum of `value(x[i], ...)`.
 template <class T, class F, class... Rows>
 INLINE double sum_of(i64 n, F value, const Rows*... rows) {
     const auto values = [=](auto... x) {
@@ -119,7 +119,7 @@ INLINE double sum_of(i64 n, const T* x) {
     return sum_of<T>(n, [](auto a) { return a; }, x);
 }
 
-// The largest of numbers; NaN are left out.
+// Return the largest number, ignoring NaN.
 template <class T>
 INLINE T largest(const T* x, i64 n) {
     using L = Lanes<T>;

@@ -1,4 +1,4 @@
-// Attention in blocks: the softmax of the scores of some queries, and the gradient by these scores.
+// Attention for a block of queries: the softmax of their scores, and the gradient of the scores.
 //
 // GRADCORE_TYPE is the type of the arrays. Scores and sums have the type in which numbers of that type are computed. A
 // row (one query of one head) is computed by a block or, if it is short, by a warp. cuBLAS computes the products of
@@ -37,8 +37,8 @@ struct Place {
 
 }  // namespace gradcore
 
-// weights = softmax(scores + mask), zeros for a row of minus infinity; and the logarithm of the sum of each row's
-// powers.
+// Compute weights = softmax(scores + mask), with zeros for rows of minus infinity, and the logarithm of the sum of the
+// exponentials of each row.
 extern "C" __global__ void attention_weights(
     const A* scores, const T* mask, const i64* mask_of, T* weights, A* logs, const i64 rows, const i64 keys,
     const i64 rows_of_head, const i64 queries, const i64 first_head, const i64 first_query, const bool causal,
@@ -66,7 +66,7 @@ extern "C" __global__ void attention_weights(
     if (threadIdx.x == 0) logs[place.head * queries + place.query] = top + log(total);
 }
 
-// The weights again, and the gradient by the scores from that by the weights: weights * (t - sum(t * weights)).
+// Compute the weights again, and from their gradient t that of the scores: weights * (t - sum(t * weights)).
 extern "C" __global__ void attention_gradients(
     const A* scores, const A* of_weights, const T* mask, const i64* mask_of, const A* logs, T* weights, T* of_scores,
     const i64 rows, const i64 keys, const i64 rows_of_head, const i64 queries, const i64 first_head,

@@ -1,4 +1,4 @@
-// Decisions with one probability, see decisions.cuh.
+// Bernoulli draws with one probability; see decisions.cuh.
 
 #include "decisions.cuh"
 

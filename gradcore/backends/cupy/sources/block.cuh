@@ -18,7 +18,7 @@ struct Sum {
     }
 };
 
-// The larger number; not a number if one of the two is not.
+// Return the larger number, or NaN if one of the two is NaN.
 struct Largest {
     template <class T>
     GRADCORE_FUNCTION T operator()(T x, T y) const {
@@ -26,14 +26,14 @@ struct Largest {
     }
 };
 
-// All threads of a warp get the combination of their values. Its order does not depend on timing.
+// Combine the values of a warp's threads, and return the result in all of them. The order does not depend on timing.
 template <class T, class Combine>
 GRADCORE_FUNCTION T warp_reduce(T value, Combine combine) {
     for (int lanes = 16; lanes > 0; lanes /= 2) value = combine(value, __shfl_xor_sync(whole_warp, value, lanes));
     return value;
 }
 
-// All threads of a row get the combination of their values.
+// Combine the values of a row's threads, and return the result in all of them.
 template <class T, class Combine>
 GRADCORE_FUNCTION T row_reduce(T value, Combine combine, T neutral) {
     value = warp_reduce(value, combine);
@@ -56,7 +56,7 @@ GRADCORE_FUNCTION T row_largest(T value) {
     return row_reduce(value, Largest(), -infinity<T>());
 }
 
-// The row of this thread: blocks of one or several rows.
+// Return the row of this thread. A block may have several rows.
 GRADCORE_FUNCTION i64 row_index() { return static_cast<i64>(blockIdx.x) * blockDim.y + threadIdx.y; }
 
 }  // namespace gradcore

@@ -103,7 +103,7 @@ GRADCORE_FUNCTION complex<T> infinite_product(complex<T> x, complex<T> y) {
     return complex<T>(scale * (parts[0] * parts[2] - parts[1] * parts[3]), scale * (parts[0] * parts[3] + parts[1] * parts[2]));
 }
 
-// Small whole exponents by multiplication, as in NumPy.
+// Compute powers with small integer exponents by multiplication, as NumPy does.
 template <class T>
 GRADCORE_FUNCTION complex<T> power(complex<T> x, complex<T> exponent) {
     if (exponent == complex<T>(0)) return complex<T>(1);
@@ -124,7 +124,7 @@ GRADCORE_FUNCTION complex<T> power(complex<T> x, complex<T> exponent) {
     return exp(infinite_product(exponent, logarithm(x)));
 }
 
-// Of an infinite angle, or none, on the axis: CuPy's is NaN in both parts.
+// If the real part is 0 and the imaginary part infinite or NaN, CuPy's function returns NaN in both parts.
 template <class T>
 GRADCORE_FUNCTION complex<T> hyperbolic_tangent(complex<T> x) {
     return x.real() == 0 && !is_finite(x.imag()) ? complex<T>(x.real(), not_a_number<T>()) : tanh(x);
@@ -141,7 +141,7 @@ GRADCORE_FUNCTION complex<T> inverse_hyperbolic_cosine(complex<T> x) {
     return x.real() == 0 && is_nan(x.imag()) ? complex<T>(x.imag(), T(1.57079632679489661923)) : acosh(x);
 }
 
-// With the real part's limit near 1, where the product of the logarithm's argument would cancel.
+// Return log(1 + x), with the modulus by hypot, which does not overflow.
 template <class T>
 GRADCORE_FUNCTION complex<T> log_one_plus(complex<T> x) {
     return complex<T>(log(hypot(x.real() + 1, x.imag())), atan2(x.imag(), x.real() + 1));

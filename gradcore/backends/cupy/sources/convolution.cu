@@ -138,7 +138,7 @@ extern "C" __global__ void depthwise(const T* x, const T* weight, const T* bias,
     }
 }
 
-// The adjoint by the input, of `channels` channels.
+// Gradient of the input of a depthwise convolution with `channels` channels.
 extern "C" __global__ void depthwise_input(const T* grad, const T* weight, const T* bias, T* out, const I total,
                                            const I channels, const I multiplier, DIM(0), DIM(1), DIM(2)) {
     DIMS;
@@ -154,7 +154,7 @@ extern "C" __global__ void depthwise_input(const T* grad, const T* weight, const
     }
 }
 
-// The adjoint by the weight: a block for each of its elements.
+// Gradient of the weight of a depthwise convolution. A block computes one element.
 extern "C" __global__ void depthwise_weight(const T* x, const T* grad, T* out, const I images, const I channels,
                                             const I multiplier, DIM(0), DIM(1), DIM(2)) {
     DIMS;

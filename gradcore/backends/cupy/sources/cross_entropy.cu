@@ -54,7 +54,7 @@ extern "C" __global__ void cross_entropy(ROWS) {
     Row{x, weight, classes, points, ignored, number, found}.finish(row, targets[row], top, total, losses, weights, totals);
 }
 
-// The same of dense rows (points = 1), which are read once.
+// Like `cross_entropy`, for dense rows (points = 1), which are read once.
 extern "C" __global__ void cross_entropy_rows(ROWS) {
     const i64 row = row_index();
     if (row >= rows) return;
@@ -85,7 +85,7 @@ extern "C" __global__ void cross_entropy_rows(ROWS) {
     Row{x, weight, classes, points, ignored, number, found}.finish(row, targets[row], top, total, losses, weights, totals);
 }
 
-// One row for each thread: where images have many points, neighbours read and write neighbours.
+// Like `cross_entropy`, with a row for each thread: in images of many points, neighbouring threads access neighbours.
 extern "C" __global__ void cross_entropy_points(ROWS) {
     for (i64 row = first_index(); row < rows; row += index_step()) {
         const i64 start = row / points * classes * points + row % points;
@@ -113,7 +113,7 @@ GRADCORE_FUNCTION A gradient_of(const T* grad, i64 row, i64 target, const T* wei
     return g;
 }
 
-// The gradient by the scores: the softmax, scaled, less the scale in the place of the target.
+// Compute the gradient of the scores: the softmax times the scale, minus the scale at the target.
 extern "C" __global__ void cross_entropy_backward(const T* grad, const Index* targets, const T* weight, const T* divisor,
                                                   const T* powers, const T* totals, T* out, const i64 size,
                                                   const i64 classes, const i64 points, const i64 ignored,
@@ -127,7 +127,7 @@ extern "C" __global__ void cross_entropy_backward(const T* grad, const Index* ta
     }
 }
 
-// The same of dense rows, each of a block or a warp.
+// Like `cross_entropy_backward`, for dense rows, each of which a block or a warp computes.
 extern "C" __global__ void cross_entropy_backward_rows(const T* grad, const Index* targets, const T* weight,
                                                        const T* divisor, const T* powers, const T* totals, T* out,
                                                        const i64 rows, const i64 classes, const i64 points,

@@ -32,14 +32,14 @@ struct Sequence {
         const i64 label = labels[s];
         return is_class(label) ? log_probs[(t * batch + number) * classes + label] : never();
     }
-    // Whether the position two before is a predecessor, the blank between them being skipped.
+    // Return whether the position two before is a predecessor, because the blank between them may be skipped.
     GRADCORE_FUNCTION bool skips(i64 s) const { return s > 1 && labels[s] != blank && labels[s] != labels[s - 2]; }
 
-    // Where the numbers of a step are in an array (steps, batch, positions).
+    // Return the offset of a step's numbers in an array (steps, batch, positions).
     GRADCORE_FUNCTION i64 row(i64 t) const { return (t * batch + number) * positions; }
 };
 
-// The logarithm of a sum of three numbers' exponentials; at least never().
+// Return the logarithm of the sum of three exponentials, at least never().
 GRADCORE_FUNCTION T log_sum(T x, T y, T z) {
     const T top = Largest()(Largest()(Largest()(x, y), z), never());
     return log(exp(x - top) + exp(y - top) + exp(z - top)) + top;
@@ -110,7 +110,7 @@ extern "C" __global__ void ctc_backward(const T* grad, const T* log_probs, const
         while (found < positions && labels[found] != labels[s]) ++found;
         i64 before = s - 1;
         while (before >= 0 && labels[before] != labels[s]) --before;
-        // The sign says whether a position of this label is before.
+        // A negative number marks a position that has an earlier one of the same label.
         following[s] = labels[s] == blank ? positions : before < 0 ? found : -found - 1;
     }
     const i64 count = counts[sequence.number] < steps ? counts[sequence.number] : steps;
@@ -143,7 +143,7 @@ extern "C" __global__ void ctc_backward(const T* grad, const T* log_probs, const
             T found = 0;
             for (i64 by = 0; by < 3 && s + by < positions; ++by) {
                 if (by == 2 && !sequence.skips(s + 2)) break;
-                const T away = alphas[before + s] - sums[s + by];  // not below zero where neither position is reached
+                const T away = alphas[before + s] - sums[s + by];  // at most 0 unless neither position is reached
                 found += flow[s + by] * exp(away < 0 ? away : T(0));
             }
             next_flow[s] = found;

@@ -1,8 +1,8 @@
-// Decisions with one probability from the words of Philox 4x64-10: bit for bit those of philox.bernoulli.
+// Bernoulli draws with one probability from words of Philox 4x64-10, bit for bit equal to those of philox.bernoulli.
 //
-// threshold is the probability, rounded up to a multiple of 2**-31 (float32) or 2**-53 (float64), times that power of two.
-// base is null, or in a recorded graph where a replay begins. Any grid of any size will do. Compile with -fmad=false, as
-// C++17; see philox.cuh.
+// threshold is the probability, rounded up to a multiple of 2**-31 (float32) or 2**-53 (float64), times that power of 2.
+// base is null or, in a recorded graph, the counter at which a replay begins. The grid may have any size. Compile with
+// -fmad=false as C++17; see philox.cuh.
 
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace gradcore {
 
-// Decisions by 32 bits that a block of words is good for.
+// Number of draws of 32 bits that a block of words provides.
 constexpr int decisions_of_block = 8;
 
 GRADCORE_FUNCTION bool decision(const philox::Block& block, int number, u64 threshold) {

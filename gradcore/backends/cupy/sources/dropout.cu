@@ -1,6 +1,6 @@
-// Dropout: decisions, see decisions.cuh, and the elements of an array times a factor where they hold, else times zero.
+// Dropout: Bernoulli draws (see decisions.cuh), and the elements of an array times a factor if drawn, else times zero.
 //
-// GRADCORE_TYPE is the numbers' type. A thread has the elements that a block of random words decides.
+// GRADCORE_TYPE is the type of the array. A thread handles the elements for which one block of random words suffices.
 
 #include "decisions.cuh"
 

@@ -106,7 +106,7 @@ GRADCORE_FUNCTION bool sign_bit(T x) {
 
 // -------------------------------------------------------------------------------------------------- comparisons
 
-// Of two equal numbers (0.0 and -0.0) the second, as in the CPU's `elements.h`; `clamp` and `relu` build on it.
+// Return the second of two equal numbers (0.0 and -0.0), as the CPU's `elements.h` does. `clamp` and `relu` rely on it.
 template <class T>
 GRADCORE_FUNCTION T maximum(T x, T y) {
     return x > y || is_nan(x) ? x : y;
@@ -135,11 +135,11 @@ GRADCORE_FUNCTION T magnitude(T x) {
 
 // --------------------------------------------------------------------------------------------------- quotients
 //
-// Integers by zero give 0, as in NumPy; the CPU has refused them before.
+// Integer quotients by zero are 0, as in NumPy. On the CPU they have raised an error before.
 
 template <class T>
 GRADCORE_FUNCTION bool is_minus_one(T x) {
-    return x < 0 && x == static_cast<T>(-1);  // the largest unsigned number does not count
+    return x < 0 && x == static_cast<T>(-1);  // excludes the largest unsigned number
 }
 
 template <class T>
@@ -212,7 +212,7 @@ GRADCORE_FUNCTION T power(T x, T exponent) {
     }
 }
 
-// Shifts by as many bits as there are, or more, leave the sign.
+// Shifts by at least the number of bits return 0, or -1 for negative numbers that are shifted right.
 template <class T>
 GRADCORE_FUNCTION T shifted_left(T x, T n) {
     return n >= 0 && static_cast<u64>(n) < 8 * sizeof(T) ? static_cast<T>(static_cast<u64>(x) << n) : T(0);
@@ -250,7 +250,7 @@ GRADCORE_FUNCTION T digamma(T x) {
     double y = x, result = 0;
     if (y == 0) return static_cast<T>(copysign(infinity<double>(), -y));
     if (y < 0) {
-        const double part = y - rint(y);  // of a small number the number itself
+        const double part = y - rint(y);  // equals y for small numbers
         if (part == 0) return not_a_number<T>();
         result = -pi / tan(pi * part);
         y = 1 - y;

@@ -1,6 +1,6 @@
-// Attention without a matrix of scores: the softmax of tiles of scores is put together while they are computed.
+// Attention without a matrix of scores: the softmax is accumulated while tiles of scores are computed.
 //
-// GRADCORE_TYPE is the numbers' type; see heads.cuh and tiles.cuh. A block has some queries of one head.
+// GRADCORE_TYPE is the type of the arrays; see heads.cuh and tiles.cuh. A block computes some queries of one head.
 
 #include "heads.cuh"
 

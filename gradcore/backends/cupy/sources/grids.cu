@@ -1,6 +1,6 @@
-// Images and volumes at the points of grids, and the gradients.
+// Sampling of images and volumes at the points of grids, and its gradients.
 //
-// GRADCORE_TYPE is the numbers' type, GRADCORE_DIMS the number of spatial dims (2 or 3). Images are dense, (batch,
+// GRADCORE_TYPE is the type of the arrays, GRADCORE_DIMS the number of spatial dims (2 or 3). Images are dense, (batch,
 // channels, *sizes), grids (batch, points, dims) with the coordinate of the last dim first, results (batch, channels,
 // points). Settings are those of ops/grids.py, where the same formulas are: modes linear, nearest and cubic; padding
 // with zeros, the border and the reflection.
@@ -49,7 +49,7 @@ GRADCORE_FUNCTION Position inside(A at, i64 size, i32 padding, bool align) {
     return {at < 0 ? A(0) : at > last ? last : at, slope};
 }
 
-// What is outside, or no number, has the index -1.
+// Return the index of a coordinate, or -1 if it is outside or NaN.
 GRADCORE_FUNCTION i64 index_of(A at, i64 size) { return at >= 0 && at <= static_cast<A>(size - 1) ? static_cast<i64>(at) : -1; }
 
 constexpr A parameter = -0.75;
@@ -127,7 +127,7 @@ GRADCORE_FUNCTION void for_taps(const T* grid, i64 point, const Settings& s, F&&
     const Settings s{{size0, size1, size2}, mode, padding, align};                                                    \
     const i64 volume = size0 * size1 * size2
 
-// A thread has an element of the result.
+// Each thread computes an element of the result.
 extern "C" __global__ void grid_sampler(const T* image, const T* grid, T* out, const i64 total, SETTINGS) {
     READ_SETTINGS;
     for (i64 i = first_index(); i < total; i += index_step()) {

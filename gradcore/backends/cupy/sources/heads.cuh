@@ -46,7 +46,7 @@ struct Heads {
     }
 };
 
-// A power of e. float16 and bfloat16 do not show the last digits of float.
+// Return exp(x), for float16 and bfloat16 by the faster exp2: they do not store the last digits of float.
 GRADCORE_FUNCTION A power(A x) { return sizeof(T) == 2 ? exp2(x * static_cast<A>(1.4426950408889634)) : exp(x); }
 
 // Copy rows of queries, keys, values or gradients from row `first` of `count` on.

@@ -1,6 +1,6 @@
 // Kernels for all gradients at once: unscaling with a check for infinities, norms, and clipping.
 //
-// GRADCORE_TYPE is the numbers' type. A block has a part of one array; nothing is added atomically.
+// GRADCORE_TYPE is the type of the arrays. A block handles a part of one array. There are no atomic additions.
 
 #include "block.cuh"
 #include "parts.cuh"
@@ -61,7 +61,7 @@ extern "C" __global__ void partial_norms(const Parts parts, A* partial, const i3
     if (threadIdx.x == 0) partial[blockIdx.x] = value;
 }
 
-// A single block.
+// Combine the partial norms. The grid has a single block.
 extern "C" __global__ void total_norm(const A* partial, T* out, const i64 count, const i32 order) {
     A value = 0;
     for (i64 i = threadIdx.x; i < count; i += blockDim.x)

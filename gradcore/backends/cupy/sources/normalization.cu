@@ -27,7 +27,7 @@ struct Channels {
     GRADCORE_FUNCTION bool packs(const T* weight, const T* bias) const {
         return points == 1 ? aligned(weight, bias) : points % lanes == 0;
     }
-    // What the channels of the neighbours from the i-th on have; `missing` for a null pointer.
+    // Read the numbers of the channels of the neighbours from the i-th on, or `missing` for a null pointer.
     GRADCORE_FUNCTION void read(const T* from, Place place, i64 i, A missing, A (&to)[lanes]) const {
         if (from && points == 1 && place.count == lanes) {
             const Pack<T, lanes> some = pack<lanes>(from + first + i);
@@ -96,7 +96,7 @@ extern "C" __global__ void normalize_rows(const T* x, const T* weight, const T* 
     }
 }
 
-// The gradient by x. Gradients by the means and variances may be missing (null).
+// Compute the gradient of x. The gradients of means and variances may be missing (null).
 extern "C" __global__ void normalize_rows_backward(const T* grad, const T* grad_means, const T* grad_variances,
                                                    const T* x, const T* weight, const A* means, const A* variances,
                                                    T* out, const i64 rows, const i64 width, const i64 groups,
@@ -193,7 +193,7 @@ extern "C" __global__ void scale_rows(const T* x, const T* weight, T* y, A* scal
     if (threadIdx.x == 0) scales[number] = scale;
 }
 
-// The gradient by x. The gradients by the scales may be missing (null).
+// Compute the gradient of x. The gradient of the scales may be missing (null).
 extern "C" __global__ void scale_rows_backward(const T* grad, const T* grad_scales, const T* x, const T* weight,
                                                const A* scales, T* out, const i64 rows, const i64 width) {
     const i64 number = row_index();
@@ -258,7 +258,7 @@ struct Walk {
         point = first % points;
         at = (first / points * channels + blockIdx.x) * points + point;
     }
-    // Call with the place of each element.
+    // Call `call` with the place of each element.
     template <class F>
     GRADCORE_FUNCTION void over(F&& call) const {
         const i64 images = blockDim.x / points, rest = blockDim.x % points;

@@ -1,5 +1,5 @@
-// Numbers as they lie in memory and as they are computed with. float16 and bfloat16 are stored as 16 bits, computed as
-// float, and rounded once, to the nearest even, when they are stored.
+// Numbers in memory and in computations. float16 and bfloat16 are stored as 16 bits, computed as float, and rounded
+// once, to the nearest even number, when they are stored.
 //
 // Compiles as CUDA (with NVRTC or nvcc, without further headers) and, for the tests, as C++17.
 
@@ -138,7 +138,7 @@ GRADCORE_FUNCTION To store(From x) {
     return Stored<To>::of(x);
 }
 
-// The type that numbers of a type are computed in.
+// The type in which numbers of a type are computed.
 template <class T>
 struct Computed {
     using type = T;
@@ -154,7 +154,7 @@ struct Computed<bfloat16> {
     using type = float;
 };
 
-// Sums of products are contracted in floating-point numbers, and rounded once.
+// Return sum + x * y. For floating-point numbers, the result is rounded once.
 template <class N>
 GRADCORE_FUNCTION N plus_product(N sum, N x, N y) {
     return sum + x * y;
@@ -171,7 +171,7 @@ GRADCORE_FUNCTION i64 first_index() { return static_cast<i64>(blockIdx.x) * bloc
 
 GRADCORE_FUNCTION i64 index_step() { return static_cast<i64>(gridDim.x) * blockDim.x; }
 
-// The same where 32 bits suffice.
+// Like `first_index`, if 32 bits suffice.
 GRADCORE_FUNCTION i32 first_index_32() { return static_cast<i32>(blockIdx.x * blockDim.x + threadIdx.x); }
 
 // ---------------------------------------------------------------------------------------------------- neighbours

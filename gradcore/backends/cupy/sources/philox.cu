@@ -1,12 +1,12 @@
 // Kernels that fill an array with the words of Philox 4x64-10 or with random numbers made of them.
 //
 // All take   out, n                              the array and its number of elements
-//            base                                null, or in a recorded graph where a replay begins, see philox.cuh
+//            base                                null or, in a recorded graph, where a replay begins, see philox.cuh
 //            key0, key1                          the key, its lower 64 bits first
 //            counter0, counter1, counter2, counter3
 //            offset                              words of the stream (key, counter) to leave out
 // and then the parameters of the distribution, in the type the numbers are computed in: double for float64, else
-// float. float16 and bfloat16 arrays are passed as their bits. Any grid of any size will do: each thread makes whole
+// float. float16 and bfloat16 arrays are passed as their bits. The grid may have any size: each thread computes whole
 // blocks of four words.
 //
 // Compile with -fmad=false, as C++17; see philox.cuh.
@@ -15,7 +15,7 @@
 
 using namespace philox;
 
-// Word w of the stream makes the elements from (w - offset) * per_word on, by store(element, word, which of them).
+// From word w of the stream, compute the elements from (w - offset) * per_word on by store(element, word, which).
 template <int per_word, class Store>
 __device__ void fill(u64 n, Place place, u64 offset, Store store) {
     const u64 words_needed = n / per_word + (n % per_word != 0);

@@ -1,4 +1,4 @@
-// Philox 4x64-10 and random numbers from its words: what philox.py and exact.py define, for one number at a time.
+// Philox 4x64-10 and random numbers from its words, one number at a time. philox.py and exact.py define the results.
 //
 // Compiles as CUDA and as C++17. All devices give equal bits as long as the compiler fuses no multiply and add:
 // compile with -fmad=false (CUDA) or -ffp-contract=off (GCC, Clang), and without fast mathematics.

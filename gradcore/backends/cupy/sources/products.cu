@@ -16,7 +16,7 @@ using T = GRADCORE_TYPE;
 
 namespace gradcore {
 
-// The type that sums of products are computed in: integers wrap.
+// The type in which sums of products are computed. Integers wrap around.
 template <class N>
 struct Summed {
     using type = typename Computed<N>::type;

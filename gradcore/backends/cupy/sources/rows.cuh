@@ -19,7 +19,7 @@ struct Place {
     int number, count;
 };
 
-// Whether all of these addresses are multiples of 16; null pointers are.
+// Return whether all addresses are multiples of 16, which null pointers are.
 template <class... P>
 GRADCORE_FUNCTION bool aligned(const P*... pointers) {
     return (reinterpret_cast<u64>(pointers) | ... | u64(0)) % 16 == 0;

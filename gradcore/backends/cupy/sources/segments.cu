@@ -14,7 +14,7 @@ struct Product {
     GRADCORE_FUNCTION A operator()(A x, A y) const { return x * y; }
 };
 
-// The smaller number; not a number if one of the two is not.
+// Return the smaller number, or NaN if one of the two is NaN.
 struct Smallest {
     GRADCORE_FUNCTION A operator()(A x, A y) const { return x <= y || x != x ? x : y; }
 };

@@ -39,7 +39,7 @@ struct Order {
     }
 };
 
-// Call `call` with the place and the value of each element of a row. Threads read neighbours by one load where
+// Call `visit` with the place and the value of each element of a row. Threads read neighbours by one load where
 // possible.
 template <class F>
 GRADCORE_FUNCTION void each_of(const Key* x, u32 n, F&& visit) {
@@ -57,7 +57,7 @@ GRADCORE_FUNCTION void each_of(const Key* x, u32 n, F&& visit) {
 
 // ------------------------------------------------------------------------------------------------------- sorting
 
-// Let the block sort pairs of a key and a place, whose count is a power of 2: in each step threads put pairs in order.
+// Sort pairs of a key and a place by a bitonic network, with all threads of the block. `count` is a power of 2.
 GRADCORE_FUNCTION void sort_pairs(Key* keys, u32* places, u32 count) {
     for (u32 size = 2; size <= count; size *= 2)
         for (u32 step = size / 2; step; step /= 2) {
@@ -160,7 +160,7 @@ GRADCORE_FUNCTION void narrow(Choice& choice, const u32* counts, int shift, u32*
     choice.count = found[2];
 }
 
-// Set the counts of the digits to zero; the block waits.
+// Set the counts of the digits to zero, and synchronize the block.
 GRADCORE_FUNCTION void clear(u32* counts) {
     __syncthreads();
     for (u32 i = threadIdx.x; i < 256; i += blockDim.x) counts[i] = 0;
@@ -238,7 +238,7 @@ extern "C" __global__ void topk_rows(const Key* x, const i64* origins, Key* valu
     write_sorted(x, origins, begin, keys, places, k, k, values + to, indices + to);
 }
 
-// How many NaN a row has; all threads get the number.
+// Return the number of NaN in a row, in all threads.
 GRADCORE_FUNCTION u32 count_nan(const Key* x, u32 n) {
     u32 count = 0;
     if (GRADCORE_KIND == 2) each_of(x, n, [&](u32, Key element) { count += is_nan(element); });
@@ -253,7 +253,7 @@ GRADCORE_FUNCTION u32 meant(u32 rank, u32 n, u32 unknown, int mode) {
     return rank;
 }
 
-// The element of a rank of each row, and the place of its first occurrence.
+// Write the element of a rank of each row, and the place of its first occurrence.
 extern "C" __global__ void kth_of_rows(const Key* x, Key* values, i64* indices, const i64 n, const i64 rank, const int mode) {
     __shared__ Workspace shared;
     __shared__ u32 first;
@@ -317,7 +317,7 @@ extern "C" __global__ void count_digits(const Key* x, u32* all_counts, const i64
         if (own[i]) atomicAdd(counts + 256 * pass + i, own[i]);
 }
 
-// The place of the first element of the rank, in `indices`, which begin as the largest number.
+// Write the place of the first element of the rank to `indices`, which contain the largest number at the beginning.
 extern "C" __global__ void find_chosen(const Key* x, const u32* all_counts, u64* indices, const i64 n, const i64 chunk,
                                        const i64 rank, const int mode) {
     const i64 parts = (n + chunk - 1) / chunk, part = blockIdx.x % parts, row = blockIdx.x / parts;
@@ -334,7 +334,7 @@ extern "C" __global__ void find_chosen(const Key* x, const u32* all_counts, u64*
     if (own != nowhere) atomicMin(indices + row, static_cast<u64>(part * chunk + own));
 }
 
-// The elements of each row's place in `indices`.
+// Read the element of each row at its place in `indices`.
 extern "C" __global__ void take_chosen(const Key* x, const i64* indices, Key* values, const i64 rows, const i64 n) {
     for (i64 row = first_index(); row < rows; row += index_step()) values[row] = x[row * n + indices[row]];
 }
@@ -343,8 +343,8 @@ extern "C" __global__ void take_chosen(const Key* x, const i64* indices, Key* va
 //
 // Rows that are too long for a block are sorted by keys, which are integers without NaN and with one zero.
 
-// Write the keys of the elements or, if `by_row`, 64-bit keys with the number of the row in the upper half. A block
-// handles `chunk` elements.
+// Write the keys of the elements or, if `Result` is wider than a key, 64-bit keys with the number of the row in the
+// upper half. A block handles `chunk` elements.
 template <class Result>
 GRADCORE_FUNCTION void write_keys(const Key* x, Result* keys, i64 n, i64 chunk, bool descending) {
     const i64 parts = (n + chunk - 1) / chunk, part = blockIdx.x % parts, row = blockIdx.x / parts;
@@ -364,7 +364,7 @@ extern "C" __global__ void order_keys_by_row(const Key* x, u64* keys, const i64 
     write_keys(x, keys, n, chunk, descending);
 }
 
-// The elements (if `values` are wanted) and places that belong to an order of all elements, row after row.
+// Write the elements (unless `values` is null) and places in the order that `order` gives for all elements, row by row.
 extern "C" __global__ void take_order(const Key* x, const i64* order, Key* values, i64* indices, const i64 n,
                                       const i64 chunk) {
     const i64 parts = (n + chunk - 1) / chunk, part = blockIdx.x % parts, row = blockIdx.x / parts;

@@ -1,7 +1,7 @@
 // Softmax and log_softmax along a dim of dense arrays, and the products with their Jacobian matrices.
 //
-// GRADCORE_TYPE is the numbers' type. Along the last dim a row belongs to a block or, if it is short, to a warp (the kernels
-// named rows); along another dim each thread goes down a column, and neighbouring threads read neighbouring columns.
+// GRADCORE_TYPE is the type of the arrays. Along the last dim, a block or, for short rows, a warp computes a row
+// (kernels named rows). Along another dim, a thread computes a column, and neighbouring threads read neighbours.
 
 #include "rows.cuh"
 
@@ -58,7 +58,8 @@ extern "C" __global__ void softmax_columns(const T* x, T* y, const i64 columns, 
     }
 }
 
-// The gradient by the argument, from that by the result y: y * (t - sum(t * y)), or for the logarithm t - exp(y) * sum(t).
+// Compute the gradient of the argument from that of the result y: y * (t - sum(t * y)), or t - exp(y) * sum(t) for the
+// logarithm.
 extern "C" __global__ void softmax_backward_rows(const T* t, const T* y, T* out, const i64 rows, const i64 n,
                                                  const bool logarithm) {
     const i64 number = row_index();

@@ -122,7 +122,7 @@ GRADCORE_FUNCTION void multiply_fragments(float (&sums)[4], const u32 (&a)[4], c
 }
 #endif
 
-// How fragments of 16 rows and 8 columns are made. Of `depth` numbers of a row, those of a lane are loaded by `row`.
+// Loads fragments of 16 rows and 8 columns. `row` loads a lane's part of `depth` numbers of a row.
 template <class N>
 struct Operand {  // float16, bfloat16
     static constexpr int depth = 16;
@@ -141,7 +141,7 @@ struct Operand {  // float16, bfloat16
         a[2] = both(p[1][0], p[1][1]);
         a[3] = both(p[1][2], p[1][3]);
     }
-    // A column of each lane, of `depth` rows.
+    // Load a column of each lane, of `depth` rows.
     static GRADCORE_FUNCTION void column(u32 (&b)[2], const N* source, int stride, const Lane& lane) {
 #ifdef __CUDA_ARCH__
         const u32 address = static_cast<u32>(__cvta_generic_to_shared(source + threadIdx.x % 16 * stride));
@@ -231,7 +231,7 @@ struct Stage {
 
 // ------------------------------------------------------------------------------------- a multiplication at a time
 
-// How many numbers one instruction reads.
+// Number of numbers that one instruction reads.
 constexpr int together = sizeof(A) == 8 ? 2 : 4;
 
 // sums += a @ b.T: 16 rows and 8 * N rows of WIDTH numbers.
@@ -299,7 +299,7 @@ struct Stage {
 
 #endif
 
-// Combine the numbers of a row, which are in 4 lanes.
+// Combine the numbers of a row, which 4 lanes contain.
 template <class Combine>
 GRADCORE_FUNCTION A quad_reduce(A value, Combine combine) {
     value = combine(value, __shfl_xor_sync(whole_warp, value, 1));

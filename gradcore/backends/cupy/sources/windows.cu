@@ -19,7 +19,7 @@ struct Dim {
     GRADCORE_FUNCTION Index taps(Index) const { return kernel; }
     GRADCORE_FUNCTION Index input(Index output, Index tap) const { return output * stride - padding + tap * dilation; }
     GRADCORE_FUNCTION bool inside(Index i) const { return i >= 0 && i < size; }
-    // How many elements the mean of a window is taken of.
+    // Return the number of elements of a window, by which its mean is divided.
     GRADCORE_FUNCTION Index count(Index output, bool with_padding) const {
         Index start = output * stride - padding, end = start + kernel;
         if (end > size + padding) end = size + padding;
@@ -77,7 +77,7 @@ struct Place {
         : plane(i / n2 / n1 / n0), i0(i / n2 / n1 % n0), i1(i / n2 % n1), i2(i % n2) {}
 };
 
-// Call with the place in its plane of every element of an output's window.
+// Call `call` with the place of each element of an output's window in its plane.
 template <class D, class F>
 GRADCORE_FUNCTION void for_window(const D& a, const D& b, const D& c, const Place& o, F&& call) {
     for (Index t0 = 0; t0 < a.taps(o.i0); ++t0) {
@@ -94,7 +94,7 @@ GRADCORE_FUNCTION void for_window(const D& a, const D& b, const D& c, const Plac
     }
 }
 
-// Call with the numbers of every output whose window has an element.
+// Call `call` with the position of each output whose window contains the element i.
 template <class D, class F>
 GRADCORE_FUNCTION void for_outputs(const D& a, const D& b, const D& c, const Place& i, F&& call) {
     for (Index o0 = a.first(i.i0); o0 <= a.last(i.i0); ++o0) {
@@ -187,7 +187,7 @@ extern "C" __global__ void adaptive_max_pool(const T* x, T* out, i64* indices, c
     maxima(x, out, indices, total, a, b, c);
 }
 
-// Each element gets the gradients of the windows whose maximum it was.
+// Each element gets the sum of the gradients of the windows of which it was the maximum.
 extern "C" __global__ void max_pool_backward(const T* grad, const i64* indices, T* out, const i64 total, DIM(0), DIM(1),
                                              DIM(2)) {
     DIMS;
@@ -222,7 +222,7 @@ extern "C" __global__ void adaptive_avg_pool_backward(const T* grad, T* out, con
     from_means(grad, out, total, false, 0, a, b, c);
 }
 
-// Windows as columns: (planes, taps, windows) of images (planes, *size), zero outside.
+// Copy windows of images (planes, *size) to columns (planes, taps, windows), with zeros outside of the images.
 extern "C" __global__ void im2col(const T* x, T* out, const i64 total, DIM(0), DIM(1), DIM(2)) {
     DIMS;
     for (i64 n = first_index(); n < total; n += index_step()) {
@@ -244,7 +244,7 @@ extern "C" __global__ void im2col(const T* x, T* out, const i64 total, DIM(0), D
     }
 }
 
-// The output whose window's tap is the element i, or -1.
+// Return the output whose window reads the element i by `tap`, or -1.
 GRADCORE_FUNCTION Index output_of(const Dim& dim, Index i, Index tap) {
     const Index reach = i + dim.padding - tap * dim.dilation;
     if (reach < 0 || reach % dim.stride) return -1;
@@ -252,7 +252,7 @@ GRADCORE_FUNCTION Index output_of(const Dim& dim, Index i, Index tap) {
     return output < dim.outputs ? output : -1;
 }
 
-// The adjoint: each element of an image is the sum of its places in the columns.
+// Adjoint of im2col: each element of an image is the sum of its copies in the columns.
 extern "C" __global__ void col2im(const T* columns, T* out, const i64 total, DIM(0), DIM(1), DIM(2)) {
     DIMS;
     const Index windows = a.outputs * b.outputs * c.outputs;
@@ -288,7 +288,7 @@ struct Map {
     const A* weights;
 };
 
-// The weighted sum of `value` over the inputs of an output.
+// Return the weighted sum of `value` over the inputs of an output.
 template <class F>
 GRADCORE_FUNCTION A combined(const Map& map, Index output, F&& value) {
     A sum = 0;
