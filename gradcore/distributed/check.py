@@ -31,11 +31,12 @@ class _Wrong(AssertionError):
     """Raised when a result differs from that of one process."""
 
 
-def _same(found: Any, wanted: Any, what: str) -> None:
-    wanted = wanted.to(found.device)
-    exact = not found.is_floating_point() and not found.is_complex()
-    if not (gc.equal(found, wanted) if exact else gc.allclose(found, wanted, rtol=1e-4, atol=1e-5)):
-        raise _Wrong(f"{what}: {found} for {wanted}")
+def _check_equal(result: Any, expected: Any, name: str) -> None:
+    """Raise `_Wrong` if a tensor differs from the expected one. Floating-point numbers may differ by rounding."""
+    expected = expected.to(result.device)
+    exact = not result.is_floating_point() and not result.is_complex()
+    if not (gc.equal(result, expected) if exact else gc.allclose(result, expected, rtol=1e-4, atol=1e-5)):
+        raise _Wrong(f"{name}: {result}, expected {expected}")
 
 
 class _Checks:
@@ -62,35 +63,35 @@ class _Checks:
             for view in VIEWS:
                 t = own_input.clone()
                 dist.all_reduce(view(t))
-                _same(t, total, f"all_reduce of {dtype}")
+                _check_equal(t, total, f"all_reduce of {dtype}")
                 t = own_input.clone()
                 dist.broadcast(view(t), src=self.size - 1)
-                _same(t, inputs[-1], f"broadcast of {dtype}")
+                _check_equal(t, inputs[-1], f"broadcast of {dtype}")
                 out = [gc.empty_like(own_input) for _ in inputs]
                 dist.all_gather([view(o) for o in out], view(own_input))
-                _same(gc.stack(out), gc.stack(inputs), f"all_gather of {dtype}")
+                _check_equal(gc.stack(out), gc.stack(inputs), f"all_gather of {dtype}")
             t = own_input.clone()
             dist.reduce(t, dst=0)
-            _same(t, total if self.rank == 0 else own_input, f"reduce of {dtype}")
+            _check_equal(t, total if self.rank == 0 else own_input, f"reduce of {dtype}")
             exchanged = gc.empty(self.size * 4, 3, dtype=dtype, device=self.device)
             dist.all_to_all_single(exchanged, gc.cat([own_input] * self.size))
-            _same(exchanged, gc.cat(inputs), f"all_to_all_single of {dtype}")
+            _check_equal(exchanged, gc.cat(inputs), f"all_to_all_single of {dtype}")
             part = gc.empty_like(own_input)
             dist.reduce_scatter_tensor(part, gc.cat([own_input] * self.size))
-            _same(part, total, f"reduce_scatter_tensor of {dtype}")
+            _check_equal(part, total, f"reduce_scatter_tensor of {dtype}")
             dist.scatter(part, inputs if self.rank == 0 else None, src=0)
-            _same(part, own_input, f"scatter of {dtype}")
+            _check_equal(part, own_input, f"scatter of {dtype}")
 
     def sizes(self) -> None:
         """Check uneven sizes, and empty tensors."""
         out = [gc.empty(rank, 2, device=self.device) for rank in range(self.size)]
         inputs = [self.of_rank(rank, (rank, 2)) for rank in range(self.size)]
         dist.all_gather(out, inputs[self.rank])
-        _same(gc.cat(out), gc.cat(inputs), "all_gather of uneven sizes")
+        _check_equal(gc.cat(out), gc.cat(inputs), "all_gather of uneven sizes")
         part = gc.empty(self.rank, device=self.device)
         dist.reduce_scatter(part, [self.of_rank(self.rank, (rank,)) for rank in range(self.size)])
         expected = gc.stack([self.of_rank(rank, (self.rank,)) for rank in range(self.size)]).sum(0)
-        _same(part, expected, "reduce_scatter of uneven sizes")
+        _check_equal(part, expected, "reduce_scatter of uneven sizes")
 
     def calls_under_way(self) -> None:
         """Check asynchronous calls that are waited for in another order, or read at once."""
@@ -98,7 +99,7 @@ class _Checks:
         works = [dist.all_reduce(t, async_op=True) for t in tensors]
         for k, (work, t) in reversed(list(enumerate(zip(works, tensors, strict=True)))):
             work.wait()
-            _same(t, gc.stack(self.all_ranks((100_000,))).sum(0) * k, "asynchronous all_reduce")
+            _check_equal(t, gc.stack(self.all_ranks((100_000,))).sum(0) * k, "asynchronous all_reduce")
 
     def messages(self) -> None:
         """Check messages around the ring of all ranks."""
@@ -109,7 +110,7 @@ class _Checks:
             [dist.P2POp(dist.isend, message, after), dist.P2POp(dist.irecv, out, before)]
         ):
             work.wait()
-        _same(out, self.of_rank(before, (1000,)), "messages")
+        _check_equal(out, self.of_rank(before, (1000,)), "messages")
 
     def groups(self) -> None:
         """Check a group of the first and the last rank, and collectives of objects."""
@@ -117,7 +118,7 @@ class _Checks:
         if self.rank in (0, self.size - 1):
             t = gc.ones(3, device=self.device)
             dist.all_reduce(t, group=ends)
-            _same(t, gc.full((3,), 2.0), "all_reduce in a group")
+            _check_equal(t, gc.full((3,), 2.0), "all_reduce in a group")
         objects: list[Any] = [None] * self.size
         dist.all_gather_object(objects, {"rank": self.rank})
         if [received["rank"] for received in objects] != list(range(self.size)):
@@ -127,7 +128,7 @@ class _Checks:
         """Check the derivatives of a sum over processes."""
         x = self.of_rank(self.rank, (5,)).requires_grad_()
         (DF.all_reduce(x) ** 2).sum().backward()
-        _same(x.grad, gc.stack(self.all_ranks((5,))).sum(0) * 2 * self.size, "gradient of all_reduce")
+        _check_equal(x.grad, gc.stack(self.all_ranks((5,))).sum(0) * 2 * self.size, "gradient of all_reduce")
 
     def train_model(self, wrap: Callable[[Any], Any], part: Callable[[Any], Any]) -> Any:
         gc.manual_seed(0)
@@ -152,11 +153,11 @@ class _Checks:
             lambda net: gc.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=0.0005), self._own
         )
         for name, value in model.module.state_dict().items():
-            _same(value, expected[name], f"DistributedDataParallel: {name}")
+            _check_equal(value, expected[name], f"DistributedDataParallel: {name}")
         model = self.train_model(lambda net: fully_shard([net[0], net[2], net])[-1], self._own)
         full_state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
         for name, value in full_state.items():
-            _same(value, expected[name], f"fully_shard: {name}")
+            _check_equal(value, expected[name], f"fully_shard: {name}")
         with tempfile.TemporaryDirectory() as folder:
             shared_folder = [folder]
             dist.broadcast_object_list(shared_folder, src=0)
@@ -165,7 +166,7 @@ class _Checks:
             checkpoint.load(loaded, checkpoint_id=shared_folder[0])
             dist.barrier()
         for name, value in loaded.items():
-            _same(value, expected[name], f"checkpoint: {name}")
+            _check_equal(value, expected[name], f"checkpoint: {name}")
 
     def measure(self) -> list[str]:
         """Return lines with the speed of ``all_reduce`` in float32 for several sizes."""

@@ -377,12 +377,14 @@ def broadcast(
 
 
 def _numels(tensors: Sequence[AnyTensor]) -> list[int]:
+    """Return the numbers of elements of tensors."""
     return [t._array.size for t in tensors]
 
 
-def _check_size(call: str, name: str, found: int, wanted: int, of: str) -> None:
-    if found != wanted:
-        raise ValueError(f"{call}: `{name}` has {found} elements, and {of} has {wanted}")
+def _check_size(call: str, name: str, size: int, expected: int, other: str) -> None:
+    """Raise ValueError if the argument `name` has another number of elements than `other`, which it must match."""
+    if size != expected:
+        raise ValueError(f"{call}: `{name}` has {size} elements, and {other} has {expected}")
 
 
 def all_gather(tensor_list: list[AnyTensor], tensor: AnyTensor, group: Any = None, async_op: bool = False) -> Any:
@@ -406,9 +408,9 @@ def all_gather(tensor_list: list[AnyTensor], tensor: AnyTensor, group: Any = Non
     --------
     >>> import gradcore as gc
     >>> gc.distributed.init_process_group("mpi")
-    >>> found = [gc.empty(2)]
-    >>> gc.distributed.all_gather(found, gc.ones(2))
-    >>> found
+    >>> out = [gc.empty(2)]
+    >>> gc.distributed.all_gather(out, gc.ones(2))
+    >>> out
     [tensor([1., 1.])]
     >>> gc.distributed.destroy_process_group()
     """
@@ -450,9 +452,9 @@ def all_gather_into_tensor(
     --------
     >>> import gradcore as gc
     >>> gc.distributed.init_process_group("mpi")
-    >>> found = gc.empty(1, 2)
-    >>> gc.distributed.all_gather_into_tensor(found, gc.ones(2))
-    >>> found
+    >>> out = gc.empty(1, 2)
+    >>> gc.distributed.all_gather_into_tensor(out, gc.ones(2))
+    >>> out
     tensor([[1., 1.]])
     >>> gc.distributed.destroy_process_group()
     """
@@ -503,8 +505,8 @@ def gather(
     --------
     >>> import gradcore as gc
     >>> gc.distributed.init_process_group("mpi")
-    >>> found = [gc.empty(2)]
-    >>> gc.distributed.gather(gc.ones(2), found, dst=0)
+    >>> out = [gc.empty(2)]
+    >>> gc.distributed.gather(gc.ones(2), out, dst=0)
     >>> gc.distributed.destroy_process_group()
     """
     check_tensor("gather", "tensor", tensor)
@@ -526,13 +528,14 @@ def gather(
     return call.start(lambda: call.engine.gather(out, elements, counts, root), finish, async_op)
 
 
-def _check_list(call: str, name: str, tensors: Any, group: ProcessGroup, is_root: bool, what: str) -> None:
+def _check_list(call: str, name: str, tensors: Any, group: ProcessGroup, is_root: bool, role: str) -> None:
+    """Check a list of tensors that the root process alone passes, whose role is "source" or "destination"."""
     if not is_root:
         if tensors:
-            raise ValueError(f"{call}: Argument ``{name}`` must NOT be specified on non-{what} ranks.")
+            raise ValueError(f"{call}: Argument ``{name}`` must NOT be specified on non-{role} ranks.")
         return
     if not tensors:
-        raise ValueError(f"{call}: Argument ``{name}`` must be specified on {what} rank.")
+        raise ValueError(f"{call}: Argument ``{name}`` must be specified on {role} rank.")
     check_tensors(call, name, tensors, group.size())
 
 

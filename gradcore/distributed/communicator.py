@@ -114,24 +114,24 @@ class Communicator:
         """Write the buffer of `root` into those of all others."""
         raise NotImplementedError
 
-    def all_gather(self, out: Array, given: Array, counts: Sequence[int]) -> Request:
+    def all_gather(self, out: Array, values: Array, counts: Sequence[int]) -> Request:
         """Write the arrays of all processes to `out`, concatenated."""
         raise NotImplementedError
 
-    def gather(self, out: Array | None, given: Array, counts: Sequence[int], root: int) -> Request:
+    def gather(self, out: Array | None, values: Array, counts: Sequence[int], root: int) -> Request:
         """Write the arrays of all processes to `out` in the process `root`, concatenated."""
         raise NotImplementedError
 
-    def scatter(self, out: Array, given: Array | None, counts: Sequence[int], root: int) -> Request:
+    def scatter(self, out: Array, values: Array | None, counts: Sequence[int], root: int) -> Request:
         """Write parts of the array of `root` into `out`, one in each process."""
         raise NotImplementedError
 
-    def reduce_scatter(self, out: Array, given: Array, counts: Sequence[int], op: ReduceOp) -> Request:
+    def reduce_scatter(self, out: Array, values: Array, counts: Sequence[int], op: ReduceOp) -> Request:
         """Reduce the arrays of all processes, and write a part of the result into `out` in each."""
         raise NotImplementedError
 
-    def all_to_all(self, out: Array, given: Array, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
-        """Send a part of `given` to each process, and write the parts from all processes to `out`."""
+    def all_to_all(self, out: Array, values: Array, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
+        """Send a part of `values` to each process, and write the parts from all processes to `out`."""
         raise NotImplementedError
 
     def barrier(self) -> Request:
@@ -178,25 +178,26 @@ class Alone(Communicator):
     def broadcast(self, buffer: Array, root: int) -> Request:
         return Request()
 
-    def all_gather(self, out: Array, given: Array, counts: Sequence[int]) -> Request:
-        return copy_to(out, given)
+    def all_gather(self, out: Array, values: Array, counts: Sequence[int]) -> Request:
+        return copy_to(out, values)
 
-    def gather(self, out: Array | None, given: Array, counts: Sequence[int], root: int) -> Request:
-        return copy_to(out, given)
+    def gather(self, out: Array | None, values: Array, counts: Sequence[int], root: int) -> Request:
+        return copy_to(out, values)
 
-    def scatter(self, out: Array, given: Array | None, counts: Sequence[int], root: int) -> Request:
-        return copy_to(out, given)
+    def scatter(self, out: Array, values: Array | None, counts: Sequence[int], root: int) -> Request:
+        return copy_to(out, values)
 
-    def reduce_scatter(self, out: Array, given: Array, counts: Sequence[int], op: ReduceOp) -> Request:
-        return copy_to(out, given)
+    def reduce_scatter(self, out: Array, values: Array, counts: Sequence[int], op: ReduceOp) -> Request:
+        return copy_to(out, values)
 
-    def all_to_all(self, out: Array, given: Array, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
-        return copy_to(out, given)
+    def all_to_all(self, out: Array, values: Array, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
+        return copy_to(out, values)
 
     def barrier(self) -> Request:
         return Request()
 
 
-def copy_to(out: Array, given: Array) -> Request:
-    out[...] = given
+def copy_to(out: Array, values: Array) -> Request:
+    """Copy `values` to `out`, and return a completed request."""
+    out[...] = values
     return Request()

@@ -403,19 +403,24 @@ def init_process_group(
     _state.groups = [_state.world]
 
 
-def _start_mpi(given: tuple[int | None, int | None], limit: timedelta, init_method: str | None = None) -> Communicator:
-    """Return the engine for the CPU: MPI, or `Alone` for a single process."""
-    rank, size = given
+def _start_mpi(
+    expected: tuple[int | None, int | None], limit: timedelta, init_method: str | None = None
+) -> Communicator:
+    """Return the engine for the CPU: MPI, or `Alone` for a single process.
+
+    `expected` is the rank and the number of processes according to arguments or variables, None where unknown.
+    """
+    rank, size = expected
     if not is_mpi_available() and size in (None, 1):
         return Alone()
     started_by_hand = size not in (None, 1) and is_mpi_available() and not by_hand.is_launched()
     if started_by_hand:
         if rank is None:
             raise ValueError(f"the rank of this process among {size} is not known: rank, or the variable RANK")
-        begun = time.monotonic()
+        start = time.monotonic()
         assert size is not None
         by_hand.join_world(rank, size, init_method, limit.total_seconds())
-        limit = timedelta(seconds=max(limit.total_seconds() - (time.monotonic() - begun), 0.1))
+        limit = timedelta(seconds=max(limit.total_seconds() - (time.monotonic() - start), 0.1))
     from gradcore.distributed.mpi import MPICommunicator
 
     try:
@@ -423,24 +428,22 @@ def _start_mpi(given: tuple[int | None, int | None], limit: timedelta, init_meth
     finally:
         if started_by_hand:
             by_hand.forget_world()
-    for actual, expected in zip((communicator.rank, communicator.size), given, strict=True):
-        if expected is not None and actual != expected:
-            raise DistNetworkError(
-                f"MPI has started this process as rank {communicator.rank} of {communicator.size}, "
-                f"and it should be rank {given[0]} of "
-                f"{given[1]}: start the program with mpiexec -n {given[1]}, of the MPI that mpi4py "
-                "was built for, or with python -m gradcore.distributed.run"
-            )
+    if rank not in (None, communicator.rank) or size not in (None, communicator.size):
+        raise DistNetworkError(
+            f"MPI has started this process as rank {communicator.rank} of {communicator.size}, and it should be rank "
+            f"{rank} of {size}: start the program with mpiexec -n {size}, of the MPI that mpi4py was built for, or "
+            "with python -m gradcore.distributed.run"
+        )
     return communicator if communicator.size > 1 else Alone()
 
 
 def _start_nccl(
-    given: tuple[int | None, int | None], limit: timedelta, init_method: str | None, device_id: Any, cpu: Any
+    expected: tuple[int | None, int | None], limit: timedelta, init_method: str | None, device_id: Any, cpu: Any
 ) -> Communicator:
     """Return the engine for CUDA: NCCL, or `Alone` for a single process."""
     if cpu is None and init_method is None and "MASTER_ADDR" not in os.environ and is_mpi_available():
-        cpu = _start_mpi(given, limit) if given[1] not in (None, 1) else None
-    rank, size = given if cpu is None else (cpu.rank, cpu.size)
+        cpu = _start_mpi(expected, limit) if expected[1] not in (None, 1) else None
+    rank, size = expected if cpu is None else (cpu.rank, cpu.size)
     if size in (None, 1):
         return Alone()
     if rank is None or size is None:
@@ -461,7 +464,7 @@ def _start_nccl(
 
 
 def _index_of_device(device_id: Any) -> int:
-    """Return the CUDA device of this process: the given one, or that of the local rank."""
+    """Return the CUDA device of this process: `device_id`, the current one, or that of the local rank."""
     if device_id is not None:
         return devices.index_of(device_id)
     current, local = devices.current_device(), environment.local_rank()

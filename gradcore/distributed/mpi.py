@@ -95,10 +95,10 @@ class MPICommunicator(Communicator):
 
         Raise an error if they do not arrive in time.
         """
-        begun = time.monotonic()
+        start = time.monotonic()
         with limit_start(seconds):
             world = import_mpi().COMM_WORLD
-        seconds = max(seconds - (time.monotonic() - begun), 0.1)
+        seconds = max(seconds - (time.monotonic() - start), 0.1)
         atexit.register(_end_all_if_failed)
         if not wait_until(world.Ibarrier().Test, seconds):
             note_failure()
@@ -148,27 +148,27 @@ class MPICommunicator(Communicator):
     def broadcast(self, buffer: Array, root: int) -> Request:
         return self._call(self.comm.Ibcast, buffer, root=root)
 
-    def all_gather(self, out: Array, given: Array, counts: Sequence[int]) -> Request:
+    def all_gather(self, out: Array, values: Array, counts: Sequence[int]) -> Request:
         if min(counts) == max(counts):
-            own_address = _address(out) + self.rank * given.nbytes
+            own_address = _address(out) + self.rank * values.nbytes
             return self._call(
-                self.comm.Iallgather, self._mpi.IN_PLACE if _address(given) == own_address else given, out
+                self.comm.Iallgather, self._mpi.IN_PLACE if _address(values) == own_address else values, out
             )
-        return self._call(self.comm.Iallgatherv, given, [out, counts])
+        return self._call(self.comm.Iallgatherv, values, [out, counts])
 
-    def gather(self, out: Array | None, given: Array, counts: Sequence[int], root: int) -> Request:
-        return self._call(self.comm.Igatherv, given, None if out is None else [out, counts], root=root)
+    def gather(self, out: Array | None, values: Array, counts: Sequence[int], root: int) -> Request:
+        return self._call(self.comm.Igatherv, values, None if out is None else [out, counts], root=root)
 
-    def scatter(self, out: Array, given: Array | None, counts: Sequence[int], root: int) -> Request:
-        return self._call(self.comm.Iscatterv, None if given is None else [given, counts], out, root=root)
+    def scatter(self, out: Array, values: Array | None, counts: Sequence[int], root: int) -> Request:
+        return self._call(self.comm.Iscatterv, None if values is None else [values, counts], out, root=root)
 
-    def reduce_scatter(self, out: Array, given: Array, counts: Sequence[int], op: ReduceOp) -> Request:
+    def reduce_scatter(self, out: Array, values: Array, counts: Sequence[int], op: ReduceOp) -> Request:
         if min(counts) == max(counts):
-            return self._call(self.comm.Ireduce_scatter_block, given, out, op=self._ops[op])
-        return self._call(self.comm.Ireduce_scatter, given, out, counts, op=self._ops[op])
+            return self._call(self.comm.Ireduce_scatter_block, values, out, op=self._ops[op])
+        return self._call(self.comm.Ireduce_scatter, values, out, counts, op=self._ops[op])
 
-    def all_to_all(self, out: Array, given: Array, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
-        return self._call(self.comm.Ialltoallv, [given, counts], [out, out_counts])
+    def all_to_all(self, out: Array, values: Array, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
+        return self._call(self.comm.Ialltoallv, [values, counts], [out, out_counts])
 
     def barrier(self) -> Request:
         return self._call(self.comm.Ibarrier)

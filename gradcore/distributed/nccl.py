@@ -51,7 +51,7 @@ class _NCCLRequest(Request):
 
     def __init__(self, engine: NCCLCommunicator, source: int | None, arrays: Sequence[Any]) -> None:
         self._engine, self.source, self._arrays = engine, source, arrays
-        #: None until the messages of a batch have been given to NCCL.
+        #: None until the messages of a batch have been passed to NCCL.
         self.event: Any = None
 
     def done(self) -> bool:
@@ -228,14 +228,14 @@ class NCCLCommunicator(Communicator):
         if array.size:
             call(array.data.ptr, array.nbytes, self._nccl.NCCL_UINT8, *rest, stream)
 
-    def _exchange(self, out: Sequence[Array] | None, given: Sequence[Array] | None, *arrays: Array | None) -> Request:
+    def _exchange(self, out: Sequence[Array] | None, values: Sequence[Array] | None, *arrays: Array | None) -> Request:
         """Receive an array from each rank, and send one to each. None means that nothing is sent or received."""
 
         def start(comm: Any, stream: int) -> None:
             with self.group_calls():
                 for rank in range(self.size):
-                    if given is not None:
-                        self.move_bytes(comm.send, given[rank], stream, rank)
+                    if values is not None:
+                        self.move_bytes(comm.send, values[rank], stream, rank)
                     if out is not None:
                         self.move_bytes(comm.recv, out[rank], stream, rank)
 
@@ -262,41 +262,41 @@ class NCCLCommunicator(Communicator):
         at, kind = buffer.data.ptr, self._nccl.NCCL_UINT8
         return self._call(lambda comm, stream: comm.broadcast(at, at, buffer.nbytes, kind, root, stream), buffer)
 
-    def all_gather(self, out: Array, given: Array, counts: Sequence[int]) -> Request:
+    def all_gather(self, out: Array, values: Array, counts: Sequence[int]) -> Request:
         if len(set(counts)) > 1:
-            return self._exchange(_parts(out, counts), [given] * self.size, out, given)
-        if not given.size:
+            return self._exchange(_parts(out, counts), [values] * self.size, out, values)
+        if not values.size:
             return Request()
-        to, at, kind = out.data.ptr, given.data.ptr, self._nccl.NCCL_UINT8
-        return self._call(lambda comm, stream: comm.allGather(at, to, given.nbytes, kind, stream), out, given)
+        to, at, kind = out.data.ptr, values.data.ptr, self._nccl.NCCL_UINT8
+        return self._call(lambda comm, stream: comm.allGather(at, to, values.nbytes, kind, stream), out, values)
 
-    def gather(self, out: Array | None, given: Array, counts: Sequence[int], root: int) -> Request:
-        messages = [given if rank == root else given[:0] for rank in range(self.size)]
-        return self._exchange(None if out is None else _parts(out, counts), messages, out, given)
+    def gather(self, out: Array | None, values: Array, counts: Sequence[int], root: int) -> Request:
+        messages = [values if rank == root else values[:0] for rank in range(self.size)]
+        return self._exchange(None if out is None else _parts(out, counts), messages, out, values)
 
-    def scatter(self, out: Array, given: Array | None, counts: Sequence[int], root: int) -> Request:
+    def scatter(self, out: Array, values: Array | None, counts: Sequence[int], root: int) -> Request:
         targets = [out if rank == root else out[:0] for rank in range(self.size)]
-        return self._exchange(targets, None if given is None else _parts(given, counts), out, given)
+        return self._exchange(targets, None if values is None else _parts(values, counts), out, values)
 
-    def reduce_scatter(self, out: Array, given: Array, counts: Sequence[int], op: ReduceOp) -> Request:
-        if not given.size:
+    def reduce_scatter(self, out: Array, values: Array, counts: Sequence[int], op: ReduceOp) -> Request:
+        if not values.size:
             return Request()
-        kinds = self.reduce_buffer(given, op)
+        kinds = self.reduce_buffer(values, op)
         if len(set(counts)) == 1:
-            to, at = out.data.ptr, given.data.ptr
-            return self._call(lambda comm, stream: comm.reduceScatter(at, to, out.size, *kinds, stream), out, given)
+            to, at = out.data.ptr, values.data.ptr
+            return self._call(lambda comm, stream: comm.reduceScatter(at, to, out.size, *kinds, stream), out, values)
 
         def start(comm: Any, stream: int) -> None:
             with self.group_calls():
-                for rank, part in enumerate(_parts(given, counts)):
+                for rank, part in enumerate(_parts(values, counts)):
                     if part.size:
                         to = out if rank == self.rank else part
                         comm.reduce(part.data.ptr, to.data.ptr, part.size, *kinds, rank, stream)
 
-        return self._call(start, out, given)
+        return self._call(start, out, values)
 
-    def all_to_all(self, out: Array, given: Array, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
-        return self._exchange(_parts(out, out_counts), _parts(given, counts), out, given)
+    def all_to_all(self, out: Array, values: Array, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
+        return self._exchange(_parts(out, out_counts), _parts(values, counts), out, values)
 
     def barrier(self) -> Request:
         buffer = self.as_array(np.zeros(1, np.uint8))

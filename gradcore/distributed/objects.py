@@ -89,9 +89,9 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     --------
     >>> import gradcore as gc
     >>> gc.distributed.init_process_group("mpi")
-    >>> found = [None]
-    >>> gc.distributed.all_gather_object(found, {"rank": 0})
-    >>> found
+    >>> ranks = [None]
+    >>> gc.distributed.all_gather_object(ranks, {"rank": 0})
+    >>> ranks
     [{'rank': 0}]
     >>> gc.distributed.destroy_process_group()
     """

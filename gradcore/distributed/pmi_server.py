@@ -58,15 +58,15 @@ class Server:
         with self.changed:
             self.waiting.append(connection)
             if len(self.waiting) == len(self.ranks):
-                for each in self.waiting:
-                    each.say("cmd=barrier_out rc=0")
+                for connection in self.waiting:
+                    connection.say("cmd=barrier_out rc=0")
                 self.waiting.clear()
 
     def fail(self, text: str, code: int) -> None:
         """Tell all processes that one has failed, and stop the server."""
         with self.changed:
-            for each in self.watchers:
-                each.say(f"{code} {text}")
+            for connection in self.watchers:
+                connection.say(f"{code} {text}")
             os._exit(1)
 
     def finish(self, rank: int) -> None:
@@ -113,7 +113,7 @@ class Connection:
         if self.rank is None:
             rank = server.ranks.get(int(words.get("pmiid", "-1")))
             if rank is None or command not in ("initack", "watch"):
-                return False  # a stranger
+                return False  # It does not belong to this run.
             if command == "watch":
                 server.watchers.append(self)
                 return True

@@ -31,7 +31,7 @@ class ReduceOp(enum.Enum):
 
 
 ReduceOp.__module__ = __name__.rpartition(".")[0]
-ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]  # PyTorch's name of what the reductions are of
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]  # PyTorch's name of the type of reductions
 
 #: The reductions of bytes that give the results of reductions of bools, which are sent as bytes.
 BOOLS = {

@@ -140,7 +140,7 @@ def _read(peer: socket.socket, count: int) -> bytes:
     return data
 
 
-def _prove(what: bytes, data: bytes) -> bytes:
-    """Return a proof that only processes with the token of the run can compute."""
+def _prove(purpose: bytes, data: bytes) -> bytes:
+    """Return a proof of `data`, for one purpose, that only processes with the token of the run can compute."""
     token = os.environ.get(TOKEN) or os.environ.get("TORCHELASTIC_RUN_ID", "")
-    return hmac.digest(token.encode() or b"gradcore", what + data, "sha256")
+    return hmac.digest(token.encode() or b"gradcore", purpose + data, "sha256")

@@ -53,7 +53,7 @@ class Shard:
     dim: int = 0
 
     def is_shard(self, dim: int | None = None) -> bool:
-        """Return whether the tensor is spread, along a given dim if there is one."""
+        """Return whether the tensor is spread, along `dim` if it is not None."""
         return dim is None or dim == self.dim
 
     def is_replicate(self) -> bool:
@@ -108,14 +108,14 @@ class DTensor(Tensor):
     mesh: DeviceMesh | None
 
     def _set_layout(self, like: DTensor) -> None:
-        """Copy the description of the whole tensor from another part of the same size."""
+        """Copy the description of the whole tensor from `like`, a part that this tensor replaces."""
+        if self.shape != like.shape:
+            raise RuntimeError(f"a part of shape {tuple(like.shape)} cannot be replaced by one of {tuple(self.shape)}")
         self.full_shape, self.process_group, self.replicas = like.full_shape, like.process_group, like.replicas
         self.compute_device, self.mesh = like.compute_device, like.mesh
 
     def with_part(self, part: Tensor) -> DTensor:
         """Return a tensor that is spread like this one, with `part`, whose memory is shared, as the part."""
-        if part.shape != self.shape:
-            raise RuntimeError(f"a part of shape {tuple(self.shape)} cannot be replaced by one of {tuple(part.shape)}")
         result: DTensor = as_class(Tensor.detach(part), DTensor)
         result._set_layout(self)
         return result
@@ -283,8 +283,6 @@ class ShardedParameter(DTensor, Parameter):
 
     def replace(self, p: Tensor) -> ShardedParameter:
         """Return a parameter that is spread like this one, with the values of `p`, whose memory is shared."""
-        if p.shape != self.shape:
-            raise RuntimeError(f"a part of shape {tuple(self.shape)} cannot be replaced by one of {tuple(p.shape)}")
         result: ShardedParameter = type(self)(Tensor.detach(p), p.requires_grad)
         result._set_layout(self)
         result.unreplicated_grad = None
@@ -333,7 +331,7 @@ def _drawn_whole(name: str) -> Callable[..., ShardedParameter]:
     """Return a random method that draws the whole parameter. Parts drawn separately would have equal numbers."""
 
     def draw(self: ShardedParameter, *args: object, **kwargs: object) -> ShardedParameter:
-        return self.initialize_whole(lambda whole: getattr(whole, name)(*args, **kwargs))
+        return self.initialize_whole(lambda t: getattr(t, name)(*args, **kwargs))
 
     draw.__name__, draw.__doc__ = name, f"Call ``{name}`` on the whole parameter, see `initialize_whole`."
     return draw
@@ -350,17 +348,17 @@ def initialize_whole(owner: Module, initialize: Callable[..., object], *args: ob
     determines the values.
     """
     shards = {name: p for name, p in owner._parameters.items() if isinstance(p, ShardedParameter)}
-    parameter = {
+    whole_parameters = {
         name: Parameter(empty(p.full_shape, dtype=p.dtype, device=p.device), p.requires_grad)
         for name, p in shards.items()
     }
-    owner._parameters |= parameter
+    owner._parameters |= whole_parameters
     try:
         initialize(*args, **kwargs)
     finally:
         owner._parameters.update(shards)
     for name, p in shards.items():
-        p._take(parameter[name].detach())
+        p._take(whole_parameters[name].detach())
 
 
 class Gathering:
@@ -429,13 +427,13 @@ class Reduction:
     dtype : dtype, optional
         The dtype in which gradients are reduced, by default that of the first gradient.
     over_replicas : bool
-        Whether gradients are reduced over replicas, or kept in `ShardedParameter.unreplicated_grad`.
+        Whether gradients are reduced over replicas, or added to `ShardedParameter.unreplicated_grad`.
     """
 
     def __init__(self, shards: Sequence[ShardedParameter], dtype: DType | None, over_replicas: bool = True) -> None:
         self._shards, self._dtype = list(shards), dtype
         has_replicas = self._shards[0].replicas is not None
-        #: Whether parts are still to be reduced over replicas, and whether they are kept for a later reduction.
+        #: Whether parts are still to be reduced over replicas, and whether they are left for a later reduction.
         self._spreads, self._keeps = has_replicas and over_replicas, has_replicas and not over_replicas
         self._positions = {id(shard): i for i, shard in enumerate(self._shards)}
         #: The columns of each parameter in the buffer, each row of which goes to one process.
@@ -449,19 +447,19 @@ class Reduction:
     def add(self, shard: ShardedParameter, grad: AnyTensor) -> bool:
         """Copy the whole gradient of a parameter to the buffer. Return whether all parameters have gradients."""
         position = self._positions[id(shard)]
-        size, each = shard.process_group.size(), shard._array.size
+        size, length = shard.process_group.size(), shard._array.size
         if self._rows is None:
             dtype, width = self._dtype or grad.dtype, self._columns[-1].stop
             self._rows = empty(size, width, dtype=dtype, device=grad.device)
         with grad._device.backend.use_index(grad._device.index):
             flat = grad._array.reshape(-1)
             part = self._rows._array[:, self._columns[position]]
-            full = flat.size // each if each else 0
-            part[:full] = flat[: full * each].reshape(full, each)
+            full = flat.size // length if length else 0
+            part[:full] = flat[: full * length].reshape(full, length)
             if full < size:
-                left = flat.size - full * each
-                part[full, :left] = flat[full * each :]
-                part[full, left:], part[full + 1 :] = 0, 0
+                rest = flat.size - full * length
+                part[full, :rest] = flat[full * length :]
+                part[full, rest:], part[full + 1 :] = 0, 0
         self._added.add(position)
         return len(self._added) == len(self._shards)
 
@@ -510,8 +508,8 @@ class Reduction:
             self._out = self._out.to(self._shards[0].device)  # One copy serves all parameters.
         for shard, part in self._split():
             if self._keeps:
-                left = shard.unreplicated_grad
-                shard.unreplicated_grad = part if left is None else left + part
+                earlier = shard.unreplicated_grad
+                shard.unreplicated_grad = part if earlier is None else earlier + part
             else:
                 shard.accumulate(part)
         self._rows = self._out = self._work = None

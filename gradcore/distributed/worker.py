@@ -85,6 +85,7 @@ def _of_program(error: BaseException) -> TracebackType | None:
 
 
 def _fail(path: Path | None, rank: int, code: int, text: str) -> None:
+    """Report a failure to the launcher, or print it if there is none, and end all processes."""
     if path is None:
         print(f"rank {rank}:\n{text}", file=sys.stderr)
     else:

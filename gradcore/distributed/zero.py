@@ -76,7 +76,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         #: The rank that makes the step of each parameter.
         self._owner: dict[int, int] = {}
         self._full: dict[str, Any] | None = None
-        groups = params if isinstance(params, Tensor) else [list_parameters(each) for each in params]
+        groups = params if isinstance(params, Tensor) else [list_parameters(group) for group in params]
         super().__init__(groups, optimizer_class(groups, **defaults).defaults)
         self._share()
 
@@ -117,7 +117,7 @@ class ZeroRedundancyOptimizer(Optimizer):
             for k, group in zip(self._groups, self.optim.param_groups, strict=True):
                 group.update({key: value for key, value in self.param_groups[k].items() if key != "params"})
 
-    def step(self, closure: Callable[[], Any] | None = None, **named: Any) -> Any:
+    def step(self, closure: Callable[[], Any] | None = None, **options: Any) -> Any:
         """Update the parameters of this process's share, and receive the values of the others.
 
         Parameters
@@ -128,7 +128,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         self._pass_options()
         loss = None
         if self.optim is not None:
-            loss = self.optim.step(closure, **named) if closure is not None else self.optim.step(**named)
+            loss = self.optim.step(closure, **options) if closure is not None else self.optim.step(**options)
             for k, group in zip(self._groups, self.optim.param_groups, strict=True):
                 self.param_groups[k].update({key: value for key, value in group.items() if key != "params"})
         elif closure is not None:
@@ -184,7 +184,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         objects.gather_object(self.local_state_dict()["state"], states, group=self.process_group, group_dst=root)
         self._full = None
         if states is not None:
-            self._full = {key: value for each in states for key, value in each.items()}
+            self._full = {key: value for state in states for key, value in state.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of all parameters, as one optimiser would have it, after `consolidate_state_dict`.

@@ -53,15 +53,15 @@ class Simulated(Communicator):
         assert root == self.rank
         return Request()
 
-    def all_gather(self, out: Any, given: Any, counts: Sequence[int]) -> Request:
-        out.reshape(self.size, -1)[...] = given
+    def all_gather(self, out: Any, values: Any, counts: Sequence[int]) -> Request:
+        out.reshape(self.size, -1)[...] = values
         return Request()
 
-    def gather(self, out: Any, given: Any, counts: Sequence[int], root: int) -> Request:
-        return self.all_gather(out, given, counts)
+    def gather(self, out: Any, values: Any, counts: Sequence[int], root: int) -> Request:
+        return self.all_gather(out, values, counts)
 
-    def reduce_scatter(self, out: Any, given: Any, counts: Sequence[int], op: ReduceOp) -> Request:
-        np.multiply(given[: out.size], out.dtype.type(self.size), out=out)
+    def reduce_scatter(self, out: Any, values: Any, counts: Sequence[int], op: ReduceOp) -> Request:
+        np.multiply(values[: out.size], out.dtype.type(self.size), out=out)
         return Request()
 
     def barrier(self) -> Request:

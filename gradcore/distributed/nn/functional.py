@@ -11,7 +11,7 @@ from typing import Any
 
 from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
-from gradcore.distributed import array_collectives  # noqa: F401  # which gives groups what the operations call
+from gradcore.distributed import array_collectives  # noqa: F401  # adds to groups the methods that the operations call
 from gradcore.distributed.collectives import root_of
 from gradcore.distributed.groups import ProcessGroup, resolve
 from gradcore.distributed.reduce_op import ReduceOp, check_reduction
