@@ -1,6 +1,8 @@
 """Every CUDA source compiles for the architectures that are promised, without a warning.
 
-By nvcc where it is installed, else by NVRTC (``pip install nvidia-cuda-nvrtc``); without either it is skipped, visibly.
+By NVRTC, as CuPy does it, where a wheel has it (``pip install nvidia-cuda-nvrtc-cu12``, or
+``tests/cupy_host/build.sh``), else by nvcc, which takes three times as long; without either the tests are skipped,
+visibly.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from gradcore.backends.cupy.products import REAL_NAMES
 from gradcore.optim.adam import adam
 from tests.cuda.host import KERNEL, cupy_include, includes
 from tests.cuda.test_fused_kernels import CASES, UNKNOWN, HostBackend
+from tests.cupy_host.ptx import nvrtc
 
 ARCHITECTURES = (75, 80, 90)
 OF_ONE_TYPE = ("attention", "biases", "dropout", "softmax", "normalization", "segments", "lists")
@@ -52,33 +55,21 @@ def nvcc() -> str | None:
 
 
 def ptx_of(source: str, architecture: int, folder: Path, defines: tuple[str, ...] = ()) -> str:
-    """The PTX of a source; an error of the compiler, or a warning of nvcc, fails."""
+    """Return the PTX of a source; an error or a warning of the compiler fails."""
+    if nvrtc.library() is not None:
+        options = [f"--gpu-architecture=compute_{architecture}", *OPTIONS, *defines, *includes()]
+        return nvrtc.compile_source(source, options, strict=True)[0]
     compiler = nvcc()
-    if compiler is not None:
-        path, output = folder / "source.cu", folder / "source.ptx"
-        path.write_text(source)
-        command = [
-            compiler,
-            *OPTIONS,
-            *defines,
-            *includes(),
-            f"-arch=compute_{architecture}",
-            "-Werror",
-            "all-warnings",
-        ]
-        done = subprocess.run(
-            [*command, "-ptx", str(path), "-o", str(output)], capture_output=True, text=True, check=False
-        )
-        assert not done.returncode, done.stderr[:4000]
-        return output.read_text()
-    nvrtc = pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
-    try:
-        program = nvrtc.createProgram(source, "source.cu", [], [])
-    except (ImportError, OSError, RuntimeError) as error:
-        pytest.skip(f"there is no nvcc, and NVRTC cannot be loaded: {error}")
-    nvrtc.compileProgram(program, [f"--gpu-architecture=compute_{architecture}", *OPTIONS, *defines, *includes()])
-    ptx = nvrtc.getPTX(program)
-    return ptx.decode() if isinstance(ptx, bytes) else ptx
+    if compiler is None:
+        pytest.skip("there is neither NVRTC nor nvcc")
+    path, output = folder / "source.cu", folder / "source.ptx"
+    path.write_text(source)
+    options = [*OPTIONS, *defines, *includes(), f"-arch=compute_{architecture}", "-Werror", "all-warnings", "-ptx"]
+    run = subprocess.run(
+        [compiler, *options, str(path), "-o", str(output)], capture_output=True, text=True, check=False
+    )
+    assert not run.returncode, run.stderr[:4000]
+    return output.read_text()
 
 
 def entries(ptx: str) -> set[str]:

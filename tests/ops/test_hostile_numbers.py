@@ -16,6 +16,7 @@ from tests.ops import hostile_numbers
 
 F = gc.nn.functional
 
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
 def test_every_operation_answers_at_once() -> None:

@@ -48,7 +48,11 @@ def _check(code: int) -> None:
 
 
 def compile_source(
-    source: str, options: Sequence[str], headers: Mapping[str, str] | None = None, expressions: Sequence[str] = ()
+    source: str,
+    options: Sequence[str],
+    headers: Mapping[str, str] | None = None,
+    expressions: Sequence[str] = (),
+    strict: bool = False,
 ) -> tuple[str, dict[str, str]]:
     """The PTX of a source, and the names that expressions, as those of templates, have in it.
 
@@ -61,6 +65,8 @@ def compile_source(
         Texts of what the source includes, by name.
     expressions : sequence of str, optional
         Kernels that are not ``extern "C"``.
+    strict : bool, optional
+        Raise an error for warnings, too.
     """
     nvrtc, program, headers = _nvrtc(), ctypes.c_void_p(), headers or {}
     texts, names, given = (
@@ -72,8 +78,10 @@ def compile_source(
         for expression in expressions:
             _check(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
         code = nvrtc.nvrtcCompileProgram(program, len(given), given)
-        if code:
-            raise CompileError(_text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program) or str(code))
+        if code or strict:
+            log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+            if code or log.strip():
+                raise CompileError(log or str(code))
         lowered = {}
         for expression in expressions:
             name = ctypes.c_char_p()
