@@ -55,9 +55,9 @@ def test_valid_files_are_read_and_what_is_drawn_from_them_does_no_harm(tmp_path)
         path = tmp_path / "file" if number % 2 else None
         if path is not None:
             path.write_bytes(data)
-        start = time.perf_counter()
+        start = time.thread_time()
         read += hostile.attempt(data, path)
-        slowest = max(slowest, time.perf_counter() - start)
+        slowest = max(slowest, time.thread_time() - start)
     assert hostile.process_state() == before
     assert 0 < read < COUNT / 3  # some mutations leave a file readable, and most do not
     assert slowest < 2
@@ -168,7 +168,7 @@ def test_bombs(structure):
     """An error or a result, soon, and without much more memory than the file is long."""
     data = archive(structure, m=bytes(16000))
     tracemalloc.start()
-    start = time.perf_counter()
+    start = time.thread_time()
     try:
         gc.load(io.BytesIO(data))
     except pickle.UnpicklingError:
@@ -176,7 +176,7 @@ def test_bombs(structure):
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    assert time.perf_counter() - start < 10  # with every allocation traced
+    assert time.thread_time() - start < 10  # with every allocation traced
     assert peak < 100 * len(data) + 2**20
 
 

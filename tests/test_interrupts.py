@@ -43,7 +43,7 @@ def _frequent_switches():
 def check_threads(pool: Pool) -> None:
     """All helpers are free, and can work."""
     assert pool.free == pool.helpers
-    together, done = threading.Barrier(pool.size + 1, timeout=20), []
+    together, done = threading.Barrier(pool.size + 1, timeout=120), []
 
     def work() -> None:
         together.wait()  # which breaks unless all of them come
@@ -324,20 +324,20 @@ def blocking():
 
 @pytest.mark.parametrize("persistent", [False, True])
 def test_a_worker_that_does_not_come_back_is_waited_for_as_long_as_is_said(blocking: Blocking, persistent) -> None:
-    loader = data.DataLoader(blocking, None, num_workers=2, timeout=0.3, persistent_workers=persistent)
+    loader = data.DataLoader(blocking, None, num_workers=2, timeout=1.5, persistent_workers=persistent)
     for _ in range(2):  # and then the loader can be used again
         batches, begin = iter(loader), time.monotonic()
         assert next(batches) == 0
-        with pytest.raises(RuntimeError, match=r"timed out after 0\.3 seconds"):
+        with pytest.raises(RuntimeError, match=r"timed out after 1\.5 seconds"):
             next(batches)
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 60
 
 
 def test_a_loop_that_ends_early_does_not_wait_for_ever(blocking: Blocking) -> None:
     begin = time.monotonic()
     for _ in data.DataLoader(blocking, None, num_workers=2):
         break
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 60
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
@@ -356,7 +356,7 @@ def test_ctrl_c_ends_a_program_whose_worker_does_not_come_back() -> None:
     try:
         assert running.stdout.readline().startswith("begun")
         running.send_signal(signal.SIGINT)
-        assert "KeyboardInterrupt" in running.communicate(timeout=20)[1]
+        assert "KeyboardInterrupt" in running.communicate(timeout=120)[1]
     finally:
         running.kill()
         running.communicate()

@@ -102,7 +102,7 @@ def test_no_more_parts_than_are_worth_it(count: int, most: int, parts: int) -> N
 
 
 def test_two_threads_take_part() -> None:
-    meeting = threading.Barrier(2, timeout=20)  # nobody passes alone
+    meeting = threading.Barrier(2, timeout=120)  # nobody passes alone
     threads.spread(lambda start, stop: meeting.wait() and None, 2, 2)
 
 

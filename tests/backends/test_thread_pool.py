@@ -37,7 +37,7 @@ class TestPool:
         assert pool.helper_count == len(pool.free) <= size
 
     def test_helpers_take_part(self) -> None:
-        pool, meeting = Pool(2), threading.Barrier(3, timeout=20)
+        pool, meeting = Pool(2), threading.Barrier(3, timeout=120)
         pool.run(lambda: meeting.wait() and None, 2)
 
     def test_no_more_helpers_than_there_are(self) -> None:
@@ -63,7 +63,7 @@ class TestPool:
 
     @pytest.mark.parametrize("fails", ["caller", "helper"])
     def test_errors(self, fails: str) -> None:
-        pool, meeting, me = Pool(1), threading.Barrier(2, timeout=20), threading.get_ident()
+        pool, meeting, me = Pool(1), threading.Barrier(2, timeout=120), threading.get_ident()
 
         def piece() -> None:
             meeting.wait()
@@ -76,7 +76,7 @@ class TestPool:
         assert sorted(numbers_in(pool, 3, 1)) == [0, 1, 2]
 
     def test_an_interrupt_waits_for_the_helper(self) -> None:
-        pool, meeting, me, done = Pool(1), threading.Barrier(2, timeout=20), threading.get_ident(), []
+        pool, meeting, me, done = Pool(1), threading.Barrier(2, timeout=120), threading.get_ident(), []
 
         def piece() -> None:
             meeting.wait()
@@ -91,7 +91,7 @@ class TestPool:
 
     def test_a_smaller_pool_ends_threads(self) -> None:
         pool = Pool(3)
-        meeting = threading.Barrier(4, timeout=20)
+        meeting = threading.Barrier(4, timeout=120)
         pool.run(lambda: meeting.wait() and None, 3)
         helpers = pool.helpers
         assert all(helper.native_id for helper in helpers)
@@ -163,7 +163,7 @@ class TestCores:
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
         monkeypatch.setattr(os, "sched_setaffinity", lambda _, where: placed.append(set(where)))
         monkeypatch.setattr(thread_pool, "current_core", iter([2, 2, 1, 1]).__next__)
-        pool, meeting = Pool(1), threading.Barrier(2, timeout=20)
+        pool, meeting = Pool(1), threading.Barrier(2, timeout=120)
         pool.run(lambda: meeting.wait() and None, 1)  # it starts
         for _ in range(3):
             numbers_in(pool, 3, 1)

@@ -172,7 +172,7 @@ def test_the_parent_notes_an_end_and_ends_in_the_same_way(how: str, tmp_path: Pa
     command = ["/bin/sh", "-c", f"echo $$ > pid; {how}"]
     variables = {**os.environ, "GRADCORE_RUN_FOLDER": str(tmp_path)}
     direct = subprocess.run(command, cwd=tmp_path, check=False)
-    done = subprocess.run([*SUPERVISOR, *command], cwd=tmp_path, env=variables, check=False, timeout=20)
+    done = subprocess.run([*SUPERVISOR, *command], cwd=tmp_path, env=variables, check=False, timeout=120)
     assert done.returncode == direct.returncode
     pid = (tmp_path / "pid").read_text().strip()
     assert 0 < time.time() - float((tmp_path / f"{pid}.gone").read_text()) < 20

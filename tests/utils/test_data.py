@@ -327,13 +327,18 @@ def test_errors_of_a_dataset_arrive(workers):
 
 
 def test_slow_workers_time_out():
+    end = threading.Event()
+
     class Slow(Squares):
         def __getitem__(self, i):
-            time.sleep(0.3)
+            end.wait(60)
             return i
 
-    with pytest.raises(RuntimeError, match=r"DataLoader timed out after 0.05 seconds"):
-        list(data.DataLoader(Slow(2), num_workers=1, timeout=0.05))
+    try:
+        with pytest.raises(RuntimeError, match=r"DataLoader timed out after 0.05 seconds"):
+            list(data.DataLoader(Slow(2), num_workers=1, timeout=0.05))
+    finally:
+        end.set()
 
 
 @pytest.mark.parametrize(
