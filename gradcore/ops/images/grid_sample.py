@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import product
-from math import prod
-from operator import mul
+from math import nan, prod
+from operator import mul, or_
 from typing import Any, NamedTuple
 
 from gradcore.core import dtypes
@@ -154,10 +154,14 @@ def grid_sampler(K, self, grid, mode: str, padding_mode: str, align_corners: boo
     """Return the values of images at the points of grids; see `grid_sample`."""
     lead, sizes = tuple(self.shape[:2]), tuple(self.shape[2:])
     image = K.reshape(self, (*lead, prod(sizes)))
+    points = K.reshape(grid, (grid.shape[0], prod(grid.shape[1:-1]), len(sizes)))
+    is_nan = reduce(or_, (points[:, :, d] != points[:, :, d] for d in range(len(sizes))))
     total: Any = None
     for tap in _each_tap(K, grid, sizes, mode, padding_mode, align_corners):
-        weight = K.unsqueeze(K.where(tap.known, tap.weight, K.zeros_like(tap.weight)), 1)
-        term = K.gather(image, 2, _for_channels(K, tap.pixel, lead)) * weight
+        weight = K.where(tap.known, tap.weight, K.zeros_like(tap.weight))
+        if total is None:
+            weight = K.where(is_nan, nan, weight)  # a point without a place has no value
+        term = K.gather(image, 2, _for_channels(K, tap.pixel, lead)) * K.unsqueeze(weight, 1)
         total = term if total is None else total + term
     return K.reshape(total, (*lead, *grid.shape[1:-1]))
 

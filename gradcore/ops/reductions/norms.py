@@ -93,6 +93,8 @@ def _shared_direction(F, x, norm, ord, dim):
 
 @linalg_vector_norm.vjp("self")
 def _(F, grad, self, result, ord, dim):
+    if ord == 0:
+        return F.zeros_like(self)  # also where `grad` is not finite
     shape = keep_reduced_dims(self.shape, dim)
     return _shared_direction(F, self, F.reshape(result, shape), ord, dim) * F.reshape(grad, shape)
 
@@ -107,12 +109,11 @@ def _(F, t, self, result, ord, dim, keepdim):
 
 
 def _scales_to_bound(F, self, p, dim, maxnorm):
-    """Return the reduced dims, the norms, the factors of `renorm`, and the factors' derivatives by the norms."""
+    """Return the reduced dims of `renorm`, the norms, whether they exceed the bound, and the factors of the slices."""
     reduced_dims = tuple(d for d in range(self.ndim) if d != wrap_dim(dim, self.ndim))
     norm = F.linalg_vector_norm(self, p, reduced_dims, True)
     over = norm > maxnorm
-    scale = maxnorm / (norm + 1e-7)
-    return reduced_dims, norm, F.where(over, scale, 1), F.where(over, -scale / (norm + 1e-7), 0)
+    return reduced_dims, norm, over, F.where(over, maxnorm / (norm + 1e-7), 1)
 
 
 @general(
@@ -143,21 +144,23 @@ def renorm(K, self, p: Scalar, dim: int, maxnorm: Scalar):
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     if self.ndim < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {self.ndim} dimensions")
-    return self * _scales_to_bound(K, self, p, dim, maxnorm)[2]
+    return self * _scales_to_bound(K, self, p, dim, maxnorm)[3]
 
 
 @renorm.vjp("self")
 def _(F, grad, self, p, dim, maxnorm):
-    reduced_dims, norm, scale, slope = _scales_to_bound(F, self, p, dim, maxnorm)
-    change = slope * F.sum(F.real(grad * F.conj(self)), reduced_dims, True)
-    return grad * scale + _shared_direction(F, self, norm, p, reduced_dims) * change
+    reduced_dims, norm, over, scale = _scales_to_bound(F, self, p, dim, maxnorm)
+    change = F.sum(F.real(grad * F.conj(self)), reduced_dims, True) * (-scale / (norm + 1e-7))
+    # a slice within the bound, or with a norm that is NaN, is not scaled
+    return grad * scale + F.where(over, _shared_direction(F, self, norm, p, reduced_dims) * change, 0)
 
 
 @renorm.jvp("self")
 def _(F, t, self, p, dim, maxnorm):
-    reduced_dims, norm, scale, slope = _scales_to_bound(F, self, p, dim, maxnorm)
+    reduced_dims, norm, over, scale = _scales_to_bound(F, self, p, dim, maxnorm)
     direction = _shared_direction(F, self, norm, p, reduced_dims)
-    return t * scale + self * (slope * F.sum(F.real(F.conj(direction) * t), reduced_dims, True))
+    change = F.sum(F.real(F.conj(direction) * t), reduced_dims, True) * (-scale / (norm + 1e-7))
+    return t * scale + F.where(over, self * change, 0)
 
 
 # -- norms of matrices ------------------------------------------------------------------------------------------------
@@ -337,11 +340,16 @@ def pdist(F, input, p: float = 2.0):
     n = input.shape[0]
     pairs = list_combinations(n, 2, False, n * (n - 1) // 2)
     left, right = (F.index_select(input, 0, F.index_tensor(pairs[:, k], input)) for k in (0, 1))
-    return F.linalg_vector_norm(left - right, p, -1)
+    return F.linalg_vector_norm(left - right, p, -1) if p else _differing(F, left - right)
 
 
 def _differences(F, x1, x2):
     return F.unsqueeze(x1, -2) - F.unsqueeze(x2, -3)
+
+
+def _differing(F, differences):
+    """Return the number of differences that are not zero, or NaN if one is NaN: the distance of order 0."""
+    return F.sum(F.ceil(F.clamp(F.abs(differences), None, 1)), -1)
 
 
 def _by_points(F, grad, x1, x2, result, p):
@@ -406,4 +414,5 @@ def cdist(K, x1, x2, p: float = 2.0, compute_mode: str | None = "use_mm_for_eucl
         return K.xp.sqrt(K.xp.maximum(squared_distances, 0))
     if not x1.shape[-1]:
         return K.vector_norm(_differences(K, x1, x2), 2, (-1,), False)
-    return K.vector_norm(_differences(K, x1, x2), p, (-1,), False)
+    differences = _differences(K, x1, x2)
+    return K.vector_norm(differences, p, (-1,), False) if p else _differing(K, differences)
