@@ -441,7 +441,8 @@ def _start_nccl(
     expected: tuple[int | None, int | None], limit: timedelta, init_method: str | None, device_id: Any, cpu: Any
 ) -> Communicator:
     """Return the engine for CUDA: NCCL, or `Alone` for a single process."""
-    if cpu is None and init_method is None and "MASTER_ADDR" not in os.environ and is_mpi_available():
+    has_address = init_method is not None or ("MASTER_ADDR" in os.environ and not by_hand.is_launched())
+    if cpu is None and not has_address and is_mpi_available():
         cpu = _start_mpi(expected, limit) if expected[1] not in (None, 1) else None
     rank, size = expected if cpu is None else (cpu.rank, cpu.size)
     if size in (None, 1):

@@ -11,6 +11,7 @@ import select
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -105,6 +106,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             folder = Path(name)
             variables = {
                 "OMP_NUM_THREADS": str(max(1, cores // per_machine)),
+                # MPI does not need these two, and programs for torchrun read them.
+                "MASTER_ADDR": names[0] if options.hostfile else "127.0.0.1" if greatest == 1 else socket.gethostname(),
+                "MASTER_PORT": str(_find_free_port()),
                 **os.environ,
                 "LOCAL_WORLD_SIZE": str(per_machine),
                 "GRADCORE_RUN_FOLDER": name,
@@ -132,6 +136,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 machines.lose_silent([mpiexec, *shlex.split(options.mpiexec_args)])
         attempt += 1
         print(f"gradcore.distributed.run: restart {attempt} of {options.max_restarts}", file=sys.stderr, flush=True)
+
+
+def _find_free_port() -> int:
+    """Return the number of a port of this machine that nothing listens to."""
+    with socket.create_server(("", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 @dataclass

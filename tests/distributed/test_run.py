@@ -43,11 +43,11 @@ def test_variables_and_arguments(tmp_path):
         tmp_path,
         "dist.init_process_group()\nt = gc.ones(1)\ndist.all_reduce(t)\nv = os.environ\n"
         "print(v['RANK'], v['WORLD_SIZE'], v['LOCAL_RANK'], v['LOCAL_WORLD_SIZE'], t.item(), sys.argv[1:], "
-        "dist.is_torchelastic_launched())\n",
+        "dist.is_torchelastic_launched(), v['MASTER_ADDR'], v['MASTER_PORT'].isdecimal())\n",
     )
     assert code == 0, err
     lines = sorted(line for line in out.splitlines() if line)
-    assert lines == [f"{r} 2 {r} 2 2.0 ['x'] True" for r in range(2)]
+    assert lines == [f"{r} 2 {r} 2 2.0 ['x'] True 127.0.0.1 True" for r in range(2)]
 
 
 @needs_mpi
