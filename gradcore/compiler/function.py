@@ -659,7 +659,7 @@ class CompiledFunction:
 
     def _text(self, entry: Specialization) -> str:
         """Return the text of `explain` for a specialization."""
-        parts = ["guards:", *(f"  {each}" for each in entry.guards.texts)]
+        parts = ["guards:", *(f"  {each}" for each in entry.guards.checked_texts())]
         for name, program, run in zip(entry.names, entry.programs, entry.functions, strict=True):
             writer, writes = ("C++", native) if program.backend is None else ("CUDA", cuda)
             parts += [*explain_program(name, program), f"{writer} of the {name}:"]

@@ -100,7 +100,7 @@ class SpecializationWriter:
             last_part.lines.append(f"{self._name_result(t)} = freed({self.script.wrap(t, last_part)})")
         result = self._rebuild(self.run.result, last_part)
         programs = self._programs()
-        self._leave_out_gradients(programs, [result, *(line for part in self.script.parts for line in part.lines)])
+        self._leave_out_unused(programs, [result, *(line for part in self.script.parts for line in part.lines)])
         self._check_errors(programs)
         source = self._source(programs, result)
         self.script.scope |= {
@@ -212,16 +212,21 @@ class SpecializationWriter:
         """Return source lines that return a guard number for sizes at which the program has not been verified."""
         return []
 
-    def _leave_out_gradients(self, programs: list[Program], lines: list[str]) -> None:
-        """Do not guard gradients that are reset before anything reads them."""
+    def _leave_out_unused(self, programs: list[Program], lines: list[str]) -> None:
+        """Do not guard gradients that are reset before anything reads them, and what only optimizers' steps read."""
         if self.run.reads_grads:
             return
         text = "\n".join(lines)
         numbers = [self.script.number(array) for array in self.run.arrays]
         used = {n for program in programs for n in program.inputs} | {n for n in numbers if numbers.count(n) > 1}
+        named = {int(each) for each in re.findall(r"\b[ta](\d+)\b", text)}
+        unused = {i for i, number in enumerate(numbers) if number not in used and i not in named}
         for i, guard in enumerate(self.guards.tensors):
-            if guard.lines.stop and numbers[i] not in used and not re.search(rf"\b[ta]{i}\b", text):
-                self.guards.leave_out(i)
+            if guard.lines.stop and i in unused:
+                self.guards.leave_out(guard.lines)
+        for group_lines, tensors in self.guards.called_groups:
+            if tensors <= unused:
+                self.guards.leave_out(group_lines)
 
     def _find_duplicates(self) -> list[tuple[int, int]]:
         """Return pairs of tensor numbers whose arrays are the same."""

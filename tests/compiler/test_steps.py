@@ -405,6 +405,97 @@ def test_parameters_of_the_optimizer_are_guarded() -> None:
     assert v.grad.tolist() == [1.0, 1.0]
 
 
+#: What may be done to the parameters ``p`` and ``q`` of an optimizer between steps.
+CHANGES_OF_PARAMETERS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "gradient": lambda own, p, q: setattr(p, "grad", gc.full((3,), 7.0)),
+    "no gradient": lambda own, p, q: setattr(p, "grad", None),
+    "no requires_grad": lambda own, p, q: p.requires_grad_(False),
+    "data": lambda own, p, q: setattr(p, "data", gc.full((3,), 5.0)),
+    "strides": lambda own, p, q: setattr(p, "data", gc.full((3, 2), 5.0)[:, 0]),
+    "shared data": lambda own, p, q: setattr(p, "data", q.data),
+    "hook": lambda own, p, q: p.register_post_accumulate_grad_hook(lambda _: None),
+    "group": lambda own, p, q: own.add_param_group({"params": [q], "lr": 0.3}),
+    "other parameter": lambda own, p, q: own.param_groups[0]["params"].__setitem__(0, q),
+    "fewer parameters": lambda own, p, q: own.param_groups[0]["params"].pop(),
+    "no group": lambda own, p, q: own.param_groups.clear(),
+}
+
+
+def _step_of(name: str, shown: bool, compiles: bool) -> list[Any]:
+    """Return the values of all parameters after each call of a compiled step."""
+    values = [gc.nn.Parameter(gc.full((3,), i + 1.0)) for i in range(4)]
+    q = values.pop()
+    for i, p in enumerate([*values, q]):
+        p.grad = gc.full((3,), i + 0.5)
+    own = gc.optim.SGD(values, lr=0.5, momentum=0.9)
+
+    def step(x: gc.Tensor) -> gc.Tensor:
+        own.step()
+        return x * 2
+
+    def step_and_show(x: gc.Tensor) -> gc.Tensor:
+        own.step()
+        return values[0].detach() * 2
+
+    run: Any = step_and_show if shown else step
+    run, found = CompiledFunction(run, fullgraph=True) if compiles else run, []
+    for i in range(9):
+        if i == 5:
+            CHANGES_OF_PARAMETERS[name](own, values[0], q)
+        found.append([run(gc.ones(2)).tolist(), *(p.tolist() for p in (*values, q))])
+    assert not compiles or run._specializations, run._left
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [(name, shown) for name in CHANGES_OF_PARAMETERS for shown in (False, True) if name != "hook" or not shown],
+)
+def test_changes_of_parameters_that_only_a_step_reads(name: str, shown: bool) -> None:
+    assert _step_of(name, shown, True) == _step_of(name, shown, False)
+
+
+@pytest.mark.parametrize("name", ["gradient", "no gradient", "group", "other parameter", "fewer parameters"])
+@pytest.mark.parametrize("none", [False, True])
+def test_changes_of_parameters_whose_gradients_are_reset(name: str, none: bool) -> None:
+    """`zero_grad` is captured, and so its program depends on the parameters and their gradients."""
+    outcomes = []
+    for compiles in (False, True):
+        p, q = (gc.nn.Parameter(gc.full((3,), i + 1.0)) for i in range(2))
+        own = gc.optim.SGD([p], lr=0.5)
+
+        def step(own: Any = own) -> None:
+            own.step()
+            own.zero_grad(set_to_none=none)
+
+        run: Any = CompiledFunction(step) if compiles else step
+        for i in range(9):
+            if i == 5:
+                q.grad = gc.ones(3)
+                CHANGES_OF_PARAMETERS[name](own, p, q)
+            run()
+        outcomes.append([(each.tolist(), each.grad is None or each.grad.tolist()) for each in (p, q)])
+    assert outcomes[0] == outcomes[1]
+
+
+def test_guards_of_a_step_alone_do_not_grow_with_its_parameters() -> None:
+    sizes = []
+    for count in (2, 50):
+        params = [gc.nn.Parameter(gc.ones(3)) for _ in range(count)]
+        for p in params:
+            p.grad = gc.ones(3)
+        own = gc.optim.SGD(params, lr=0.5)
+
+        def step(t0: Any = own) -> None:  # a name that guards use, too
+            t0.step()
+
+        run = CompiledFunction(step, cpp="0")
+        for _ in range(3):
+            run()
+        sizes.append(len(run._specializations[0].run.__code__.co_code))
+    assert sizes[0] == sizes[1]
+
+
 def test_a_closure_compiled_by_itself() -> None:
     """LBFGS calls the closure as often as it likes."""
     outcomes = []

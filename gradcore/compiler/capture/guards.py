@@ -14,6 +14,7 @@ import enum
 import functools
 import gc
 import importlib.util
+import inspect
 import itertools
 import operator
 import os
@@ -109,12 +110,15 @@ class TensorGuard(NamedTuple):
         Whether the tensor is an argument, so that each call may pass another one.
     lines : slice
         If the tensor is the ``.grad`` of another one, the lines that check it; else empty.
+    constant : str
+        The name of the tensor in the scope, if each call uses the same one.
     """
 
     name: str
     tensor: Any
     given: bool
     lines: slice = slice(0)
+    constant: str = ""
 
 
 def _compares_identity(code: types.CodeType) -> bool:
@@ -265,6 +269,8 @@ class Guards:
         self._still: Any = None
         #: A description of each guard, for readers.
         self.texts: list[str] = []
+        #: The numbers of guards that have been removed because the program does not depend on them.
+        self._left_out: set[str] = set()
         self.scope: dict[str, Any] = {
             "same": same, "MISS": None, "local": local, "CPU": CPU, "gradient_edge": gradient_edge,
             "get_default_device": get_default_device, "get_default_dtype": dtypes.get_default_dtype,
@@ -282,6 +288,8 @@ class Guards:
         self.shapes: dict[str, tuple[int, ...]] = {}
         #: Optimisers, schedulers and gradient scalers.
         self.hosts: list[Any] = []
+        #: The lines that check the parameters of optimizers whose methods are only called, with their tensor numbers.
+        self.called_groups: list[tuple[slice, frozenset[int]]] = []
         self.codes: set[types.CodeType] = set()
         #: Names of attributes that have no guard because they do not occur in the code.
         self.skipped: set[str] = set()
@@ -798,13 +806,19 @@ class Guards:
         if isinstance(value, Optimizer):  # Hooks may run user code before or after a step.
             hooks = f"bool({name}._hooks['step_pre'] or {name}._hooks['step_post'] or before_steps or after_steps)"
             self.require(f"{hooks} is {eval(hooks, self.scope)}", f"whether {text} has hooks")
+        is_captured = any(inspect.unwrap(getattr(type(value), each)).__code__ in self.executed for each in methods)
         for i, group in enumerate(value.param_groups if isinstance(value, Optimizer) else ()):
+            start, first = len(self.lines), len(self.tensors)
             params = self.bind(list(group["params"]))
             params_name = self._variable(f"{name}.param_groups[{i}]['params']")
             condition = f"len({name}.param_groups) == {len(value.param_groups)} and len({params_name}) == len({params})"
             self.require(f"{condition} and all(map(identical, {params_name}, {params}))", f"parameters of {text}")
             for j, p in enumerate(group["params"]):
-                self.visit(p, f"{params}[{j}]", f"{text}.param_groups[{i}]['params'][{j}]")
+                self.visit(p, self.bind(p), f"{text}.param_groups[{i}]['params'][{j}]")
+            numbers = {j for j, guard in enumerate(self.tensors) if any(guard.tensor is p for p in group["params"])}
+            if not is_captured:
+                numbers.update(range(first, len(self.tensors)))
+                self.called_groups.append((slice(start, len(self.lines)), frozenset(numbers)))
         if isinstance(value, GradScaler):
             for each in ("_enabled", "_scale"):
                 if each in vars(value):
@@ -820,19 +834,26 @@ class Guards:
             )
         if vars(t):
             raise Unguardable(f"{text} has attributes of its own")
+        is_bound = self.scope.get(expression) is t
         earlier = self._seen.get(id(t))
         if earlier is not None:
+            if is_bound and any(guard.tensor is t and guard.constant for guard in self.tensors):
+                return None
             return self.require(f"({expression}) is {earlier[0]}", f"{text} is {earlier[1]}")
-        o = self._variable(expression)
+        o = f"t{len(self.tensors)}"
+        self.lines.append(f"{o} = {expression}")
+        constant = ""
         if given:
             for guard in self.tensors:
                 if guard.given:
                     self.require(f"{o} is not {self._seen[id(guard.tensor)][0]}", f"{text} is not {guard.name}")
             self.require(f"type({o}) is {self.bind(type(t))}", f"type of {text}")
         else:
-            self.require(f"{o} is {self.bind(t)}", f"{text} is the same tensor")
+            constant = expression if is_bound else self.bind(t)
+            if not is_bound:
+                self.require(f"{o} is {constant}", f"{text} is the same tensor")
         self._seen[id(t)] = (o, text, t)
-        self.tensors.append(TensorGuard(text, t, given))
+        self.tensors.append(TensorGuard(text, t, given, constant=constant))
         self._memory(o, t, text, len(self.tensors) - 1, given)
         self._facts(t, o, text)
         if self.misses:
@@ -874,8 +895,8 @@ class Guards:
         grad = meta.grad
         if type(grad) is not Tensor or grad._autograd is not None or grad._edge is not None or id(grad) in self._seen:
             raise Unguardable(f"{text}.grad has history, or is used elsewhere")
-        start = len(self.lines)
-        g = self._variable(f"{m}.grad")
+        start, g = len(self.lines), f"t{len(self.tensors)}"
+        self.lines.append(f"{g} = {m}.grad")
         self._seen[id(grad)] = (g, f"{text}.grad", grad)
         self.require(f"type({g}) is Tensor and {g}._autograd is None and {g}._edge is None", f"{text}.grad")
         self.tensors.append(TensorGuard(f"{text}.grad", grad, given))
@@ -895,9 +916,9 @@ class Guards:
                 self.require(f"{property_expression} == {eval(property_expression, {o: t})!r}", each.format(text))
 
     def _memory(self, o: str, t: Any, text: str, number: int, given: bool) -> None:
-        """Assign a tensor and its array to variables, and guard dtype, device, shape, strides and memory flags."""
+        """Assign the array of a tensor to a variable, and guard dtype, device, shape, strides and memory flags."""
         a, array = f"a{number}", t._array
-        self.lines += [f"t{number} = {o}", f"{a} = {o}._array"]
+        self.lines.append(f"{a} = {o}._array")
         self.shapes[text] = array.shape
         on_cpu = type(array) is np.ndarray
         symbols = self.symbols.get(text)
@@ -927,13 +948,17 @@ class Guards:
         assignments = "".join(f"({symbol} := {a}.shape[{dim}]) >= 2 and " for symbol, dim in first_dims.items())
         return f"{assignments}{a}.shape == ({''.join(f'{symbols.get(i, n)}, ' for i, n in enumerate(array.shape))})"
 
-    def leave_out(self, number: int) -> None:
-        """Remove the checks of tensor `number`, a gradient that the program does not read."""
-        lines = self.tensors[number].lines
-        name = self.lines[lines][0].partition(" ")[0] if lines.stop else ""
-        other_lines = [*self.lines[: lines.start], *self.lines[lines.stop :]]
-        if name and not any(re.search(rf"\b{name}\b", line) for line in other_lines):
+    def leave_out(self, lines: slice) -> None:
+        """Remove checks of tensors that the program does not read, unless other checks use the names in these lines."""
+        names = re.findall(r"\b(\w+) :?= ", "\n".join(self.lines[lines]))
+        other_lines = "\n".join([*self.lines[: lines.start], *self.lines[lines.stop :]])
+        if names and not re.search(rf"(?<!['\w])({'|'.join(names)})(?!['\w])", other_lines):  # attributes are quoted
+            self._left_out.update(line.rpartition(": return ")[2] for line in self.lines[lines])
             self.lines[lines] = ["" for _ in self.lines[lines]]
+
+    def checked_texts(self) -> list[str]:
+        """Return the descriptions of the guards that are checked in each call."""
+        return [text for i, text in enumerate(self.texts) if str(i) not in self._left_out]
 
     def forget(self) -> None:
         """Drop all references to the objects of the call from which the guards were derived."""
@@ -969,7 +994,7 @@ class Guards:
         """Return the number of the failed guard, `passing` ones excepted, and the tensors of a call."""
         if self._still is None:
             lines = [f" {line}" for i, line in enumerate(self.lines) if line and i not in self.passing]
-            tensors = "".join(f"t{i}, " for i, guard in enumerate(self.tensors) if not guard.lines.stop)
+            tensors = "".join(f"{g.constant or f't{i}'}, " for i, g in enumerate(self.tensors) if not g.lines.stop)
             end = "except (AttributeError, LookupError, TypeError, ValueError): return 0, ()"
             text = "\n ".join(["def still(args, named):", "try:", *lines, end, f"return None, ({tensors})"])
             text = re.sub(r": return (\d+)$", r": return \1, ()", text, flags=re.MULTILINE)

@@ -18,9 +18,9 @@ from gradcore.backends.codegen.schedule import Input
 from gradcore.backends.codegen.trace import compute_dtype, trace
 from gradcore.backends.cupy.fusion import CudaFusion
 from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
-from gradcore.compiler.capture.arrays import current
 from gradcore.compiler.program.effects import Effects, is_pure, written_values
 from gradcore.compiler.program.program import Call, Literal, Program, Value, map_leaves, values_in
+from gradcore.compiler.targets.grouping import FusedCalls, Grouping, Leaf, leaves_of
 from gradcore.core import dtypes
 from gradcore.core.operators import OPERATORS
 
@@ -77,7 +77,7 @@ class _Formulas(CudaFusion):
         return True
 
 
-class FusedLaunch:
+class FusedLaunch(FusedCalls):
     """A group of elementwise calls as one generated kernel.
 
     Parameters
@@ -137,16 +137,8 @@ class FusedLaunch:
         """Description of the size, for `explain`."""
         return f"one kernel of {len(self.kernel.computed)} steps"
 
-    def __repr__(self) -> str:
-        return f"FusedLaunch({len(self.calls)} calls)"
-
     def __call__(self, *arrays: Any) -> list[Any]:
-        profiler = current.profiler
-        event = None if profiler is None else profiler.begin(f"fused {' '.join(call.last_name for call in self.calls)}")
-        results: list[Any] = self._launch(list(arrays))
-        if event is not None:
-            profiler.end(event)
-        return results
+        return self.in_profile(self._launch, list(arrays))
 
 
 def _rounds_once(call: Call, operands: list[Any]) -> bool:
@@ -187,7 +179,7 @@ def fuse_on_cuda(program: Program, refused: list[str] | None = None) -> Program:
     return _Grouping(program, [] if refused is None else refused).run()
 
 
-class _Grouping:
+class _Grouping(Grouping):
     """Fusion pass that reorders a program's calls so that elementwise calls of one shape are adjacent.
 
     Of the calls that are ready, those that are not elementwise come first. Then a group takes all ready calls of one
@@ -195,8 +187,7 @@ class _Grouping:
     """
 
     def __init__(self, program: Program, refused: list[str]) -> None:
-        self.program, self.refused = program, refused
-        self.found = program.copy()
+        super().__init__(program, refused)
         self.copied = Counter(n for call in program.calls if call.name == "method.copy" for n in call.read)
         #: The results of calls that are in no group.
         self.alone = set[int]()
@@ -206,10 +197,6 @@ class _Grouping:
             if self.shapes[-1] is None:
                 self.alone.update(call.outputs)
         self.before = _order(program)
-        self.uses: dict[int, int] = dict.fromkeys(program.outputs, 1)
-        for call in program.calls:
-            for n in arguments_of(call):
-                self.uses[n] = self.uses.get(n, 0) + 1
 
     def run(self) -> Program:
         """Return the program with groups of elementwise calls fused."""
@@ -224,14 +211,14 @@ class _Grouping:
                     delayed.append(i)
             waiting = delayed
             group = self._group(waiting, emitted)
-            self._add([self.program.calls[i] for i in group])
+            self.add([self.program.calls[i] for i in group])
             emitted.update(group)
             waiting = [i for i in waiting if i not in emitted]
         return self.found
 
     def _group(self, waiting: list[int], done: set[int]) -> list[int]:
         """Return the first elementwise call that is ready, and all calls of its shape that can join it."""
-        shape, group, leaves = None, list[int](), set[Any]()
+        shape, group, leaves = None, list[int](), set[tuple[type[Leaf], int]]()
         copies = [i for i in waiting if self.program.calls[i].name == "method.copy"]
         # Copies come last, so that a group contains many of them.
         for i in [*(i for i in waiting if i not in copies), *copies]:
@@ -279,7 +266,7 @@ class _Grouping:
             return "a result is a view, or not contiguous"
         if not results[0].size:
             return "it has no elements"
-        leaves = [_leaf(key) for key in leaves_of(call)]
+        leaves = [kind(n) for kind, n in leaves_of(call)]
         if any(type(leaf) is Literal and isinstance(self.program.literals[leaf.number], np.ndarray) for leaf in leaves):
             return "an array is the CPU's"
         operands: list[Any] = [self.program.type_of(leaf) for leaf in leaves]
@@ -295,30 +282,12 @@ class _Grouping:
             broadcasts = False
         return None if broadcasts else "its operands have other shapes"
 
-    def _add(self, calls: list[Call]) -> None:
-        """Add a group to the program, as one kernel if it can be fused."""
-        new_numbers, keys = dict[int, None](), dict[tuple[Any, int], None]()
-        inner_uses: dict[int, int] = {}
-        for call in calls:
-            for n in arguments_of(call):
-                inner_uses[n] = inner_uses.get(n, 0) + 1
-            keys |= dict.fromkeys(key for key in leaves_of(call) if key[0] is Literal or key[1] not in new_numbers)
-            # Results that are arguments are not new.
-            new_numbers |= dict.fromkeys(n for n in values_in(call.results) if (Value, n) not in keys)
-        inputs = [_leaf(key) for key in keys]
-        outputs = [n for n in new_numbers if self.uses.get(n, 0) > inner_uses.get(n, 0)]
-        try:
-            if len(calls) < 2 or not outputs:
-                raise NotFusible("no neighbouring call can join it")
-            inputs = self._in_order(inputs, self.program.types[outputs[0]])
-            function = FusedLaunch(calls, inputs, outputs, self.program)
-        except Exception as error:  # NotFusible, or any error of a formula that cannot handle expressions
-            self.refused += [f"{call!r}: {error}" for call in calls]
-            self.found.calls += calls
-            return
-        self.found.calls.append(Call("fused", function, tuple(inputs), {}, [*map(Value, outputs)]))
+    def fuse(self, calls: list[Call], inputs: list[Leaf], outputs: list[int]) -> tuple[FusedLaunch, list[Leaf]]:
+        """Return a kernel for a group, and its arguments."""
+        inputs = self._in_order(inputs, self.program.types[outputs[0]])
+        return FusedLaunch(calls, inputs, outputs, self.program), inputs
 
-    def _in_order(self, inputs: list[Any], result: Any) -> list[Any]:
+    def _in_order(self, inputs: list[Leaf], result: Any) -> list[Leaf]:
         """Return the operands, starting with those whose memory order the kernel's results follow."""
         types: list[Any] = [self.program.type_of(leaf) for leaf in inputs]
         full_size = [t.shape == result.shape and all(t.strides) for t in types]
@@ -337,7 +306,7 @@ def _order(program: Program) -> list[set[int]]:
     results: list[set[int]] = []
     barrier: int | None = None
     for i, call in enumerate(program.calls):
-        numbers = arguments_of(call)
+        numbers = call.read
         reads, writes = effects.reads(call), effects.writes[i]
         predecessors = {producers[n] for n in numbers if n in producers}
         predecessors |= {j for m in reads for j in writers.get(m, ())}
@@ -355,24 +324,3 @@ def _order(program: Program) -> list[set[int]]:
         producers.update(dict.fromkeys(values_in(call.results), i))
         results.append(predecessors)
     return results
-
-
-def arguments_of(call: Call) -> list[int]:
-    """Return the numbers of the values among a call's arguments."""
-    return [*values_in(call.args), *values_in(call.named)]
-
-
-def leaves_of(call: Call) -> list[tuple[Any, int]]:
-    """Return the array arguments of a call as (class, number) pairs: a `Value` and a `Literal` can be equal tuples."""
-    results: list[tuple[Any, int]] = []
-
-    def note(leaf: Any) -> None:
-        if type(leaf) in (Value, Literal):
-            results.append((type(leaf), leaf.number))
-
-    map_leaves(note, (call.args, call.named))
-    return results
-
-
-def _leaf(key: tuple[Any, int]) -> Any:
-    return key[0](key[1])

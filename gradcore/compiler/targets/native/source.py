@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from gradcore.backends.codegen.cpp import C_TYPES, statements
@@ -76,6 +78,8 @@ class _Writer:
         self.traced, self.dims, self.types = traced, _dims(traced), _types(traced)
         self.body, self.results = statements(traced.kernel, DIALECT)
         self.size = math.prod(traced.shape)
+        #: The number of the first array that a reduction writes.
+        self.first_sum = len(traced.loads) + len(traced.stores)
         self.lines: list[str] = []
         self.sources = _sources(traced)
         self.names = [f"a{i}" for i in sorted({*self.sources})]
@@ -87,6 +91,19 @@ class _Writer:
 
     def emit(self, depth: int, text: str) -> None:
         self.lines.append(f"{'    ' * depth}{text}")
+
+    @contextmanager
+    def loops(self, depth: int, bounds: dict[int, tuple[str, str]]) -> Iterator[tuple[int, list[tuple[int, str]]]]:
+        """Emit the heads and, at the end, the tails of nested loops over dims; yield the depth and indices inside."""
+        for i, (d, (low, high)) in enumerate(bounds.items()):
+            self.emit(depth + i, f"for (i64 i{d} = {low}; i{d} < {high}; ++i{d}) {{")
+        yield depth + len(bounds), [(d, f"i{d}") for d in bounds]
+        for i in reversed(range(len(bounds))):
+            self.emit(depth + i, "}")
+
+    def whole(self, dims: Iterable[int]) -> dict[int, tuple[str, str]]:
+        """Return the bounds of loops over whole dims."""
+        return {d: ("0", str(self.dims[d].size)) for d in dims}
 
     def place(self, array: int, dims: list[tuple[int, str]]) -> str:
         """Return the C++ expression of an array's element at indices."""
@@ -124,37 +141,23 @@ class _Writer:
 
     def simple(self, start: str, stop: str) -> None:
         """Emit a loop without reductions over the first dim, from `start` to `stop`."""
-        indices = []
         self.load(1, [], still=True)
-        for d, dim in enumerate(self.dims):
-            low, high = (start, stop) if d == 0 else ("0", str(dim.size))
-            if d == len(self.dims) - 1:
-                self.emit(d + 1, "#pragma omp simd")
-            self.emit(d + 1, f"for (i64 i{d} = {low}; i{d} < {high}; ++i{d}) {{")
-            indices.append((d, f"i{d}"))
-        self.element(len(self.dims) + 1, indices, still=False)
-        for d in reversed(range(len(self.dims))):
-            self.emit(d + 1, "}")
+        *outer, last = (self.whole(range(len(self.dims))) | {0: (start, stop)}).items()
+        with self.loops(1, dict(outer)) as (depth, indices):
+            self.emit(depth, "#pragma omp simd")
+            with self.loops(depth, dict([last])) as (innermost, index):
+                self.element(innermost, indices + index, still=False)
 
     def reducing(self, start: str, stop: str) -> None:
         """Emit a loop with kept dims outside and reductions inside, from `start` to `stop` of the first dim."""
-        kept_dims = [d for d, dim in enumerate(self.dims) if not dim.reduced]
-        inner = [d for d, dim in enumerate(self.dims) if dim.reduced]
-        depth, indices = 1, []
-        for d in kept_dims:
-            low, high = (start, stop) if d == 0 else ("0", str(self.dims[d].size))
-            self.emit(depth, f"for (i64 i{d} = {low}; i{d} < {high}; ++i{d}) {{")
-            indices.append((d, f"i{d}"))
-            depth += 1
-        self.sums(depth, inner, indices, {d: ("0", str(self.dims[d].size)) for d in inner})
-        for k, r in enumerate(self.traced.reductions):
-            array = len(self.traced.loads) + len(self.traced.stores) + k
-            self.emit(depth, f"{self.place(array, indices)} = {self.final(k, r, f's{k}')};")
-        for _ in kept_dims:
-            depth -= 1
-            self.emit(depth, "}")
+        bounds = self.whole(d for d, dim in enumerate(self.dims) if not dim.reduced)
+        bounds |= {0: (start, stop)} if 0 in bounds else {}
+        with self.loops(1, bounds) as (depth, indices):
+            self.sums(depth, indices, self.whole(d for d, dim in enumerate(self.dims) if dim.reduced))
+            for k, r in enumerate(self.traced.reductions):
+                self.emit(depth, f"{self.place(self.first_sum + k, indices)} = {self.final(r, f's{k}')};")
 
-    def final(self, k: int, r: Any, name: str) -> str:
+    def final(self, r: Any, name: str) -> str:
         kind = C_TYPES[r.writes[0].dtype.name]
         value = f"static_cast<{kind}>({name})"
         return value if r.divisor == 1 else f"{value} / {kind}({r.divisor})"
@@ -172,87 +175,63 @@ class _Writer:
             return f"{'-' if r.kind == 'max' else ''}infinity<{kind}>()"
         return f"std::numeric_limits<{kind}>::{'lowest' if r.kind == 'max' else 'max'}()"
 
-    def accumulate(self, r: Any, total: str, value: str) -> str:
-        """Return the C++ statement that combines the accumulator of a reduction with a value."""
-        if r.kind == "sum":
-            return f"{total} += {value};"
-        if r.kind == "prod":
-            return f"{total} *= {value};"
-        return f"{total} = {'maximum' if r.kind == 'max' else 'minimum'}({total}, {value});"
-
-    def sums(self, depth: int, inner: list[int], indices: Any, bounds: dict[int, tuple[str, str]]) -> None:
-        """Emit the declaration and computation of the reductions ``s0``, ``s1`` ... over some dims."""
-        reductions = self.traced.reductions
-        for k, r in enumerate(reductions):
-            self.emit(depth, f"{self.accumulator(r)} s{k} = {self.start_of(r)};")
-        names = list(indices)
-        has_only_sums = all(r.kind == "sum" for r in reductions)
-        for d in inner[:-1]:
-            low, high = bounds[d]
-            self.emit(depth, f"for (i64 i{d} = {low}; i{d} < {high}; ++i{d}) {{")
-            names.append((d, f"i{d}"))
-            depth += 1
-        values = self.results[len(self.traced.stores) :]
-        if inner:
-            d = inner[-1]
-            low, high = bounds[d]
-            names.append((d, f"i{d}"))
-            if has_only_sums:  # Partial sums keep rounding errors small.
-                self.emit(depth, f"for (i64 j = {low}; j < {high}; j += 1024) {{")
-                self.emit(depth + 1, f"const i64 end = j + 1024 < {high} ? j + 1024 : {high};")
-                parts = ", ".join(f"t{k}" for k in range(len(reductions)))
-                for k, r in enumerate(reductions):
-                    self.emit(depth + 1, f"{self.accumulator(r)} t{k} = 0;")
-                self.emit(depth + 1, f"#pragma omp simd reduction(+ : {parts})")
-                self.emit(depth + 1, f"for (i64 i{d} = j; i{d} < end; ++i{d}) {{")
-                self.element(depth + 2, names)
-                for k in range(len(reductions)):
-                    self.emit(depth + 2, f"t{k} += {values[k]};")
-                self.emit(depth + 1, "}")
-                for k in range(len(reductions)):
-                    self.emit(depth + 1, f"s{k} += t{k};")
+    def accumulate(self, depth: int, name: str) -> None:
+        """Emit the statements that combine the accumulators of reductions, named by their numbers, with values."""
+        for k, (r, value) in enumerate(
+            zip(self.traced.reductions, self.results[len(self.traced.stores) :], strict=True)
+        ):
+            total = name.format(k)
+            if r.kind in ("sum", "prod"):
+                self.emit(depth, f"{total} {'+' if r.kind == 'sum' else '*'}= {value};")
             else:
-                self.emit(depth, f"for (i64 i{d} = {low}; i{d} < {high}; ++i{d}) {{")
-                self.element(depth + 1, names)
-                for k, r in enumerate(reductions):
-                    self.emit(depth + 1, self.accumulate(r, f"s{k}", values[k]))
-            self.emit(depth, "}")
-        else:
-            self.element(depth, names)
-            for k, r in enumerate(reductions):
-                self.emit(depth, self.accumulate(r, f"s{k}", values[k]))
-        for _ in inner[:-1]:
-            depth -= 1
-            self.emit(depth, "}")
+                self.emit(depth, f"{total} = {'maximum' if r.kind == 'max' else 'minimum'}({total}, {value});")
+
+    def sums(self, depth: int, indices: list[tuple[int, str]], bounds: dict[int, tuple[str, str]]) -> None:
+        """Emit the declaration and computation of the reductions ``s0``, ``s1`` ... over dims with these bounds."""
+        reductions = [*enumerate(self.traced.reductions)]
+        for k, r in reductions:
+            self.emit(depth, f"{self.accumulator(r)} s{k} = {self.start_of(r)};")
+        if not bounds:
+            self.element(depth, indices)
+            self.accumulate(depth, "s{}")
+            return
+        *outer, last = bounds.items()
+        low, high = last[1]
+        with self.loops(depth, dict(outer)) as (inside, outer_indices):
+            names = [*indices, *outer_indices]
+            if any(r.kind != "sum" for _, r in reductions):
+                with self.loops(inside, dict([last])) as (innermost, index):
+                    self.element(innermost, names + index)
+                    self.accumulate(innermost, "s{}")
+                return
+            # Partial sums keep rounding errors small.
+            self.emit(inside, f"for (i64 j = {low}; j < {high}; j += 1024) {{")
+            self.emit(inside + 1, f"const i64 end = j + 1024 < {high} ? j + 1024 : {high};")
+            for k, r in reductions:
+                self.emit(inside + 1, f"{self.accumulator(r)} t{k} = 0;")
+            self.emit(inside + 1, f"#pragma omp simd reduction(+ : {', '.join(f't{k}' for k, _ in reductions)})")
+            with self.loops(inside + 1, {last[0]: ("j", "end")}) as (innermost, index):
+                self.element(innermost, names + index)
+                self.accumulate(innermost, "t{}")
+            for k, _ in reductions:
+                self.emit(inside + 1, f"s{k} += t{k};")
+            self.emit(inside, "}")
 
     def by_rows(self) -> None:
         """Emit reductions that add rows to rows: the kept dim is innermost, with one accumulator for each index."""
         row_dim = next(d for d, dim in enumerate(self.dims) if not dim.reduced)
-        inner = [d for d, dim in enumerate(self.dims) if dim.reduced]
-        n, reductions = self.dims[row_dim].size, self.traced.reductions
-        for k, r in enumerate(reductions):
+        n = self.dims[row_dim].size
+        for k, r in enumerate(self.traced.reductions):
             self.emit(1, f"{self.accumulator(r)} s{k}[{n}];")
             self.emit(1, f"for (i64 i = 0; i < {n}; ++i) s{k}[i] = {self.start_of(r)};")
-        depth, indices = 1, []
-        for d in inner:
-            self.emit(depth, f"for (i64 i{d} = 0; i{d} < {self.dims[d].size}; ++i{d}) {{")
-            indices.append((d, f"i{d}"))
-            depth += 1
-        self.emit(depth, "#pragma omp simd")
-        self.emit(depth, f"for (i64 i{row_dim} = 0; i{row_dim} < {n}; ++i{row_dim}) {{")
-        indices.append((row_dim, f"i{row_dim}"))
-        self.element(depth + 1, indices)
-        values = self.results[len(self.traced.stores) :]
-        for k, r in enumerate(reductions):
-            self.emit(depth + 1, self.accumulate(r, f"s{k}[i{row_dim}]", values[k]))
-        self.emit(depth, "}")
-        for _ in inner:
-            depth -= 1
-            self.emit(depth, "}")
-        for k, r in enumerate(reductions):
-            array = len(self.traced.loads) + len(self.traced.stores) + k
-            place = self.place(array, [(row_dim, "i")])
-            self.emit(1, f"for (i64 i = 0; i < {n}; ++i) {place} = {self.final(k, r, f's{k}[i]')};")
+        with self.loops(1, self.whole(d for d, dim in enumerate(self.dims) if dim.reduced)) as (depth, indices):
+            self.emit(depth, "#pragma omp simd")
+            with self.loops(depth, self.whole([row_dim])) as (innermost, index):
+                self.element(innermost, indices + index)
+                self.accumulate(innermost, f"s{{}}[i{row_dim}]")
+        for k, r in enumerate(self.traced.reductions):
+            place = self.place(self.first_sum + k, [(row_dim, "i")])
+            self.emit(1, f"for (i64 i = 0; i < {n}; ++i) {place} = {self.final(r, f's{k}[i]')};")
 
     # -- the whole
 
@@ -299,7 +278,7 @@ class _Writer:
         sums = [f"{self.accumulator(r)}* p{k}" for k, r in enumerate(self.traced.reductions)]
         self.emit(1, f"const auto chunk = []({', '.join(['i64 c', *self.parameters(), *sums])}) {{")
         self.emit(1, f"const i64 start = c * {chunk}, stop = start + {chunk} < {n} ? start + {chunk} : {n};")
-        self.sums(1, [0], [], {0: ("start", "stop")})
+        self.sums(1, [], {0: ("start", "stop")})
         for k in range(len(self.traced.reductions)):
             self.emit(1, f"p{k}[c] = s{k};")
         self.emit(1, "};")
@@ -310,10 +289,9 @@ class _Writer:
         self.emit(2, f"for (i64 c = first; c < last; ++c) chunk({names});")
         self.emit(1, "});")
         for k, r in enumerate(self.traced.reductions):
-            array = len(self.traced.loads) + len(self.traced.stores) + k
             self.emit(1, f"{self.accumulator(r)} s{k} = 0;")
             self.emit(1, f"for (i64 c = 0; c < {parts}; ++c) s{k} += p{k}[c];")
-            self.emit(1, f"a{array}[0] = {self.final(k, r, f's{k}')};")
+            self.emit(1, f"a{self.first_sum + k}[0] = {self.final(r, f's{k}')};")
 
 
 def loop_source(traced: TracedGroup) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -119,13 +120,12 @@ def _scalar_inputs(program: Program) -> list[int]:
         return []
     results = {n for n in program.inputs if n in types and types[n].shape == () and types[n].dtype.char in "fd"}
     results -= {*program.outputs}
-    uses: dict[int, int] = {}
+    uses = Counter[int]()
     for call in program.calls:
         if not _computes_scalars(call, program):
             results.difference_update(call.read)
-        for n in call.read:
-            uses[n] = uses.get(n, 0) + 1
-    return [] if not results or Effects(program).writes_to_given else sorted(n for n in results if uses.get(n, 0) > 1)
+        uses.update(call.read)
+    return [] if not results or Effects(program).writes_to_given else sorted(n for n in results if uses[n] > 1)
 
 
 def _emit_call_into(call: Any, plan: Any, written: Any, constant: Any) -> str | None:

@@ -21,10 +21,10 @@ from gradcore.backends.numpy import bits, threads, tiled
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.backends.registry import CPU
-from gradcore.compiler.capture.arrays import current
 from gradcore.compiler.program.effects import Effects, is_pure
 from gradcore.compiler.program.memory import peak_of, ufunc_of
 from gradcore.compiler.program.program import Call, Literal, Program, Value, map_leaves, values_in
+from gradcore.compiler.targets.grouping import FusedCalls, Grouping, Leaf
 
 __all__ = ["FusedKernel", "fuse_calls"]
 
@@ -38,7 +38,7 @@ _MOST_INPUTS, _MOST_CALLS = 24, 200
 _TILE, _SHARED_TILE = 1 << 16, 1 << 18
 
 
-class FusedKernel:
+class FusedKernel(FusedCalls):
     """A fused kernel: a group of elementwise calls as one function of arrays with the same layout.
 
     Parameters
@@ -90,17 +90,10 @@ class FusedKernel:
         """Description of the size, for `explain`."""
         return f"{self.function.calls} passes over each tile"
 
-    def __repr__(self) -> str:
-        return f"FusedKernel({len(self.calls)} calls, {self.function.calls} passes)"
-
     def __call__(self, *arrays: Any, out: tuple[Any, ...] = ()) -> tuple[Any, ...]:
         outputs = out or [None] * len(self.types)
         results = [np.empty(t.shape, t.dtype) if a is None else a for t, a in zip(self.types, outputs, strict=True)]
-        profiler = current.profiler
-        event = None if profiler is None else profiler.begin(f"fused {' '.join(call.last_name for call in self.calls)}")
-        self._run(arrays, [a.reshape(-1) for a in results])
-        if event is not None:
-            profiler.end(event)
+        self.in_profile(self._run, arrays, [a.reshape(-1) for a in results])
         return tuple(results)
 
     def _run(self, arrays: tuple[Any, ...], results: list[Any]) -> None:
@@ -152,9 +145,6 @@ class TiledCalls(FusedKernel):
     @property
     def summary(self) -> str:
         return f"{len(self.calls)} calls on each tile"
-
-    def __repr__(self) -> str:
-        return f"TiledCalls({len(self.calls)} calls)"
 
     def _run(self, arrays: tuple[Any, ...], results: list[Any]) -> None:
         """Make the calls tile by tile, and write the outputs to `results`."""
@@ -225,7 +215,7 @@ def fuse_calls(program: Program, refused: list[str] | None = None) -> Program:
     return result
 
 
-class _Grouping:
+class _Grouping(Grouping):
     """Fusion pass over a program, with one open group to which calls can be added.
 
     A call that cannot join the group is moved in front of it, unless it reads results of the group or writes to inputs
@@ -242,18 +232,13 @@ class _Grouping:
     """
 
     def __init__(self, program: Program, kind: type[FusedKernel], waits: bool) -> None:
-        self.program, self.kind, self.waits = program, kind, waits
-        self.refused: list[str] = []
+        super().__init__(program, [])
+        self.kind, self.waits = kind, waits
         self.readers = 0
         self.waiting: list[Call] = []
         self.effects = Effects(program)
-        self.found = program.copy()
         self.group: list[Call] = []
         self.shape: tuple[int, ...] = ()
-        self.uses: dict[int, int] = dict.fromkeys(program.outputs, 1)
-        for call in program.calls:
-            for n in self._arguments(call):
-                self.uses[n] = self.uses.get(n, 0) + 1
 
     def run(self) -> Program:
         """Return the program with groups of calls fused."""
@@ -269,7 +254,7 @@ class _Grouping:
             if reason:
                 self.refused.append(f"{call!r}: {reason}")
             computed = {each.results.number for each in self.group} | delayed
-            reads = bool(computed & {*self._arguments(call)})
+            reads = bool(computed & {*call.read})
             if reads and is_pure(call):
                 self.readers += 1
                 if self.waits:
@@ -281,10 +266,6 @@ class _Grouping:
             self.found.calls.append(call)
         self._close()
         return self.found
-
-    @staticmethod
-    def _arguments(call: Call) -> tuple[int, ...]:
-        return call.read
 
     def _refusal(self, call: Call) -> str | None:
         """Return the reason why a call cannot be fused, empty for calls on small arrays; None if it can be fused."""
@@ -299,7 +280,7 @@ class _Grouping:
         if result.memory != call.results.number or not result.is_dense:
             return "its result is a view, or not contiguous"
         literals = self._literals(call)
-        leaves = [self.program.type_of(Value(n)) for n in self._arguments(call)]
+        leaves = [self.program.type_of(Value(n)) for n in call.read]
         operands = [each for each in (result, *leaves, *literals) if each is not None]
         if result.dtype not in _FLOATS or any(each.dtype not in _DTYPES for each in operands):
             return "it computes no floats"
@@ -320,32 +301,17 @@ class _Grouping:
         """Return whether a call joins the open group: it has its shape, and shares values with it."""
         if not self.group or self.program.types[call.results.number].shape != self.shape:
             return not self.group
-        group_values = {n for each in self.group for n in (*self._arguments(each), each.results.number)}
-        shared_values = group_values & {*self._arguments(call)}
+        group_values = {n for each in self.group for n in (*each.read, each.results.number)}
+        shared_values = group_values & {*call.read}
         return bool(shared_values) and len(self.group) < _MOST_CALLS and len(group_values) < _MOST_CALLS + _MOST_INPUTS
 
     def _close(self) -> None:
         """Add the open group to the program, as one call if that is faster."""
         (calls, self.group), (waiting, self.waiting) = (self.group, []), (self.waiting, [])
-        self._add(calls)
+        self.add(calls)
         self.found.calls += waiting
 
-    def _add(self, calls: list[Call]) -> None:
-        """Add calls to the program, as one fused kernel if that is faster."""
-        numbers = [call.results.number for call in calls]
-        inner_uses: dict[int, int] = {}
-        for call in calls:
-            for n in self._arguments(call):
-                inner_uses[n] = inner_uses.get(n, 0) + 1
-        inputs = [n for n in inner_uses if n not in numbers]
-        outputs = [n for n in numbers if self.uses.get(n, 0) > inner_uses.get(n, 0)]
-        try:
-            if len(calls) < 2 or not outputs:
-                raise NotFusible("no neighbouring call can join it")
-            kernel = self.kind(calls, inputs, outputs, self.program)
-        except Exception as error:  # NotFusible, or any error of a formula that cannot handle expressions
-            self.refused += [f"{call!r}: {error}" for call in calls]
-            self.found.calls += calls
-            return
-        results = tuple(map(Value, outputs))
-        self.found.calls.append(Call("fused", kernel, tuple(map(Value, inputs)), {}, results))
+    def fuse(self, calls: list[Call], inputs: list[Leaf], outputs: list[int]) -> tuple[FusedKernel, list[Leaf]]:
+        """Return a fused kernel for a group, and its arguments; literals are part of the kernel."""
+        values = [leaf for leaf in inputs if type(leaf) is Value]
+        return self.kind(calls, [leaf.number for leaf in values], outputs, self.program), [*values]
