@@ -1,4 +1,4 @@
-"""Rules of kernels: how `vmap` runs them on a batch, the shapes they return on ``meta``, and their C++ implementation.
+"""Declarations of kernels: batching, shapes on ``meta``, arguments that they write to, C++ and CUDA implementations.
 
 Kernels that are methods declare their rules with decorators. Operations that are kernels declare them in their
 declarations (``batch=leading(2)``). A kernel without a batching rule runs unchanged on batched arrays, and a kernel
@@ -7,6 +7,7 @@ without a shape rule runs unchanged on arrays without data. Formulas and bodies 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple, TypeVar
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 __all__ = [
     "OPERATIONS",
     "BatchRule",
+    "Reduction",
     "Result",
     "RowCall",
     "RowKernel",
@@ -23,10 +25,14 @@ __all__ = [
     "images",
     "leading",
     "native_rows",
+    "reduces",
+    "reductions",
     "row_kernels",
     "shape_rules",
     "shaped",
     "width_of_rows",
+    "writes",
+    "written_arguments",
 ]
 
 #: Declared operations by name, each a `gradcore.ops.declare.table.Op`. That module adds them.
@@ -93,6 +99,22 @@ def shaped(rule: Callable[..., Any]) -> Callable[[_Kernel], _Kernel]:
     return declare
 
 
+def writes(*names: str) -> Callable[[_Kernel], _Kernel]:
+    """Declare the parameters of a kernel whose arrays it modifies in place; without names, it may modify all."""
+
+    def declare(kernel: _Kernel) -> _Kernel:
+        parameters = list(inspect.signature(kernel).parameters)[1:]  # type: ignore[arg-type]
+        vars(kernel)["writes"] = tuple(map(parameters.index, names)) if names else tuple(range(len(parameters)))
+        return kernel
+
+    return declare
+
+
+def written_arguments(backend: Any) -> dict[str, tuple[int, ...]]:
+    """Return the positions of the arguments that the kernels of a backend class modify, by the kernels' names."""
+    return _rules(backend, "writes")
+
+
 class RowCall(NamedTuple):
     """Describes the arguments of a kernel, or of an operation, that follow its arrays.
 
@@ -139,7 +161,8 @@ class RowKernel(NamedTuple):
     """The C++ kernel, and optionally the CUDA kernels, of contiguous rows of floats.
 
     The function of ``rows.h`` is ``symbol(const Work&, i64 start, i64 stop, const T* reads..., writes...)``; its work
-    is the rows from `start` to before `stop`. ``rows.cpp`` makes it a symbol of the library by ``FLOAT_KERNEL``.
+    is the rows from `start` to before `stop`. ``ROW_KERNEL(symbol)`` after the function makes it a symbol of the
+    library.
 
     The functions of a CUDA source are ``symbol_rows(reads..., writes..., i64 rows, i64 n, bool flag)`` along the last
     dim, and ``symbol_columns(reads..., writes..., i64 columns, i64 n, i64 inner, bool flag)`` along others.
@@ -240,6 +263,63 @@ def width_of_rows(kernel: RowKernel, call: RowCall) -> Callable[..., int]:
         return width
 
     return width_of
+
+
+class Reduction(NamedTuple):
+    """The implementations of a kernel that reduces dims, and of operations whose body is a call of this kernel.
+
+    Attributes
+    ----------
+    loop : str
+        The kind of reduction in segments of compiled programs: ``"sum"``, ``"mean"``, ``"max"``, ``"min"``; "" if
+        they have none.
+    function : str
+        NumPy's function that combines two elements, or the results of two parts; "" if there is none.
+    rows : str
+        The C++ function that reduces each row of a contiguous matrix; "" if there is none.
+    least : int
+        The number of elements from which it is faster than BLAS and NumPy's loops.
+    least_of_halves : int
+        The same for float16 and bfloat16; 0 if there is no such function.
+    cuda : tuple of str
+        The expressions of CuPy's ``ReductionKernel``, which reduces float16 and bfloat16 in float32: the value of an
+        element, the combination of two values, the result, and the value for no elements.
+    operations : tuple of str
+        The names of operations whose body calls this kernel on their tensor and adds nothing.
+    """
+
+    loop: str
+    function: str
+    rows: str
+    least: int
+    least_of_halves: int
+    cuda: tuple[str, ...]
+    operations: tuple[str, ...]
+
+
+def reduces(
+    loop: str,
+    function: str = "",
+    rows: str = "",
+    least: int = 0,
+    least_of_halves: int = 0,
+    cuda: tuple[str, ...] = (),
+    operations: str = "",
+) -> Callable[[_Kernel], _Kernel]:
+    """Declare the implementations of a kernel that reduces dims. The parameters are the attributes of `Reduction`."""
+
+    def declare(kernel: _Kernel) -> _Kernel:
+        vars(kernel)["reduces"] = Reduction(
+            loop, function, rows, least, least_of_halves, cuda, tuple(operations.split())
+        )
+        return kernel
+
+    return declare
+
+
+def reductions(backend: Any) -> dict[str, Reduction]:
+    """Return the reductions that a backend class declares, by the names of its methods."""
+    return _rules(backend, "reduces")
 
 
 def row_kernels(backend: Any) -> dict[str, RowKernel]:

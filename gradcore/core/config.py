@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 __all__ = [
@@ -13,6 +15,7 @@ __all__ = [
     "Precision",
     "Traceback",
     "cuda_fallback",
+    "cuda_kernels",
     "fusion",
     "get_float32_matmul_precision",
     "get_traceback",
@@ -32,11 +35,6 @@ IndexChecks = Literal["later", "now", "off"]
 Fusion = Literal["on", "off", "1", "0"]
 Precision = Literal["highest", "high", "medium"]
 
-#: The CUDA kernels of this package that can be replaced by functions of CuPy, by purpose.
-CUDA_KERNELS = (
-    "attention", "biases", "convolution", "cross_entropy", "ctc", "elementwise", "grids", "lists",
-    "normalization", "reductions", "segments", "selection", "softmax", "sparse", "windows",
-)  # fmt: skip
 Traceback = Literal["short", "full"]
 
 
@@ -60,6 +58,22 @@ def _count_from_environment(name: str) -> int:
     return int(text)
 
 
+#: CUDA sources whose kernels no function of CuPy replaces, or that belong to ``attention``.
+_OTHER_SOURCES = {"bernoulli", "dropout", "flash_attention", "flash_attention_backward", "philox", "products"}
+
+
+@functools.cache
+def cuda_kernels() -> tuple[str, ...]:
+    """Return the names of the CUDA kernels of this package that can be replaced by functions of CuPy.
+
+    They are the names of CUDA sources, ``elementwise`` for generated kernels, and ``reductions`` for those that CuPy
+    completes.
+    """
+    sources = Path(__file__).parents[1] / "backends" / "cupy" / "sources"
+    names = {path.stem for path in sources.glob("*.cu")} | {"elementwise", "reductions"}
+    return tuple(sorted(names - _OTHER_SOURCES))
+
+
 def _excluded_kernels(text: str) -> frozenset[str]:
     """Return the kernels that ``GRADCORE_CUDA_KERNELS`` excludes.
 
@@ -69,8 +83,8 @@ def _excluded_kernels(text: str) -> frozenset[str]:
     if names in ([], ["on"]):
         return frozenset()
     if names == ["off"]:
-        return frozenset(CUDA_KERNELS)
-    exclusions = {f"-{name}" for name in CUDA_KERNELS}
+        return frozenset(cuda_kernels())
+    exclusions = {f"-{name}" for name in cuda_kernels()}
     if not exclusions.issuperset(names):
         choices = ", ".join(sorted(exclusions))
         raise ValueError(f"GRADCORE_CUDA_KERNELS must be 'on', 'off' or a list of {choices}, but got {text!r}")

@@ -28,10 +28,12 @@ import numpy as np
 
 import gradcore as gc
 from gradcore.backends import registry
+from gradcore.backends.base import Backend
+from gradcore.backends.kernel_rules import row_kernels
 from gradcore.core import config
 from gradcore.cuda.cases import Drawn, cases
 from gradcore.cuda.speeds import measure_speeds
-from gradcore.ops.declare.table import OPS
+from gradcore.ops.declare.table import OPS, Op
 from gradcore.tensor.arrays import arrays_of
 
 __all__ = ["main"]
@@ -52,7 +54,7 @@ SHARES = {
 }  # fmt: skip
 
 #: Names of families of kernels, which can be disabled, by the file that contains the kernels.
-FAMILIES = {name: name for name in config.CUDA_KERNELS} | {"generated": "elementwise"}
+FAMILIES = {name: name for name in config.cuda_kernels()} | {"generated": "elementwise"}
 
 
 class Item(NamedTuple):
@@ -116,11 +118,25 @@ def operations(quick: bool) -> Iterator[Item]:
 
 F: Any = gc.nn.functional
 
+
+def _call_along(op: Op, count: int, dim: int) -> Callable[..., Any]:
+    """Return a function that calls an operation of `count` tensors with one tensor for all, along `dim`."""
+    return lambda x: op.call(*[x] * count, dim)
+
+
+def _row_operations() -> Iterator[tuple[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]]]:
+    """Yield the public operations with a declared CUDA kernel of rows, along the last dim and along columns."""
+    for kernel in row_kernels(Backend).values():
+        for name in kernel.operations if kernel.cuda else ():
+            op, count = OPS[name], len(kernel.reads)
+            if op.function:
+                yield name, (_call_along(op, count, -1), ((5, 7), (3, 3000), (2, 40_000)))
+                yield f"{name} of columns", (_call_along(op, count, 0), ((7, 5), (900, 33)))
+
+
 #: Functions with kernels of their own, and shapes that cover all variants: short rows, long rows and columns.
 KERNELS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
-    "softmax": (lambda x: x.softmax(-1), ((5, 7), (3, 3000), (2, 40_000))),
-    "softmax of columns": (lambda x: x.softmax(0), ((7, 5), (900, 33))),
-    "log_softmax": (lambda x: x.log_softmax(-1), ((5, 7), (3, 3000))),
+    **dict(_row_operations()),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (x.shape[-1],), w, b), ((6, 33), (4, 2049))),
     "rms_norm": (lambda x, w, b: F.rms_norm(x, (x.shape[-1],), w), ((6, 33), (4, 2049))),
     "group_norm": (lambda x, w, b: F.group_norm(x.unflatten(1, (4, -1)), 2), ((3, 64), (2, 4096))),

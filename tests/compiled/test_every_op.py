@@ -22,9 +22,8 @@ def _everything(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_LARGE", 1)
     monkeypatch.setattr(sorting, "_LENGTH", 1)
     monkeypatch.setattr(indexing, "_LARGE_VECTORS", 1)
-    monkeypatch.setattr(reductions, "_LARGE", dict.fromkeys(reductions._LARGE, 1))
+    monkeypatch.setattr(reductions, "_LARGE_ROWS", 1)
     monkeypatch.setattr(reductions, "_WIDTH", 1)
-    monkeypatch.setattr(rows, "_WIDTHS", dict.fromkeys(rows._WIDTHS, 1))
 
 
 def values(case: Drawn, device: str) -> list[Any]:

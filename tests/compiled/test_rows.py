@@ -28,7 +28,6 @@ CHANNELS = [(4, 6, 9, 9), (3, 4, 20), (2, 8, 3, 4, 5)]
 def _threaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """On two threads, and with small arrays and short rows taken for large ones."""
     monkeypatch.setattr(rows, "_LARGE", 1)
-    monkeypatch.setattr(rows, "_WIDTHS", dict.fromkeys(rows._WIDTHS, 1))
     monkeypatch.setattr(rows, "_WORTH_A_THREAD", 512)
     before = get_num_threads()
     set_num_threads(2)

@@ -30,7 +30,7 @@ def test_everything_that_is_compared_runs_on_the_cpu() -> None:
     [
         ("on", set()),
         ("", set()),
-        ("off", set(config.CUDA_KERNELS)),
+        ("off", set(config.cuda_kernels())),
         ("-softmax", {"softmax"}),
         (" -softmax, -windows ", {"softmax", "windows"}),
     ],

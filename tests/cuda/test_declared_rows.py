@@ -24,6 +24,6 @@ def test_the_source_has_the_functions(name: str) -> None:
     for form, sizes in (("rows", 2), ("columns", 3)):
         found = re.search(rf'extern "C" __global__ void {symbol}_{form}\(([^)]*)\)', text)
         assert found, f"{file}.cu has no {symbol}_{form}"
-        kinds = [re.sub(r"\bconst\b|\w+$|\s", "", parameter) for parameter in found[1].split(",")]
+        kinds = [re.sub(r"\bconst\b|(?<=[ *])(?!bool$|i64$)\w+$|\s", "", each.strip()) for each in found[1].split(",")]
         arrays = ["T*"] * (len(kernel.reads) + len(kernel.writes))
         assert kinds == [*arrays, *["i64"] * sizes, "bool"]

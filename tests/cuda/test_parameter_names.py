@@ -18,7 +18,7 @@ import pytest
 import gradcore
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy.backend import CupyBackend
-from gradcore.backends.cupy.reductions import _EXPRESSIONS
+from gradcore.backends.cupy.reductions import _DECLARED
 
 CLASSES = "ReductionKernel", "ElementwiseKernel"
 
@@ -29,7 +29,7 @@ MAKERS: dict[str, list[tuple[Any, ...]]] = {
     "extremum_kernel": [
         (order, with_value, np.zeros(1, dtype)) for order in "<>" for with_value in (0, 1) for dtype in ("f4", "f8")
     ],
-    "reduction_kernel": [(name,) for name in _EXPRESSIONS],
+    "reduction_kernel": [(name,) for name in _DECLARED],
 }
 
 

@@ -76,7 +76,7 @@ def test_a_kernel_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "GRADCORE_CUDA_KERNELS=-softmax" in text
 
 
-@pytest.mark.parametrize("family", config.CUDA_KERNELS)
+@pytest.mark.parametrize("family", config.cuda_kernels())
 def test_kernels_can_be_left_out(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then no kernel of that file is asked for, and results are the same."""
     backend: Any = registry.find("cuda")

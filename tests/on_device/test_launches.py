@@ -102,7 +102,7 @@ def test_launches_of_images_at_points(device: str, dtype: Any, backward: int) ->
 
 def test_every_kind_of_kernels_can_be_left_out() -> None:
     """What the check names as a setting is one."""
-    assert set(FAMILIES.values()) <= set(config.CUDA_KERNELS)
+    assert set(FAMILIES.values()) <= set(config.cuda_kernels())
 
 
 # -- attention ----------------------------------------------------------------------------------------------------

@@ -55,16 +55,14 @@ OTHER_LISTS = {
     "what a compiler does with calls in the place of kernels, names of methods and operators among them": {
         "compiler/targets/python/numpy_calls.py": "_BY_COLUMNS _RULES",
         "compiler/targets/native/groups.py": "_LIBRARY",
-        "compiler/targets/native/lowering.py": "_COPIES _ELEMENTWISE _MOVING _REDUCTIONS _RESHAPES _VIEWS",
-        "compiler/program/passes.py": "_COPIES _IN_PLACE _SIMPLER takes_scalars",
+        "compiler/program/effects.py": "COPIES",
+        "compiler/program/passes.py": "_IN_PLACE _SIMPLER takes_scalars",
     },
     "kernels of one library, where they are written": {
-        "backends/compiled/rows.py": "_WIDTHS",
         "backends/cupy/rows.py": "CudaRows",
-        "backends/cupy/reductions.py": "_EXPRESSIONS",
         "backends/numpy/backend.py": "_SEVERAL_STEPS",
         "backends/vmap/backend.py": "_OTHERS",
-        "core/config.py": "CUDA_KERNELS",
+        "core/config.py": "_OTHER_SOURCES",
         "cuda/check.py": "KERNELS",
     },
     "PyTorch's names of kinds of reductions, nonlinearities and operators": {

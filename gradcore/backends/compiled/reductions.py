@@ -10,7 +10,9 @@ import numpy as np
 from gradcore.backends.compiled.calls import WORTH_A_THREAD, CompiledCalls, Work
 from gradcore.backends.compiled.conversions import character
 from gradcore.backends.compiled.elementwise import CompiledElementwise
+from gradcore.backends.kernel_rules import Reduction
 from gradcore.backends.numpy import threads
+from gradcore.backends.numpy.reductions import SQUARES, SUMS
 from gradcore.backends.numpy.row_blocks import exponentials, ones
 from gradcore.core.typing import Array
 
@@ -18,10 +20,7 @@ __all__ = ["CompiledReductions"]
 
 #: Elements of a part of a single row, and of a block of rows of a matrix, that are reduced at a time.
 _ROW, _BLOCK = 1 << 13, 1 << 17
-#: Elements from which kernels are faster than BLAS and NumPy's loops, by kind.
-_LARGE = {"sums": 1 << 14, "maxima": 1 << 15, "minima": 1 << 14, "products": 1 << 13, "squares": 1 << 14,
-          "halves": 1 << 12}  # fmt: skip
-#: The same for sums of rows of fewer than `_LONG` elements, which BLAS adds faster.
+#: Elements from which kernels are faster for sums of rows of fewer than `_LONG` elements, which BLAS adds faster.
 _LARGE_ROWS, _LONG = 1 << 21, 512
 #: The same for sums over columns; number of rows that BLAS adds at a time; least length of rows for dot products.
 _LARGE_COLUMNS, _IN_TURN, _WIDE = 1 << 16, 1 << 13, 256
@@ -32,12 +31,12 @@ _WIDTH = 32
 class CompiledReductions(CompiledCalls, CompiledElementwise):
     """Reductions of contiguous arrays over adjacent dims. The methods of `NumpyReductions` handle all other cases."""
 
-    def reduce_run(self, kind: str, x: Array, start: int, stop: int) -> Any:
+    def reduce_run(self, kind: Reduction, x: Array, start: int, stop: int) -> Any:
         out = self.reduced_by_kernel(kind, x, start, stop)
         return super().reduce_run(kind, x, start, stop) if out is None else out
 
     def squared_distances_over(self, x: Array, mean: Array, dims: Any) -> Any:
-        if x.size < _LARGE["sums"] or x.dtype.char not in "fd":
+        if x.size < SUMS.least <= _LARGE_ROWS or x.dtype.char not in "fd":
             return super().squared_distances_over(x, mean, dims)
         return self.squares_over(self.sub(x, mean), dims, True)
 
@@ -47,7 +46,7 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
         difference = np.asarray(self.sub(x, top))
         return exponentials(difference, difference, self.pooled)
 
-    def reduced_by_kernel(self, kind: str, x: Array, start: int, stop: int) -> Any:
+    def reduced_by_kernel(self, kind: Reduction, x: Array, start: int, stop: int) -> Any:
         """Compute `reduce_run` by a kernel (halves in float32), or return None if there is no faster one."""
         char, shape = x.dtype.char, x.shape
         if char == "?":  # any byte but 0 is True
@@ -56,35 +55,37 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
         halves = x.itemsize == 2 and character(x.dtype)
         outer, inner = prod(shape[:start]), prod(shape[stop:])
         n = prod(shape[start:stop])
-        if not x.flags.aligned or not (halves or char in "fd" or (kind == "sums" and char in "Bbhil")):
+        if not x.flags.aligned or not (halves or char in "fd" or (kind is SUMS and char in "Bbhil")):
             return None
         if halves:
             char = halves
-            if kind not in _OF_HALVES or x.size < _LARGE["halves"]:
+            if not kind.least_of_halves or x.size < kind.least_of_halves <= _LARGE_ROWS:
                 return None
         rest = shape[:start] + shape[stop:]
         if inner > 1:
-            if kind == "sums" and outer == 1 and char in "fd" and x.size >= _LARGE_COLUMNS and n < _IN_TURN:
+            if kind is SUMS and outer == 1 and char in "fd" and x.size >= _LARGE_COLUMNS and n < _IN_TURN:
                 return self.sum_of_rows(ones(n, x.dtype), x.reshape(n, inner)).reshape(rest)
-            if inner < _WIDTH or kind != ("sums" if halves else "squares") or (not halves and x.size < _LARGE[kind]):
+            if inner < _WIDTH or kind is not (SUMS if halves else SQUARES):
                 return None
-            return self._reduce_columns(f"column_{kind}", char, x, outer, n, inner).reshape(rest)
-        are_short_rows = kind == "sums" and outer > 1 and n < _LONG and char in "fd"
+            if not halves and x.size < kind.least <= _LARGE_ROWS:
+                return None
+            return self._reduce_columns(kind.rows.replace("row", "column"), char, x, outer, n, inner).reshape(rest)
+        are_short_rows = kind is SUMS and outer > 1 and n < _LONG and char in "fd"
         if are_short_rows and x.size < _LARGE_ROWS:
             return self.times_vector(x.reshape(outer, n), ones(n, x.dtype)).reshape(rest)
-        if char in "fd" and x.size < (_LARGE_ROWS if are_short_rows else _LARGE[kind]):
+        if char in "fd" and not are_short_rows and x.size < kind.least <= _LARGE_ROWS:
             return None
         if n < _WIDTH:
             return None
         if outer > 1:
             return self._reduce_rows(kind, char, x, outer, n).astype(_result(x.dtype), copy=False).reshape(rest)
         parts = self._reduce_rows(kind, char, x, -(-n // _ROW), _ROW)
-        return np.asarray(_WHOLE[kind](parts)).astype(_result(x.dtype), copy=False).reshape(rest)
+        return np.asarray(getattr(np, kind.function).reduce(parts)).astype(_result(x.dtype), copy=False).reshape(rest)
 
-    def _reduce_rows(self, kind: str, char: str, x: Array, height: int, width: int) -> Any:
-        dtype = np.float64 if kind in ("sums", "squares") and char in "fdeE" else _result(x.dtype)
+    def _reduce_rows(self, kind: Reduction, char: str, x: Array, height: int, width: int) -> Any:
+        dtype = np.float64 if kind.function == "add" and char in "fdeE" else _result(x.dtype)
         out = np.empty(height, dtype)
-        self.run_kernel(_ROWS[kind], char, Work(height, height, width, x.size), x.size, x, out)
+        self.run_kernel(kind.rows, char, Work(height, height, width, x.size), x.size, x, out)
         return out
 
     def row_dots(self, x: Array, y: Array) -> Any:
@@ -111,15 +112,6 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
 
 #: Bools are bytes; some platforms have two names for integers of one size.
 _SAME = {"?": "B", "q": "l" if np.dtype("l").itemsize == 8 else "q"}
-_ROWS = {"sums": "row_sums", "squares": "row_squares", "products": "row_products", "maxima": "row_maxima",
-         "minima": "row_minima"}  # fmt: skip
-#: Kinds for which there are kernels of halves.
-_OF_HALVES = "sums", "maxima", "minima"
-#: Reductions that combine the results of the parts of a single row.
-_WHOLE: dict[str, Any] = {
-    "sums": np.add.reduce, "squares": np.add.reduce, "products": np.multiply.reduce, "maxima": np.maximum.reduce,
-    "minima": np.minimum.reduce,
-}  # fmt: skip
 
 
 def _are_shared(x: Array) -> bool:

@@ -9,6 +9,11 @@
 #include "calls.h"
 #include "sums.h"
 
+// Where rows.cpp includes this file, makes a kernel a symbol of the library for Python to call.
+#ifndef ROW_KERNEL
+#define ROW_KERNEL(name)
+#endif
+
 namespace gradcore {
 
 // out = exp(x - top), where top is at least the largest x, so that no result is above one.
@@ -36,6 +41,7 @@ void softmax(const Work& work, i64 start, i64 stop, const T* x, T* out) {
         softmax_row(width, largest(a, width), a, out + row * width);
     }
 }
+ROW_KERNEL(softmax)
 
 // Compute the softmax of rows. Rows of minus infinity, which belong to queries without keys, get zeros. `out` may share
 // the memory of `x`.
@@ -55,6 +61,7 @@ void softmax_or_zero(const Work& work, i64 start, i64 stop, const T* x, T* out) 
         for (i64 i = 0; i < width; ++i) b[i] = value;
     }
 }
+ROW_KERNEL(softmax_or_zero)
 
 template <class T>
 void softmax_backward(const Work& work, i64 start, i64 stop, const T* t, const T* y, T* out) {
@@ -67,6 +74,7 @@ void softmax_backward(const Work& work, i64 start, i64 stop, const T* t, const T
         for (i64 i = 0; i < width; ++i) c[i] = (a[i] - dot) * b[i];
     }
 }
+ROW_KERNEL(softmax_backward)
 
 template <class T>
 void log_softmax(const Work& work, i64 start, i64 stop, const T* x, T* out) {
@@ -81,6 +89,7 @@ void log_softmax(const Work& work, i64 start, i64 stop, const T* x, T* out) {
         for (i64 i = 0; i < width; ++i) b[i] = (a[i] - top) - total;
     }
 }
+ROW_KERNEL(log_softmax)
 
 template <class T>
 void log_softmax_backward(const Work& work, i64 start, i64 stop, const T* t, const T* y, T* out) {
@@ -93,6 +102,7 @@ void log_softmax_backward(const Work& work, i64 start, i64 stop, const T* t, con
         for (i64 i = 0; i < width; ++i) c[i] = a[i] - exponential_below_one(b[i]) * total;
     }
 }
+ROW_KERNEL(log_softmax_backward)
 
 // Return the logarithm of the sum of a row's exponentials. Exponentials are stored for a few elements at a time only.
 template <class T>
@@ -118,6 +128,7 @@ void logsumexp(const Work& work, i64 start, i64 stop, const T* x, T* out) {
         out[row] = top + static_cast<T>(std::log(total));
     }
 }
+ROW_KERNEL(logsumexp)
 
 // The exponentials of rows minus their largest elements (`powers`), the largest elements, and the sums of exponentials.
 template <class T>
@@ -131,6 +142,7 @@ void row_powers(const Work& work, i64 start, i64 stop, const T* x, T* powers, T*
         total[row] = static_cast<T>(sum_of(width, b));
     }
 }
+ROW_KERNEL(row_powers)
 
 // Multiply each row by its number.
 template <class T>
@@ -143,6 +155,7 @@ void scaled_rows(const Work& work, i64 start, i64 stop, const T* x, const T* sca
         for (i64 i = 0; i < width; ++i) b[i] = a[i] * factor;
     }
 }
+ROW_KERNEL(scaled_rows)
 
 // ------------------------------------------------------------------------------------------------------- normalization
 
@@ -173,6 +186,7 @@ void layer_norm(const Work& work, i64 start, i64 stop, const T* x, const T* weig
         }
     }
 }
+ROW_KERNEL(layer_norm)
 
 // Some rows of layer norm's gradient, whose contributions to the gradients of weight and bias are added together.
 template <int rows, class T>
@@ -223,6 +237,7 @@ void layer_norm_backward(const Work& work, i64 start, i64 stop, const T* grad, c
         }
     }
 }
+ROW_KERNEL(layer_norm_backward)
 
 // A row is a group of channels, of `inner` points each; after `cycle` groups, those of the next image follow.
 template <class T>
@@ -243,6 +258,7 @@ void group_norm(const Work& work, i64 start, i64 stop, const T* x, const T* weig
         }
     }
 }
+ROW_KERNEL(group_norm)
 
 // `to_weight` and `to_bias` have a row for each image.
 template <class T>
@@ -269,6 +285,7 @@ void group_norm_backward(const Work& work, i64 start, i64 stop, const T* grad, c
         }
     }
 }
+ROW_KERNEL(group_norm_backward)
 
 // ----------------------------------------------------------------------------------------------------------- planes
 
@@ -282,6 +299,7 @@ void plane_moments(const Work& work, i64 start, i64 stop, const T* x, const T* c
         total[row] = static_cast<T>(sums.first), squares[row] = static_cast<T>(sums.second);
     }
 }
+ROW_KERNEL(plane_moments)
 
 // (x - center) * scale + shift
 template <class T>
@@ -295,6 +313,7 @@ void plane_line(const Work& work, i64 start, i64 stop, const T* x, const T* cent
         for (i64 i = 0; i < width; ++i) b[i] = (a[i] - middle) * factor + term;
     }
 }
+ROW_KERNEL(plane_line)
 
 // Compute the sums of grad and of grad * (x - center) for each plane.
 template <class T>
@@ -308,6 +327,7 @@ void plane_products(const Work& work, i64 start, i64 stop, const T* grad, const 
         total[row] = static_cast<T>(sums.first), product[row] = static_cast<T>(sums.second);
     }
 }
+ROW_KERNEL(plane_products)
 
 // grad * scale + ((x - center) * slope + shift)
 template <class T>
@@ -322,6 +342,7 @@ void plane_plane(const Work& work, i64 start, i64 stop, const T* grad, const T* 
         for (i64 i = 0; i < width; ++i) b[i] = g[i] * factor + ((a[i] - middle) * along + term);
     }
 }
+ROW_KERNEL(plane_plane)
 
 // ------------------------------------------------------------------------------------------------------ cumulative sums
 
@@ -352,6 +373,7 @@ void cumulative_product(const Work& work, i64 start, i64 stop, const T* x, T* ou
     for (; row + 4 <= stop; row += 4) multiply_up<T, 4>(width, x + row * width, out + row * width);
     for (; row < stop; ++row) multiply_up<T, 1>(width, x + row * width, out + row * width);
 }
+ROW_KERNEL(cumulative_product)
 
 // Running maxima (minima if `work.number` is not zero), and the index of the last element that equals each. From the
 // first NaN on, results are NaN.
@@ -372,6 +394,7 @@ void cumulative_extremum(const Work& work, i64 start, i64 stop, const T* x, T* o
         }
     }
 }
+ROW_KERNEL(cumulative_extremum)
 
 // Process the elements in reverse order if `work.number` is not zero.
 template <class T>
@@ -382,6 +405,7 @@ void cumulative_sum(const Work& work, i64 start, i64 stop, const T* x, T* out) {
     for (; row + 4 <= stop; row += 4) accumulate<T, 4>(width, reverse, x + row * width, out + row * width);
     for (; row < stop; ++row) accumulate<T, 1>(width, reverse, x + row * width, out + row * width);
 }
+ROW_KERNEL(cumulative_sum)
 
 // Compute `out[i] = factor[i] * out[i - 1] + term[i]` for several rows at a time. The factor of the first element is
 // not read.
@@ -409,5 +433,6 @@ void scan(const Work& work, i64 start, i64 stop, const T* factor, const T* term,
     }
     for (; row < stop; ++row) recur<T, 1>(width, reverse, factor + row * width, term + row * width, out + row * width);
 }
+ROW_KERNEL(scan)
 
 }  // namespace gradcore

@@ -26,12 +26,9 @@ _LARGE, _WORTH_A_THREAD = 1 << 12, 1 << 14
 _PART = 1 << 15
 #: The declared kernels by the names of their methods.
 ROW_KERNELS = row_kernels(NumpyBackend)
-#: The width of rows, or the points of a channel, from which a kernel is faster than NumPy's functions. Short rows leave
-#: SIMD lanes unused.
-_WIDTHS = {kernel.symbol: kernel.least_width for kernel in ROW_KERNELS.values()} | {
-    "layer_norm_backward": 32, "batch_norm": 128, "batch_norm_backward": 16, "group_norm": 16,
-    "group_norm_backward": 16, "logsumexp": 32, "softmax_or_zero": 32,
-}  # fmt: skip
+#: The points of a channel from which batch norm, its gradient, and group norm are faster than NumPy's functions, and
+#: the width of rows that are not declared. Short rows leave SIMD lanes unused.
+_BATCH_NORM, _BATCH_NORM_BACKWARD, _GROUP_NORM, _ROW = 128, 16, 16, 32
 
 
 Condition = Callable[..., bool]
@@ -40,41 +37,36 @@ Condition = Callable[..., bool]
 def _takes_logsumexp(backend: Any, x: Array, dims: Sequence[int] | None, keepdim: bool) -> bool:
     # A single row is computed elsewhere, by threads that share its parts.
     last_dim = x.ndim - 1
-    return (
-        last_dim > 0
-        and dims == (last_dim,)
-        and x.size > x.shape[last_dim]
-        and _usual("logsumexp", x.shape[last_dim], x)
-    )
+    return last_dim > 0 and dims == (last_dim,) and x.size > x.shape[last_dim] and _usual(_ROW, x.shape[last_dim], x)
 
 
-def _takes_images(kernel: str) -> Condition:
-    return lambda backend, x, weight, bias, *settings: _usual(kernel, prod(x.shape[2:]), x, weight, bias)
+def _takes_images(points: int) -> Condition:
+    return lambda backend, x, weight, bias, *settings: _usual(points, prod(x.shape[2:]), x, weight, bias)
 
 
 def _takes_statistics(backend: Any, x: Array, *arrays: Any) -> bool:
-    return _usual("batch_norm", prod(x.shape[2:]), x, *arrays[:-1])
+    return _usual(_BATCH_NORM, prod(x.shape[2:]), x, *arrays[:-1])
 
 
 def _takes_softmax_in_place(backend: object, x: Array) -> bool:
-    return x.ndim > 0 and x.flags.c_contiguous and _usual("softmax_or_zero", x.shape[-1], x)
+    return x.ndim > 0 and x.flags.c_contiguous and _usual(_ROW, x.shape[-1], x)
 
 
 def _takes_layer_gradients(backend: Any, given: NormGradients) -> bool:
     x = given.x
     width = prod(x.shape[x.ndim - given.size :])
-    return given.of_result_alone and _usual("layer_norm_backward", width, x, given.grad, given.weight)
+    return given.of_result_alone and _usual(_ROW, width, x, given.grad, given.weight)
 
 
 def _takes_group_gradients(backend: Any, given: NormGradients) -> bool:
     grad, _, _, x, *parameters = given.arrays
-    return given.of_result_alone and _usual("group_norm_backward", prod(x.shape[2:]), x, grad, *parameters)
+    return given.of_result_alone and _usual(_GROUP_NORM, prod(x.shape[2:]), x, grad, *parameters)
 
 
 def _takes_batch_gradients(backend: Any, given: NormGradients) -> bool:
     x = given.x
     points = prod(x.shape[2:])
-    return given.of_result_alone and _usual("batch_norm_backward", points, x, given.grad, given.weight)
+    return given.of_result_alone and _usual(_BATCH_NORM_BACKWARD, points, x, given.grad, given.weight)
 
 
 class CompiledRows(CompiledCalls):
@@ -124,7 +116,7 @@ class CompiledRows(CompiledCalls):
 
     # -- normalization of channels ---------------------------------------------------------------------------
 
-    @kernel_for(_takes_images("group_norm"))
+    @kernel_for(_takes_images(_GROUP_NORM))
     def native_group_norm(self, x: Array, weight: Array, bias: Array, groups: int, eps: float) -> Triple:
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
         rows = _matrix(x, channels // groups * points)
@@ -133,7 +125,7 @@ class CompiledRows(CompiledCalls):
         self._run("group_norm", rows.shape, *arrays, inner=points, cycle=groups, number=eps)
         return out, mean, var
 
-    @kernel_for(_takes_images("batch_norm"))
+    @kernel_for(_takes_images(_BATCH_NORM))
     def native_batch_norm(self, x: Array, weight: Array, bias: Array, eps: float) -> Triple:
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
         planes, count = _matrix(x, points), batch * points
@@ -218,11 +210,15 @@ def _eager(kernel: RowKernel) -> Any:
     symbol, call, further_reads, number = kernel.symbol, kernel.call, kernel.reads[1:], kernel.call.value
     dims, setting = (at if at < 0 else at + len(further_reads) for at in (call.dims, call.number))
     of_elements = all(word == "rows" for word in kernel.writes)
+    least_width = kernel.least_width
     defaults, count = [word.partition("=")[2] for word in further_reads], len(further_reads)
     width_of = width_of_rows(kernel, call)
 
     def supports(backend: Any, x: Any, *rest: Any) -> bool:
-        if x.size < _LARGE or not x.flags.aligned or width_of(x, rest) < _WIDTHS[symbol]:
+        if x.size < _LARGE or not x.flags.aligned:
+            return False
+        width = width_of(x, rest)
+        if not width or width < least_width <= _LARGE:
             return False
         for array in rest[:count]:  # noqa: SIM110 (a loop is faster than `all` of a generator)
             if array is not None and not array.flags.aligned:
@@ -252,10 +248,10 @@ def _eager(kernel: RowKernel) -> Any:
     return kernel_for(supports)(run)
 
 
-def _usual(kernel: str, width: int, x: Any, *others: Any) -> bool:
-    """Return whether a kernel supports `x`: many floats of one dtype, in rows that are wide enough."""
+def _usual(least_width: int, width: int, x: Any, *others: Any) -> bool:
+    """Return whether a kernel supports `x`: many floats of one dtype, in rows of at least `least_width` elements."""
     dtype = x.dtype
-    if dtype.char not in "fd" or x.size < _LARGE or width < _WIDTHS[kernel] or not x.flags.aligned:
+    if dtype.char not in "fd" or x.size < _LARGE or width < least_width <= _LARGE or not x.flags.aligned:
         return False
     return all(a is None or (a.dtype == dtype and a.flags.aligned) for a in others)
 

@@ -9,22 +9,14 @@ import numpy as np
 
 from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.backends.kernel_methods import kernel_for
+from gradcore.backends.kernel_rules import reductions
 from gradcore.backends.portable.reductions import Dims, Reductions
 from gradcore.core.typing import Array
 
 __all__ = ["CudaReductions"]
 
-#: For each reduction, the expressions of CuPy's ``ReductionKernel``: the value of an element, the combination of two
-#: values, the result, and the value for no elements. NaN counts as larger and as smaller than any number. The parameter
-#: names are unusual, because CuPy replaces them as text if it reduces by CUB, even inside of other words.
-_EXPRESSIONS = {
-    "sum": ("element", "a + b", "a", "0"),
-    "nansum": ("element == element ? static_cast<float>(element) : 0.f", "a + b", "a", "0"),
-    "mean": ("element", "a + b", "a / (_in_ind.size() / _out_ind.size())", "0"),
-    "prod": ("element", "a * b", "a", "1"),
-    "max": ("element", "a != a || a > b ? a : b", "a", "-1.f / 0.f"),
-    "min": ("element", "a != a || a < b ? a : b", "a", "1.f / 0.f"),
-}
+#: The declared reductions that have a kernel for CUDA.
+_DECLARED = {name: each for name, each in reductions(Reductions).items() if each.cuda}
 
 #: The extremum so far and its index. The first NaN is the extremum if there is one, else the first of equal numbers.
 _EXTREMUM = """
@@ -53,18 +45,17 @@ def _takes_halves(backend: Any, x: Array, dims: Dims = None, keepdim: bool = Fal
 
 
 def _reduction(name: str) -> Any:
+    """Return the method of a declared reduction for float16 and bfloat16."""
+
     def kernel(self: Any, x: Array, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Array:
         return self.reduction_kernel(name)(x, axis=dims, keepdims=keepdim)
 
-    kernel.__name__ = f"{name}_over"
+    kernel.__name__ = name
     return kernel_for(_takes_halves)(kernel)
 
 
 class CudaReductions(CudaKernels, Reductions):
     """Reductions on CUDA; other dtypes use CuPy's."""
-
-    sum_over, nansum_over, mean_over = _reduction("sum"), _reduction("nansum"), _reduction("mean")
-    prod_over, max_over, min_over = _reduction("prod"), _reduction("max"), _reduction("min")
 
     @kernel_for(_takes_floats)
     def argmax_along(self, x: Array, dim: int, keepdim: bool = False) -> Array:
@@ -87,10 +78,12 @@ class CudaReductions(CudaKernels, Reductions):
         return {}
 
     def reduction_kernel(self, name: str) -> Any:
-        """Return the kernel of the reduction `name` for float16 and bfloat16."""
+        """Return the kernel of the declared reduction `name` for float16 and bfloat16."""
         kernel = self._reduction_kernels.get(name)
         if kernel is None:
-            element, pair, result, none = _EXPRESSIONS[name]
+            # The parameter names are unusual, because CuPy replaces them as text if it reduces by CUB, even inside of
+            # other words.
+            element, pair, result, none = _DECLARED[name].cuda
             kernel = self._reduction_kernels[name] = self.xp.ReductionKernel(
                 "T element", "T reached", element, pair, f"reached = {result}", none, f"gradcore_{name}",
                 reduce_type="float",
@@ -120,3 +113,8 @@ class CudaReductions(CudaKernels, Reductions):
                 preamble=_EXTREMUM % {"type": computed, "order": order},
             )  # fmt: skip
         return kernel
+
+
+for _name in _DECLARED:
+    setattr(CudaReductions, _name, _reduction(_name))
+    vars(CudaReductions)[_name].__set_name__(CudaReductions, _name)

@@ -11,7 +11,7 @@ import numpy as np
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy.kernels import CudaKernels, accumulation_dtype, dense, elements, int64s, rows_of, type_name
 from gradcore.backends.kernel_methods import kernel_for
-from gradcore.backends.kernel_rules import RowKernel, row_kernels
+from gradcore.backends.kernel_rules import RowKernel, row_kernels, writes
 from gradcore.backends.portable.cross_entropy import LossGradients, Targets
 from gradcore.backends.portable.normalization import Normalization, NormGradients, Triple
 from gradcore.backends.portable.reductions import Dims, Reductions
@@ -215,6 +215,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         kernel(*moments.launch, (*moments.sums, *arrays, *sizes, np.float64(eps)))
         return self._scale_channels(x, scale, shift), mean, var
 
+    @writes("target")
     def move_statistics(self, target: Sequence[Any], new: Sequence[Any], keep: float, shares: Sequence[float]) -> None:
         """Update running means and variances, dense arrays, in place to ``keep * target + share * new``."""
         channels, inputs = target[0].size, [dense(self.xp, a) for a in new]

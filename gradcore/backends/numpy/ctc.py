@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.kernel_methods import kernel_for
+from gradcore.backends.kernel_rules import writes
 from gradcore.backends.portable.cross_entropy import NEVER
 from gradcore.core.typing import Array
 
@@ -41,6 +42,7 @@ class NumpyCtc:
         self.run_ctc(log_probs, labels, ends, counts, blank, losses, alphas)
         return losses, alphas
 
+    @writes()
     def run_ctc(
         self,
         log_probs: Array,
@@ -91,6 +93,7 @@ class NumpyCtc:
         self.run_ctc_back(grad, log_probs, labels, ends, counts, result, alphas, blank, out)
         return out
 
+    @writes("out")
     def run_ctc_back(
         self,
         grad: Array,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.kernel_methods import kernel_for
+from gradcore.backends.kernel_rules import writes
 from gradcore.backends.portable.recurrent import GruGradients, LstmGradients, Recurrent, RnnGradients, Steps
 from gradcore.core.typing import Array
 
@@ -72,6 +73,7 @@ class NumpyRecurrent(Recurrent):
         self.run_lstm(steps, inflow, recurrent_weight, projection, h, c, result, gates, cells)
         return result.reshape(*steps.lead, h.shape[1]), h, c, gates, cells
 
+    @writes()
     def run_lstm(
         self,
         steps: Steps,
@@ -127,6 +129,7 @@ class NumpyRecurrent(Recurrent):
         of_weight = self.matmul(of_inflow.T, steps.before(self, result, h0)) if needs[3] else None
         return steps.restore_shape(self, of_inflow), of_h, of_c, of_weight, of_projection
 
+    @writes()
     def run_lstm_back(
         self,
         steps: Steps,
@@ -192,6 +195,7 @@ class NumpyRecurrent(Recurrent):
         self.run_gru(steps, steps.table(self, inflow), matrix(weight), bias, h, result, gates)
         return result.reshape(*steps.lead, width), h, gates
 
+    @writes()
     def run_gru(
         self, steps: Steps, inflow: Array, weight: Array, bias: Array, h: Array, result: Array, gates: Array
     ) -> None:
@@ -228,6 +232,7 @@ class NumpyRecurrent(Recurrent):
         of_weight = self.matmul(of_recurrent.T, before) if needs[2] else None
         return steps.restore_shape(self, of_inflow), of_h, of_weight, np.add.reduce(of_recurrent) if needs[3] else None
 
+    @writes()
     def run_gru_back(
         self, steps: Steps, upstream: Array, weight: Array, before: Array, gates: Array, of_h: Array, of_all: Array
     ) -> None:
@@ -271,6 +276,7 @@ class NumpyRecurrent(Recurrent):
         self.run_rnn(steps, matrix(weight), h, result, relu)
         return result.reshape(*steps.lead, h.shape[1]), h
 
+    @writes()
     def run_rnn(self, steps: Steps, weight: Array, h: Array, result: Array, relu: bool) -> None:
         """Replace the inflow in `result` by the states of all steps, and the initial state `h` by the final one."""
         transposed, buffer = weight.T, np.empty(h.shape, h.dtype)
@@ -288,6 +294,7 @@ class NumpyRecurrent(Recurrent):
         of_weight = self.matmul(of_inflow.T, steps.before(self, result, h0)) if needs[2] else None
         return steps.restore_shape(self, of_inflow), of_h, of_weight
 
+    @writes()
     def run_rnn_back(
         self,
         steps: Steps,

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gradcore.backends.kernel_methods import kernel_for
+from gradcore.backends.kernel_rules import Reduction, reductions
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.fused_reductions import dots_of_columns, sums_of_products
 from gradcore.backends.numpy.matmul import blas_alone
@@ -35,7 +36,12 @@ from gradcore.backends.portable.cumulative import Cumulative
 from gradcore.backends.portable.reductions import Dims, Reductions
 from gradcore.core.typing import Array
 
-__all__ = ["NumpyReductions", "adjacent"]
+__all__ = ["MAXIMA", "MINIMA", "PRODUCTS", "SQUARES", "SUMS", "NumpyReductions", "adjacent"]
+
+_DECLARED = reductions(Reductions)
+#: The declared reductions of runs of adjacent dims.
+SUMS, SQUARES, PRODUCTS = _DECLARED["sum_over"], _DECLARED["squares_over"], _DECLARED["prod_over"]
+MAXIMA, MINIMA = _DECLARED["max_over"], _DECLARED["min_over"]
 
 #: Elements below which a call of BLAS costs more than it saves, except for the sum over the rows of a matrix.
 SMALL = 8192
@@ -50,7 +56,6 @@ _add: Any = np.add.reduce
 _multiply: Any = np.multiply.reduce
 _maximum: Any = np.maximum.reduce
 _minimum: Any = np.minimum.reduce
-_REDUCE = {"products": _multiply, "maxima": _maximum, "minima": _minimum}
 
 
 def _are_rows(x: Array, dims: Dims, most: int) -> bool:
@@ -264,16 +269,16 @@ class NumpyReductions(Reductions, Cumulative):
             start = stop - 1
             while start and reduced[start - 1] == reduced[start] - 1:
                 start -= 1
-            total = self.reduce_run("sums", total, reduced[start], reduced[stop - 1] + 1)
+            total = self.reduce_run(SUMS, total, reduced[start], reduced[stop - 1] + 1)
             stop = start
         return total.reshape([1 if d in reduced else n for d, n in enumerate(x.shape)]) if keepdim else total
 
-    def reduce_run(self, kind: str, x: Any, start: int, stop: int) -> Any:
+    def reduce_run(self, kind: Reduction, x: Any, start: int, stop: int) -> Any:
         """Reduce a large contiguous array over the dims in ``range(start, stop)``.
 
-        `kind` is one of ``sums``, ``squares``, ``products``, ``maxima`` and ``minima``.
+        `kind` is one of `SUMS`, `SQUARES`, `PRODUCTS`, `MAXIMA` and `MINIMA`.
         """
-        if kind != "sums":
+        if kind is not SUMS:
             return self._reduce_run(kind, x, start, stop)
         if x.dtype.kind in "biu":
             return _add(x, tuple(range(start, stop)), np.int64)
@@ -282,22 +287,22 @@ class NumpyReductions(Reductions, Cumulative):
         with blas_alone(x.size):
             return _sum_run(x, start, stop)
 
-    def _reduce_run(self, kind: str, x: Any, start: int, stop: int) -> Any:
-        """Reduce like `reduce_run`, for all kinds except ``sums``."""
+    def _reduce_run(self, kind: Reduction, x: Any, start: int, stop: int) -> Any:
+        """Reduce like `reduce_run`, for all kinds except `SUMS`."""
         dims = tuple(range(start, stop))
-        if kind == "squares":
+        if kind is SQUARES:
             if stop == x.ndim and not start:
                 return np.asarray(self.dot(x.reshape(-1), x.reshape(-1)))
             return self.sum_over(x * x, dims)
         in_last_dims = stop == x.ndim and x.dtype.kind == "f"
         n = math.prod(x.shape[start:])
-        if kind == "products" and in_last_dims and (n >= 64 or not start):
+        if kind is PRODUCTS and in_last_dims and (n >= 64 or not start):
             return np.asarray(_product_of_rows(x.reshape(*x.shape[:start], n)))
-        if kind == "maxima" and in_last_dims and start and n >= 4:
+        if kind is MAXIMA and in_last_dims and start and n >= 4:
             return row_maxima(x.reshape(-1, n)).reshape(x.shape[:start])
-        return _REDUCE[kind](x, dims)
+        return getattr(np, kind.function).reduce(x, dims)
 
-    def reduce_dims(self, kind: str, x: Any, dims: Dims, keepdim: bool) -> Any:
+    def reduce_dims(self, kind: Reduction, x: Any, dims: Dims, keepdim: bool) -> Any:
         """Reduce all dims, or adjacent dims, by product, extremum or sum of squares (see `reduce_run` for `kind`).
 
         Returns None if NumPy's own reduction is as fast, or if the dims are not adjacent.
@@ -336,23 +341,23 @@ class NumpyReductions(Reductions, Cumulative):
         return np.vecdot(x, y)[..., None]
 
     def prod_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
-        result = self.reduce_dims("products", x, dims, keepdim) if dtype is None else None
+        result = self.reduce_dims(PRODUCTS, x, dims, keepdim) if dtype is None else None
         return super().prod_over(x, dims, keepdim, dtype) if result is None else result
 
     def max_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
         if _are_rows(x, dims, NARROW):
             return fold_columns(np.maximum, x.reshape(-1, x.shape[-1])).reshape(x.shape[:-1] + (1,) * keepdim)
-        result = self.reduce_dims("maxima", x, dims, keepdim)
+        result = self.reduce_dims(MAXIMA, x, dims, keepdim)
         return _maximum(x, dims, None, None, keepdim) if result is None else result
 
     def min_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
         if _are_rows(x, dims, NARROW):
             return fold_columns(np.minimum, x.reshape(-1, x.shape[-1])).reshape(x.shape[:-1] + (1,) * keepdim)
-        result = self.reduce_dims("minima", x, dims, keepdim)
+        result = self.reduce_dims(MINIMA, x, dims, keepdim)
         return _minimum(x, dims, None, None, keepdim) if result is None else result
 
     def squares_over(self, x: Any, dims: Dims, keepdim: bool) -> Any:
-        result = self.reduce_dims("squares", x, dims, keepdim)
+        result = self.reduce_dims(SQUARES, x, dims, keepdim)
         return super().squares_over(x, dims, keepdim) if result is None else result
 
     def argmax_along(self, x: Any, dim: int, keepdim: bool = False) -> Any:

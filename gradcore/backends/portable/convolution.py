@@ -18,6 +18,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from gradcore.backends.kernel_methods import packed
+from gradcore.backends.kernel_rules import writes
 from gradcore.backends.portable.sliding import Phase, Windows, conv_output_size, phases
 from gradcore.core.typing import Array
 
@@ -99,6 +100,7 @@ class Convolution:
             return self.xp.zeros((outputs, channels, *kernel), dtype=x.dtype)
         return self.weight_gradient(x, grad, kernel, settings).reshape(outputs, channels, *kernel)
 
+    @writes("out")
     def correlate(self, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
         """Cross-correlate `x`, padded with zeros, with `weight`, and write the result to `out`, of any spatial size."""
         correlate(self.xp, x, weight, settings, out)

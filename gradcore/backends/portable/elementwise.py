@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.kernel_rules import writes
 from gradcore.core import dtypes
 
 __all__ = ["RENAMED", "SPECIAL", "Elementwise"]
@@ -80,6 +81,7 @@ class Elementwise:
         """Return zeros of the given shape in the dtype of `x`."""
         return self.xp.zeros(shape, x.dtype)
 
+    @writes("target")
     def copy_into(self, target: Any, source: Any) -> None:
         """Write `source` into the memory of `target`, converting its dtype."""
         target[...] = source

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.backends.kernel_rules import all_samples, along
+from gradcore.backends.kernel_rules import all_samples, along, writes
 from gradcore.core import dtypes
 from gradcore.core.errors import OutOfBoundsError
 
@@ -75,6 +75,7 @@ class Indexing:
         self.index_into(out, values, indices, accumulate)
         return out
 
+    @writes("out")
     def index_into(self, out: Any, values: Any, indices: Indices, accumulate: bool = False) -> None:
         """Write `values` to `out` at `indices`, or add them (an index may then occur more than once)."""
         key = self._key_of(out.shape, indices)
@@ -154,6 +155,7 @@ class Indexing:
             wrong = index[(index >= size) | (index < low)].reshape(-1)[0]
             raise OutOfBoundsError(message.format(index=int(wrong), dim=dim, size=size))
 
+    @writes("out")
     def masked_write(self, out: Any, mask: Any, source: Any) -> None:
         """Write the first elements of the vector `source` to the elements of `out` where `mask` is True."""
         positions = mask.reshape(-1).nonzero()[0]
@@ -169,6 +171,7 @@ class Indexing:
         inverse_order = sorted(range(len(shape)), key=order.__getitem__)
         return total.reshape([shape[d] for d in order]).transpose(inverse_order)
 
+    @writes("out")
     def _accumulate_into(self, out: Any, indices: Indices, values: Any) -> None:
         """Add `values` to `out` at `indices`, without a pass over all of `out` if they are few."""
         flat, rows, dims = self._as_rows(out.shape, indices, values)
@@ -224,6 +227,7 @@ class Indexing:
         out = self.xp.zeros((height, rows.shape[1]), rows.dtype)
         return self.add_rows(out, index, rows) if rows.size else out
 
+    @writes("out")
     def add_rows(self, out: Any, index: Any, rows: Any) -> Any:
         """Add `rows` to the rows `index` of the new matrix `out`, and return it. Halves are summed in float32."""
         if _is_reduced(out):
@@ -260,10 +264,12 @@ class Indexing:
             self.write_at(rows.reshape(-1), self._places(rows.shape, dim, index), src)
         return out
 
+    @writes("out")
     def write_at(self, out: Any, places: Any, values: Any) -> None:
         """Write `values`, an array or a number, to the elements `places` of the vector `out`."""
         out[places] = values
 
+    @writes("out")
     def added_along(self, out: Any, dim: int, index: Any, src: Any) -> Any:
         """Compute ``out[index[i, j], j] += src[i, j]`` for dim 0 in the new array `out`, and return it."""
         if not index.size:
@@ -340,6 +346,7 @@ class Indexing:
             return self.xp.iinfo(dtype).min if low else self.xp.iinfo(dtype).max
         return -float("inf") if low else float("inf")
 
+    @writes("out")
     def reduce_at(self, out: Any, places: Any, values: Any, reduce: str) -> Any:
         """Reduce the elements `places` of the new vector `out` with `values` by ``prod``, ``amax`` or ``amin``."""
         ufunc = {"prod": self.xp.multiply, "amax": self.xp.maximum, "amin": self.xp.minimum}[reduce]

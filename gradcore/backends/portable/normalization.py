@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.kernel_methods import packed
-from gradcore.backends.kernel_rules import native_rows
+from gradcore.backends.kernel_rules import native_rows, writes
 from gradcore.core.typing import Array
 
 __all__ = ["NormGradients", "Normalization", "Triple"]
@@ -154,6 +154,7 @@ class Normalization:
         weights = self._softmax_in_place(scores)
         return self.matmul(weights, value), weights
 
+    @writes("x")
     def _softmax_in_place(self, x: Any) -> Any:
         """Compute `softmax_or_zero` in the memory of `x`."""
         xp, last_dim = self.xp, (x.ndim - 1,)

@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gradcore.backends.kernel_rules import writes
+
 __all__ = ["Batch", "Optimizers"]
 
 Formula = Callable[..., None]
@@ -64,6 +66,7 @@ class Optimizers:
         """Call ``work(start, stop)`` for consecutive parts of ``range(count)``, which a backend may run in threads."""
         work(0, count)
 
+    @writes()
     def optimizer_step(self, formula: Formula, batch: Batch, settings: dict[str, Any], found_inf: Any = None) -> None:
         """Run `formula` on the parameters, gradients and states of a batch.
 
@@ -106,6 +109,7 @@ class Optimizers:
             own_settings = {name: v[i : i + 1] if self.is_tensor(v) else v for name, v in settings.items()}
             Cut(self, single).run(formula, [g], own_settings)
 
+    @writes()
     def step_settings(
         self,
         settings: Callable[..., dict[str, Any]],

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.backends.kernel_rules import along, native_rows
+from gradcore.backends.kernel_rules import along, native_rows, reduces
 
 __all__ = ["Reductions"]
 
@@ -28,10 +28,12 @@ class Reductions:
     # -- sums -----------------------------------------------------------------------------------------------------
 
     @along(1)
+    @reduces("sum", "add", "row_sums", 1 << 14, 1 << 12, ("element", "a + b", "a", "0"), "sum")
     def sum_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         """Sum over dims. Integers and bools are summed in int64, unless one of gradcore's dtypes is given."""
         return self.xp.add.reduce(x, axis=dims, dtype=_sum_dtype(x, dtype), keepdims=keepdim)
 
+    @reduces("sum")
     def sum_to_size(self, x: Any, shape: Sequence[int]) -> Any:
         """Sum the dimensions along which `shape` was broadcast to ``x.shape``."""
         lead = x.ndim - len(shape)
@@ -47,6 +49,7 @@ class Reductions:
         return self.sum_to_size(x * y, shape)
 
     @along(1)
+    @reduces("", cuda=("element == element ? static_cast<float>(element) : 0.f", "a + b", "a", "0"))
     def nansum_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         """Sum over dims, with NaN as zero."""
         if x.dtype.kind == "f":
@@ -58,9 +61,11 @@ class Reductions:
         return self.sum_over(x, dims, keepdim, dtype)
 
     @along(1)
+    @reduces("mean", cuda=("element", "a + b", "a / (_in_ind.size() / _out_ind.size())", "0"), operations="mean")
     def mean_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         return self.sum_over(x, dims, keepdim, dtype) / _count(x.shape, dims)
 
+    @reduces("", "add", "row_squares", 1 << 14)
     def squares_over(self, x: Any, dims: Dims, keepdim: bool) -> Any:
         """Sum of ``x * x`` over dims."""
         return self.sum_over(x * x, dims, keepdim)
@@ -98,6 +103,7 @@ class Reductions:
     # -- products -------------------------------------------------------------------------------------------------
 
     @along(1)
+    @reduces("", "multiply", "row_products", 1 << 13, cuda=("element", "a * b", "a", "1"))
     def prod_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         """Multiply over dims. Integers and bools are multiplied in int64, unless one of gradcore's dtypes is given."""
         return self.xp.multiply.reduce(x, axis=dims, dtype=_sum_dtype(x, dtype), keepdims=keepdim)
@@ -116,11 +122,21 @@ class Reductions:
 
     # -- extrema --------------------------------------------------------------------------------------------------
 
+    # On CUDA, NaN counts as larger and as smaller than any number.
+
     @along(1)
+    @reduces(
+        "max", "maximum", "row_maxima", 1 << 15, 1 << 12, ("element", "a != a || a > b ? a : b", "a", "-1.f / 0.f"),
+        "amax max_all",
+    )  # fmt: skip
     def max_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
         return x.max(axis=dims, keepdims=keepdim)
 
     @along(1)
+    @reduces(
+        "min", "minimum", "row_minima", 1 << 14, 1 << 12, ("element", "a != a || a < b ? a : b", "a", "1.f / 0.f"),
+        "amin min_all",
+    )  # fmt: skip
     def min_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
         return x.min(axis=dims, keepdims=keepdim)
 

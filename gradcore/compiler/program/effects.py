@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import inspect
 from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any
 
 from gradcore.backends.base import Backend
+from gradcore.backends.kernel_rules import written_arguments
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
-from gradcore.backends.portable.foreach import Lists
-from gradcore.backends.portable.optimizers import Optimizers
 from gradcore.compiler.program.program import Call, Program, values_in
 from gradcore.ops.declare.table import OPS
 from gradcore.ops.products import collectives
 
-__all__ = ["Effects", "is_pure", "is_total", "written_values"]
+__all__ = ["COPIES", "Effects", "is_pure", "is_total", "written_values"]
 
 #: Methods of arrays, and functions of NumPy, that write to their first argument.
 _WRITERS = {
@@ -26,8 +23,13 @@ _WRITERS = {
     "xp": frozenset(["add.at", "copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask", "subtract.at"]),
 }
 _NOTHING = frozenset[int]()
-#: Names of the parameters that kernels write to.
-_TARGETS = frozenset(["out", "target"])
+#: Functions that return their first argument, a view of it or a copy. A copy has its elements dim by dim (``"dims"``,
+#: also with broadcasting), in C order (``"order"``), or only if the result has the argument's shape (``""``).
+COPIES = {
+    "alias": "", "astype": "dims", "clone": "dims", "contiguous": "dims", "copy": "dims", "copy_elements": "dims",
+    "expand": "", "permute": "", "positive": "", "ravel": "", "reshape": "order", "squeeze": "", "to": "dims",
+    "transpose": "", "unsafe_view": "order", "view": "order", "view_shape": "order",
+}  # fmt: skip
 #: Functions and methods of NumPy that never raise an error because of values.
 _TOTAL = {
     "xp": frozenset(["empty", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like"]),
@@ -120,14 +122,14 @@ def _is_ufunc(name: str) -> bool:
 
 @functools.cache
 def _targets(name: str) -> tuple[int, ...]:
-    """Return the positions of the arguments that a kernel writes to, by its parameter names."""
+    """Return the positions of the arguments that a kernel declares to write to."""
     if name in OPS:
         return ()
-    if hasattr(Lists, name) or (hasattr(Optimizers, name) and not hasattr(object, name)):
-        return tuple(range(100))
-    with contextlib.suppress(TypeError, ValueError):
-        return tuple(i - 1 for i, each in enumerate(inspect.signature(_method(name)).parameters) if each in _TARGETS)
-    return ()
+    if hasattr(NumpyBackend, name):
+        return written_arguments(NumpyBackend).get(name, ())
+    from gradcore.backends.cupy.backend import CupyBackend
+
+    return written_arguments(CupyBackend).get(name, ())
 
 
 class _Memories(dict[int, int]):

@@ -15,7 +15,7 @@ import numpy as np
 from gradcore.backends.base import SMALL, Backend
 from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.backends.registry import CPU
-from gradcore.compiler.program.effects import Effects, is_pure, is_total, written_values
+from gradcore.compiler.program.effects import COPIES, Effects, is_pure, is_total, written_values
 from gradcore.compiler.program.program import Call, Literal, Program, Value, map_leaves, substitute
 from gradcore.core.operators import OPERATORS
 
@@ -96,12 +96,6 @@ def _has_same_type(call: Call, program: Program, number: int) -> bool:
 
 # -- calls that return their argument ----------------------------------------------------------------------------------
 
-#: Calls that are copies if the result has the type of the argument.
-_COPIES = {
-    "alias", "astype", "clone", "contiguous", "copy", "expand", "permute", "positive", "ravel", "reshape", "squeeze",
-    "to", "transpose", "unsafe_view", "view", "view_shape",
-}  # fmt: skip
-
 
 def remove_copies(program: Program) -> Program:
     """Remove calls whose result can be replaced by their argument.
@@ -134,7 +128,7 @@ def _same_elements(call: Call, program: Program) -> Any:
         if each in program.types and program.types[each] == result_type:  # a view of all elements
             return Value(each)
     candidates: list[Any] = []
-    if (name in _COPIES and call.args) or (
+    if (name in COPIES and call.args) or (
         name == "pow" and len(call.args) == 2 and call.args[1] == 1 and result_type.dtype.kind in "fc"
     ):
         candidates = [call.args[0]]

@@ -230,7 +230,7 @@ class Op:
     keeps_dtype: frozenset[int] = frozenset()
     #: Whether computing an element takes long enough for splitting arrays among threads.
     slow: bool = False
-    #: The family of CUDA kernels (`gradcore.core.config.CUDA_KERNELS`) that compute float16 and bfloat16 in float32
+    #: The family of CUDA kernels (`gradcore.core.config.cuda_kernels`) that compute float16 and bfloat16 in float32
     #: internally, and round once. With ``forward`` appended, whole derivatives are computed in float32.
     half_on_cuda: str = ""
     #: For an operation without a body: shape and dtype of its results on the device ``meta``, if the kernel cannot run

@@ -11,9 +11,11 @@ import numpy as np
 
 from gradcore.backends.codegen.expr import Expr, NotFusible
 from gradcore.backends.codegen.trace import compute_dtype
+from gradcore.backends.kernel_rules import reductions
+from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
 from gradcore.backends.registry import CPU
-from gradcore.compiler.program.effects import Effects, written_values
+from gradcore.compiler.program.effects import COPIES, Effects, written_values
 from gradcore.compiler.program.program import ArrayType, Call, Literal, Program, Value, values_in
 from gradcore.compiler.targets.native.channels import Channels
 from gradcore.compiler.targets.native.draws import Draws
@@ -21,7 +23,15 @@ from gradcore.compiler.targets.native.images import Images
 from gradcore.compiler.targets.native.indexing import Places
 from gradcore.compiler.targets.native.products import Products
 from gradcore.compiler.targets.native.rows import ROW_OPERATIONS, Rows
-from gradcore.compiler.targets.native.steps import Loop, Reduction, Step, Unsupported, View, contiguous_strides
+from gradcore.compiler.targets.native.steps import (
+    Loop,
+    Reduction,
+    Step,
+    Unsupported,
+    View,
+    contiguous_strides,
+    of_halves,
+)
 from gradcore.core import dtypes
 from gradcore.core.operators import OPERATORS
 
@@ -30,35 +40,23 @@ __all__ = ["DTYPES", "Lowering"]
 #: Dtypes that native segments compute with.
 DTYPES = frozenset(map(np.dtype, ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")))
 _HALVES = frozenset([dtypes.float16.numpy, dtypes.bfloat16.numpy])
-#: Operations that only move elements, and therefore also support 16-bit floats.
-_MOVING = frozenset([
-    "cat", "copy_into", "embedding_rows", "empty", "empty_like", "gather", "getitem_backward", "index", "index_into",
-    "index_select", "index_write", "masked_fill_number", "place", "repeat", "scatter_src", "setitem", "stack",
-])  # fmt: skip
-#: Functions whose result is an argument, a view of an argument, or a copy if it does not share memory.
-_VIEWS = {
-    "T", "alias", "astype", "broadcast_to", "broadcast_view", "chunk", "clone", "conj", "contiguous", "copy",
-    "copy_elements", "detach", "diagonal", "expand", "getitem", "hermitian", "mT", "narrow", "permute", "real",
-    "reshape", "select", "slice_of", "split", "squeeze", "swapaxes", "t", "to", "transpose", "unbind",
-    "unsafe_view", "unsqueeze", "view", "view_shape",
-}  # fmt: skip
-#: The functions among these that copy elements dim by dim, also with broadcasting, and those that copy in C order.
-_COPIES = frozenset(["astype", "clone", "conj", "contiguous", "copy_elements", "copy", "to"])
 _EXPANDING = frozenset(["broadcast_to", "expand", "broadcast_view"])
-_RESHAPES = frozenset(["reshape", "view", "unsafe_view", "view_shape"])
-#: Elementwise functions in addition to operations and functions of NumPy.
-_ELEMENTWISE = {
-    "add", "sub", "mul", "truediv", "neg", "pos", "abs", "invert", "lt", "le", "gt", "ge", "eq", "ne", "and", "or",
-    "xor", "iadd", "isub", "imul", "itruediv", "where", "relu", "clamp", "sigmoid", "pow", "div",
-    "evaluate_tiled", "half_weighted", "rsqrt", "logical_and", "gelu_slope",
-    "activation_backward",
+#: In-place operators and functions that write to their first argument.
+_IN_PLACE = frozenset(["iadd", "isub", "imul", "itruediv"])
+_WRITERS = _IN_PLACE | {"setitem", "copy_into", "index_into"}
+#: Operators without loops, and elementwise functions in addition to operators, operations and functions of NumPy.
+_WITHOUT_LOOPS = {"floordiv", "lshift", "matmul", "mod", "pow", "rshift"}
+_ELEMENTWISE = (OPERATORS.keys() - _WITHOUT_LOOPS) | _IN_PLACE | {
+    "activation_backward", "evaluate_tiled", "half_weighted",
 }  # fmt: skip
 _FILLS = {"zeros": 0, "ones": 1, "zeros_like": 0, "ones_like": 1, "new_zeros": 0}
-#: Reductions by name: the kind, and the names of the parameters after the array.
+#: The kind of loop of each declared reduction, of operations that call it, and of the array method of that name.
 _REDUCTIONS = {
-    "sum": "sum", "sum_over": "sum", "mean": "mean", "mean_over": "mean", "sum_rows": "sum", "sum_to_size": "sum",
-    "amax": "max", "amin": "min", "max_over": "max", "min_over": "min", "max": "max", "min": "min",
-}  # fmt: skip
+    name: each.loop
+    for method, each in reductions(NumpyBackend).items()
+    if each.loop
+    for name in (method, each.loop, *each.operations)
+}
 
 
 class Lowering(Channels, Draws, Images, Places, Products, Rows):
@@ -159,19 +157,19 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         allocated = [n for n in numbers if n not in existing and self.views[n].memory == n]
         if has_out:
             return [self._loop(call._replace(named={}), name, results)]
-        if name in _VIEWS and not allocated:
+        if results and not allocated and name not in _WRITERS:  # It only makes views.
             return []
         handler = getattr(self, f"_lower_{name}", None)
         if name in ROW_OPERATIONS:
             handler = functools.partial(self._lower_row_kernel, *ROW_OPERATIONS[name])
-        if kinds & _HALVES and (handler is not None or name in _REDUCTIONS) and name not in _MOVING:
+        if kinds & _HALVES and (name in _REDUCTIONS or (handler is not None and not hasattr(handler, "of_halves"))):
             raise Unsupported("the dtype")
         if handler is not None:
             steps: list[Step] = handler(call, results)
             return steps
         if name in _FILLS or name == "full":
             return self._fill_call(call, results[0], call.args[1] if name == "full" else _FILLS[name])
-        if name in _VIEWS:
+        if COPIES.get(name):
             return self._copy(call, name, results)
         if name in _REDUCTIONS and call.name.partition(".")[0] in ("kernels", "backend", "method"):
             return self._reduce(call, _REDUCTIONS[name], results[0])
@@ -231,7 +229,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         keys, positional, dtype = list(call.named), len(call.args), compute_dtype(out.dtype)
         shape = np.broadcast_shapes(*[r.shape for r in reads]) if reads else ()
         scalars = all(place[0] for place in places if isinstance(place[1], np.generic))
-        if shape != out.shape and not (name[0] == "i" and name[1:] in _ELEMENTWISE) and (reads or not scalars):
+        if shape != out.shape and name not in _IN_PLACE and (reads or not scalars):
             full = np.broadcast_shapes(shape, *[_shape_of(self, each) for each in arguments])
             if full != out.shape:
                 raise Unsupported("the shape of the result")
@@ -245,7 +243,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
             expr = function(F, *operands[:positional], **dict(zip(keys, operands[positional:], strict=True)))
             if not isinstance(expr, Expr):
                 expr = F.graph.constant(expr, dtype)
-            if name[0] == "i" and name[1:] in _ELEMENTWISE:
+            if name in _IN_PLACE:
                 expr = F.graph.cast(expr, dtype)
             if expr.dtype != dtype:
                 raise NotFusible(f"{name} gives {expr.dtype} in the place of {out.dtype}")
@@ -296,13 +294,13 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
     def _copy(self, call: Call, name: str, results: list[View]) -> list[Step]:
         """Return the steps of a call that copies its argument, possibly with another shape."""
         out = results[0]
-        if len(results) != 1 or name not in _COPIES | _RESHAPES:
+        if len(results) != 1:
             raise Unsupported("the copy")
         number = self._constant(call.args[0])
         if number is not None and out.memory == call.outputs[0]:
             return self._fill_call(call, out, number)
         x = self._view(call.args[0])
-        if name in _RESHAPES and x.shape != out.shape:
+        if COPIES[name] == "order" and x.shape != out.shape:
             if not out.is_contiguous:
                 raise Unsupported("the copy's order")
             out = out.reshape(x.shape)
@@ -310,6 +308,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
             raise Unsupported("the copy's shape")
         return [self._convert(out, x)]
 
+    @of_halves
     def _lower_repeat(self, call: Call, results: list[View]) -> list[Step]:
         (out,), x = results, self._view(call.args[0])
         sizes, size = (1,) * (len(out.shape) - len(x.shape)) + x.shape, out.dtype.itemsize
@@ -321,6 +320,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         strides = contiguous_strides(shape, size)
         return [self._convert(out._replace(shape=shape, strides=strides), x._replace(shape=dims, strides=steps))]
 
+    @of_halves
     def _lower_empty(self, call: Call, results: list[View]) -> list[Step]:
         return []
 
@@ -341,15 +341,18 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
             raise Unsupported("what is written")
         return self._fill(out, np.asarray(value).astype(out.dtype).item())
 
+    @of_halves
     def _lower_setitem(self, call: Call, results: list[View]) -> list[Step]:
         target, index, value = call.args
         if any(True for _ in values_in(index)) or not _is_basic(index):
             return self._put(self._view(target), index if isinstance(index, tuple) else (index,), value)
         return self._write(self._view(target).select(index), value)
 
+    @of_halves
     def _lower_copy_into(self, call: Call, results: list[View]) -> list[Step]:
         return self._write(self._view(call.args[0]), call.args[1])
 
+    @of_halves
     def _lower_masked_fill_number(self, call: Call, results: list[View]) -> list[Step]:
         (x, mask, value), (out,) = call.args, results
         a, m = self._view(x), self._view(mask)
@@ -359,6 +362,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         formula = lambda F, e, given: [F.graph.where(given, F.graph.constant(number, dtype), e)]  # noqa: E731
         return [self._check_loop(Loop([out], [a, m], formula))]
 
+    @of_halves
     def _lower_getitem_backward(self, call: Call, results: list[View]) -> list[Step]:
         grad, _, index = call.args
         if any(True for _ in values_in(index)) or not _is_basic(index):
@@ -366,6 +370,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         out = results[0]
         return [*self._fill(out, 0), *self._write(out.select(index), grad)]
 
+    @of_halves
     def _lower_cat(self, call: Call, results: list[View]) -> list[Step]:
         arrays, dim = call.args
         steps, start, out = [], 0, results[0]
@@ -376,6 +381,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
             start += n
         return steps
 
+    @of_halves
     def _lower_stack(self, call: Call, results: list[View]) -> list[Step]:
         arrays, dim = call.args
         out = results[0]
@@ -501,8 +507,3 @@ def _function_of(kind: str, name: str) -> Callable[..., Any]:
     if kind == "xp":
         return lambda F, *given, **named: getattr(F.xp, name)(*given, **named)
     return lambda F, *given, **named: getattr(F, name)(*given, **named)
-
-
-#: In-place operators and functions that write to their first argument.
-_IN_PLACE = frozenset(["iadd", "isub", "imul", "itruediv"])
-_WRITERS = _IN_PLACE | {"setitem", "copy_into", "index_into"}
