@@ -7,7 +7,6 @@ without a shape rule runs unchanged on arrays without data. Formulas and bodies 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple, TypeVar
@@ -103,7 +102,8 @@ def writes(*names: str) -> Callable[[_Kernel], _Kernel]:
     """Declare the parameters of a kernel whose arrays it modifies in place; without names, it may modify all."""
 
     def declare(kernel: _Kernel) -> _Kernel:
-        parameters = list(inspect.signature(kernel).parameters)[1:]  # type: ignore[arg-type]
+        code = kernel.__code__  # type: ignore[attr-defined]
+        parameters = code.co_varnames[1 : code.co_argcount]  # `inspect` is slow to import.
         vars(kernel)["writes"] = tuple(map(parameters.index, names)) if names else tuple(range(len(parameters)))
         return kernel
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 __all__ = [
@@ -69,6 +68,8 @@ def cuda_kernels() -> tuple[str, ...]:
     They are the names of CUDA sources, ``elementwise`` for generated kernels, and ``reductions`` for those that CuPy
     completes.
     """
+    from pathlib import Path  # slow to import
+
     sources = Path(__file__).parents[1] / "backends" / "cupy" / "sources"
     names = {path.stem for path in sources.glob("*.cu")} | {"elementwise", "reductions"}
     return tuple(sorted(names - _OTHER_SOURCES))

@@ -22,7 +22,7 @@ from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from gradcore.backends import registry
 from gradcore.backends.base import Backend
 from gradcore.backends.kernel_rules import row_kernels
 from gradcore.core import config
+from gradcore.core.typing import AnyTensor
 from gradcore.cuda.cases import Drawn, cases
 from gradcore.cuda.speeds import measure_speeds
 from gradcore.ops.declare.table import OPS, Op
@@ -119,12 +120,16 @@ def operations(quick: bool) -> Iterator[Item]:
 F: Any = gc.nn.functional
 
 
-def _call_along(op: Op, count: int, dim: int) -> Callable[..., Any]:
+#: A function with kernels of its own, and the shapes of its first argument.
+Kernel: TypeAlias = tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]
+
+
+def _call_along(op: Op, count: int, dim: int) -> Callable[[AnyTensor], AnyTensor]:
     """Return a function that calls an operation of `count` tensors with one tensor for all, along `dim`."""
     return lambda x: op.call(*[x] * count, dim)
 
 
-def _row_operations() -> Iterator[tuple[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]]]:
+def _row_operations() -> Iterator[tuple[str, Kernel]]:
     """Yield the public operations with a declared CUDA kernel of rows, along the last dim and along columns."""
     for kernel in row_kernels(Backend).values():
         for name in kernel.operations if kernel.cuda else ():
@@ -135,7 +140,7 @@ def _row_operations() -> Iterator[tuple[str, tuple[Callable[..., Any], tuple[tup
 
 
 #: Functions with kernels of their own, and shapes that cover all variants: short rows, long rows and columns.
-KERNELS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+KERNELS: dict[str, Kernel] = {
     **dict(_row_operations()),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (x.shape[-1],), w, b), ((6, 33), (4, 2049))),
     "rms_norm": (lambda x, w, b: F.rms_norm(x, (x.shape[-1],), w), ((6, 33), (4, 2049))),

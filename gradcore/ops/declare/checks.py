@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from math import inf
 from typing import Any
 
 from gradcore.core import dtypes
 from gradcore.core.errors import warn
+from gradcore.core.typing import Function
+from gradcore.ops.declare.parameters import Parameter, parameters_of
 from gradcore.ops.declare.shapes import all_dims
 
 __all__ = [
@@ -20,6 +23,7 @@ __all__ = [
     "fitting",
     "no_kernel",
     "overflow",
+    "with_older_reductions",
 ]
 
 
@@ -160,3 +164,20 @@ def check_reduction(
     if reduction not in ("none", "mean", "sum", *also):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return reduction
+
+
+def with_older_reductions(loss: Function) -> Function:
+    """Give a loss, whose last parameter is `reduction`, PyTorch's older parameters `size_average` and `reduce`.
+
+    They come before `reduction`. The body gets the reduction that the three arguments say.
+    """
+    *others, last = parameters_of(loss)
+
+    @functools.wraps(loss)
+    def body(F, *arguments):
+        *rest, size_average, reduce, reduction = arguments
+        return loss(F, *rest, check_reduction(reduction, size_average, reduce))
+
+    older = [Parameter(name, None, "bool | None") for name in ("size_average", "reduce")]
+    body.__signature__ = [*others, *older, last]  # type: ignore[attr-defined]
+    return body

@@ -7,7 +7,7 @@ from typing import Any
 
 from gradcore.core import dtypes
 from gradcore.core.errors import warn
-from gradcore.ops.declare.checks import check_castable, check_implemented, check_reduction
+from gradcore.ops.declare.checks import check_castable, check_implemented, check_reduction, with_older_reductions
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import composite, general
 from gradcore.ops.losses.regression import reduce_losses, upstream
@@ -62,15 +62,8 @@ def _shares(*shape: int) -> Any:
     ],
     autocast="float32:cpu refused:cuda",
 )
-def binary_cross_entropy(
-    F,
-    input,
-    target,
-    weight=None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-):
+@with_older_reductions
+def binary_cross_entropy(F, input, target, weight=None, reduction: str = "mean"):
     """Return the cross entropy of probabilities with targets between 0 and 1; logarithms are at least -100.
 
     `binary_cross_entropy_with_logits` takes scores instead, and is more accurate.
@@ -85,7 +78,6 @@ def binary_cross_entropy(
     >>> gc.nn.functional.binary_cross_entropy(gc.tensor([0.9, 0.2]), gc.tensor([1.0, 0.0]))
     tensor(0.1643)
     """
-    reduction = check_reduction(reduction, size_average, reduce)
     if target.shape != input.shape:
         raise ValueError(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) is deprecated. "

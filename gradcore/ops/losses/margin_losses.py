@@ -7,7 +7,7 @@ from typing import Any
 
 from gradcore.core import dtypes
 from gradcore.ops.declare.annotations import Scalar
-from gradcore.ops.declare.checks import check_castable, check_implemented, check_reduction
+from gradcore.ops.declare.checks import check_castable, check_implemented, check_reduction, with_older_reductions
 from gradcore.ops.declare.samples import case, floats, ints
 from gradcore.ops.declare.table import composite, elementwise, general
 from gradcore.ops.losses.cross_entropy import check_weight, weights_of
@@ -54,14 +54,8 @@ def _(F, t, self, target, reduction):
     ],
     autocast="float32",
 )
-def soft_margin_loss(
-    F,
-    input,
-    target,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-):
+@with_older_reductions
+def soft_margin_loss(F, input, target, reduction: str = "mean"):
     """Compute ``log(1 + exp(-target * input))`` for targets of 1 and -1.
 
     Returns
@@ -74,7 +68,6 @@ def soft_margin_loss(
     >>> gc.nn.functional.soft_margin_loss(gc.tensor([2.0, -1.0]), gc.tensor([1.0, 1.0]))
     tensor(0.7201)
     """
-    reduction = check_reduction(reduction, size_average, reduce)
     result_dtype = input.dtype
     check_castable(dtypes.promote_types(result_dtype, target.dtype), result_dtype)
     check_implemented("soft_margin", input, "bi")
@@ -91,15 +84,8 @@ def soft_margin_loss(
         case(floats(4), floats(4, low=0.0, high=1.0), reduction="none"),
     ],
 )
-def multilabel_soft_margin_loss(
-    F,
-    input,
-    target,
-    weight=None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-):
+@with_older_reductions
+def multilabel_soft_margin_loss(F, input, target, weight=None, reduction: str = "mean"):
     """Return the binary cross entropy of the input's sigmoid, averaged over the classes.
 
     Returns
@@ -112,7 +98,6 @@ def multilabel_soft_margin_loss(
     >>> gc.nn.functional.multilabel_soft_margin_loss(gc.tensor([[2.0, -1.0]]), gc.tensor([[1.0, 0.0]]))
     tensor(0.2201)
     """
-    reduction = check_reduction(reduction, size_average, reduce)
     losses = -(target * F.logsigmoid(input) + (1 - target) * F.logsigmoid(-input))
     if weight is not None:
         losses = losses * weight
@@ -132,15 +117,8 @@ def multilabel_soft_margin_loss(
     ],
     autocast="float32",
 )
-def hinge_embedding_loss(
-    F,
-    input,
-    target,
-    margin: float = 1.0,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-):
+@with_older_reductions
+def hinge_embedding_loss(F, input, target, margin: float = 1.0, reduction: str = "mean"):
     """Return the input where the target is 1, ``max(0, margin - input)`` where it is -1.
 
     Returns
@@ -153,7 +131,6 @@ def hinge_embedding_loss(
     >>> gc.nn.functional.hinge_embedding_loss(gc.tensor([0.2, 0.3]), gc.tensor([1, -1]))
     tensor(0.4500)
     """
-    reduction = check_reduction(reduction, size_average, reduce)
     negative = F.where(target == 1, 0, F.clamp_min(margin - input, 0))
     positive = F.where(target == -1, 0, input)
     return reduce_losses(F, negative + positive, reduction)
@@ -172,16 +149,8 @@ def hinge_embedding_loss(
     ],
     autocast="float32",
 )
-def margin_ranking_loss(
-    F,
-    input1,
-    input2,
-    target,
-    margin: float = 0,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-):
+@with_older_reductions
+def margin_ranking_loss(F, input1, input2, target, margin: float = 0, reduction: str = "mean"):
     """Compute ``max(0, margin - target * (input1 - input2))`` for targets of 1 (`input1` shall be higher) and -1.
 
     Returns
@@ -194,7 +163,6 @@ def margin_ranking_loss(
     >>> gc.nn.functional.margin_ranking_loss(gc.tensor([1.0, 2.0]), gc.tensor([2.0, 1.0]), gc.tensor([1, 1]))
     tensor(0.5000)
     """
-    reduction = check_reduction(reduction, size_average, reduce)
     if not input1.ndim == input2.ndim == target.ndim:
         raise RuntimeError(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: "
@@ -213,16 +181,8 @@ def margin_ranking_loss(
     ],
     autocast="float32",
 )
-def cosine_embedding_loss(
-    F,
-    input1,
-    input2,
-    target,
-    margin: float = 0,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-):
+@with_older_reductions
+def cosine_embedding_loss(F, input1, input2, target, margin: float = 0, reduction: str = "mean"):
     """Compute ``1 - cos`` of an angle for the target 1, and ``max(0, cos - margin)`` for -1.
 
     Returns
@@ -235,7 +195,6 @@ def cosine_embedding_loss(
     >>> gc.nn.functional.cosine_embedding_loss(gc.tensor([[1.0, 0.0]]), gc.tensor([[1.0, 1.0]]), gc.tensor([1]))
     tensor(0.2929)
     """
-    reduction = check_reduction(reduction, size_average, reduce)
     if target.ndim > 1:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     if not input1.ndim == input2.ndim == target.ndim + 1:
@@ -283,6 +242,7 @@ def _triplet(
     ],
     autocast="float32",
 )
+@with_older_reductions
 def triplet_margin_loss(
     F,
     anchor,
@@ -292,8 +252,6 @@ def triplet_margin_loss(
     p: float = 2,
     eps: float = 1e-6,
     swap: bool = False,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
 ):
     """Compute ``max(0, margin + d(anchor, positive) - d(anchor, negative))`` with the p-norm as distance.
@@ -312,7 +270,6 @@ def triplet_margin_loss(
     ... )
     tensor(0.5000)
     """
-    reduction = check_reduction(reduction, size_average, reduce)
     return _triplet(
         F, anchor, positive, negative, lambda a, b: F.pairwise_distance(a, b, p, eps), margin, swap, reduction
     )
@@ -396,17 +353,8 @@ def hinge(K, self):
     ],
     autocast="float32",
 )
-def multi_margin_loss(
-    F,
-    input,
-    target,
-    p: int = 1,
-    margin: Scalar = 1.0,
-    weight=None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-):
+@with_older_reductions
+def multi_margin_loss(F, input, target, p: int = 1, margin: Scalar = 1.0, weight=None, reduction: str = "mean"):
     """Return margin violations ``max(0, margin - difference) ** p`` of other classes, averaged over the classes.
 
     Parameters
@@ -433,7 +381,6 @@ def multi_margin_loss(
     >>> gc.nn.functional.multi_margin_loss(gc.tensor([[0.1, 0.2, 0.7]]), gc.tensor([2]))
     tensor(0.3000)
     """
-    reduction = check_reduction(reduction, size_average, reduce)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     _check_classes(input)
@@ -469,14 +416,8 @@ def multi_margin_loss(
     ],
     autocast="float32",
 )
-def multilabel_margin_loss(
-    F,
-    input,
-    target,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-):
+@with_older_reductions
+def multilabel_margin_loss(F, input, target, reduction: str = "mean"):
     """Return the margin violations of target classes by all other classes, averaged over the classes.
 
     Parameters
@@ -498,7 +439,6 @@ def multilabel_margin_loss(
     >>> gc.nn.functional.multilabel_margin_loss(gc.tensor([[0.1, 0.2, 0.4, 0.8]]), gc.tensor([[3, 0, -1, 1]]))
     tensor(0.8500)
     """
-    reduction = check_reduction(reduction, size_average, reduce)
     _check_classes(input)
     if target.shape != input.shape:
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")

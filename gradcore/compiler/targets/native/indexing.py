@@ -11,7 +11,7 @@ import numpy as np
 from gradcore.backends.codegen.cpp import C_TYPES
 from gradcore.backends.numpy.tiled import NO_CACHE
 from gradcore.compiler.program.program import Call, Literal, Value
-from gradcore.compiler.targets.native.steps import Kernel, Step, Unsupported, View, of_halves
+from gradcore.compiler.targets.native.steps import Kernel, Step, Unsupported, View
 
 __all__ = ["Places"]
 
@@ -56,8 +56,7 @@ class Places:
 
     # -- tuples of indices, some dims without one ---------------------------------------------------------------------
 
-    @of_halves
-    def _lower_index(self, call: Call, results: list[View]) -> list[Step]:
+    def _move_index(self, call: Call, results: list[View]) -> list[Step]:
         x, indices = call.args
         return [_kernel("take", results[0], self._by_tuple(self._view(x), indices))]
 
@@ -66,15 +65,13 @@ class Places:
         (out,) = results
         return [*self._fill(out, 0), _kernel("add", self._view(grad), self._by_tuple(out, indices))]
 
-    @of_halves
-    def _lower_index_write(self, call: Call, results: list[View]) -> list[Step]:
+    def _move_index_write(self, call: Call, results: list[View]) -> list[Step]:
         x, values, indices, accumulate = (*call.args, False)[:4]
         (out,) = results
         kind = "add" if accumulate else "put"
         return [self._convert(out, self._view(x)), _kernel(kind, self._view(values), self._by_tuple(out, indices))]
 
-    @of_halves
-    def _lower_index_into(self, call: Call, results: list[View]) -> list[Step]:
+    def _move_index_into(self, call: Call, results: list[View]) -> list[Step]:
         out, values, indices, accumulate = (*call.args, False)[:4]
         kind = "add" if accumulate else "put"
         return [_kernel(kind, self._view(values), self._by_tuple(self._view(out), indices))]
@@ -105,15 +102,13 @@ class Places:
 
     # -- an index along a dim -----------------------------------------------------------------------------------------
 
-    @of_halves
-    def _lower_index_select(self, call: Call, results: list[View]) -> list[Step]:
+    def _move_index_select(self, call: Call, results: list[View]) -> list[Step]:
         x, dim, index = call.args
         a, i = self._view(x), self._view(index)
         vector = i if i.shape else i._replace(shape=(1,), strides=(0,))
         return [_kernel("take", results[0], self._along(a, dim, vector))]
 
-    @of_halves
-    def _lower_embedding_rows(self, call: Call, results: list[View]) -> list[Step]:
+    def _move_embedding_rows(self, call: Call, results: list[View]) -> list[Step]:
         weight, index = call.args[:2]
         return [_kernel("take", results[0], self._along(self._view(weight), 0, self._view(index)))]
 
@@ -130,8 +125,7 @@ class Places:
 
     # -- an index for each element ------------------------------------------------------------------------------------
 
-    @of_halves
-    def _lower_gather(self, call: Call, results: list[View]) -> list[Step]:
+    def _move_gather(self, call: Call, results: list[View]) -> list[Step]:
         x, dim, index = call.args[:3]
         return [_kernel("take", results[0], self._each(self._view(x), dim, index))]
 
@@ -140,14 +134,12 @@ class Places:
         (out,) = results
         return [*self._fill(out, 0), _kernel("add", self._view(grad), self._each(out, dim, index))]
 
-    @of_halves
-    def _lower_place(self, call: Call, results: list[View]) -> list[Step]:
+    def _move_place(self, call: Call, results: list[View]) -> list[Step]:
         x, _, dim, index = call.args
         (out,) = results
         return [*self._fill(out, 0), _kernel("put", self._view(x), self._each(out, dim, index))]
 
-    @of_halves
-    def _lower_scatter_src(self, call: Call, results: list[View]) -> list[Step]:
+    def _move_scatter_src(self, call: Call, results: list[View]) -> list[Step]:
         x, src, dim, index = call.args
         (out,) = results
         indexed = self._each(out, dim, index)

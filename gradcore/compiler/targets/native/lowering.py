@@ -23,15 +23,7 @@ from gradcore.compiler.targets.native.images import Images
 from gradcore.compiler.targets.native.indexing import Places
 from gradcore.compiler.targets.native.products import Products
 from gradcore.compiler.targets.native.rows import ROW_OPERATIONS, Rows
-from gradcore.compiler.targets.native.steps import (
-    Loop,
-    Reduction,
-    Step,
-    Unsupported,
-    View,
-    contiguous_strides,
-    of_halves,
-)
+from gradcore.compiler.targets.native.steps import Loop, Reduction, Step, Unsupported, View, contiguous_strides
 from gradcore.core import dtypes
 from gradcore.core.operators import OPERATORS
 
@@ -159,10 +151,11 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
             return [self._loop(call._replace(named={}), name, results)]
         if results and not allocated and name not in _WRITERS:  # It only makes views.
             return []
-        handler = getattr(self, f"_lower_{name}", None)
+        moving = getattr(self, f"_move_{name}", None)  # It only moves elements, and so supports 16-bit floats, too.
+        handler = moving or getattr(self, f"_lower_{name}", None)
         if name in ROW_OPERATIONS:
             handler = functools.partial(self._lower_row_kernel, *ROW_OPERATIONS[name])
-        if kinds & _HALVES and (name in _REDUCTIONS or (handler is not None and not hasattr(handler, "of_halves"))):
+        if kinds & _HALVES and not moving and (handler is not None or name in _REDUCTIONS):
             raise Unsupported("the dtype")
         if handler is not None:
             steps: list[Step] = handler(call, results)
@@ -308,8 +301,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
             raise Unsupported("the copy's shape")
         return [self._convert(out, x)]
 
-    @of_halves
-    def _lower_repeat(self, call: Call, results: list[View]) -> list[Step]:
+    def _move_repeat(self, call: Call, results: list[View]) -> list[Step]:
         (out,), x = results, self._view(call.args[0])
         sizes, size = (1,) * (len(out.shape) - len(x.shape)) + x.shape, out.dtype.itemsize
         shape = tuple(n for whole, part in zip(out.shape, sizes, strict=True) for n in (whole // max(part, 1), part))
@@ -320,11 +312,10 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         strides = contiguous_strides(shape, size)
         return [self._convert(out._replace(shape=shape, strides=strides), x._replace(shape=dims, strides=steps))]
 
-    @of_halves
-    def _lower_empty(self, call: Call, results: list[View]) -> list[Step]:
+    def _move_empty(self, call: Call, results: list[View]) -> list[Step]:
         return []
 
-    _lower_empty_like = _lower_empty
+    _move_empty_like = _move_empty
 
     def _write(self, out: View, value: Any) -> list[Step]:
         """Return the steps that write a number or an array to `out`, with broadcasting."""
@@ -341,19 +332,16 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
             raise Unsupported("what is written")
         return self._fill(out, np.asarray(value).astype(out.dtype).item())
 
-    @of_halves
-    def _lower_setitem(self, call: Call, results: list[View]) -> list[Step]:
+    def _move_setitem(self, call: Call, results: list[View]) -> list[Step]:
         target, index, value = call.args
         if any(True for _ in values_in(index)) or not _is_basic(index):
             return self._put(self._view(target), index if isinstance(index, tuple) else (index,), value)
         return self._write(self._view(target).select(index), value)
 
-    @of_halves
-    def _lower_copy_into(self, call: Call, results: list[View]) -> list[Step]:
+    def _move_copy_into(self, call: Call, results: list[View]) -> list[Step]:
         return self._write(self._view(call.args[0]), call.args[1])
 
-    @of_halves
-    def _lower_masked_fill_number(self, call: Call, results: list[View]) -> list[Step]:
+    def _move_masked_fill_number(self, call: Call, results: list[View]) -> list[Step]:
         (x, mask, value), (out,) = call.args, results
         a, m = self._view(x), self._view(mask)
         if type(value) not in (bool, int, float) or a.dtype != out.dtype or m.dtype != np.bool_:
@@ -362,16 +350,14 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         formula = lambda F, e, given: [F.graph.where(given, F.graph.constant(number, dtype), e)]  # noqa: E731
         return [self._check_loop(Loop([out], [a, m], formula))]
 
-    @of_halves
-    def _lower_getitem_backward(self, call: Call, results: list[View]) -> list[Step]:
+    def _move_getitem_backward(self, call: Call, results: list[View]) -> list[Step]:
         grad, _, index = call.args
         if any(True for _ in values_in(index)) or not _is_basic(index):
             raise Unsupported("the index")
         out = results[0]
         return [*self._fill(out, 0), *self._write(out.select(index), grad)]
 
-    @of_halves
-    def _lower_cat(self, call: Call, results: list[View]) -> list[Step]:
+    def _move_cat(self, call: Call, results: list[View]) -> list[Step]:
         arrays, dim = call.args
         steps, start, out = [], 0, results[0]
         dim %= len(out.shape)
@@ -381,8 +367,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
             start += n
         return steps
 
-    @of_halves
-    def _lower_stack(self, call: Call, results: list[View]) -> list[Step]:
+    def _move_stack(self, call: Call, results: list[View]) -> list[Step]:
         arrays, dim = call.args
         out = results[0]
         dim %= len(out.shape)

@@ -4,32 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradcore.core.size import contiguous_strides
 
-__all__ = [
-    "Kernel",
-    "Loop",
-    "Reduction",
-    "Step",
-    "Unsupported",
-    "View",
-    "clashes",
-    "contiguous_strides",
-    "of_halves",
-    "overlap",
-]
-
-_Rule = TypeVar("_Rule", bound=Callable[..., Any])
-
-
-def of_halves(rule: _Rule) -> _Rule:
-    """Mark a lowering rule that only moves elements, and therefore supports float16 and bfloat16, too."""
-    vars(rule)["of_halves"] = True
-    return rule
+__all__ = ["Kernel", "Loop", "Reduction", "Step", "Unsupported", "View", "clashes", "contiguous_strides", "overlap"]
 
 
 class Unsupported(Exception):
