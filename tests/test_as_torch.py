@@ -100,6 +100,7 @@ MISSING = {
     "from torch import no_such_function": "cannot import name 'no_such_function' from 'torch'",
     "import torch; torch.nested.nested_tensor(1)": "torch.nested has no counterpart in gradcore",
     "import torch.distributed.rpc; torch.distributed.rpc.rpc_sync(1)": "torch.distributed.rpc has no counterpart",
+    "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP; FSDP(1)": "torch.distributed.fsdp.fully_shard",
 }
 
 
@@ -269,7 +270,10 @@ def test_decorators_and_definitions_are_refused_at_the_call(tmp_path):
     """Packages decorate functions and define operations at their import."""
     program = """
         import torch
+        from torch.distributed.elastic.multiprocessing.errors import record
         from torch.distributed.rpc.api import _require_initialized
+
+        assert record(lambda x: x + 1)(1) == 2
 
         @_require_initialized
         def remote(x):

@@ -114,7 +114,18 @@ _ANSWERS = {
 
 #: Missing decorators that packages call when they are imported, as functions that return their argument. The value
 #: says whether the decorator takes arguments.
-_DECORATORS = {"functional_datapipe": True, "guaranteed_datapipes_determinism": True, "wrap": False, "disable": False}
+#: `record` writes errors to a file for torchrun, as the processes of gradcore's launcher do by themselves.
+_DECORATORS = {
+    "functional_datapipe": True, "guaranteed_datapipes_determinism": True, "wrap": False, "disable": False,
+    "record": False,
+}  # fmt: skip
+
+#: What to use instead of names that are missing, by the name without its module.
+_REPLACEMENTS = {
+    "FileSystemReader": "pass the folder to torch.distributed.checkpoint.load as checkpoint_id",
+    "FileSystemWriter": "pass the folder to torch.distributed.checkpoint.save as checkpoint_id",
+    "FullyShardedDataParallel": "shard a module in place with torch.distributed.fsdp.fully_shard",
+}
 
 
 #: Classes whose instances only describe how something is divided. Packages create them when they are imported.
@@ -174,6 +185,7 @@ def _make(path: str, entry: str, why: str) -> Any:
 
 
 def _refuse(path: str, why: str) -> NotImplementedError:
+    why = _REPLACEMENTS.get(path.rpartition(".")[2], why)
     return NotImplementedError(f"{path} is there by name alone, as gradcore runs as torch: {why}")
 
 
