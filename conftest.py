@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import random
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -80,6 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     The names of the files in it are digests of all that they are made of, so later runs use them too.
     """
+    _seed_generators()  # modules of tests draw numbers, too
     # The tests of slow scopes are collected first, those of docstrings last: so all workers end at about the same time.
     config.option.loadscopereorder = False
     if "PYTEST_XDIST_WORKER" not in os.environ:
@@ -139,6 +141,18 @@ def _lengths(module: str, *names: str) -> list[int]:
 @pytest.fixture(autouse=True)
 def _gc_in_examples(doctest_namespace: dict[str, Any]) -> None:
     doctest_namespace["gc"] = gradcore
+
+
+def _seed_generators() -> None:
+    """Seed all default generators: no result of a test depends on chance, or on the tests before it."""
+    gradcore.manual_seed(0)
+    random.seed(0)
+    np.random.seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    _seed_generators()
 
 
 @pytest.fixture(autouse=True)

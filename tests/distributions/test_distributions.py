@@ -15,11 +15,6 @@ from tests.distributions.families import EACH, FAMILIES, IDS, made, tensors
 each = pytest.mark.parametrize(("name", "parameters"), EACH, ids=IDS)
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    gc.manual_seed(0)
-
-
 def _or_none(call):
     try:
         return call()

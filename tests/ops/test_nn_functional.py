@@ -13,11 +13,6 @@ import gradcore.nn.functional as F
 from tests.ops.directions import check_derivatives
 
 
-@pytest.fixture(autouse=True)
-def _seeded() -> None:
-    gc.manual_seed(0)
-
-
 def tensor(values: Any, grad: bool = False) -> gc.Tensor:
     return gc.tensor(values, dtype=gc.float64, requires_grad=grad)
 

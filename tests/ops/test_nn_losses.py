@@ -16,11 +16,6 @@ from tests.ops.directions import check_derivatives
 LOG2 = math.log(2)
 
 
-@pytest.fixture(autouse=True)
-def _seeded() -> None:
-    gc.manual_seed(0)
-
-
 def tensor(values: Any, grad: bool = False) -> gc.Tensor:
     return gc.tensor(values, dtype=gc.float64, requires_grad=grad)
 

@@ -16,11 +16,6 @@ from gradcore.ops.declare.table import OPS
 from tests.ops.directions import check_derivatives, inner, random
 
 
-@pytest.fixture(autouse=True)
-def _seeded() -> None:
-    gc.manual_seed(0)
-
-
 def tensor(values: Any, grad: bool = False) -> gc.Tensor:
     return gc.tensor(values, dtype=gc.float64, requires_grad=grad)
 

@@ -38,11 +38,6 @@ class Counting(data.IterableDataset):
         return self.n
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    gc.manual_seed(0)
-
-
 # -- datasets ---------------------------------------------------------------------------------------------------------
 
 

@@ -129,6 +129,7 @@ def spectral_norm(
     Examples
     --------
     >>> import gradcore
+    >>> _ = gradcore.manual_seed(0)
     >>> layer = gradcore.nn.utils.parametrizations.spectral_norm(gradcore.nn.Linear(4, 3))
     >>> bool((gradcore.linalg.matrix_norm(layer.weight, 2) - 1).abs() < 0.05)
     True
