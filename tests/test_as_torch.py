@@ -100,7 +100,7 @@ MISSING = {
     "from torch import no_such_function": "cannot import name 'no_such_function' from 'torch'",
     "import torch; torch.nested.nested_tensor(1)": "torch.nested has no counterpart in gradcore",
     "import torch.distributed.rpc; torch.distributed.rpc.rpc_sync(1)": "torch.distributed.rpc has no counterpart",
-    "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP; FSDP(1)": "torch.distributed.fsdp.fully_shard",
+    "from torch.distributed.fsdp import FullyShardedDataParallel as F; F(1)": "torch.distributed.fsdp.fully_shard",
 }
 
 
