@@ -10,15 +10,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gradcore.backends.compiled.building import BuildError, find_compiler
 from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE
+from gradcore.compiler.program import passes
+from gradcore.compiler.program.memory import MemoryPlan
+from gradcore.compiler.program.program import Program
 from gradcore.compiler.targets.native import building
+from gradcore.compiler.targets.python import emitter
 from gradcore.core import config as settings
+from tests.compiler.program_checks import check_pass, check_plan, check_program
 
 
 def has_compiler() -> bool:
@@ -77,6 +84,37 @@ def quick_builds(request: pytest.FixtureRequest, kept: Path, monkeypatch: pytest
         return path.read_bytes()
 
     monkeypatch.setattr(building, "_compile", compile_once)
+
+
+@pytest.fixture(autouse=True)
+def checked_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check each program after each pass, and each buffer plan."""
+    run_passes, plan = passes.run_passes, emitter.memory_plan
+
+    def run_and_check(program: Program) -> Iterator[tuple[str, Program]]:
+        check_program(program)
+        for name, after in run_passes(program):
+            check_pass(program, after)
+            program = after
+            yield name, after
+
+    def checked(rewrite: Callable[..., Program]) -> Callable[..., Program]:
+        def run(program: Program, *args: Any) -> Program:
+            after = rewrite(program, *args)
+            check_pass(program, after)
+            return after
+
+        return run
+
+    def plan_and_check(program: Program) -> MemoryPlan:
+        result = plan(program)
+        check_plan(program, result)
+        return result
+
+    monkeypatch.setattr(passes, "run_passes", run_and_check)
+    monkeypatch.setattr(emitter, "memory_plan", plan_and_check)
+    for name in ("fuse_calls", "use_numpy", "list_calls"):
+        monkeypatch.setattr(emitter, name, checked(getattr(emitter, name)))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
