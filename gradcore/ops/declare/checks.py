@@ -147,6 +147,9 @@ def fitting(value: Any, dtype: dtypes.dtype) -> Any:
     raise overflow(dtype)
 
 
+_REDUCTIONS = frozenset(["none", "mean", "sum"])
+
+
 def check_reduction(
     reduction: str, size_average: bool | None = None, reduce: bool | None = None, *, also: tuple[str, ...] = ()
 ) -> str:
@@ -157,11 +160,13 @@ def check_reduction(
     ValueError
         If the reduction is unknown.
     """
+    if size_average is None is reduce and reduction in _REDUCTIONS:
+        return reduction
     if size_average is not None or reduce is not None:
         mean = size_average is None or size_average
         reduction = ("mean" if mean else "sum") if reduce is None or reduce else "none"
         warn(f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.")
-    if reduction not in ("none", "mean", "sum", *also):
+    if reduction not in _REDUCTIONS and reduction not in also:
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return reduction
 
@@ -173,11 +178,10 @@ def with_older_reductions(loss: Function) -> Function:
     """
     *others, last = parameters_of(loss)
 
-    @functools.wraps(loss)
-    def body(F, *arguments):
-        *rest, size_average, reduce, reduction = arguments
-        return loss(F, *rest, check_reduction(reduction, size_average, reduce))
-
+    # With the names of the parameters, a call takes half the time of one with ``*arguments``.
+    names = ", ".join(each.name for each in others)
+    text = f"lambda {names}, size_average, reduce, reduction: loss({names}, check(reduction, size_average, reduce))"
+    body = functools.wraps(loss)(eval(compile(text, __file__, "eval"), {"loss": loss, "check": check_reduction}))
     older = [Parameter(name, None, "bool | None") for name in ("size_average", "reduce")]
     body.__signature__ = [*others, *older, last]  # type: ignore[attr-defined]
     return body
