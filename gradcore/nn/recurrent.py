@@ -14,6 +14,7 @@ from gradcore.nn.init import uniform_
 from gradcore.nn.module import Module
 from gradcore.nn.packing import PackedSequence
 from gradcore.nn.parameter import Parameter
+from gradcore.ops.declare.shapes import check_count
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import empty, zeros
 
@@ -360,6 +361,7 @@ class RNNBase(_Recurrent):
         for name in ("hidden_size", "num_layers"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be greater than zero")
+        check_count("num_layers", self.num_layers)
         if self.proj_size >= self.hidden_size:
             raise ValueError("proj_size has to be smaller than hidden_size")
 

@@ -6,13 +6,15 @@ from typing import Any
 
 from gradcore.autograd.variables import Variable
 from gradcore.core.device import device
-from gradcore.core.dtypes import dtype
+from gradcore.core.dtypes import dtype, float32, float64
 from gradcore.core.size import Size
 from gradcore.dispatch.torch_function import DisableTorchFunction, DisableTorchFunctionSubclass
 from gradcore.dispatch.torch_function import call_without_overrides as _disabled_torch_function_impl
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import empty
 from gradcore.tensor.layouts import layout, memory_format
 from gradcore.tensor.random import Generator
+from gradcore.tensor.to import parse_to
 from gradcore.torch_names import paths
 
 __all__ = [
@@ -26,6 +28,23 @@ __all__ = [
     "layout",
     "memory_format",
 ]
+
+
+def _parse_to(*args: object, **named: object) -> tuple[device | None, dtype | None, bool, object]:
+    """Return the device and dtype of a call ``t.to(...)``, None for each that is not given, and its settings.
+
+    What is not given stays as it is, so that two tensors that differ in it show which that is.
+    """
+    probes = (empty(0, dtype=float32, device="cpu"), empty(0, dtype=float64, device="meta"))
+    (target, result, _, non_blocking), (other_target, other_result, *_) = (
+        parse_to(t, args, dict(named)) for t in probes
+    )
+    return (
+        target if target is other_target else None,
+        result if result is other_result else None,
+        non_blocking,
+        named.get("memory_format"),
+    )
 
 
 def _log_api_usage_once(event: str) -> None:

@@ -19,6 +19,7 @@ import functools
 import importlib
 import importlib.metadata
 import importlib.util
+import inspect
 import multiprocessing.spawn
 import runpy
 import sys
@@ -130,6 +131,9 @@ def _complete(module: ModuleType) -> None:
         if isinstance(cls, type) and cls.__module__.partition(".")[0] == "gradcore" and cls.__name__ == name:
             home = _home_of(cls, path)
             if home:
+                with contextlib.suppress(NameError):  # of an import for type checkers alone
+                    # `typing.get_type_hints` would evaluate them in the module `home`, which has other names
+                    vars(cls).get("__annotations__", {}).update(inspect.get_annotations(cls, eval_str=True))
                 with contextlib.suppress(TypeError):  # of a class of C
                     cls.__module__ = home
 

@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore import functional
+from gradcore.core.device import device as Device
+from gradcore.core.dtypes import dtype
 from gradcore.functions import linalg
 from gradcore.tensor import Tensor
 
-__all__ = ["make_loop"]
+__all__ = ["group_by_device_and_dtype", "has_kernels", "make_loop"]
 
 #: Keyword arguments that apply to each call; all other keyword arguments are lists, tensors or numbers.
 _SETTINGS = ("alpha", "dtype", "memory_format", "non_blocking", "ord", "value")
@@ -81,3 +83,41 @@ def _call_operation(operation: str, row: tuple[Any, ...], settings: dict[str, An
     # The clamps compute extrema too, and take tensors and numbers.
     method = operation.replace("maximum", "clamp_min").replace("minimum", "clamp_max")
     return getattr(first, method)(*others, **settings)
+
+
+def has_kernels(device: object) -> bool:
+    """Return whether a device has kernels for lists of tensors: False, since the functions of lists are loops."""
+    return False
+
+
+def group_by_device_and_dtype(
+    lists: Sequence[Sequence[Tensor | None]], with_indices: bool = False
+) -> dict[tuple[Device, dtype], tuple[list[list[Tensor | None]], list[int]]]:
+    """Group the columns of lists of tensors by the device and dtype of the tensors in the first list.
+
+    Parameters
+    ----------
+    lists : sequence of sequences of Tensor or None
+        Lists of equal length. Those after the first may contain None.
+    with_indices : bool
+        Whether each group comes with the indices of its columns; otherwise with an empty list.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.torch_names.foreach import group_by_device_and_dtype
+    >>> tensors = [gc.ones(1), gc.ones(1, dtype=gc.int64), gc.zeros(1)]
+    >>> [indices for _, indices in group_by_device_and_dtype([tensors], with_indices=True).values()]
+    [[0, 2], [1]]
+    """
+    groups: dict[tuple[Device, dtype], tuple[list[list[Tensor | None]], list[int]]] = {}
+    for i, column in enumerate(zip(*lists, strict=True)):
+        first = column[0]
+        if first is None:
+            raise RuntimeError("The tensors of the first list determine the groups and cannot be None.")
+        rows, indices = groups.setdefault((first.device, first.dtype), ([[] for _ in lists], []))
+        for row, tensor in zip(rows, column, strict=True):
+            row.append(tensor)
+        if with_indices:
+            indices.append(i)
+    return groups

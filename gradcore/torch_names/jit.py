@@ -13,7 +13,7 @@ tensor([2., 2.])
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Optional, TypeVar, Union  # noqa: F401 (names of torch.jit.annotations)
 
 from gradcore.nn.module import Module
 from gradcore.torch_names import paths
@@ -44,6 +44,9 @@ __all__ = [
     "unused",
     "wait",
 ]
+
+#: Generic types of annotations, which programs import from ``torch.jit.annotations``.
+Dict, List, Tuple = dict, list, tuple
 
 _Given = TypeVar("_Given")
 _is_instance = isinstance
@@ -134,5 +137,7 @@ def load(f: Any, **settings: Any) -> Any:
     """Raise an error: gradcore cannot read programs from files; `gradcore.load` reads the state of a module."""
     raise RuntimeError("torch.jit.load: gradcore cannot run TorchScript; load a state_dict with torch.load(file)")
 
+
+__getattr__ = paths.further(__name__)
 
 paths.show_public(__name__)

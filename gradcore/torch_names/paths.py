@@ -39,16 +39,19 @@ torch_names: placeholders quasirandom symbolic testing torch_version types versi
 #: Where names are found: path, where they are defined (by default the module above), names (``new=defined``).
 _TABLE = """
 __config__ < tools.diagnostics: show=show_config
+_C._nn < torch_names._C: _parse_to
 _VF < gradcore: *
 _compile < compiler: _disable_dynamo=disable
 _dynamo < compiler: allow_in_graph assume_constant_result disable explain graph_break is_compiling mark_dynamic
 _dynamo < compiler: mark_static
 _dynamo < compiler: maybe_mark_dynamic optimize=compile reset
+_dynamo._trace_wrapped_higher_order_op < torch_names.symbolic: TransformGetItemToIndex
 _higher_order_ops < torch_names.symbolic: cond while_loop
 _jit_internal < torch_names.jit: _copy_to_script_wrapper=export
 _jit_internal < torch_names.jit: _overload _overload_method export ignore unused is_scripting
 _subclasses.fake_tensor < torch_names.symbolic: FakeTensor is_fake
 _tensor < gradcore: Tensor
+_vmap_internals < func: _vmap=vmap vmap
 gradcore < torch_names.accelerator: get_device_module
 gradcore < amp.by_device: autocast_decrement_nesting autocast_increment_nesting get_autocast_cpu_dtype
 gradcore < amp.by_device: get_autocast_gpu_dtype is_autocast_cpu_enabled set_autocast_cpu_dtype
@@ -132,6 +135,7 @@ distributions.weibull: Weibull
 distributions.wishart: Wishart
 functorch.experimental < func: functionalize
 fx < compiler: wrap=_return_function
+jit.annotations < torch_names.jit: Any Dict List Optional Tuple Union
 nn.functional < nn: _Reduction=_reduction grad
 nn.functional < nn.sizes: _list_with_default _pair _single _triple
 nn.functional < torch_names.overrides: handle_torch_function has_torch_function has_torch_function_unary
@@ -203,6 +207,8 @@ serialization < torch_names.types: MAP_LOCATION
 signal.windows.windows: bartlett blackman cosine exponential gaussian general_cosine general_hamming hamming hann
 signal.windows.windows: kaiser nuttall
 utils < utils.swapping: swap_tensors
+utils._foreach_utils < torch_names.foreach: _device_has_foreach_support=has_kernels
+utils._foreach_utils < torch_names.foreach: _group_tensors_by_device_and_dtype=group_by_device_and_dtype
 utils.data._utils.collate < utils.data.collation: collate default_collate default_collate_fn_map default_convert
 utils.data._utils.worker < utils.data: get_worker_info
 utils.data.dataloader: DataLoader default_collate default_convert get_worker_info

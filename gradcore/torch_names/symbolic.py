@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "SymBool",
     "SymFloat",
     "SymInt",
+    "TransformGetItemToIndex",
     "cond",
     "is_fake",
     "sym_float",
@@ -35,6 +37,13 @@ class SymFloat:
 
 class SymBool:
     """Class of PyTorch's symbolic bools, for ``isinstance``. It has no instances in gradcore."""
+
+
+class TransformGetItemToIndex(AbstractContextManager[None]):
+    """Context in which PyTorch's `vmap` may index with tensors of the batch. In gradcore it always may."""
+
+    def __exit__(self, *exception: object) -> None:
+        """Do nothing."""
 
 
 class FakeTensor:

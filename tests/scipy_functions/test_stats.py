@@ -13,6 +13,7 @@ from gradcore.scipy.stats.distributions import CONTINUOUS, DISCRETE
 from tests.scipy_functions.comparing import check_derivatives, check_values, expressions
 
 pytest.importorskip("scipy", minversion="1.17")
+import scipy.integrate
 import scipy.stats
 
 
@@ -123,14 +124,45 @@ def test_tails(name: str) -> None:
     """Probabilities that SciPy computes without cancellation, between integers, at infinity and of NaN."""
     shapes = {**dict.fromkeys(CONTINUOUS, (1.7, 2.3)), "poisson": (1.7,), "binom": (6, 0.35), "nbinom": (2.3, 0.35)}
     count = len((CONTINUOUS | DISCRETE)[name].shapes)
-    x = np.array([-40, -2, -1.0, -1e-9, 0, 0.3, 1, 2.5, 6, 30, -np.inf, np.nan])
+    x = np.array([-40, -2, -1.0, -1e-9, 0, 0.3, 1, 2.5, 6, 30, -np.inf, np.inf, np.nan])
     for method in PROBABILITIES:
-        if name == "skewnorm" or (name in DISCRETE and method == "logcdf"):  # SciPy's own formulas cancel
+        if name in DISCRETE and method == "logcdf":  # SciPy's own formulas cancel
             continue
         found, wanted = (
             getattr(getattr(each, name), method)(x, *shapes.get(name, (0.35,))[:count]) for each in (stats, scipy.stats)
         )
         np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-8, err_msg=method)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_ends_of_the_support(name: str) -> None:
+    """Densities and probabilities at zero, one and infinity are limits, and do not make other gradients NaN."""
+    shapes = (1.7, 2.3)[: len(CONTINUOUS[name].shapes)]
+    x = gc.tensor([0.6, 0.0, 1.0, np.inf, -np.inf], dtype=gc.float64, requires_grad=True)
+    for method in ("pdf", *(PROBABILITIES if CONTINUOUS[name]._cumulative else ())):
+        found = getattr(getattr(stats, name), method)(x, *shapes)
+        assert not found.isnan().any(), method
+        if "log" not in method:
+            wanted = getattr(getattr(scipy.stats, name), method)(x.detach().numpy(), *shapes)
+            same = np.isnan(wanted) | np.isclose(found.detach().numpy(), wanted, rtol=1e-8)  # SciPy's may be NaN
+            assert same.all(), (method, found, wanted)
+
+
+@pytest.mark.parametrize(("x", "a"), [(-2.2, 14.0), (-5.9, 5.7), (-1.1, 2.5)])
+def test_short_tail_of_skewed_normal_distributions(x: float, a: float) -> None:
+    """It is the integral of the density, where the difference of SciPy's formula has no digit left."""
+    norm, step = scipy.stats.norm, abs(x) * (1 + a * a)
+    density = norm.logpdf(x) + norm.logcdf(a * x)
+
+    def ratio(s: float) -> float:
+        t = x - s / step
+        return float(np.exp(norm.logpdf(t) + norm.logcdf(a * t) - density))
+
+    integral, _ = scipy.integrate.quad(ratio, 0, 60, epsabs=0, epsrel=1e-12, limit=200)
+    wanted = density + np.log(2 * integral / step)
+    np.testing.assert_allclose(float(stats.skewnorm.logcdf(x, a)), wanted, rtol=1e-11)
+    np.testing.assert_allclose(float(stats.skewnorm.logsf(-x, -a)), wanted, rtol=1e-11)
 
 
 def test_covariances_that_are_singular() -> None:

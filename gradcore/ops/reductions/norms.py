@@ -6,6 +6,7 @@ from math import inf
 
 from gradcore.backends.portable.host_tables import list_combinations
 from gradcore.ops.declare.annotations import Dims, DType, Order, Scalar
+from gradcore.ops.declare.checks import dtype_of
 from gradcore.ops.declare.promotion import same_dtypes
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.shapes import all_dims, axes, keep_reduced_dims, wrap_dim
@@ -401,6 +402,8 @@ def cdist(K, x1, x2, p: float = 2.0, compute_mode: str | None = "use_mm_for_eucl
     for name, x in (("X1", x1), ("X2", x2)):
         if x.ndim < 2:
             raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D")
+        if not (dtype := dtype_of(x)).is_floating_point:
+            raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {dtype.scalar_name}")
     if x1.shape[-1] != x2.shape[-1]:
         raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}")
     if p < 0:

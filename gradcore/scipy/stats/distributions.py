@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from numpy.polynomial.laguerre import laggauss
+
 from gradcore import functional as F
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
@@ -123,14 +125,15 @@ class ContinuousDistribution(_Probabilities):
     ) -> tuple[ArrayLike, list[ArrayLike], ArrayLike, ArrayLike, ArrayLike]:
         """Return ``(x - loc) / scale``, the shapes, the scale, and masks of `x` below and above the support.
 
-        Numbers outside of the support are replaced by one inside, so that gradients are finite.
+        Numbers outside of the support, and infinity above a half line, are replaced by one inside, so that gradients
+        are finite.
         """
         x, *parameters = (inexact(t) for t in together(x, *_bind_parameters(settings, self.shapes, args)))
         *shapes, loc, scale = parameters
         y = (x - loc) / scale
         low, high = self._support(*shapes)
-        below = None if low is None else y < low
-        above = None if high is None else y > high
+        below = None if low is None else y <= low if self._support is _above_zero else y < low
+        above = y > high if high is not None else None if low is None else F.isposinf(y)
         inner = 0.5 if low is not None and high is not None else 1.0 if low is not None else -1.0
         for outside in (below, above):
             if outside is not None:
@@ -251,6 +254,11 @@ def _positive(*shapes: ArrayLike) -> tuple[float, None]:
     return 0.0, None
 
 
+def _above_zero(*shapes: ArrayLike) -> tuple[float, None]:
+    """Return the support of a distribution whose density is zero at zero, where its formula is not defined."""
+    return 0.0, None
+
+
 def _unit(*shapes: ArrayLike) -> tuple[float, float]:
     return 0.0, 1.0
 
@@ -278,6 +286,30 @@ def _beta(x: ArrayLike, a: ArrayLike, b: ArrayLike) -> ArrayLike:
     return F.xlogy(a - 1, x) + F.xlog1py(b - 1, -x) - _betaln(a, b)
 
 
+def _gumbel(x: ArrayLike) -> ArrayLike:
+    """Return the log density of the Gumbel distribution to the left; the clamp makes it minus infinity at infinity."""
+    return F.clamp(x, None, 3e38) - F.exp(x)
+
+
+def _log_laplace(x: ArrayLike) -> ArrayLike:
+    """Return the logarithm of the distribution function of the Laplace distribution."""
+    tail = -F.abs(x) - math.log(2)
+    return F.where(x > 0, F.log1p(-F.exp(tail)), tail)
+
+
+def _skewnorm(x: ArrayLike, a: ArrayLike) -> ArrayLike:
+    """Return the distribution function of the skew normal distribution, without cancellation in the short tail."""
+    is_tail = a * x < -2
+    h, slope = F.where(is_tail, F.abs(x), 2.0), F.where(is_tail, F.abs(a), 2.0)
+    # Owen's function as an integral from `a` to infinity, by Gauss and Laguerre after a change of variables
+    nodes, weights = (tensor_of(numbers).to(h) for numbers in laggauss(32))
+    squares = F.unsqueeze(slope * slope, -1) + 2 * nodes / F.unsqueeze(h * h, -1)
+    integral = F.sum(weights / ((1 + squares) * F.sqrt(squares)), (-1,))
+    tail = F.exp(-h * h * (1 + slope * slope) / 2) / (math.pi * h * h) * integral
+    tail = F.where(x < 0, tail, 1 - tail)
+    return F.where(is_tail, tail, F.ndtr(x) - 2 * F.special_of_two(x, a, "owens_t"))
+
+
 _ROOT_2 = math.sqrt(2)
 
 #: Name, shape parameters, log density, distribution function and support of each distribution.
@@ -293,26 +325,27 @@ _TABLE: list[tuple[str, str, Formula, Formula | None, Support]] = [
      lambda x: F.where(x > 0, 1 - F.exp(-F.abs(x)) / 2, F.exp(-F.abs(x)) / 2), _everywhere),
     ("logistic", "", lambda x: F.logsigmoid(x) + F.logsigmoid(-x), lambda x: F.sigmoid(x), _everywhere),
     ("lognorm", "s", lambda x, s: -((F.log(x) / s) ** 2) / 2 - F.log(s * x) - _LOG_ROOT,
-     lambda x, s: F.ndtr(F.log(x) / s), _positive),
+     lambda x, s: F.ndtr(F.log(x) / s), _above_zero),
     ("chi2", "df", lambda x, df: _gamma(x / 2, df / 2) - math.log(2), lambda x, df: F.igamma(df / 2, x / 2), _positive),
     ("chi", "df", lambda x, df: (1 - df / 2) * math.log(2) - F.lgamma(df / 2) + F.xlogy(df - 1, x) - x * x / 2,
      lambda x, df: F.igamma(df / 2, x * x / 2), _positive),
     ("f", "dfn dfd", _f, lambda x, m, n: F.special_of_three(m / 2, n / 2, m * x / (m * x + n), "betainc"), _positive),
-    ("gumbel_r", "", lambda x: -x - F.exp(-x), lambda x: F.exp(-F.exp(-x)), _everywhere),
-    ("gumbel_l", "", lambda x: x - F.exp(x), lambda x: -F.expm1(-F.exp(x)), _everywhere),
+    ("gumbel_r", "", lambda x: _gumbel(-x), lambda x: F.exp(-F.exp(-x)), _everywhere),
+    ("gumbel_l", "", lambda x: _gumbel(x), lambda x: -F.expm1(-F.exp(x)), _everywhere),
     ("weibull_min", "c", lambda x, c: F.log(c) + F.xlogy(c - 1, x) - x**c, lambda x, c: -F.expm1(-(x**c)), _positive),
     ("pareto", "b", lambda x, b: F.log(b) - (b + 1) * F.log(x), lambda x, b: 1 - x ** (-b), lambda b: (1.0, None)),
     ("invgamma", "a", lambda x, a: -(a + 1) * F.log(x) - F.lgamma(a) - 1 / x, lambda x, a: F.igammac(a, 1 / x),
-     _positive),
+     _above_zero),
     ("halfnorm", "", lambda x: -x * x / 2 + math.log(2) - _LOG_ROOT, lambda x: F.erf(x / _ROOT_2), _positive),
     ("halfcauchy", "", lambda x: math.log(2 / math.pi) - F.log1p(x * x), lambda x: 2 / math.pi * F.atan(x), _positive),
     ("rayleigh", "", lambda x: F.log(x) - x * x / 2, lambda x: -F.expm1(-x * x / 2), _positive),
     ("maxwell", "", lambda x: math.log(2 / math.pi) / 2 + 2 * F.log(x) - x * x / 2,
      lambda x: F.igamma(F.full_like(x, 1.5), x * x / 2), _positive),
     ("skewnorm", "a", lambda x, a: math.log(2) - x * x / 2 - _LOG_ROOT + F.log_ndtr(a * x),
-     lambda x, a: F.ndtr(x) - 2 * F.special_of_two(x, a, "owens_t"), _everywhere),
+     lambda x, a: _skewnorm(x, a), _everywhere),
     ("powerlaw", "a", lambda x, a: F.log(a) + F.xlogy(a - 1, x), lambda x, a: x**a, _unit),
-    ("invgauss", "mu", lambda x, mu: -_LOG_ROOT - 1.5 * F.log(x) - ((x - mu) / mu) ** 2 / (2 * x), None, _positive),
+    ("invgauss", "mu", lambda x, mu: -_LOG_ROOT - 1.5 * F.log(x) - ((x - mu) / mu) ** 2 / (2 * x), None,
+     _above_zero),
     ("gennorm", "beta", lambda x, b: F.log(b / 2) - F.lgamma(1 / b) - F.abs(x) ** b, None, _everywhere),
 ]  # fmt: skip
 
@@ -339,14 +372,25 @@ _SURVIVAL: dict[str, Formula] = {
     "halfcauchy": lambda x: 2 / math.pi * F.atan2(F.ones_like(x), x),
     "rayleigh": lambda x: F.exp(-x * x / 2),
     "maxwell": lambda x: F.igammac(F.full_like(x, 1.5), x * x / 2),
+    "skewnorm": lambda x, a: _skewnorm(-x, -a),
 }
 
 #: Logarithms of distribution and survival functions that are finite where the functions themselves round to zero.
-_LOG_CUMULATIVE: dict[str, Formula] = {"norm": lambda x: F.log_ndtr(x), "gumbel_r": lambda x: -F.exp(-x)}
+_LOG_CUMULATIVE: dict[str, Formula] = {
+    "norm": lambda x: F.log_ndtr(x),
+    "gumbel_r": lambda x: -F.exp(-x),
+    "laplace": lambda x: _log_laplace(x),
+    "logistic": lambda x: F.logsigmoid(x),
+    "lognorm": lambda x, s: F.log_ndtr(F.log(x) / s),
+}
 _LOG_SURVIVAL: dict[str, Formula] = {
     "norm": lambda x: F.log_ndtr(-x),
     "expon": lambda x: -x,
     "gumbel_l": lambda x: -F.exp(x),
+    "halfnorm": lambda x: F.where(x < 1, F.log1p(-F.erf(x / _ROOT_2)), math.log(2) + F.log_ndtr(-x)),
+    "laplace": lambda x: _log_laplace(-x),
+    "logistic": lambda x: F.logsigmoid(-x),
+    "lognorm": lambda x, s: F.log_ndtr(-F.log(x) / s),
     "weibull_min": lambda x, c: -(x**c),
     "pareto": lambda x, b: -b * F.log(x),
     "rayleigh": lambda x: -x * x / 2,
