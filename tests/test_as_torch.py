@@ -255,6 +255,30 @@ def test_operations_on_lists_work(tmp_path):
     assert script(tmp_path, program).stdout == "True [tensor([2.])]\n"
 
 
+def test_private_functions_that_packages_call_work(tmp_path):
+    program = """
+        import typing, torch
+        from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+        from torch._vmap_internals import _vmap
+        from torch.jit.annotations import Dict, List, Optional
+        from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
+        parse, cpu = torch._C._nn._parse_to, torch.device("cpu")
+        assert parse("cpu") == (cpu, None, False, None) and parse(torch.half, True) == (None, torch.half, True, None)
+        assert parse(torch.ones(1, dtype=torch.int64)) == (cpu, torch.int64, False, None)
+        x, i = torch.arange(6.0).reshape(2, 3), torch.tensor([1, 0])
+        with TransformGetItemToIndex():
+            assert _vmap(lambda i: x[i].sum())(i).tolist() == [12.0, 3.0]
+        groups = _group_tensors_by_device_and_dtype([[x, i, x], [None, x, i]], with_indices=True)
+        assert list(groups) == [(cpu, torch.float32), (cpu, torch.int64)]
+        assert list(groups.values()) == [([[x, x], [None, i]], [0, 2]), ([[i], [x]], [1])]
+        class Model(torch.nn.Linear):
+            layers: List[int]
+        assert typing.get_type_hints(Model)["layers"] == List[int] and "training" in typing.get_type_hints(Model)
+        print("fine")
+    """
+    assert script(tmp_path, program).stdout == "fine\n"
+
+
 def test_modules_that_are_found_as_attributes_are_complete(tmp_path):
     program = """
         from torch import fx, onnx

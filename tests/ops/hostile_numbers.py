@@ -117,8 +117,9 @@ def _draw(name: str, method: str, number: int) -> Any:
 
 #: Modules with the sizes of their constructors, each of which becomes hostile in turn.
 _MODULES: dict[str, tuple[int, ...]] = {
-    "Bilinear": (2, 3, 4), "Conv2d": (2, 3, 3), "ConvTranspose1d": (2, 3, 3), "EmbeddingBag": (5, 3), "GRU": (2, 3),
-    "GRUCell": (2, 3), "RNN": (2, 3), "LSTMCell": (2, 3), "BatchNorm1d": (3,), "GroupNorm": (1, 3), "LayerNorm": (3,),
+    "Bilinear": (2, 3, 4), "Conv2d": (2, 3, 3), "ConvTranspose1d": (2, 3, 3), "EmbeddingBag": (5, 3), "GRU": (2, 3, 2),
+    "GRUCell": (2, 3), "RNN": (2, 3, 2), "LSTM": (2, 3, 2), "LSTMCell": (2, 3), "BatchNorm1d": (3,),
+    "GroupNorm": (1, 3), "LayerNorm": (3,),
     "PReLU": (3,), "TransformerDecoderLayer": (4, 2, 5), "Upsample": (4,),
     "MultiheadAttention": (4, 2), "Linear": (2, 3), "LocalResponseNorm": (2,), "InstanceNorm2d": (3,),
     "AdaptiveAvgPool2d": (3,), "MaxPool3d": (2, 2, 1), "Fold": (4, 2), "Unfold": (2, 1, 1), "PixelShuffle": (2,),
@@ -221,7 +222,7 @@ def _of_texts() -> Iterator[Hostile]:
     """Calls of NumPy's functions, and of SciPy's where it is installed, with an integer of their text replaced."""
     sources = [(gnp, numpy_calls.CALLS, numpy_calls.drawn())]
     if importlib.util.find_spec("scipy"):
-        for name in ("fft", "signal", "linalg", "special", "stats", "spatial"):
+        for name in ("fft", "signal", "linalg", "special", "stats", "spatial", "ndimage"):
             tests = importlib.import_module(f"tests.scipy_functions.test_{name}")
             module = importlib.import_module(f"gradcore.scipy.{name}")
             sources.append((module, tests.CALLS, tests.arrays()))

@@ -86,8 +86,10 @@ rotate: A, 33.0; A, R, reshape=False; A, 90; B, 20, axes=(2, 0), mode="nearest",
 rotate: A, 12.5, cval=3.0
 """
 
+CALLS = FILTERS + RANKS + SPLINES
 
-@pytest.mark.parametrize("expression", expressions(FILTERS + RANKS + SPLINES))
+
+@pytest.mark.parametrize("expression", expressions(CALLS))
 def test_values(expression: str) -> None:
     check_values(expression, "ndimage", arrays(), 1e-8)
 

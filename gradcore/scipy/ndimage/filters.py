@@ -164,6 +164,10 @@ def convolve(
 # -- Gaussian filters -------------------------------------------------------------------------------------------------
 
 
+#: Largest order of a derivative of a Gaussian filter. Its weights overflow at lower orders already.
+_MOST_DERIVATIVES = 1000
+
+
 def _gaussian(sigma: Any, order: int, radius: int) -> Numbers:
     """Return the weights of a Gaussian filter, or of its derivative of order `order`; a tensor if `sigma` is one."""
     is_tensor = isinstance(sigma, Tensor)
@@ -207,6 +211,8 @@ def gaussian_filter1d(
         raise ValueError("Radius must be a nonnegative integer.")
     if order < 0:
         raise ValueError("order must be non-negative")
+    if order > _MOST_DERIVATIVES:
+        raise ValueError(f"order must be at most {_MOST_DERIVATIVES}, got {order}")
     weights = _reverse_weights(_gaussian(sigma, order, int(size)))
     return correlate1d(input, weights, axis, output, mode, cval, 0)
 
