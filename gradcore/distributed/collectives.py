@@ -148,7 +148,7 @@ class Call:
             By default all that are written.
         """
         arrays = [t._array for t in (self.written if tensors is None else tensors)]
-        if len(arrays) == 1 and arrays[0].flags.c_contiguous:
+        if len(arrays) == 1 and _can_be_sent(arrays[0]):
             buffer = self.engine.wire(arrays[0], self.op is not None)
             if buffer.nbytes == arrays[0].nbytes:
                 return buffer, lambda: self._divide(buffer)
@@ -217,8 +217,13 @@ class Call:
         return None
 
 
+def _can_be_sent(array: Array) -> bool:
+    """Return whether engines can send an array as it is: contiguous and, unlike arrays of mapped files, aligned."""
+    return array.flags.c_contiguous and getattr(array.flags, "aligned", True)
+
+
 def _contiguous(device: Any, array: Array) -> Array:
-    return array if array.flags.c_contiguous else device.backend.xp.ascontiguousarray(array)
+    return array if _can_be_sent(array) else device.backend.xp.array(array, order="C")
 
 
 def member_of(group: Any, call: str) -> ProcessGroup | None:

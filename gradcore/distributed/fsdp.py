@@ -14,7 +14,7 @@ from gradcore.core.device import device as Device
 from gradcore.core.typing import AnyTensor, Array
 from gradcore.distributed.checks import check_alike
 from gradcore.distributed.device_mesh import DeviceMesh
-from gradcore.distributed.groups import ProcessGroup, duplicate_group, resolve
+from gradcore.distributed.groups import ProcessGroup, default_device, duplicate_group, resolve
 from gradcore.distributed.sharded_parameter import Gathering, Reduction, ShardedParameter, initialize_whole
 from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
@@ -653,8 +653,8 @@ def _find_compute_device(own: Device, mesh: object, group: ProcessGroup) -> Devi
     """
     if own.type not in ("cpu", "meta"):
         return own
-    kind = mesh.device_type if isinstance(mesh, DeviceMesh) else next((k for k in group.engines if k != "cpu"), "cpu")
-    return None if kind == "cpu" else Device(kind, getattr(group.engines.get(kind), "index", None))
+    device = default_device(group, mesh.device_type if isinstance(mesh, DeviceMesh) else None)
+    return None if device.type == "cpu" else device
 
 
 def _split_mesh(mesh: object) -> tuple[ProcessGroup, ProcessGroup | None]:

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from gradcore.backends import registry
+from gradcore.core.device import device as Device
 from gradcore.cuda import devices
 from gradcore.distributed import by_hand, environment
 from gradcore.distributed.communicator import Alone, Communicator
@@ -184,6 +185,15 @@ def find(group: Any) -> ProcessGroup:
     if not isinstance(group, ProcessGroup):
         raise TypeError(f"group must be a ProcessGroup or None, not {type(group).__name__}")
     return group
+
+
+def default_device(group: ProcessGroup, kind: str | None = None) -> Device:
+    """Return the device of this process for tensors of a group, of type `kind`.
+
+    By default, it is a CUDA device if the group has an engine for CUDA, and else the CPU.
+    """
+    kind = kind or next((kind for kind in group.engines if kind != "cpu"), "cpu")
+    return Device(kind, getattr(group.engines.get(kind), "index", None))
 
 
 def resolve(group: Any) -> ProcessGroup:

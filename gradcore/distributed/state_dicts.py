@@ -8,9 +8,11 @@ from typing import Any
 
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.core import dtypes
+from gradcore.core.device import device as Device
 from gradcore.distributed import collectives, groups, objects
 from gradcore.distributed.checkpoint import Shard
 from gradcore.distributed.data_parallel import DistributedDataParallel
+from gradcore.distributed.groups import default_device, resolve
 from gradcore.distributed.sharded_parameter import DTensor, ShardedParameter
 from gradcore.nn.module import Module
 from gradcore.optim.optimizer import Optimizer
@@ -92,7 +94,8 @@ def receive_values(values: Mapping[str, Any], like: Mapping[str, Any]) -> dict[s
     values : dict
         The values of rank 0, as whole tensors. Other processes may pass anything.
     like : mapping
-        The parameter, or other tensor, to which each value belongs. Its device is that of the result.
+        The parameter, or other tensor, to which each value belongs. Its device is that of the result; see
+        `device_for_values`.
     """
     message: list[Any] = [None]
     if groups.get_rank() == 0:
@@ -107,7 +110,7 @@ def receive_values(values: Mapping[str, Any], like: Mapping[str, Any]) -> dict[s
             parts[name] = dtype_or_value
             continue
         p = like.get(name)
-        device = None if p is None else getattr(p, "compute_device", None) or p.device
+        device = None if p is None else getattr(p, "compute_device", None) or device_for_values(p)
         with no_grad():
             if groups.get_rank() == 0:
                 received = values[name].detach().to(device).contiguous()
@@ -115,8 +118,17 @@ def receive_values(values: Mapping[str, Any], like: Mapping[str, Any]) -> dict[s
                 received = empty(shape, dtype=dtypes.DTYPES[dtype_or_value], device=device)
             collectives.broadcast(received, src=0)
             part = select_part(received, p)
-            parts[name] = part if p is None else part.to(p.device)
+            parts[name] = part if p is None else part.to(device_for_values(p))
     return parts
+
+
+def device_for_values(p: Tensor) -> Device:
+    """Return the device for values of a parameter or buffer: its own unless it is on ``meta``, without values."""
+    if not p.is_meta:
+        return p.device
+    if getattr(p, "compute_device", None) is not None or not groups.is_initialized():
+        return Device("cpu")
+    return default_device(p.process_group if isinstance(p, DTensor) else resolve(None))
 
 
 def select_part(value: Any, p: Any) -> Any:
@@ -165,6 +177,8 @@ def set_model_state_dict(
 ) -> Any:
     """Load a state dict from `get_model_state_dict`, or from an unsharded model, into a model.
 
+    If the model has parameters or buffers on ``meta``, tensors with the loaded values take the places of all of them.
+
     Parameters
     ----------
     model : Module
@@ -178,11 +192,18 @@ def set_model_state_dict(
     """
     inner, options = _inner(model), options or StateDictOptions()
     parameters = dict(inner.named_parameters(remove_duplicate=False))
+    templates = {**inner.state_dict(), **parameters}
+    assign = any(isinstance(t, Tensor) and t.is_meta for t in templates.values())
     if options.broadcast_from_rank0 and groups.is_initialized():
-        own_state = receive_values(model_state_dict, {**inner.state_dict(), **parameters})
+        own_state = receive_values(model_state_dict, templates)
     else:
         own_state = {name: select_part(value, parameters.get(name)) for name, value in model_state_dict.items()}
-    return inner.load_state_dict(own_state, strict=options.strict)
+    if assign:
+        for name, value in own_state.items():
+            if isinstance(value, Tensor) and name in templates:
+                # A copy, so that the model does not share memory with the state dict.
+                own_state[name] = value.detach().to(device_for_values(templates[name]), copy=True)
+    return inner.load_state_dict(own_state, strict=options.strict, assign=assign)
 
 
 def name_parameters(model: Module, optimizer: Optimizer) -> Iterator[tuple[int, str, Any]]:

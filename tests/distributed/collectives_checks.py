@@ -133,6 +133,32 @@ def check_strided_tensors():
         dist.all_reduce(gc.ones(1).expand(3))
 
 
+def check_unaligned_tensors():
+    """Tensors of mapped files may begin at any byte."""
+    if dist.get_backend() == "nccl":
+        return  # memory of devices is aligned
+
+    def unaligned(value):
+        t = gc.from_numpy(np.full(41, 0, np.uint8)[1:].view(np.float64))
+        return t.fill_(value)
+
+    assert not unaligned(0)._array.flags.aligned
+    t = unaligned(rank() + 1)
+    dist.all_reduce(t)
+    assert t.tolist() == [size() * (size() + 1) / 2] * 5
+    t = unaligned(rank())
+    dist.broadcast(t, src=size() - 1)
+    assert t.tolist() == [size() - 1] * 5
+    parts = [unaligned(-1) for _ in range(size())]
+    dist.all_gather(parts, unaligned(rank()))
+    assert [part[0].item() for part in parts] == list(range(size()))
+    if rank() == 0:
+        dist.send(unaligned(7), 1)
+    elif rank() == 1:
+        dist.recv(t, 0)
+        assert t.tolist() == [7] * 5
+
+
 def check_reduce_and_broadcast_from_every_rank():
     for root in range(size()):
         for dtype in DTYPES:

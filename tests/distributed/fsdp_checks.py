@@ -12,6 +12,14 @@ import gradcore as gc
 import gradcore.distributed as dist
 from gradcore import nn
 from gradcore.distributed import checkpoint
+from gradcore.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    get_state_dict,
+    set_model_state_dict,
+    set_state_dict,
+)
 from gradcore.distributed.fsdp import MixedPrecisionPolicy, ShardedParameter, fully_shard
 from gradcore.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from tests.distributed.ddp_checks import Transformer, cnn, drawn, made, mlp, own, rank, size, train
@@ -153,14 +161,6 @@ def check_mixed_precision():
 
 def check_checkpoints_of_any_number_of_processes():
     from gradcore.distributed import checkpoint
-    from gradcore.distributed.checkpoint.state_dict import (
-        StateDictOptions,
-        get_model_state_dict,
-        get_optimizer_state_dict,
-        get_state_dict,
-        set_model_state_dict,
-        set_state_dict,
-    )
     from tests.distributed.sharded_checks import folder
 
     def adam(p):
@@ -348,6 +348,36 @@ def check_models_that_begin_on_meta():
             with gc.no_grad():
                 assert function(weight) is weight
         assert gc.equal(weights[0].full_tensor(), weights[1])
+
+
+def check_state_dicts_are_loaded_into_models_on_meta():
+    def make():
+        return nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3, bias=False))
+
+    where = f"cuda:{rank()}" if dist.get_backend() == "nccl" else "cpu"
+    gc.manual_seed(3)
+    whole = make().to(where)
+    whole(gc.ones(2, 5))  # changes the buffers
+    for from_rank_0 in (False, True):
+        for shards in (True, False):
+            with gc.device("meta"):
+                model = make()
+            model[2].requires_grad_(False)
+            if shards:
+                sharded(model)
+            state = whole.state_dict() if rank() == 0 or not from_rank_0 else {}
+            options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=from_rank_0)
+            set_model_state_dict(model, state, options=options)
+            for (name, t), expected in zip(model.state_dict().items(), whole.state_dict().values(), strict=True):
+                assert t.device == expected.device, name
+                assert gc.equal(t.full_tensor() if isinstance(t, DTensor) else t, expected), name
+            assert [p.requires_grad for p in model.parameters()] == [True] * 4 + [False]
+            for a, b in zip(model.state_dict().values(), state.values(), strict=False):
+                assert a.data_ptr() != b.data_ptr()
+            assert gc.allclose(model.eval()(gc.ones(2, 5)), whole.eval()(gc.ones(2, 5)))
+            model.train()(gc.ones(2, 5)).sum().backward()
+            assert all((p.grad is not None) == p.requires_grad for p in model.parameters())
+            whole.train()
 
 
 def check_parameters_are_gathered_by_hand_and_ahead():

@@ -252,7 +252,8 @@ def fsdp2(path, explicit=False, **settings):
     with torch.device("meta"):
         model = Transformer()
     shard(model, **settings)
-    model.to_empty(device="cpu")
+    if not explicit:
+        model.to_empty(device="cpu")
     set_model_state_dict(
         model,
         whole.state_dict() if dist.get_rank() == 0 else {},
