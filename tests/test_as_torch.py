@@ -61,6 +61,9 @@ def test_versions(tmp_path):
         assert importlib.util.find_spec("torch") is not None and importlib.util.find_spec("torch.nn") is not None
         assert importlib.util.find_spec("torch.no_such_module") is None
         assert torch.__name__ == "torch"
+        assert sorted(["zz", torch.__version__, "/a/file", "3"]) == ["/a/file", torch.__version__, "3", "zz"]
+        from gradcore.compiler.targets.native import plans  # whose digests contain the version
+        assert plans._stamp()
         print(torch.__version__)
     """
     assert script(tmp_path, program).stdout.startswith("2.")

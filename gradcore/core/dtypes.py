@@ -122,6 +122,11 @@ class dtype:
         """NumPy's scalar class, under the attribute's name in NumPy's dtypes."""
         return self.numpy.type
 
+    @property
+    def char(self) -> str:
+        """NumPy's letter of the type, which SciPy's sparse matrices read of their right operand."""
+        return self.numpy.char
+
     def __init_subclass__(cls, *, internal: bool = False) -> None:
         if not internal:
             raise TypeError("type 'gradcore.dtype' is not an acceptable base type")

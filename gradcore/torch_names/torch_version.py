@@ -25,6 +25,15 @@ def _release(version: Any) -> tuple[Any, ...]:
     return tuple(digits), final
 
 
+def _compare(version: str, other: object, method: str) -> bool:
+    """Compare as versions, or as plain strings if one of them is no version."""
+    try:
+        keys = _release(version), _release(other)
+    except ValueError:
+        return bool(getattr(str, method)(version, other))
+    return bool(getattr(tuple, method)(*keys))
+
+
 class TorchVersion(str):
     """A version, a str that is compared with others by its numbers.
 
@@ -45,16 +54,16 @@ class TorchVersion(str):
             return str.__eq__(self, other)
 
     def __lt__(self, other: Any) -> bool:
-        return _release(self) < _release(other)
+        return _compare(self, other, "__lt__")
 
     def __gt__(self, other: Any) -> bool:
-        return _release(self) > _release(other)
+        return _compare(self, other, "__gt__")
 
     def __le__(self, other: Any) -> bool:
-        return _release(self) <= _release(other)
+        return _compare(self, other, "__le__")
 
     def __ge__(self, other: Any) -> bool:
-        return _release(self) >= _release(other)
+        return _compare(self, other, "__ge__")
 
     __hash__ = str.__hash__
 

@@ -320,6 +320,10 @@ def test_errors_at_the_border_name_the_function_with_derivatives(path: str) -> N
         ADVICE[path](matrix)
     with pytest.raises(RuntimeError, match="from_scipy"):
         scipy.sparse.eye(3) @ matrix
+    for layout in ("csr", "csc", "coo", "dia", "bsr", "lil"):  # of numbers without gradient they are arrays
+        product = scipy.sparse.eye(3, format=layout) @ gc.arange(3)
+        assert type(product) is np.ndarray
+        assert product.tolist() == [0, 1, 2]
 
 
 def test_universal_functions_of_scipy_name_those_with_derivatives() -> None:

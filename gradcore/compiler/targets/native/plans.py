@@ -304,7 +304,7 @@ def _environment() -> str:
 @functools.cache
 def _stamp() -> str:
     """Return the sizes and modification times of the package's files."""
-    root, stamp = Path(gradcore.__file__).parent, [gradcore.__version__]
+    root, stamp = Path(gradcore.__file__).parent, [str(gradcore.__version__)]
     for folder in _SOURCES:
         for place, _, files in os.walk(root / folder):
             for file in sorted(files):
