@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import os
-import random
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -23,9 +22,9 @@ import gradcore.distributions
 import gradcore.nn
 import gradcore.optim
 import gradcore.utils.checkpoint
-from gradcore import errors
 from gradcore.autograd.modes import local
 from gradcore.backends.switches import Switch, Switches
+from tests.joined import begin_case
 
 #: How to read the settings of the process or the thread, by name.
 SETTINGS: dict[str, Callable[[], Any]] = {
@@ -81,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     The names of the files in it are digests of all that they are made of, so later runs use them too.
     """
-    _seed_generators()  # modules of tests draw numbers, too
+    begin_case()  # modules of tests draw numbers, too
     # The tests of slow scopes are collected first, those of docstrings last: so all workers end at about the same time.
     config.option.loadscopereorder = False
     if "PYTEST_XDIST_WORKER" not in os.environ:
@@ -143,22 +142,9 @@ def _gc_in_examples(doctest_namespace: dict[str, Any]) -> None:
     doctest_namespace["gc"] = gradcore
 
 
-def _seed_generators() -> None:
-    """Seed all default generators: no result of a test depends on chance, or on the tests before it."""
-    gradcore.manual_seed(0)
-    random.seed(0)
-    np.random.seed(0)
-
-
 @pytest.fixture(autouse=True)
-def _seeded() -> None:
-    _seed_generators()
-
-
-@pytest.fixture(autouse=True)
-def _warned_of_nothing() -> None:
-    """Warnings that are said once in a process are said once in each test."""
-    errors.SAID.clear()
+def _begun_alike() -> None:
+    begin_case()
 
 
 @pytest.fixture(autouse=True)

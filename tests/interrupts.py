@@ -29,10 +29,15 @@ _hook_before: list[Any] = []
 
 
 def _note_dropped(unraisable: Any) -> None:
-    """Note a dropped interrupt for its thread, which calls this; hand everything else on."""
+    """Note a dropped interrupt for its thread, which calls this; hand everything else on.
+
+    Until Python 3.11, a thread that has not run yet counts as the thread that starts it: an interrupt of the latter may
+    end the former. Nothing says which thread that was, so it is noted for all.
+    """
     found = _watched.get(threading.get_ident())
-    if found is not None and unraisable.exc_type is KeyboardInterrupt:
-        found.append(unraisable.object)
+    if unraisable.exc_type is KeyboardInterrupt:
+        for dropped in [*_watched.values()] if found is None else [found]:
+            dropped.append(unraisable.object)
     else:
         _hook_before[0](unraisable)
 

@@ -7,20 +7,34 @@ own.
 from __future__ import annotations
 
 import dataclasses
+import random
 import shlex
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 
+import gradcore as gc
 from gradcore import errors
 
 #: The cases of each joined item, by its node id.
 CASES = pytest.StashKey[dict[str, list[Any]]]()
 #: Fixtures of every test that are the same for all of its cases.
-SHARED = {"_examples_restore_settings", "_gc_in_examples", "_warned_of_nothing", "device", "request"}
+SHARED = {"_begun_alike", "_examples_restore_settings", "_gc_in_examples", "device", "request"}
 #: Folders whose conftest looks at the parameters of each item.
 SINGLE = ("tests/cuda/",)
+
+
+def begin_case() -> None:
+    """Begin a case like any other: all default generators are seeded, and no warning has been given yet.
+
+    So no result depends on chance, or on the cases before it.
+    """
+    errors.SAID.clear()
+    gc.manual_seed(0)
+    random.seed(0)
+    np.random.seed(0)
 
 
 def join(metafunc: pytest.Metafunc, calls: list[Any], nodeid: str) -> list[Any]:
@@ -75,7 +89,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     failures: list[BaseException] = []
     skipped: Counter[str] = Counter()
     for case in cases:
-        errors.SAID.clear()
+        begin_case()
         try:
             pyfuncitem.obj(**shared, **case.params)
         except pytest.skip.Exception as reason:
