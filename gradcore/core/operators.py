@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-__all__ = ["BY_UFUNC", "OPERATORS", "Form", "Method", "Operator", "define_operators", "names_of", "symbols_of"]
+__all__ = ["BASIC", "BY_UFUNC", "OPERATORS", "Form", "Method", "Operator", "define_operators", "names_of", "symbols_of"]
 
 #: The forms of an operator: ``-x``; ``x + y`` called on the left operand, or on the right one; ``x += y``.
 Form: TypeAlias = Literal["unary", "left", "right", "in place"]
@@ -88,6 +88,8 @@ OPERATORS = {
         ("invert", "~", "unary", np.invert, "bitwise_not"),
     )
 }
+#: Sums, differences, products and quotients.
+BASIC = {name: each for name, each in OPERATORS.items() if each.kind == "arithmetic" and each.symbol in tuple("+-*/")}
 #: The operator that each function of NumPy is.
 BY_UFUNC = {each.ufunc: each for each in OPERATORS.values()}
 

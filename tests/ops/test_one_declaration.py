@@ -47,16 +47,14 @@ OTHER_LISTS = {
         "backends/codegen/scalars.py": "_ARITHMETIC",
         "backends/stand_ins.py": "METHODS",
         "compiler/capture/arrays.py": "_RECORDED",
-        "compiler/targets/python/emitter.py": "_UFUNCS",
         "compiler/capture/local_names.py": "_CONSUMERS",
-        "compiler/program/memory.py": "_OPERATORS",
         "compiler/capture/sizes.py": "_CONVERSIONS",
     },
     "what a compiler does with calls in the place of kernels, names of methods and operators among them": {
-        "compiler/targets/python/numpy_calls.py": "_BY_COLUMNS _RULES",
+        "compiler/targets/python/numpy_calls.py": "_RULES",
         "compiler/targets/native/groups.py": "_LIBRARY",
         "compiler/program/effects.py": "COPIES",
-        "compiler/program/passes.py": "_IN_PLACE _SIMPLER takes_scalars",
+        "compiler/program/passes.py": "_SIMPLER",
     },
     "kernels of one library, where they are written": {
         "backends/cupy/rows.py": "CudaRows",

@@ -14,7 +14,7 @@ import numpy as np
 from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.program import ArrayType, Call, Program, Value
-from gradcore.core.operators import OPERATORS
+from gradcore.core.operators import BASIC, OPERATORS
 
 __all__ = ["NO_PLAN", "Buffers", "MemoryPlan", "memory_plan", "peak_of", "ufunc_of"]
 
@@ -137,7 +137,7 @@ def ufunc_of(call: Call) -> Any:
     return function
 
 
-_OPERATORS = {name: OPERATORS[name].ufunc for name in ("add", "sub", "mul", "truediv", "neg")}
+_OPERATORS = {name: OPERATORS[name].ufunc for name in (*BASIC, "neg")}
 
 
 def _is_free(buffer: int, position: int, plan: MemoryPlan, call: Call, known: ArrayType) -> bool:

@@ -17,7 +17,7 @@ from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.backends.registry import CPU
 from gradcore.compiler.program.effects import COPIES, Effects, is_pure, is_total, written_values
 from gradcore.compiler.program.program import Call, Literal, Program, Value, map_leaves, substitute
-from gradcore.core.operators import OPERATORS
+from gradcore.core.operators import BASIC, names_of
 
 __all__ = ["PASSES", "optimize", "run_passes", "takes_scalars"]
 
@@ -79,9 +79,7 @@ def remove_writes(program: Program) -> Program:
     return result
 
 
-_IN_PLACE: dict[str, Callable[..., Any]] = {
-    f"operator.i{name}": OPERATORS[name].ufunc for name in ("add", "sub", "mul", "truediv")
-}
+_IN_PLACE: dict[str, Callable[..., Any]] = {f"operator.i{name}": each.ufunc for name, each in BASIC.items()}
 
 
 def _has_same_type(call: Call, program: Program, number: int) -> bool:
@@ -383,11 +381,15 @@ def use_scalars(program: Program) -> Program:
     return result
 
 
+#: Operators that compute the same for NumPy scalars and 0-dim arrays.
+_OF_SCALARS = {*BASIC, "neg", *names_of("comparison")}
+
+
 def takes_scalars(call: Call) -> bool:
     """Return whether a call returns bitwise equal results for NumPy scalars and 0-dim arrays."""
     kind, _, name = call.name.partition(".")
     if kind == "operator":
-        return name in ("add", "sub", "mul", "truediv", "neg", "lt", "le", "gt", "ge", "eq", "ne")
+        return name in _OF_SCALARS
     return isinstance(call.function, np.ufunc) and not call.named
 
 

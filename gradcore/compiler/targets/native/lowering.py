@@ -25,7 +25,7 @@ from gradcore.compiler.targets.native.products import Products
 from gradcore.compiler.targets.native.rows import ROW_OPERATIONS, Rows
 from gradcore.compiler.targets.native.steps import Loop, Reduction, Step, Unsupported, View, contiguous_strides
 from gradcore.core import dtypes
-from gradcore.core.operators import OPERATORS
+from gradcore.core.operators import BASIC, OPERATORS
 
 __all__ = ["DTYPES", "Lowering"]
 
@@ -34,7 +34,7 @@ DTYPES = frozenset(map(np.dtype, ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8",
 _HALVES = frozenset([dtypes.float16.numpy, dtypes.bfloat16.numpy])
 _EXPANDING = frozenset(["broadcast_to", "expand", "broadcast_view"])
 #: In-place operators and functions that write to their first argument.
-_IN_PLACE = frozenset(["iadd", "isub", "imul", "itruediv"])
+_IN_PLACE = frozenset(f"i{name}" for name in BASIC)
 _WRITERS = _IN_PLACE | {"setitem", "copy_into", "index_into"}
 #: Operators without loops, and elementwise functions in addition to operators, operations and functions of NumPy.
 _WITHOUT_LOOPS = {"floordiv", "lshift", "matmul", "mod", "pow", "rshift"}

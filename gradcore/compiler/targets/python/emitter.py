@@ -15,7 +15,7 @@ from gradcore.compiler.program.program import Call, Expression, Literal, Program
 from gradcore.compiler.targets.python.call_lists import list_calls
 from gradcore.compiler.targets.python.numpy_calls import use_numpy
 from gradcore.compiler.targets.python.tiles import fuse_calls
-from gradcore.core.operators import OPERATORS, symbols_of
+from gradcore.core.operators import BASIC, symbols_of
 from gradcore.core.tracebacks import generated_file
 
 __all__ = ["function_of", "source_of"]
@@ -23,7 +23,7 @@ __all__ = ["function_of", "source_of"]
 #: The source symbol of each operator.
 _INFIX = symbols_of("arithmetic", "product", "bits", "comparison")
 #: Functions of NumPy that are emitted as operators, which are faster.
-_UFUNCS = {OPERATORS[name].ufunc: _INFIX[name] for name in ("add", "sub", "mul", "truediv")}
+_UFUNCS = {each.ufunc: _INFIX[name] for name, each in BASIC.items()}
 #: Smallest size in bytes of values that are deleted after their last use.
 _LARGE = 1 << 12
 

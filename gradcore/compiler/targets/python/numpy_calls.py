@@ -20,6 +20,7 @@ from gradcore.backends.numpy.row_blocks import ones
 from gradcore.backends.portable.products import Products
 from gradcore.backends.registry import CPU
 from gradcore.compiler.program.program import ArrayType, Call, Literal, Program, Value
+from gradcore.core.operators import BASIC
 
 __all__ = ["use_numpy"]
 
@@ -33,7 +34,7 @@ def use_numpy(program: Program) -> Program:
 
 #: The largest number of columns, and of elements, of a result that is computed column by column.
 _MOST_COLUMNS, _LEAST, _MOST = 8, 1 << 11, 1 << 17
-_BY_COLUMNS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
+_BY_COLUMNS = {each.operation: each.ufunc for each in BASIC.values()}
 
 
 class _Specializing:
