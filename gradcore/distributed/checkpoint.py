@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 from uuid import uuid4
 
 from gradcore.autograd.grad_mode import no_grad
@@ -27,7 +27,7 @@ from gradcore.serialization import save as write
 from gradcore.tensor import Tensor
 from gradcore.torch_names import paths
 
-__all__ = ["Shard", "async_save", "load", "save"]
+__all__ = ["Shard", "Stateful", "async_save", "load", "save"]
 
 _INDEX = "index.json"
 
@@ -54,6 +54,40 @@ class Shard:
     def values(self) -> Tensor:
         """Return the elements without the padding."""
         return self.tensor[: max(0, math.prod(self.shape) - self.start)]
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """An object that has a state dict, such as a module or an optimizer.
+
+    As a value of the dict that is passed to `save` or `load`, it stands for its state dict. `load` reads values into a
+    state dict of the object, and passes this to ``load_state_dict``.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.distributed.checkpoint import Stateful
+    >>> isinstance(gc.nn.Linear(2, 1), Stateful)
+    True
+    """
+
+    def state_dict(self) -> dict[str, object]:
+        """Return the state: nested dicts and lists of tensors and of other objects."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, object]) -> object:
+        """Take over a state.
+
+        Parameters
+        ----------
+        state_dict : dict
+        """
+        ...
+
+
+def _expand(state_dict: Mapping[str, object]) -> dict[str, object]:
+    """Replace objects with state dicts by these. PyTorch does so in the outermost dict alone."""
+    return {key: value.state_dict() if isinstance(value, Stateful) else value for key, value in state_dict.items()}
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any, Any, Any]]:
@@ -88,7 +122,8 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], p
     Parameters
     ----------
     state_dict : dict
-        Nested dicts and lists of tensors and of other objects that `gradcore.save` can write.
+        Nested dicts and lists of tensors and of other objects that `gradcore.save` can write. A value of the outermost
+        dict may be a module, an optimizer, or another `Stateful` object.
     checkpoint_id : path
         A folder, which all processes see. A checkpoint that is there is replaced at the end.
     process_group : ProcessGroup, optional
@@ -114,7 +149,7 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], p
     >>> folder.cleanup()
     """
     group = groups.find(process_group) if groups.is_initialized() else None
-    _write_all({name: value for name, value, _, _ in _leaves(state_dict)}, Path(checkpoint_id), group)
+    _write_all({name: value for name, value, _, _ in _leaves(_expand(state_dict))}, Path(checkpoint_id), group)
 
 
 def async_save(
@@ -149,7 +184,7 @@ def async_save(
     tensor([1., 1.])
     >>> folder.cleanup()
     """
-    values = {name: _copy(value) for name, value, _, _ in _leaves(state_dict)}
+    values = {name: _copy(value) for name, value, _, _ in _leaves(_expand(state_dict))}
     outer = groups.find(process_group) if groups.is_initialized() else None
     # The calls of the thread do not mix with those of the program.
     group = outer if outer is None else groups.duplicate_group(outer, "async_save")
@@ -214,7 +249,7 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], p
     Parameters
     ----------
     state_dict : dict
-        Nested like the saved state dict, or a part of it.
+        Nested like the saved state dict, or a part of it. `Stateful` objects get their states by ``load_state_dict``.
     checkpoint_id : path
         The folder.
     process_group : ProcessGroup, optional
@@ -234,7 +269,8 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], p
     if not index.exists():
         raise FileNotFoundError(f"there is no whole checkpoint in {folder}")
     contents = Index.parse(index.read_text())
-    leaves = list(_leaves(state_dict))
+    states = _expand(state_dict)
+    leaves = list(_leaves(states))
     missing = [name for name, *_ in leaves if name not in contents]
     if missing:
         raise KeyError(f"the checkpoint in {folder} lacks {', '.join(missing)}")
@@ -256,6 +292,13 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], p
                     _put(value, stored[name].reshape(-1), start)
             else:
                 container[key] = _copy(stored[name])
+    for key, value in state_dict.items():
+        state = states[key]
+        if not isinstance(value, Stateful):
+            state_dict[key] = state
+        else:
+            assert isinstance(state, dict), f"the state dict of {key!r} is of type {type(state).__name__}"
+            value.load_state_dict(state)
 
 
 def _check_shape(name: str, value: object, shapes: Mapping[str, Sequence[int]]) -> None:

@@ -86,6 +86,7 @@ cuda.amp.autocast_mode: autocast custom_bwd custom_fwd
 cuda.amp.grad_scaler: GradScaler
 cuda.graphs < cuda: is_current_stream_capturing make_graphed_callables
 distributed < distributed.buckets: GradBucket
+distributed.checkpoint.stateful < distributed.checkpoint: Stateful
 distributed.checkpoint.state_dict < distributed.state_dicts: * _init_optim_state=create_state
 distributed.optim < distributed.zero: ZeroRedundancyOptimizer
 distributed.tensor < distributed.sharded_parameter: DTensor Replicate Shard distribute_tensor

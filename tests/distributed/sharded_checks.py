@@ -10,6 +10,8 @@ import gradcore as gc
 import gradcore.distributed as dist
 from gradcore import nn
 from gradcore.distributed import checkpoint
+from gradcore.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from gradcore.distributed.fsdp import fully_shard
 from gradcore.distributed.optim import ZeroRedundancyOptimizer
 from gradcore.nn.parallel import DistributedDataParallel as DDP
 
@@ -196,6 +198,45 @@ def check_each_process_reads_and_writes_its_parts_alone():
     assert gc.equal(state["part"], gc.arange(sum(lengths)))
     assert state["of 1"] == 1
     assert gc.equal(state["both"], gc.ones(2))
+
+
+def check_objects_with_state_dicts_are_saved_and_loaded():
+    class App(checkpoint.Stateful):
+        def __init__(self, model, optimizer):
+            self.model, self.optimizer = model, optimizer
+
+        def state_dict(self):
+            return dict(zip(("model", "optimizer"), get_state_dict(self.model, self.optimizer), strict=True))
+
+        def load_state_dict(self, state):
+            set_state_dict(
+                self.model, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]
+            )
+
+    path, apps, plain = folder(), [], []
+    for seed in (1, 2):
+        gc.manual_seed(seed)
+        model = fully_shard(gc.nn.Linear(3, 2))
+        apps.append(App(model, gc.optim.Adam(model.parameters())))
+        plain.append(gc.nn.BatchNorm1d(3))
+    for _ in range(3):
+        apps[0].model(gc.ones(4, 3) + rank()).sum().backward()
+        apps[0].optimizer.step()
+        plain[0](gc.arange(6.0).view(2, 3))
+    checkpoint.save({"app": apps[0], "norm": plain[0], "epoch": 3}, checkpoint_id=path)
+    state = {"app": apps[1], "norm": plain[1], "epoch": 0}
+    checkpoint.load(state, checkpoint_id=path)
+    assert state == {"app": apps[1], "norm": plain[1], "epoch": 3}
+    for a, b in zip(plain[0].state_dict().values(), plain[1].state_dict().values(), strict=True):
+        assert gc.equal(a, b)
+    for p, q in zip(apps[0].model.parameters(), apps[1].model.parameters(), strict=True):
+        assert gc.equal(p.full_tensor(), q.full_tensor())
+        assert gc.equal(apps[0].optimizer.state[p]["exp_avg"], apps[1].optimizer.state[q]["exp_avg"])
+    written = checkpoint.async_save({"norm": plain[0]}, checkpoint_id=path)
+    written.result(timeout=60)
+    plain[1].reset_running_stats()
+    checkpoint.load({"norm": plain[1]}, checkpoint_id=path)
+    assert plain[1].num_batches_tracked.item() == 3
 
 
 def check_training_goes_on_while_a_checkpoint_is_written():
