@@ -41,7 +41,7 @@ DOCUMENTED = documented()
 
 #: Operations left out: factors of matrices whose elements tie, which are often singular; random numbers; bfloat16.
 LEFT_OUT = re.compile(
-    r"linalg\.|norm-nuc|(lu|svd|svd_lowrank|pca_lowrank|geqrf|qr|ormqr|logdet|zero_|multinomial|bernoulli|bfloat16)-"
+    r"linalg\.|norm-nuc|(lu|lu_solve|svd|svd_lowrank|pca_lowrank|geqrf|qr|ormqr|logdet|zero_|multinomial|bernoulli|bfloat16)-"
     r"|rand|normal|nn\.functional\.(fractional_max_pool|scaled_dot_product_attention|multi_head_attention)"
 )
 SAMPLES = 2
