@@ -38,9 +38,9 @@ class _Progress:
         self.found_inf: dict[Any, Any] = {}
 
 
-def _total(found: list[Any]) -> Any:
+def _total(tensors: list[Any]) -> Any:
     """Return the sum of tensors, or 0 if there are none."""
-    return functools.reduce(operator.add, found) if found else 0
+    return functools.reduce(operator.add, tensors) if tensors else 0
 
 
 class GradScaler:

@@ -277,7 +277,7 @@ def describe(node: Any) -> list[str]:
     return lines
 
 
-def _what(array: Any) -> str:
+def _describe_non_finite(array: Any) -> str:
     """Return the first element of an array that is not finite, its index, and the count of such elements."""
     array = getattr(array, "_array", array)
     host = np.asarray(array.get() if hasattr(array, "get") else array)
@@ -302,11 +302,11 @@ def explain_forward(node: Any) -> list[str]:
 
 def explain_failure(node: Any, i: int, grad: Any, piece: Any, first_infinite: Any) -> str:
     """Return a text that explains a nan for edge `i` of `node` by the first value that was not finite."""
-    lines = [*describe(node), f"  The gradient for input {i} is {_what(piece)}."]
+    lines = [*describe(node), f"  The gradient for input {i} is {_describe_non_finite(piece)}."]
     arrived = [g for g in (grad if type(grad) is list else [grad]) if g is not None]
     not_finite = [g for g in arrived if not is_finite(getattr(g, "_array", g))]
     if not_finite:
-        lines.append(f"  The gradient that arrived was not finite either: {_what(not_finite[0])}.")
+        lines.append(f"  The gradient that arrived was not finite either: {_describe_non_finite(not_finite[0])}.")
     else:
         lines.append("  The gradient that arrived was finite: the derivative itself is not, at these inputs.")
     if first_infinite is not None and first_infinite[0] is not node:

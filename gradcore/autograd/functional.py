@@ -105,13 +105,13 @@ def _compute_vjp(
 
 
 def _fill_missing(
-    found: Sequence[Any], like: Tensors, strict: bool, create_graph: bool, what: str, derivative: str = ""
+    gradients: Sequence[Any], like: Tensors, strict: bool, create_graph: bool, what: str, derivative: str = ""
 ) -> list[Any]:
-    """Return the gradients `found` with zeros in place of None.
+    """Return `gradients` with zeros in place of None.
 
     In strict mode, raise for None, and with ``create_graph=True`` also for a gradient that requires no grad.
     """
-    for i, t in enumerate(found):
+    for i, t in enumerate(gradients):
         if strict and t is None:
             missing = (
                 what if "{i}" in what else what + " is independent of input {i}. This is not allowed in strict mode."
@@ -121,11 +121,11 @@ def _fill_missing(
             raise RuntimeError(
                 f"{derivative} is independent of input {i}. This is not allowed in strict mode when create_graph=True."
             )
-    return [functional.zeros_like(ref) if t is None else t for t, ref in zip(found, like, strict=True)]
+    return [functional.zeros_like(ref) if t is None else t for t, ref in zip(gradients, like, strict=True)]
 
 
-def _check_gradient(found: Sequence[Any], strict: bool) -> None:
-    for i, g in enumerate(found):
+def _check_gradient(gradients: Sequence[Any], strict: bool) -> None:
+    for i, g in enumerate(gradients):
         if strict and not requires_grad(g):
             raise RuntimeError(
                 f"While computing the hessian, found that the jacobian of the user-provided function with respect to "

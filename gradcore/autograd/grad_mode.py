@@ -74,8 +74,8 @@ class _Mode:
         if inspect.isgeneratorfunction(function):
 
             @functools.wraps(function)
-            def generator(*args: Any, **named: Any) -> Any:
-                source = function(*args, **named)
+            def generator(*args: Any, **kwargs: Any) -> Any:
+                source = function(*args, **kwargs)
                 with self.again():  # between two steps of the generator, the caller's code runs in the caller's mode
                     try:
                         value = next(source)
@@ -104,9 +104,9 @@ class _Mode:
             return generator  # type: ignore[return-value]
 
         @functools.wraps(function)
-        def wrapper(*args: Any, **named: Any) -> Any:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
             with self.again():
-                return function(*args, **named)
+                return function(*args, **kwargs)
 
         return wrapper  # type: ignore[return-value]
 

@@ -104,12 +104,12 @@ class State:
         self.autocast: Any = None
         self.profiler: Any = None
 
-    def run(self, kernel: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    def run(self, kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a kernel with NumPy's floating-point warnings off, also from within another kernel's call."""
         try:
-            return self.enter(kernel, *args, **named)
+            return self.enter(kernel, *args, **kwargs)
         except RuntimeError as error:
-            return self.reenter(error)(kernel, *args, **named)
+            return self.reenter(error)(kernel, *args, **kwargs)
 
     def reenter(self, error: RuntimeError, name: str = "enter") -> Callable[..., Any]:
         """Return `enter` (or `enclose`) of a fresh context, because a kernel is still running in the old one.

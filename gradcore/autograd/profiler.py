@@ -129,9 +129,9 @@ class profile:
         """Microseconds of all events, each without what it called."""
         return self._require_events().self_cpu_time_total
 
-    def table(self, sort_by: str | None = None, row_limit: int = 100, **named: Any) -> str:
+    def table(self, sort_by: str | None = None, row_limit: int = 100, **kwargs: Any) -> str:
         """Return the events as a table; see `EventList.table`."""
-        return self._require_events().table(sort_by, row_limit, **named)
+        return self._require_events().table(sort_by, row_limit, **kwargs)
 
     def export_chrome_trace(self, path: Any) -> None:
         """Write a file for ``chrome://tracing`` or Perfetto."""

@@ -109,7 +109,7 @@ class SavedTensor:
     #: A weak reference to the node, once users have access to the object.
     _node: Any = None
 
-    def __init__(self, *args: Any, **named: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise RuntimeError("Trying to create a SavedTensor object from Python is forbidden.")
 
     @classmethod

@@ -64,7 +64,7 @@ class ArrayStandIn:
         """Return the result of an array method by calling the NumPy function of that name."""
         return function(self, *args, **named)
 
-    def convert(self, name: str, *args: object, **named: object) -> Any:
+    def convert(self, name: str, *args: object, **kwargs: object) -> Any:
         """Convert the elements as ``"float"``, ``"item"``, ``"array"`` and the like do, or raise their error."""
         raise NotImplementedError
 
@@ -168,8 +168,8 @@ class ArrayStandIn:
 def _make_method(name: str) -> Method:
     function = getattr(np, name)
 
-    def method(self: ArrayStandIn, *args: object, **named: object) -> Any:
-        return self.call_method(name, function, args, named)
+    def method(self: ArrayStandIn, *args: object, **kwargs: object) -> Any:
+        return self.call_method(name, function, args, kwargs)
 
     method.__name__ = name
     method.__doc__ = f"See `numpy.{name}`."
@@ -177,8 +177,8 @@ def _make_method(name: str) -> Method:
 
 
 def _make_conversion(name: str) -> Method:
-    def method(self: ArrayStandIn, *args: object, **named: object) -> Any:
-        return self.convert(name, *args, **named)
+    def method(self: ArrayStandIn, *args: object, **kwargs: object) -> Any:
+        return self.convert(name, *args, **kwargs)
 
     method.__name__ = name
     return method

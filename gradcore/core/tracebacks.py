@@ -93,9 +93,9 @@ def shorten_errors(function: _F) -> _F:
     """
 
     @functools.wraps(function)
-    def call(*args: Any, **named: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            return function(*args, **named)
+            return function(*args, **kwargs)
         except BaseException as error:
             shorten(error)
             raise
@@ -108,8 +108,8 @@ class ShortErrors:
 
     __slots__ = ()
 
-    def __init_subclass__(cls, **named: Any) -> None:
-        super().__init_subclass__(**named)
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls) and cls.__module__.startswith("gradcore."):
             cls.__init__ = shorten_errors(cls.__init__)  # type: ignore[method-assign]
 

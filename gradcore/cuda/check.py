@@ -564,10 +564,10 @@ class _Compilation:
     def __exit__(self, *exc: Any) -> None:
         self._compiler.compile_using_nvrtc = self._own
 
-    def _compile(self, *args: Any, **named: Any) -> Any:
+    def _compile(self, *args: Any, **kwargs: Any) -> Any:
         begin = time.monotonic()
         try:
-            return self._own(*args, **named)
+            return self._own(*args, **kwargs)
         finally:
             self.count += 1
             self.seconds += time.monotonic() - begin

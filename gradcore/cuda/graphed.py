@@ -162,8 +162,8 @@ class _Part:
             return replay
         plain, training = module.forward, module.training
 
-        def forward(*args: Any, **named: Any) -> Any:
-            return (replay if module.training == training else plain)(*args, **named)
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            return (replay if module.training == training else plain)(*args, **kwargs)
 
         module.forward = forward
         return module
@@ -192,10 +192,10 @@ def _node_of(part: _Part) -> Any:
     return Graphed
 
 
-def _fill(kept: Any, given: Any) -> None:
-    """Copy the tensor `given` to `kept`, whose memory a graph reads, unless they share memory."""
-    if not kept.is_set_to(given):
-        kept.copy_(given)
+def _fill(static: Any, source: Any) -> None:
+    """Copy the tensor `source` to `static`, whose memory a graph reads, unless they share memory."""
+    if not static.is_set_to(source):
+        static.copy_(source)
 
 
 def _room(output: Any) -> Any:

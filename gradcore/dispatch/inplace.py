@@ -253,7 +253,7 @@ def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
     return out
 
 
-def copy_to_out(out: Any, made: Any, keeps_shape: bool = False) -> Any:
+def copy_to_out(out: Any, result: Any, keeps_shape: bool = False) -> Any:
     """Write a new tensor into the tensor given as ``out=``, and return the latter.
 
     Parameters
@@ -263,16 +263,16 @@ def copy_to_out(out: Any, made: Any, keeps_shape: bool = False) -> Any:
     made : Tensor
         Values to write.
     keeps_shape : bool
-        Whether `out` keeps a different shape if it has as many elements as `made`. The elements are then written in
+        Whether `out` keeps a different shape if it has as many elements as `result`. The elements are then written in
         order.
     """
     if not isinstance(out, Variable):
         raise TypeError(f"argument 'out' must be Tensor, not {type(out).__name__}")
-    if keeps_shape and out._array.size == made._array.size:
-        made = functional.reshape(made, out._array.shape)
-    elif out._array.shape != made._array.shape:
-        _resize(out, made, warns=False)
-    return functional.copy_(out, made)
+    if keeps_shape and out._array.size == result._array.size:
+        result = functional.reshape(result, out._array.shape)
+    elif out._array.shape != result._array.shape:
+        _resize(out, result, warns=False)
+    return functional.copy_(out, result)
 
 
 def _resize(target: Any, result: Any, warns: bool = True) -> None:

@@ -408,10 +408,10 @@ def constructor(function: _F) -> _F:
     positional = [by_name[p.name] for p in parameters if p.kind is InspectParameter.POSITIONAL_OR_KEYWORD]
 
     @functools.wraps(function)
-    def init(self: Any, *args: Any, **named: Any) -> None:
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
         positional_values = [value if s is None else s.take(value) for s, value in zip(positional, args, strict=False)]
         named_values = {
-            name: value if (s := by_name.get(name)) is None else s.take(value) for name, value in named.items()
+            name: value if (s := by_name.get(name)) is None else s.take(value) for name, value in kwargs.items()
         }
         function(self, *positional_values, *args[len(positional_values) :], **named_values)
 
@@ -425,9 +425,9 @@ def converting(function: _F) -> _F:
     positional = [by_name.get(p.name) for p in parameters if p.kind is InspectParameter.POSITIONAL_OR_KEYWORD]
 
     @functools.wraps(function)
-    def call(*args: Any, **named: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         positional_values = [value if s is None else s.take(value) for s, value in zip(positional, args, strict=False)]
-        named_values = {name: by_name[name].take(value) if name in by_name else value for name, value in named.items()}
+        named_values = {name: by_name[name].take(value) if name in by_name else value for name, value in kwargs.items()}
         return function(*positional_values, *args[len(positional_values) :], **named_values)
 
     return cast(_F, call)

@@ -131,24 +131,24 @@ def suspend_mode() -> Iterator[Any]:
         state.mode |= TORCH_FUNCTION_MODE
 
 
-def hand_over(func: Callable[..., Any], found: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def hand_over(func: Callable[..., Any], overrides: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the result of the first override of a call that does not return NotImplemented.
 
-    The innermost mode is asked first, then the arguments in `found`, which `overriding_arguments` returned.
+    The innermost mode is asked first, then the arguments in `overrides`, which `overriding_arguments` returned.
 
     Raises
     ------
     TypeError
         If all of them return NotImplemented.
     """
-    types = tuple(map(type, found))
+    types = tuple(map(type, overrides))
     mode = None
     if local.state.mode & TORCH_FUNCTION_MODE:
         with suspend_mode() as mode:
             result = mode.__torch_function__(func, types, args, kwargs)
         if result is not NotImplemented:
             return result
-    for value in found:
+    for value in overrides:
         refuse_tensor(getattr(func, "__name__", "a function"), value)
         handler = value.__torch_function__
         if getattr(handler, "__self__", None) is value:

@@ -28,12 +28,12 @@ class OfCategories(WithProbabilities):
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     _event_dims = {"probs": 1, "logits": 1}
 
-    def _keep_parameter(self, given: Tensor) -> Tensor:
-        if given.ndim < 1:
+    def _keep_parameter(self, value: Tensor) -> Tensor:
+        if value.ndim < 1:
             raise ValueError(f"`{self._given}` parameter must be at least one-dimensional.")
         if self._given == "probs":
-            return given / given.sum(-1, True)
-        return given - given.logsumexp(-1, True)
+            return value / value.sum(-1, True)
+        return value - value.logsumexp(-1, True)
 
     @property
     def _shapes(self) -> tuple[Size, Size]:

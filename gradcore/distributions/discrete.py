@@ -144,10 +144,10 @@ class _OfTrials(WithProbabilities):
         self.total_count = total_count
         self._of_probabilities(probs, logits, validate_args)
 
-    def _keep_parameter(self, given: Parameter) -> Tensor:
-        total, given = broadcast_all(self.total_count, given)
-        self.total_count = total.type_as(given)
-        return given  # type: ignore[no-any-return]
+    def _keep_parameter(self, value: Parameter) -> Tensor:
+        total, value = broadcast_all(self.total_count, value)
+        self.total_count = total.type_as(value)
+        return value  # type: ignore[no-any-return]
 
 
 class Binomial(_OfTrials):

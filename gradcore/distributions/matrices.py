@@ -12,7 +12,7 @@ from gradcore.core.dtypes import finfo
 from gradcore.distributions import constraints
 from gradcore.distributions.distribution import Distribution, ExponentialFamily, Parameter, broadcast_all
 from gradcore.distributions.gammas import Beta, log_gammas
-from gradcore.distributions.multivariate import OfCovariance, check_matrix, half_log_det, the_given
+from gradcore.distributions.multivariate import OfCovariance, check_matrix, half_log_det, single_factor
 from gradcore.functions.linalg import slogdet
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import arange
@@ -111,7 +111,7 @@ class Wishart(OfCovariance, ExponentialFamily):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        name, matrix = the_given(covariance_matrix, precision_matrix, scale_tril)
+        name, matrix = single_factor(covariance_matrix, precision_matrix, scale_tril)
         check_matrix("scale_tril", matrix)  # PyTorch uses this name for all three matrices
         df = df if isinstance(df, Tensor) else functional.as_tensor(df, dtype=matrix.dtype, device=matrix.device)
         batch = broadcast_shapes(matrix.shape[:-2], df.shape)

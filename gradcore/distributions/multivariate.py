@@ -53,7 +53,7 @@ _FACTORS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def the_given(*matrices: Tensor | None) -> tuple[str, Tensor]:
+def single_factor(*matrices: Tensor | None) -> tuple[str, Tensor]:
     """Return the name and value of the one matrix that is not None. Raise an error if there is not exactly one."""
     named_matrices = [(name, matrix) for name, matrix in zip(_FACTORS, matrices, strict=True) if matrix is not None]
     if len(named_matrices) != 1:
@@ -144,7 +144,7 @@ class MultivariateNormal(OfCovariance):
     ) -> None:
         if loc.ndim < 1:
             raise ValueError("loc must be at least one-dimensional.")
-        name, matrix = the_given(covariance_matrix, precision_matrix, scale_tril)
+        name, matrix = single_factor(covariance_matrix, precision_matrix, scale_tril)
         check_matrix(name, matrix)
         batch = broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
         self.loc = loc.expand(*batch, -1)

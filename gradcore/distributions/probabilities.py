@@ -34,9 +34,9 @@ class WithProbabilities(Distribution):
         batch, event = self._shapes
         super().__init__(batch, event, validate_args=validate_args)
 
-    def _keep_parameter(self, given: Parameter) -> Tensor:
+    def _keep_parameter(self, value: Parameter) -> Tensor:
         """Return the given parameter in the form in which it is stored."""
-        return broadcast_all(given)[0]
+        return broadcast_all(value)[0]
 
     @property
     def _shapes(self) -> tuple[Size, Size]:

@@ -40,8 +40,8 @@ def value_and_grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
     gradient_and_value = grad_and_value(func, argnums, has_aux)
 
     @functools.wraps(func)
-    def wrapper(*args: Any, **named: Any) -> Any:
-        gradient, value = gradient_and_value(*args, **named)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        gradient, value = gradient_and_value(*args, **kwargs)
         return value, gradient
 
     return wrapper
@@ -88,8 +88,8 @@ def elementwise_grad(func: Callable[..., Any], argnums: Argnums = 0) -> Callable
     """
 
     @functools.wraps(func)
-    def total(*args: Any, **named: Any) -> Any:
-        return functional.sum(func(*args, **named))
+    def total(*args: Any, **kwargs: Any) -> Any:
+        return functional.sum(func(*args, **kwargs))
 
     return grad(total, argnums)
 
@@ -117,7 +117,7 @@ def checkpoint(func: Callable[..., Any]) -> Callable[..., Any]:
     from gradcore.utils.checkpoint import checkpoint as run_checkpointed
 
     @functools.wraps(func)
-    def wrapper(*args: Any, **named: Any) -> Any:
-        return run_checkpointed(func, *args, use_reentrant=False, **named)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return run_checkpointed(func, *args, use_reentrant=False, **kwargs)
 
     return wrapper

@@ -67,22 +67,22 @@ def functional_call(
     return call_with(module, tensors, args, kwargs, tie_weights, strict)
 
 
-def _join_dicts(given: Any) -> dict[str, Tensor]:
-    if not isinstance(given, Sequence):
+def _join_dicts(dicts: Any) -> dict[str, Tensor]:
+    if not isinstance(dicts, Sequence):
         raise ValueError(
-            f"Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got {type(given)}"
+            f"Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got {type(dicts)}"
         )
-    if not all(isinstance(d, dict) for d in given):
+    if not all(isinstance(d, dict) for d in dicts):
         raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")
     joined: dict[str, Tensor] = {}
     repeated = dict.fromkeys(
-        key for i, d in enumerate(given) for key in d if any(key in earlier for earlier in given[:i])
+        key for i, d in enumerate(dicts) for key in d if any(key in earlier for earlier in dicts[:i])
     )
     if repeated:
         raise ValueError(
             f"{list(repeated)} appeared in multiple dictionaries; behavior of functional call is ambiguous"
         )
-    for d in given:
+    for d in dicts:
         joined.update(d)
     return joined
 

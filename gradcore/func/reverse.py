@@ -50,13 +50,13 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
     api = "grad_and_value(f)(*args)"
 
     @functools.wraps(func)
-    def wrapper(*args: Any, **named: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         with GradLevel() as level:
             leaves, structure = tree_flatten(pick_args(args, argnums))
             inputs = [level.enter(leaf) for leaf in leaves]
             level_args = replace_args(args, argnums, tree_unflatten(inputs, structure))
             with level.recording():
-                output, aux = split_aux(func(*level_args, **named), has_aux, api)
+                output, aux = split_aux(func(*level_args, **kwargs), has_aux, api)
             if not isinstance(output, Tensor):
                 raise RuntimeError(f"{api}: Expected f(*args) to return a Tensor, got {type(output)}")
             if output.ndim:
@@ -96,8 +96,8 @@ def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
     gradient_and_value = grad_and_value(func, argnums, has_aux)
 
     @functools.wraps(func)
-    def wrapper(*args: Any, **named: Any) -> Any:
-        gradient, value = gradient_and_value(*args, **named)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        gradient, value = gradient_and_value(*args, **kwargs)
         return (gradient, value[1]) if has_aux else gradient
 
     return wrapper

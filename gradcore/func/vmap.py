@@ -76,9 +76,9 @@ def vmap(
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 
     @functools.wraps(func)
-    def wrapper(*args: Any, **named: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         flat, dims, structure, size = _inputs(func, in_dims, args)
-        run = functools.partial(_run, func, out_dims, randomness, structure, named)
+        run = functools.partial(_run, func, out_dims, randomness, structure, kwargs)
         if chunk_size is None or chunk_size >= size:
             return run(flat, dims, size)
         start = get_rng_state() if randomness == "same" else None

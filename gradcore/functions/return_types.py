@@ -20,17 +20,17 @@ from typing import Any
 from gradcore.ops.declare.table import OPS
 
 
-def _named() -> dict[str, Any]:
+def _result_types() -> dict[str, Any]:
     return {op.output_name: op for op in OPS.values() if op.fields}
 
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return __dir__()
-    if name not in _named():
+    if name not in _result_types():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _named()[name].output_type
+    return _result_types()[name].output_type
 
 
 def __dir__() -> list[str]:
-    return sorted(_named())
+    return sorted(_result_types())

@@ -167,11 +167,11 @@ def _elementwise_op(
     return op
 
 
-def _elementwise_formula(program: Program | None, backward: Any, wanted: str, names: Sequence[str]) -> Any:
-    """Return the formula of the differential by the input `wanted`, or None if there is none."""
+def _elementwise_formula(program: Program | None, backward: Any, name: str, names: Sequence[str]) -> Any:
+    """Return the formula of the differential by the input `name`, or None if there is none."""
     gradient_source = backward
     if isinstance(backward, Mapping):
-        gradient_source = backward.get(wanted)
+        gradient_source = backward.get(name)
         if gradient_source is None:
             return None
     elif backward is not None and len(names) > 1:
@@ -182,7 +182,7 @@ def _elementwise_formula(program: Program | None, backward: Any, wanted: str, na
         reads = tuple(n for n in names if n in program.reads)
         return _name_parameters(
             ("F", "t", *reads),
-            lambda F, t, *values: differential(F, program, dict(zip(reads, values, strict=True)), wanted, t),
+            lambda F, t, *values: differential(F, program, dict(zip(reads, values, strict=True)), name, t),
         )
     if not isinstance(gradient_source, str):
         return _formula_of(gradient_source)
@@ -292,14 +292,14 @@ def _one_for_each(formula: Callable[..., Any], keys: tuple[str, ...]) -> Callabl
     return _name_parameters(names_of(formula), wrapper)
 
 
-def _formula_of(given: Any) -> Callable[..., Any]:
+def _formula_of(function: Any) -> Callable[..., Any]:
     """Return a gradient formula for a function, or for an operation that another kernel computes.
 
     The parameters of the formula are ``F``, ``grad`` and the names of the values that it reads.
     """
-    kernel_op = getattr(given, "op", None)
+    kernel_op = getattr(function, "op", None)
     if not isinstance(kernel_op, Op) or OPS.get(kernel_op.name) is not kernel_op:
-        return given  # type: ignore[no-any-return]
+        return function  # type: ignore[no-any-return]
     if "grad" not in kernel_op.names:
         raise ValueError(f"the kernel for the gradient has no input named grad: {', '.join(kernel_op.names)}")
     reads = tuple(n for n in kernel_op.names if n != "grad")

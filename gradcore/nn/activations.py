@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gradcore.core.errors import warn
 from gradcore.nn import functional as F
 from gradcore.nn.module import Module
-from gradcore.nn.module_factory import Made, make, settings
+from gradcore.nn.module_factory import ModuleEntry, make, settings
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import full
@@ -34,35 +34,35 @@ def _lambd(module: Any) -> str:
 
 
 TABLE = {
-    "CELU": Made("celu", S(alpha=1.0, inplace=False)),
-    "ELU": Made("elu", S(alpha=1.0, inplace=False)),
-    "GELU": Made("gelu", S(approximate="none")),
-    "GLU": Made("glu", S(dim=-1)),
-    "Hardshrink": Made("hardshrink", S(lambd=0.5), _lambd),
-    "Hardsigmoid": Made("hardsigmoid", IN_PLACE, ()),
-    "Hardswish": Made("hardswish", IN_PLACE, ()),
-    "Hardtanh": Made(
+    "CELU": ModuleEntry("celu", S(alpha=1.0, inplace=False)),
+    "ELU": ModuleEntry("elu", S(alpha=1.0, inplace=False)),
+    "GELU": ModuleEntry("gelu", S(approximate="none")),
+    "GLU": ModuleEntry("glu", S(dim=-1)),
+    "Hardshrink": ModuleEntry("hardshrink", S(lambd=0.5), _lambd),
+    "Hardsigmoid": ModuleEntry("hardsigmoid", IN_PLACE, ()),
+    "Hardswish": ModuleEntry("hardswish", IN_PLACE, ()),
+    "Hardtanh": ModuleEntry(
         "hardtanh", S(min_val=-1.0, max_val=1.0, inplace=False, min_value=None, max_value=None),
         ("min_val", "max_val", "inplace"), _hardtanh,
     ),
-    "LeakyReLU": Made("leaky_relu", S(negative_slope=0.01, inplace=False)),
-    "LogSigmoid": Made("logsigmoid", S()),
-    "LogSoftmax": Made("log_softmax", S(dim=None)),
-    "Mish": Made("mish", IN_PLACE),
-    "RReLU": Made("rrelu", S(lower=1 / 8, upper=1 / 3, inplace=False), training=True),
-    "ReLU": Made("relu", IN_PLACE),
-    "ReLU6": Made("relu6", IN_PLACE),
-    "SELU": Made("selu", IN_PLACE),
-    "SiLU": Made("silu", IN_PLACE),
-    "Sigmoid": Made("sigmoid", S()),
-    "Softmax": Made("softmax", S(dim=None)),
-    "Softmin": Made("softmin", S(dim=None)),
-    "Softplus": Made("softplus", S(beta=1.0, threshold=20.0)),
-    "Softshrink": Made("softshrink", S(lambd=0.5), _lambd),
-    "Softsign": Made("softsign", S()),
-    "Tanh": Made("tanh", S()),
-    "Tanhshrink": Made("tanhshrink", S()),
-    "Threshold": Made("threshold", S("threshold", "value", inplace=False)),
+    "LeakyReLU": ModuleEntry("leaky_relu", S(negative_slope=0.01, inplace=False)),
+    "LogSigmoid": ModuleEntry("logsigmoid", S()),
+    "LogSoftmax": ModuleEntry("log_softmax", S(dim=None)),
+    "Mish": ModuleEntry("mish", IN_PLACE),
+    "RReLU": ModuleEntry("rrelu", S(lower=1 / 8, upper=1 / 3, inplace=False), training=True),
+    "ReLU": ModuleEntry("relu", IN_PLACE),
+    "ReLU6": ModuleEntry("relu6", IN_PLACE),
+    "SELU": ModuleEntry("selu", IN_PLACE),
+    "SiLU": ModuleEntry("silu", IN_PLACE),
+    "Sigmoid": ModuleEntry("sigmoid", S()),
+    "Softmax": ModuleEntry("softmax", S(dim=None)),
+    "Softmin": ModuleEntry("softmin", S(dim=None)),
+    "Softplus": ModuleEntry("softplus", S(beta=1.0, threshold=20.0)),
+    "Softshrink": ModuleEntry("softshrink", S(lambd=0.5), _lambd),
+    "Softsign": ModuleEntry("softsign", S()),
+    "Tanh": ModuleEntry("tanh", S()),
+    "Tanhshrink": ModuleEntry("tanhshrink", S()),
+    "Threshold": ModuleEntry("threshold", S("threshold", "value", inplace=False)),
 }  # fmt: skip
 
 

@@ -63,12 +63,12 @@ def _as_tuple(value: Any) -> Grads:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-def _same_number(kind: str, name: str, found: Grads, before: Grads) -> Grads:
-    if len(found) != len(before):
+def _same_number(kind: str, name: str, grads: Grads, before: Grads) -> Grads:
+    if len(grads) != len(before):
         raise RuntimeError(
-            f"Backward {kind} returned an invalid number of {name}, got {len(found)}, but expected {len(before)}"
+            f"Backward {kind} returned an invalid number of {name}, got {len(grads)}, but expected {len(before)}"
         )
-    return found
+    return grads
 
 
 class BackwardHooks:

@@ -20,19 +20,19 @@ class _Table(Module):
 
     weight: Tensor
 
-    def _add(self, given: Tensor | None, freeze: bool, device: Any, dtype: Any) -> None:
+    def _add(self, weight: Tensor | None, freeze: bool, device: Any, dtype: Any) -> None:
         n, size = self.num_embeddings, self.embedding_dim
         if self.padding_idx is not None:
             if not -n <= self.padding_idx < n:
                 raise AssertionError("Padding_idx must be within num_embeddings")
             self.padding_idx %= n
-        if given is None:
+        if weight is None:
             self.weight = Parameter(empty(n, size, device=device, dtype=dtype), requires_grad=not freeze)
             self.reset_parameters()
             return
-        if tuple(given.shape) != (n, size):
+        if tuple(weight.shape) != (n, size):
             raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
-        self.weight = Parameter(given, requires_grad=not freeze)
+        self.weight = Parameter(weight, requires_grad=not freeze)
 
     def reset_parameters(self) -> None:
         """Draw new vectors at random. The vector of `padding_idx` is zero."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gradcore.nn.module import Module
-from gradcore.nn.module_factory import Made, make, ntuple, settings
+from gradcore.nn.module_factory import ModuleEntry, make, ntuple, settings
 from gradcore.tensor import Tensor
 
 __all__ = ["Flatten", "Identity", "Unflatten"]
@@ -45,32 +45,34 @@ _DropoutNd = _base("Dropout")
 WINDOW = S("kernel_size", stride=None, padding=0)
 SHOWN = ("kernel_size", "stride", "padding")
 ADAPTIVE = ("output_size",)
-TABLE: dict[str, Made] = {}
+TABLE: dict[str, ModuleEntry] = {}
 for _n in (1, 2, 3):
     _end = {"ceil_mode": False, "count_include_pad": True}
     TABLE |= {
-        f"AdaptiveAvgPool{_n}d": Made(f"adaptive_avg_pool{_n}d", S("output_size"), ADAPTIVE, base=_AdaptiveAvgPoolNd),
-        f"AdaptiveMaxPool{_n}d": Made(
+        f"AdaptiveAvgPool{_n}d": ModuleEntry(
+            f"adaptive_avg_pool{_n}d", S("output_size"), ADAPTIVE, base=_AdaptiveAvgPoolNd
+        ),
+        f"AdaptiveMaxPool{_n}d": ModuleEntry(
             f"adaptive_max_pool{_n}d", S("output_size", return_indices=False), ADAPTIVE, base=_AdaptiveMaxPoolNd
         ),
-        f"AvgPool{_n}d": Made(
+        f"AvgPool{_n}d": ModuleEntry(
             f"avg_pool{_n}d",
             {**WINDOW, **_end, **({} if _n == 1 else {"divisor_override": None})},
             SHOWN,
             _tuples(1, *SHOWN) if _n == 1 else _own_stride,
             base=_AvgPoolNd,
         ),
-        f"LPPool{_n}d": Made(
+        f"LPPool{_n}d": ModuleEntry(
             f"lp_pool{_n}d", S("norm_type", "kernel_size", stride=None, ceil_mode=False), base=_LPPoolNd
         ),
-        f"MaxPool{_n}d": Made(
+        f"MaxPool{_n}d": ModuleEntry(
             f"max_pool{_n}d",
             {**WINDOW, "dilation": 1, "return_indices": False, "ceil_mode": False},
             (*SHOWN, "dilation", "ceil_mode"),
             _own_stride,
             base=_MaxPoolNd,
         ),
-        f"MaxUnpool{_n}d": Made(f"max_unpool{_n}d", WINDOW, SHOWN, _tuples(_n, *SHOWN), base=_MaxUnpoolNd),
+        f"MaxUnpool{_n}d": ModuleEntry(f"max_unpool{_n}d", WINDOW, SHOWN, _tuples(_n, *SHOWN), base=_MaxUnpoolNd),
     }
 
 
@@ -83,7 +85,7 @@ def _fractional(chosen: dict[str, Any]) -> dict[str, Any]:
 
 
 for _n in (2, 3):
-    TABLE[f"FractionalMaxPool{_n}d"] = Made(
+    TABLE[f"FractionalMaxPool{_n}d"] = ModuleEntry(
         f"fractional_max_pool{_n}d",
         S("kernel_size", output_size=None, output_ratio=None, return_indices=False, _random_samples=None),
         (),
@@ -108,7 +110,9 @@ for _name, _function in (
     ("Dropout", "dropout"), ("Dropout1d", "dropout1d"), ("Dropout2d", "dropout2d"), ("Dropout3d", "dropout3d"),
     ("AlphaDropout", "alpha_dropout"), ("FeatureAlphaDropout", "feature_alpha_dropout"),
 ):  # fmt: skip
-    TABLE[_name] = Made(_function, S(p=0.5, inplace=False), _dropout, _probability, training=True, base=_DropoutNd)
+    TABLE[_name] = ModuleEntry(
+        _function, S(p=0.5, inplace=False), _dropout, _probability, training=True, base=_DropoutNd
+    )
 
 
 def _response(module: Any) -> str:
@@ -117,19 +121,19 @@ def _response(module: Any) -> str:
 
 _WINDOWS = {"dilation": 1, "padding": 0, "stride": 1}
 TABLE |= {
-    "ChannelShuffle": Made("channel_shuffle", S("groups")),
-    "CosineSimilarity": Made("cosine_similarity", S(dim=1, eps=1e-8), ()),
-    "CrossMapLRN2d": Made("local_response_norm", S("size", alpha=1e-4, beta=0.75, k=1), _response),
-    "Fold": Made("fold", S("output_size", "kernel_size", **_WINDOWS)),
-    "LocalResponseNorm": Made(
+    "ChannelShuffle": ModuleEntry("channel_shuffle", S("groups")),
+    "CosineSimilarity": ModuleEntry("cosine_similarity", S(dim=1, eps=1e-8), ()),
+    "CrossMapLRN2d": ModuleEntry("local_response_norm", S("size", alpha=1e-4, beta=0.75, k=1), _response),
+    "Fold": ModuleEntry("fold", S("output_size", "kernel_size", **_WINDOWS)),
+    "LocalResponseNorm": ModuleEntry(
         "local_response_norm",
         S("size", alpha=1e-4, beta=0.75, k=1.0),
         _response,
     ),
-    "PairwiseDistance": Made("pairwise_distance", S(p=2.0, eps=1e-6, keepdim=False), ()),
-    "PixelShuffle": Made("pixel_shuffle", S("upscale_factor")),
-    "PixelUnshuffle": Made("pixel_unshuffle", S("downscale_factor")),
-    "Unfold": Made("unfold", S("kernel_size", **_WINDOWS)),
+    "PairwiseDistance": ModuleEntry("pairwise_distance", S(p=2.0, eps=1e-6, keepdim=False), ()),
+    "PixelShuffle": ModuleEntry("pixel_shuffle", S("upscale_factor")),
+    "PixelUnshuffle": ModuleEntry("pixel_unshuffle", S("downscale_factor")),
+    "Unfold": ModuleEntry("unfold", S("kernel_size", **_WINDOWS)),
 }
 
 
@@ -151,14 +155,14 @@ def _scale(module: Any) -> str:
 
 _SIZES = S(size=None, scale_factor=None)
 TABLE |= {
-    "Upsample": Made(
+    "Upsample": ModuleEntry(
         "interpolate",
         {**_SIZES, "mode": "nearest", "align_corners": None, "recompute_scale_factor": None},
         _scale,
         _factors,
     ),
-    "UpsamplingBilinear2d": Made("interpolate", _SIZES, _scale, _upsampling("bilinear", True)),
-    "UpsamplingNearest2d": Made("interpolate", _SIZES, _scale, _upsampling("nearest", None)),
+    "UpsamplingBilinear2d": ModuleEntry("interpolate", _SIZES, _scale, _upsampling("bilinear", True)),
+    "UpsamplingNearest2d": ModuleEntry("interpolate", _SIZES, _scale, _upsampling("nearest", None)),
 }
 
 

@@ -8,7 +8,7 @@ from gradcore import functional
 from gradcore.nn import functional as F
 from gradcore.nn import layers
 from gradcore.nn.module import Module
-from gradcore.nn.module_factory import Made, make, settings
+from gradcore.nn.module_factory import ModuleEntry, make, settings
 from gradcore.tensor import Tensor
 
 __all__ = ["TripletMarginWithDistanceLoss"]
@@ -63,9 +63,9 @@ def _resolve_reduction(chosen: dict[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def _loss(function: str, **own: Any) -> Made:
+def _loss(function: str, **own: Any) -> ModuleEntry:
     base = _WeightedLoss if "weight" in own else _Loss
-    return Made(
+    return ModuleEntry(
         function, settings(**own), (), _resolve_reduction, keyword_only=function == "gaussian_nll_loss", base=base
     )
 

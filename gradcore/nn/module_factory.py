@@ -12,7 +12,7 @@ from gradcore.nn.docstrings import Docstring
 from gradcore.nn.module import Module
 from gradcore.tensor import Tensor
 
-__all__ = ["Made", "make", "ntuple", "settings"]
+__all__ = ["ModuleEntry", "make", "ntuple", "settings"]
 
 REQUIRED = inspect.Parameter.empty
 
@@ -22,7 +22,7 @@ def settings(*required: str, **optional: Any) -> dict[str, Any]:
     return {**dict.fromkeys(required, REQUIRED), **optional}
 
 
-class Made(NamedTuple):
+class ModuleEntry(NamedTuple):
     """Base class of modules whose forward calls a function of `gradcore.nn.functional` with the module's settings.
 
     Attributes
@@ -57,7 +57,7 @@ def ntuple(value: Any, n: int) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,) * n
 
 
-def _shown(module: Any, names: Any) -> str:
+def _format_settings(module: Any, names: Any) -> str:
     if callable(names):
         return str(names(module))
     parts = [f"{name}={getattr(module, name)!r}" for name in names if name != "inplace"]
@@ -65,18 +65,18 @@ def _shown(module: Any, names: Any) -> str:
     return ", ".join([*parts, "inplace=True"] if "inplace" in names and module.inplace else parts)
 
 
-def make(name: str, made: Made, where: str) -> type[Module]:
+def make(name: str, entry: ModuleEntry, where: str) -> type[Module]:
     """Create and return the class of a table entry, which belongs to the module `where`."""
-    kind = inspect.Parameter.KEYWORD_ONLY if made.keyword_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
-    signature = inspect.Signature([inspect.Parameter(n, kind, default=d) for n, d in made.settings.items()])
-    names = list(made.settings) if made.shown is None else made.shown
+    kind = inspect.Parameter.KEYWORD_ONLY if entry.keyword_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature([inspect.Parameter(n, kind, default=d) for n, d in entry.settings.items()])
+    names = list(entry.settings) if entry.shown is None else entry.shown
 
     def __init__(self: Module, *args: Any, **kwargs: Any) -> None:
         Module.__init__(self)
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         chosen = dict(bound.arguments)
-        chosen = chosen if made.prepare is None else made.prepare(chosen)
+        chosen = chosen if entry.prepare is None else entry.prepare(chosen)
         object.__setattr__(self, "_settings", tuple(chosen))
         for key, value in chosen.items():
             if isinstance(value, Tensor) or (value is None and key in ("weight", "pos_weight")):
@@ -84,20 +84,20 @@ def make(name: str, made: Made, where: str) -> type[Module]:
             else:
                 setattr(self, key, value)
 
-    def forward(self: AnyTensor, *inputs: Any, **named: Any) -> Any:
+    def forward(self: AnyTensor, *inputs: Any, **kwargs: Any) -> Any:
         keywords = {key: getattr(self, key) for key in self._settings}
-        if made.training:
+        if entry.training:
             keywords["training"] = self.training
-        return getattr(functional, made.function)(*inputs, **keywords, **named)
+        return getattr(functional, entry.function)(*inputs, **keywords, **kwargs)
 
     def extra_repr(self: AnyTensor) -> str:
-        return _shown(self, names)
+        return _format_settings(self, names)
 
-    forward.__doc__ = f"Call `gradcore.nn.functional.{made.function}` with this module's settings."
+    forward.__doc__ = f"Call `gradcore.nn.functional.{entry.function}` with this module's settings."
     extra_repr.__doc__ = "The settings that are printed."
     body = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__module__": where}
-    doc = Docstring(f"`gradcore.nn.functional.{made.function}` as a module.", made.function, made.settings)
-    cls = type(name, (made.base,), {**body, "__doc__": doc, "__signature__": signature})
+    doc = Docstring(f"`gradcore.nn.functional.{entry.function}` as a module.", entry.function, entry.settings)
+    cls = type(name, (entry.base,), {**body, "__doc__": doc, "__signature__": signature})
     for function in (__init__, forward, extra_repr):
         function.__qualname__ = f"{name}.{function.__name__}"
     return cls

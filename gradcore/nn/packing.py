@@ -70,9 +70,9 @@ class PackedSequence(_Fields):
         """Whether the data is on a CUDA device."""
         return self.data.is_cuda
 
-    def to(self, *args: Any, **named: Any) -> PackedSequence:
+    def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
         """Return the packed sequence with its data and permutations converted as by `Tensor.to`."""
-        data = self.data.to(*args, **named)
+        data = self.data.to(*args, **kwargs)
         if data is self.data:
             return self
         moved = [None if each is None else each.to(data.device) for each in self[2:]]

@@ -65,9 +65,9 @@ def _parts(value: Any, devices: list[Any], dim: int) -> Any:
     return [value for _ in devices]
 
 
-def _like(given: Any, parts: Any) -> Any:
-    """Return `parts` in a tuple or list of the type of `given`."""
-    return type(given)(*parts) if hasattr(given, "_fields") else type(given)(parts)
+def _like(original: Any, parts: Any) -> Any:
+    """Return `parts` in a tuple or list of the type of `original`."""
+    return type(original)(*parts) if hasattr(original, "_fields") else type(original)(parts)
 
 
 def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> Any:

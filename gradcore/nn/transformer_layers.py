@@ -41,12 +41,12 @@ def additive(
     return zeros.masked_fill_(mask, float("-inf"))
 
 
-def _activation(given: Activation) -> Callable[[Tensor], Tensor]:
-    if not isinstance(given, str):
-        return given
-    if given not in ("relu", "gelu"):
-        raise RuntimeError(f"activation should be relu/gelu, not {given}")
-    return getattr(F, given)  # type: ignore[no-any-return]
+def _activation(activation: Activation) -> Callable[[Tensor], Tensor]:
+    if not isinstance(activation, str):
+        return activation
+    if activation not in ("relu", "gelu"):
+        raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+    return getattr(F, activation)  # type: ignore[no-any-return]
 
 
 class _Layer(Module):

@@ -303,10 +303,10 @@ def from_dlpack(x: ArrayLike, /, *, device: DeviceLike = None, copy: bool | None
 def _read(name: str) -> Function:
     function = getattr(np, name)
 
-    def read(*args: Any, like: Any = None, **named: Any) -> Any:
-        if isinstance(named.get("dtype"), dtypes.dtype):
-            named["dtype"] = named["dtype"].numpy
-        return tensor_of(np.array(function(*args, **named)))
+    def read(*args: Any, like: Any = None, **kwargs: Any) -> Any:
+        if isinstance(kwargs.get("dtype"), dtypes.dtype):
+            kwargs["dtype"] = kwargs["dtype"].numpy
+        return tensor_of(np.array(function(*args, **kwargs)))
 
     return rename(read, name)
 

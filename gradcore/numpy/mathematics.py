@@ -84,7 +84,7 @@ def clip(
     *,
     min: ArrayLike | None = None,
     max: ArrayLike | None = None,
-    **named: Any,
+    **kwargs: Any,
 ) -> Tensor:
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     x = tensor_of(a)

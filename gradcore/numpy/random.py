@@ -50,7 +50,7 @@ class _Source:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._source, name)
-        return (lambda *args, **named: _call(method, args, named)) if callable(method) else method
+        return (lambda *args, **kwargs: _call(method, args, kwargs)) if callable(method) else method
 
     def __repr__(self) -> str:
         return f"{self._source!r} of gradcore"
@@ -79,7 +79,7 @@ def __getattr__(name: str) -> Any:
     result = getattr(np.random, name)
     if name.startswith("_") or isinstance(result, type) or not callable(result):
         return result
-    return lambda *args, **named: _call(result, args, named)
+    return lambda *args, **kwargs: _call(result, args, kwargs)
 
 
 def __dir__() -> list[str]:

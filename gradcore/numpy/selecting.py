@@ -494,9 +494,9 @@ def _of_numpy(name: str) -> Callable[..., Any]:
     function = getattr(np, name)
 
     @functools.wraps(function, assigned=("__name__", "__qualname__"))
-    def make(*args: Any, **named: Any) -> Any:
+    def make(*args: Any, **kwargs: Any) -> Any:
         try:
-            result = function(*map(_plain, args), **{k: _plain(v) for k, v in named.items()})
+            result = function(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()})
         except OverflowError as error:
             raise ValueError(f"{name}: {error}") from None
         return tuple(map(tensor_of, result)) if isinstance(result, tuple) else tensor_of(result)
@@ -584,7 +584,7 @@ class vectorize:
         self.pyfunc, self.otypes, self.excluded = pyfunc, otypes, set(excluded or ())
         self.__doc__ = doc or pyfunc.__doc__
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         varied = [i for i in range(len(args)) if i not in self.excluded]
         columns = F.broadcast_tensors(*(tensor_of(args[i]) for i in varied))
         rows = []
@@ -592,7 +592,7 @@ class vectorize:
             call = list(args)
             for i, element in zip(varied, elements, strict=True):
                 call[i] = element
-            rows.append(self.pyfunc(*call, **named))
+            rows.append(self.pyfunc(*call, **kwargs))
         if rows and isinstance(rows[0], tuple):
             return tuple(self._join(column, columns[0].shape, i) for i, column in enumerate(zip(*rows, strict=True)))
         return self._join(rows, columns[0].shape, 0)

@@ -471,11 +471,11 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
     return _padded_with_values(x, widths, mode, kwargs)
 
 
-def _for_each_side(given: Any, x: Tensor) -> Any:
+def _for_each_side(setting: Any, x: Tensor) -> Any:
     """Broadcast a setting of `numpy.pad` to the shape ``(x.ndim, 2)``; it is a tensor if it contains tensors."""
-    if isinstance(given, Tensor) or (isinstance(given, (list, tuple)) and holds_tensors(given)):
-        return F.broadcast_to(tensor_of(given), (x.ndim, 2))
-    return np.broadcast_to(np.asarray(given, dtype=object), (x.ndim, 2))
+    if isinstance(setting, Tensor) or (isinstance(setting, (list, tuple)) and holds_tensors(setting)):
+        return F.broadcast_to(tensor_of(setting), (x.ndim, 2))
+    return np.broadcast_to(np.asarray(setting, dtype=object), (x.ndim, 2))
 
 
 def _number_like(value: Any, like: Tensor) -> AnyTensor:

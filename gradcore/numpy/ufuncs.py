@@ -131,15 +131,15 @@ class Ufunc:
     def __repr__(self) -> str:
         return f"<ufunc '{self.__name__}' of gradcore>"
 
-    def __call__(self, *inputs: Any, **named: Any) -> Any:
-        if not named:
+    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
+        if not kwargs:
             try:
                 key = tuple([x._dtype if isinstance(x, Tensor) else x.__class__ for x in inputs])
                 plan = self._plans[key]
             except KeyError:
                 return self._prepare_call(inputs)
             return plan(*inputs)
-        return self._general(inputs, **named)
+        return self._general(inputs, **kwargs)
 
     # -- dtypes ---------------------------------------------------------------------------------------------------
 
@@ -247,10 +247,10 @@ class Ufunc:
 
     # -- methods --------------------------------------------------------------------------------------------------
 
-    def outer(self, a: Any, b: Any, **named: Any) -> Any:
+    def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
         """Apply the function to every pair of an element of `a` and an element of `b`."""
         a, b = tensor_of(a), tensor_of(b)
-        return self(a.reshape(*a.shape, *(1,) * b.ndim), b, **named)
+        return self(a.reshape(*a.shape, *(1,) * b.ndim), b, **kwargs)
 
     def reduce(
         self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
@@ -380,14 +380,14 @@ def _item(x: Any) -> Any:
     return x.item() if isinstance(x, np.generic) else x
 
 
-def _number(x: Any, dtype: Any, like: Tensor, taken: bool, result: Any) -> Any:
+def _number(x: Any, dtype: Any, like: Tensor, takes_numbers: bool, result: Any) -> Any:
     """Convert a number to an operand: itself if the operation takes numbers, else a 0-dim tensor."""
     x = _item(x)
     if x.__class__ is int and not dtype.is_differentiable and result is not dtypes.bool_:
         np.asarray(x, dtype.numpy)  # OverflowError for those that do not fit
     if dtype.is_differentiable and not dtype.is_complex and x.__class__ is not complex:
         x = float(x)
-    return x if taken and dtype.is_differentiable else F.full((), x, dtype=dtype, device=like._device.real)
+    return x if takes_numbers and dtype.is_differentiable else F.full((), x, dtype=dtype, device=like._device.real)
 
 
 def _core_last(signature: str, inputs: Any, axis: Any, axes: Any, keepdims: bool) -> tuple[Any, Callable[..., Any]]:

@@ -48,8 +48,8 @@ class ElementwiseOptimizer(Optimizer):
     #: The names of the formula's hyperparameters.
     _names: tuple[str, ...] = ()
 
-    def __init_subclass__(cls, **named: Any) -> None:
-        super().__init_subclass__(**named)
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
         if "formula" in cls.__dict__:
             parameters = inspect.signature(cls.formula).parameters.values()
             cls._names = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)

@@ -62,23 +62,23 @@ def _with_hooks(step: Step) -> Step:
     """Return `step` wrapped so that it calls pre- and post-hooks."""
 
     @functools.wraps(step)
-    def run_with_hooks(self: Optimizer, *args: Any, **named: Any) -> Any:
+    def run_with_hooks(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         for hook in (*_global_pre_hooks.values(), *self._hooks["step_pre"].values()):
-            result = hook(self, (self, *args), named)
+            result = hook(self, (self, *args), kwargs)
             if result is not None:
                 if not (isinstance(result, tuple) and len(result) == 2):
                     raise RuntimeError(
                         f"{step} must return None or a tuple of (new_args, new_kwargs), but got {result}."
                     )
-                (self, *args), named = result
+                (self, *args), kwargs = result
         self._opt_called = True
         if is_profiling():
             with record_function(f"Optimizer.step#{type(self).__name__}.step"):
-                out = step(self, *args, **named)
+                out = step(self, *args, **kwargs)
         else:
-            out = step(self, *args, **named)
+            out = step(self, *args, **kwargs)
         for hook in (*self._hooks["step_post"].values(), *_global_post_hooks.values()):
-            hook(self, (self, *args), named)
+            hook(self, (self, *args), kwargs)
         return out
 
     run_with_hooks.hooked = True  # type: ignore[attr-defined]

@@ -13,7 +13,16 @@ from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import cast, dtype_of, inexact, promote, tensor_of, write_out
 from gradcore.tensor import Tensor
 
-__all__ = ["beside", "floating", "is_number", "like", "module_getattr", "on_device", "together", "write_output"]
+__all__ = [
+    "floating",
+    "is_number",
+    "like",
+    "module_getattr",
+    "on_device",
+    "promote_arguments",
+    "to_device_of",
+    "write_output",
+]
 
 
 def floating(x: Any) -> AnyTensor:
@@ -69,13 +78,13 @@ def module_getattr(module: str, left_out: dict[str, str]) -> Any:
     return __getattr__
 
 
-def beside(value: Any, x: Tensor) -> AnyTensor:
+def to_device_of(value: Any, x: Tensor) -> AnyTensor:
     """Convert `value` to a tensor on the device of `x`; numbers and sequences have the dtype that NumPy gives them."""
     return tensor_of(value) if isinstance(value, Tensor) else on_device(np.asarray(value), x)
 
 
-def together(x: Any, *values: Any) -> list[AnyTensor]:
+def promote_arguments(x: Any, *values: Any) -> list[AnyTensor]:
     """Convert the arguments to tensors on the device of the first tensor, in the dtype that NumPy promotes them to."""
     first_tensor = next((v for v in (x, *values) if isinstance(v, Tensor)), None)
-    tensors = [tensor_of(v) if first_tensor is None else beside(v, first_tensor) for v in (x, *values)]
+    tensors = [tensor_of(v) if first_tensor is None else to_device_of(v, first_tensor) for v in (x, *values)]
     return promote(*tensors)

@@ -29,7 +29,7 @@ from gradcore.numpy.ufuncs import SPECIAL as _SPECIAL
 from gradcore.ops.declare.table import OPS
 from gradcore.ops.special.scipy_special import NAMES as _NAMES
 from gradcore.ops.special.scipy_special import log1p_ratio
-from gradcore.scipy.conversion import module_getattr, together
+from gradcore.scipy.conversion import module_getattr, promote_arguments
 from gradcore.scipy.documentation import describe
 from gradcore.scipy.examples import SPECIAL
 
@@ -37,7 +37,7 @@ _OPERATIONS = {1: "special_of_one", 2: "special_of_two", 3: "special_of_three", 
 
 
 def _numbers(*values: Any) -> list[AnyTensor]:
-    return [inexact(t) for t in together(*values)]
+    return [inexact(t) for t in promote_arguments(*values)]
 
 
 def _refuse_complex(name: str, values: list[AnyTensor]) -> None:

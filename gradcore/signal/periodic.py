@@ -22,13 +22,13 @@ def _function(name: str, what: str, formula: Callable[..., Any], **defaults: flo
     def window(
         window_length: int,
         periodic: bool = True,
-        *given: float,
+        *args: float,
         dtype: Any = None,
         layout: Any = None,
         device: Any = None,
         pin_memory: bool = False,
         requires_grad: bool = False,
-        **named: float,
+        **kwargs: float,
     ) -> Tensor:
         window_length = setting(name, "window_length", "int", 0).take(window_length)
         periodic = setting(name, "periodic", "bool", 1).take(periodic)
@@ -37,10 +37,10 @@ def _function(name: str, what: str, formula: Callable[..., Any], **defaults: flo
         result_dtype = dtypes.as_dtype(dtype or dtypes.get_default_dtype())
         if not result_dtype.is_floating_point:
             raise RuntimeError(f"{name} expects floating point dtypes, got: {result_dtype}")
-        unknown = named.keys() - defaults.keys()
-        if unknown or len(given) > len(defaults):
+        unknown = kwargs.keys() - defaults.keys()
+        if unknown or len(args) > len(defaults):
             raise TypeError(f"{name}() takes window_length, periodic{''.join(f', {each}' for each in defaults)}")
-        chosen = {**defaults, **dict(zip(defaults, given, strict=False)), **named}
+        chosen = {**defaults, **dict(zip(defaults, args, strict=False)), **kwargs}
         values = [setting(name, each, "float").take(value) for each, value in chosen.items()]
         result = windows.sample_window(
             window_length, not periodic, result_dtype, device, lambda k, n: formula(k, n, *values)

@@ -36,17 +36,17 @@ def distinct(t: SparseTensor) -> SparseTensor:
 
 
 def _elementwise(name: str) -> None:
-    def call(t: SparseTensor, *args: Any, **named: Any) -> Any:
+    def call(t: SparseTensor, *args: Any, **kwargs: Any) -> Any:
         t = distinct(t)
-        return t.like(getattr(functional, name)(t.stored, *args, **named))
+        return t.like(getattr(functional, name)(t.stored, *args, **kwargs))
 
     on(name)(call)
 
 
 def _keeping(name: str) -> None:
-    def call(t: SparseTensor, *args: Any, **named: Any) -> Any:
+    def call(t: SparseTensor, *args: Any, **kwargs: Any) -> Any:
         args = tuple(x.stored if isinstance(x, SparseTensor) else x for x in args)
-        result = getattr(t.stored, name)(*args, **named)
+        result = getattr(t.stored, name)(*args, **kwargs)
         if not isinstance(result, Tensor):
             return result
         if result is t.stored:
@@ -282,8 +282,8 @@ def floor_divide(self: Any, other: Any) -> Any:
 
 
 def _of_all(name: str) -> Callable[..., Any]:
-    def call(t: SparseTensor, *args: Any, **named: Any) -> Any:
-        if args or named:
+    def call(t: SparseTensor, *args: Any, **kwargs: Any) -> Any:
+        if args or kwargs:
             raise refuse(name, t.layout)
         return getattr(functional, name)(distinct(t).stored)
 
@@ -295,19 +295,19 @@ _of_all("any")
 
 
 @on("vector_norm")
-def vector_norm(t: SparseTensor, ord: float = 2, *args: Any, **named: Any) -> Any:
+def vector_norm(t: SparseTensor, ord: float = 2, *args: Any, **kwargs: Any) -> Any:
     """Return the norm of all elements, for a positive order, to which zeros do not contribute."""
-    if args or named or not ord > 0:
+    if args or kwargs or not ord > 0:
         raise refuse("vector_norm", t.layout)
     return functional.linalg_vector_norm(distinct(t).stored, ord)
 
 
 @on("is_contiguous is_pinned is_shared")
-def _never(t: SparseTensor, *args: Any, **named: Any) -> bool:
+def _never(t: SparseTensor, *args: Any, **kwargs: Any) -> bool:
     return False
 
 
 @on("allclose equal")
-def _incomparable(self: Any, *args: Any, **named: Any) -> Any:
+def _incomparable(self: Any, *args: Any, **kwargs: Any) -> Any:
     layout = self.layout if isinstance(self, SparseTensor) else COO
     raise refuse("eq.Tensor", layout)

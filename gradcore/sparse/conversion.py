@@ -197,10 +197,10 @@ def _in_order_of(t: SparseTensor) -> Any:
 
 
 @on("to_sparse")
-def to_sparse(t: SparseTensor, layout: Any = None, *, blocksize: Any = None, **named: Any) -> Any:
+def to_sparse(t: SparseTensor, layout: Any = None, *, blocksize: Any = None, **kwargs: Any) -> Any:
     """Convert to another sparse layout, by default COO."""
-    layout = named.pop("layout", layout)
-    if isinstance(layout, int) or named:
+    layout = kwargs.pop("layout", layout)
+    if isinstance(layout, int) or kwargs:
         raise RuntimeError("to_sparse: sparse_dim is not supported for sparse tensors")
     layout = COO if layout is None else layout
     if layout is t.layout and layout not in BLOCKED:

@@ -17,15 +17,15 @@ def _as_list(values: Any) -> list[Any]:
     return [values] if isinstance(values, Tensor) or values is None or hasattr(values, "node") else list(values)
 
 
-def _upstream(outputs: list[Any], given: Any) -> Any:
+def _upstream(outputs: list[Any], grads: Any) -> Any:
     """Return the upstream gradients of the values of `outputs`, from dense or sparse gradients."""
-    if given is None:
+    if grads is None:
         for out in outputs:
             if isinstance(out, SparseTensor):
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
         return None
     results = []
-    for out, grad in zip(outputs, _as_list(given), strict=True):
+    for out, grad in zip(outputs, _as_list(grads), strict=True):
         if isinstance(out, SparseTensor) and grad is not None:
             grad = (grad if isinstance(grad, SparseTensor) and _same(grad, out) else apply_mask(grad, out)).stored
         results.append(grad)

@@ -89,15 +89,17 @@ def _given_values(values: Any, dtype: Any, device: Any) -> tuple[Tensor, bool]:
     return functional.tensor(values, dtype=dtype, device=device), False
 
 
-def _leaf(made: SparseTensor, requires_grad: bool, has_history: bool) -> SparseTensor:
+def _leaf(tensor: SparseTensor, requires_grad: bool, has_history: bool) -> SparseTensor:
     if has_history:
-        name = "SparseCooTensorWithDimsAndTensorsBackward0" if made.layout is COO else "SparseCompressedTensorBackward0"
-        made.stored = known_as(made.stored, name)
+        name = (
+            "SparseCooTensorWithDimsAndTensorsBackward0" if tensor.layout is COO else "SparseCompressedTensorBackward0"
+        )
+        tensor.stored = known_as(tensor.stored, name)
     else:
-        made.stored = made.stored.detach()
+        tensor.stored = tensor.stored.detach()
         if requires_grad:
-            made.requires_grad_()
-    return made
+            tensor.requires_grad_()
+    return tensor
 
 
 def _indices(values: Any, device: Any) -> Any:
@@ -312,11 +314,11 @@ def _is_sorted(ends: Array, inner: Array) -> bool:
 
 
 def _maker(name: str, layout: Any, first: str, second: str) -> Any:
-    def make(*args: Any, **named: Any) -> SparseTensor:
+    def make(*args: Any, **kwargs: Any) -> SparseTensor:
         for short_name, full_name in ((first, "compressed_indices"), (second, "plain_indices")):
-            if short_name in named:
-                named[full_name] = named.pop(short_name)
-        return sparse_compressed_tensor(*args, layout=layout, **named)
+            if short_name in kwargs:
+                kwargs[full_name] = kwargs.pop(short_name)
+        return sparse_compressed_tensor(*args, layout=layout, **kwargs)
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"""A sparse matrix of the layout ``gradcore.{layout._name}``.

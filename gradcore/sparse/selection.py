@@ -67,14 +67,14 @@ def index_select(t: SparseTensor, dim: int, index: Tensor) -> Any:
     new_indices, positions = rows[:, positions[by]], positions[by]
     new_indices[d] = at[by]
     out = _of_entries(t, new_indices, positions, sizes, d == 0 and t.in_order)
-    return _in_layout_of(original, out)
+    return _convert_layout(original, out)
 
 
-def _in_layout_of(given: SparseTensor, made: Any) -> Any:
-    """Convert the COO tensor `made` to the layout and block size of `given`."""
-    if given.layout is COO:
-        return made
-    return to_sparse(made, given.layout, blocksize=given.stored.shape[1:] if given.layout in BLOCKED else None)
+def _convert_layout(original: SparseTensor, coo: Any) -> Any:
+    """Convert the COO tensor `coo` to the layout and block size of `original`."""
+    if original.layout is COO:
+        return coo
+    return to_sparse(coo, original.layout, blocksize=original.stored.shape[1:] if original.layout in BLOCKED else None)
 
 
 @on("narrow narrow_copy")
@@ -153,7 +153,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
     index = wrap(xp.concatenate(columns, 1), first.home)
     in_order = d == 0 and all(t.in_order for t in parts)
     out = sparse(COO, sizes, (index,), functional.cat([t.stored for t in parts]), in_order)
-    return _in_layout_of(tensors[0], out)
+    return _convert_layout(tensors[0], out)
 
 
 def _along_dense(parts: list[SparseTensor], sizes: list[int], d: int) -> Any:

@@ -381,18 +381,18 @@ def in_place(name: str, args: Any, named: Any) -> Any:
     return functional.copy_(out, result.to_dense() if isinstance(result, SparseTensor) else result)
 
 
-def take_over(out: SparseTensor, made: SparseTensor) -> SparseTensor:
-    """Write the sparse tensor `made` into `out`: copy its values if the indices are equal, else take over its parts."""
-    if out.stored.shape == made.stored.shape and all(map(are_equal, out.index, made.index)):
-        functional.copy_(out.stored, made.stored)
-        out.in_order |= made.in_order
+def take_over(out: SparseTensor, source: SparseTensor) -> SparseTensor:
+    """Write the sparse tensor `source` into `out`: copy its values if the indices are equal, else share its parts."""
+    if out.stored.shape == source.stored.shape and all(map(are_equal, out.index, source.index)):
+        functional.copy_(out.stored, source.stored)
+        out.in_order |= source.in_order
         return out
     if out.requires_grad and out.is_leaf:
         if is_grad_enabled():
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-        made = made.like(made.stored.detach().requires_grad_())
+        source = source.like(source.stored.detach().requires_grad_())
     out.__dict__.pop("_pattern", None)
-    out.index, out.stored, out.in_order = made.index, made.stored, made.in_order
+    out.index, out.stored, out.in_order = source.index, source.stored, source.in_order
     return out
 
 

@@ -86,9 +86,9 @@ def adjoint_matrices(self: AnyTensor) -> Tensor:
 def reshape_in_place(name: str, renamed: Callable[[str], str]) -> Callable[..., Any]:
     """Return the in-place method of a view operation."""
 
-    def method(self: AnyTensor, *args: Any, **named: Any) -> Any:
+    def method(self: AnyTensor, *args: Any, **kwargs: Any) -> Any:
         dispatch.check_inplace(self, local.state)
-        out = getattr(type(self), name)(self, *args, **named)
+        out = getattr(type(self), name)(self, *args, **kwargs)
         meta = self._autograd
         if out._edge is not None:
             viewed = out._edge[0]

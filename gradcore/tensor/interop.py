@@ -93,7 +93,7 @@ class _Held:
     def __init__(self, capsule: Any) -> None:
         self.capsule = capsule
 
-    def __dlpack__(self, **named: Any) -> Any:
+    def __dlpack__(self, **kwargs: Any) -> Any:
         return self.capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:

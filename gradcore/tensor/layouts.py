@@ -88,7 +88,7 @@ REMOVED = {
 def _refuse(name: str, error: type[Exception], text: str) -> Callable[..., Any]:
     """Return a method called `name` that raises `error`."""
 
-    def method(self: Tensor, *args: Any, **named: Any) -> Any:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         raise error(text)
 
     method.__name__, method.__doc__ = name, f"Not for strided tensors: {text}"

@@ -57,9 +57,9 @@ class LegacyTensor(type):
     _dtype: dtypes.dtype
     _device_type: str
 
-    def __call__(cls, *args: Any, device: DeviceLike | None = None, **named: Any) -> Any:
+    def __call__(cls, *args: Any, device: DeviceLike | None = None, **kwargs: Any) -> Any:
         target = cls._device_type if device is None else device
-        return legacy_tensor(Tensor, *args, dtype=cls._dtype, device=target, **named)
+        return legacy_tensor(Tensor, *args, dtype=cls._dtype, device=target, **kwargs)
 
     @property
     def dtype(cls) -> dtypes.dtype:
@@ -134,10 +134,10 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     return self.to(dtypes.as_dtype(dtype))
 
 
-def new_(self: Tensor, *args: Any, device: Any = None, **named: Any) -> Tensor:
+def new_(self: Tensor, *args: Any, device: Any = None, **kwargs: Any) -> Tensor:
     """Return a tensor of given sizes or data, with this tensor's dtype and device."""
     target = self._device if device is None else device
-    return legacy_tensor(Tensor, *args, dtype=self._dtype, device=target, **named)  # type: ignore[no-any-return]
+    return legacy_tensor(Tensor, *args, dtype=self._dtype, device=target, **kwargs)  # type: ignore[no-any-return]
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------

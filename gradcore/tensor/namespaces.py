@@ -51,11 +51,11 @@ def _make_function(name: str) -> Callable[..., Any]:
     method = getattr(Tensor, name)
 
     @wraps(method)
-    def function(input: Any, *args: Any, **named: Any) -> Any:
+    def function(input: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(input, Tensor) and not takes_over(type(input)):
             raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
         try:
-            return method(input, *args, **named)
+            return method(input, *args, **kwargs)
         except AttributeError as error:
             raise argument_error(method, (input, *args), {}) or error from None
 

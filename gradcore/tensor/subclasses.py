@@ -101,9 +101,9 @@ def make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
 # -- classes whose methods go through the protocol -------------------------------------------------------------------
 
 
-def enlist(cls: type, between: bool = False, **named: Any) -> None:
+def enlist(cls: type, between: bool = False, **kwargs: Any) -> None:
     """Put `Overriding` among the bases of a new subclass if it overrides operations."""
-    super(Tensor, cls).__init_subclass__(**named)  # type: ignore[misc]
+    super(Tensor, cls).__init_subclass__(**kwargs)  # type: ignore[misc]
     if between:
         return
     if not takes_over(cls):

@@ -166,8 +166,8 @@ class Tensor(Variable, Methods):
     __slots__ = ()
     __module__ = "gradcore.tensor"
 
-    def __new__(cls, *args: Any, **named: Any) -> Self:
-        return functional.legacy_tensor(cls, *args, **named)  # type: ignore[no-any-return]
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        return functional.legacy_tensor(cls, *args, **kwargs)  # type: ignore[no-any-return]
 
     # -- what it is ---------------------------------------------------------------------------------------------
 
@@ -659,14 +659,14 @@ class Tensor(Variable, Methods):
 
     __array_priority__ = 1000
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
-        return functional.call_ufunc(ufunc, method, inputs, named)
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return functional.call_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return functional.call_array_function(func, args, kwargs)
 
-    def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **named: Any) -> Any:
-        return functional.call_cupy_kernel(kernel, args, named)
+    def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        return functional.call_cupy_kernel(kernel, args, kwargs)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         """Return the namespace of the array API standard."""

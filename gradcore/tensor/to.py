@@ -140,7 +140,7 @@ def parse_to(t: AnyTensor, args: tuple[Any, ...], named: dict[str, Any]) -> tupl
     return target, dtype, copy, non_blocking
 
 
-def to(self: AnyTensor, *args: Any, **named: Any) -> AnyTensor:
+def to(self: AnyTensor, *args: Any, **kwargs: Any) -> AnyTensor:
     """Return the tensor with another device or dtype: ``to(device)``, ``to(dtype)``, ``to(other)``.
 
     Parameters
@@ -158,7 +158,7 @@ def to(self: AnyTensor, *args: Any, **named: Any) -> AnyTensor:
         This tensor where nothing changes, else a copy, through which gradients flow back.
     """
     try:
-        device, dtype, copy, non_blocking = parse_to(self, args, named)
+        device, dtype, copy, non_blocking = parse_to(self, args, kwargs)
         if device is self._device and dtype is self._dtype and not copy:
             return self
         if device.levels and not set(device.levels) <= set(self._device.levels):

@@ -30,20 +30,20 @@ __all__ = [
 ]
 
 
-def _parse_to(*args: object, **named: object) -> tuple[device | None, dtype | None, bool, object]:
+def _parse_to(*args: object, **kwargs: object) -> tuple[device | None, dtype | None, bool, object]:
     """Return the device and dtype of a call ``t.to(...)``, None for each that is not given, and its settings.
 
     What is not given stays as it is, so that two tensors that differ in it show which that is.
     """
     probes = (empty(0, dtype=float32, device="cpu"), empty(0, dtype=float64, device="meta"))
     (target, result, _, non_blocking), (other_target, other_result, *_) = (
-        parse_to(t, args, dict(named)) for t in probes
+        parse_to(t, args, dict(kwargs)) for t in probes
     )
     return (
         target if target is other_target else None,
         result if result is other_result else None,
         non_blocking,
-        named.get("memory_format"),
+        kwargs.get("memory_format"),
     )
 
 

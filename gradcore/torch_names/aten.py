@@ -70,8 +70,8 @@ class Overload:
         """Return the full name."""
         return f"aten::{self._packet}" + ("" if self._overload == "default" else f".{self._overload}")
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        return _call(self._packet, args, named)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _call(self._packet, args, kwargs)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Overload):
@@ -97,8 +97,8 @@ class Packet:
     def __init__(self, name: str) -> None:
         self.__name__ = name
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        return _call(self.__name__, args, named)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _call(self.__name__, args, kwargs)
 
     def __getattr__(self, name: str) -> Overload:
         if name.startswith("__"):

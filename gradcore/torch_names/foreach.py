@@ -39,9 +39,9 @@ def make_loop(name: str) -> Callable[..., Any]:
     """
     operation = name.removeprefix("_foreach_")
 
-    def loop(*args: Any, **named: Any) -> Any:
-        settings = {key: named.pop(key) for key in _SETTINGS if key in named}
-        columns = [*args, *named.values()]
+    def loop(*args: Any, **kwargs: Any) -> Any:
+        settings = {key: kwargs.pop(key) for key in _SETTINGS if key in kwargs}
+        columns = [*args, *kwargs.values()]
         if operation.startswith(("addcdiv", "addcmul")) and len(columns) > 3 and isinstance(columns[3], Tensor):
             columns[3] = columns[3].tolist()
         lists = [column for column in columns if isinstance(column, (list, tuple))]

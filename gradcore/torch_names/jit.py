@@ -116,10 +116,10 @@ def is_scripting() -> bool:
 is_tracing = is_scripting
 
 
-def fork(func: Callable[..., Any], *args: Any, **named: Any) -> Future[Any]:
+def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
     """Return the result of a call as a future; the call is made at once."""
     future: Future[Any] = Future()
-    future.set_result(func(*args, **named))
+    future.set_result(func(*args, **kwargs))
     return future
 
 

@@ -398,12 +398,12 @@ def show_public(package: str) -> None:
     """Make `dir` and the suggestions of errors show only public names, for a package and its loaded modules."""
     for name, module in list(sys.modules.items()):
         if (name == package or name.startswith(f"{package}.")) and "__all__" in vars(module):
-            vars(module)["__dir__"] = partial(_shown, module)
+            vars(module)["__dir__"] = partial(_list_public_names, module)
             if on_public is not None:
                 on_public(name)
 
 
-def _shown(module: ModuleType) -> list[str]:
+def _list_public_names(module: ModuleType) -> list[str]:
     names = {*module.__all__, *later(former(module.__name__.partition(".")[2]))}
     return sorted(name for name in names if not name.startswith("_"))
 

@@ -153,7 +153,7 @@ _METHODS_OF_OPERATIONS = ("register_autograd", "register_fake", "register_kernel
 def _decorator(has_arguments: bool) -> Callable[..., Any]:
     """Return a decorator that changes nothing, or (with arguments of its own) a function that makes one."""
 
-    def decorate(*args: Any, **named: Any) -> Any:
+    def decorate(*args: Any, **kwargs: Any) -> Any:
         return (lambda decorated: decorated) if has_arguments or not args else args[0]
 
     return decorate
@@ -192,7 +192,7 @@ def _refuse(path: str, why: str) -> NotImplementedError:
 def _class(path: str, name: str, why: str, base: type) -> type:
     """Return a class that can be subclassed and used in ``isinstance``, and has no instances."""
 
-    def __new__(cls: type, *args: Any, **named: Any) -> Any:
+    def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
         raise _refuse(f"{path}.{name}", why)
 
     def __class_getitem__(cls: type, item: Any) -> type:
@@ -205,7 +205,7 @@ def _class(path: str, name: str, why: str, base: type) -> type:
 def _description(path: str, name: str, why: str) -> type:
     """Return a class whose instances can be passed on, and raise an error when an attribute is read."""
 
-    def __init__(self: Any, *args: Any, **named: Any) -> None:
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         pass
 
     def __getattr__(self: Any, attribute: str) -> Any:
@@ -218,10 +218,10 @@ def _description(path: str, name: str, why: str) -> type:
 
 
 def _function(path: str, name: str, why: str) -> Callable[..., Any]:
-    def refuse(*args: Any, **named: Any) -> Any:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
         if name in _ANSWERS:
             return _ANSWERS[name]
-        if len(args) == 1 and not named and isinstance(args[0], FunctionType):
+        if len(args) == 1 and not kwargs and isinstance(args[0], FunctionType):
             return _refuse_at_call(args[0], f"{path}.{name}", why)  # a decorator
         raise _refuse(f"{path}.{name}", why)
 
@@ -234,7 +234,7 @@ def _refuse_at_call(function: Callable[..., Any], path: str, why: str) -> Callab
     """Return a function in the place of a decorated one, which raises an error that names the decorator."""
 
     @functools.wraps(function)
-    def refuse(*args: Any, **named: Any) -> Any:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
         raise _refuse(path, why)
 
     return refuse
@@ -247,8 +247,8 @@ def _register(path: str, name: str, why: str) -> Callable[..., Any]:
     argument. Each defined operation has such functions as its methods, for example ``register_fake``.
     """
 
-    def register(*args: Any, **named: Any) -> Any:
-        for value in (*args, *named.values()):
+    def register(*args: Any, **kwargs: Any) -> Any:
+        for value in (*args, *kwargs.values()):
             if isinstance(value, FunctionType):
                 operation = _refuse_at_call(value, f"{path}.{name}", why)
                 for method in _METHODS_OF_OPERATIONS:
@@ -278,7 +278,7 @@ class _Object:
     def __repr__(self) -> str:
         return self._path
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise _refuse(self._path, self._why)
 
     def __reduce__(self) -> Any:

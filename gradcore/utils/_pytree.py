@@ -439,14 +439,14 @@ def tree_is_leaf(tree: Any, is_leaf: Predicate = None) -> bool:
     return _kind_of(tree) is None or (is_leaf is not None and is_leaf(tree))
 
 
-def _collect(tree: Any, is_leaf: Predicate, found: list[Any]) -> TreeSpec:
+def _collect(tree: Any, is_leaf: Predicate, leaves: list[Any]) -> TreeSpec:
     cls = type(tree)
     kind: Any = cls if cls in _KINDS else _kind_of(tree)
     if kind is None or (is_leaf is not None and is_leaf(tree)):
-        found.append(tree)
+        leaves.append(tree)
         return _LEAF
     children, context = _KINDS[kind].flatten(tree)
-    return TreeSpec(kind, context, [_collect(child, is_leaf, found) for child in children])
+    return TreeSpec(kind, context, [_collect(child, is_leaf, leaves) for child in children])
 
 
 def tree_flatten(tree: Any, is_leaf: Predicate = None) -> tuple[list[Any], TreeSpec]:
@@ -511,12 +511,12 @@ def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Predica
     return tree
 
 
-def _test(what: Any) -> Callable[[Any], bool]:
+def _test(condition: Any) -> Callable[[Any], bool]:
     """Return a function that tests a value: by a type, several types, or a predicate."""
-    if isinstance(what, (type, tuple)) or hasattr(what, "__args__"):
-        return lambda value: isinstance(value, what)
-    if callable(what):
-        return what  # type: ignore[no-any-return]
+    if isinstance(condition, (type, tuple)) or hasattr(condition, "__args__"):
+        return lambda value: isinstance(value, condition)
+    if callable(condition):
+        return condition  # type: ignore[no-any-return]
     raise TypeError("Argument must be a type, a tuple of types, or a callable.")
 
 

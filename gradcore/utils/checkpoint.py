@@ -121,7 +121,7 @@ def checkpoint(
     debug: bool = False,
     early_stop: bool = True,
     preserve_rng_state: bool = True,
-    **named: Any,
+    **kwargs: Any,
 ) -> Any:
     """Call a function without keeping intermediate results for backward, which calls the function again.
 
@@ -144,7 +144,7 @@ def checkpoint(
         Whether the second computation ends as soon as it has computed all tensors that backward needs.
     preserve_rng_state : bool
         Whether the function draws the same random numbers again.
-    **named
+    **kwargs
         Keyword arguments of the function.
 
     Returns
@@ -176,9 +176,9 @@ def checkpoint(
         stop = early_stop if _Chosen.early_stop is None else _Chosen.early_stop
         debug = debug if _Chosen.debug is None else _Chosen.debug
         how = context_fn, determinism_check, debug, stop, preserve_rng_state
-        return _without_reentrance(function, args, named, *how)
-    if named:
-        raise ValueError("Unexpected keyword arguments: " + ",".join(named))
+        return _without_reentrance(function, args, kwargs, *how)
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
     if context_fn is not noop_context_fn or debug:
         raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
     return CheckpointFunction.apply(function, preserve_rng_state, *args)
@@ -190,7 +190,7 @@ def checkpoint_sequential(
     input: Any,
     use_reentrant: bool | None = None,
     preserve_rng_state: bool = True,
-    **named: Any,
+    **kwargs: Any,
 ) -> Any:
     """Call functions one after the other in segments, and checkpoint all segments but the last.
 
@@ -221,8 +221,8 @@ def checkpoint_sequential(
     if use_reentrant is None:
         warnings.warn(WARNING.format("checkpoint.checkpoint_sequential"), stacklevel=2)
         use_reentrant = True
-    if named:
-        raise ValueError("Unexpected keyword arguments: " + ",".join(named))
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
     steps = list(functions)
     size = len(steps) // segments
 

@@ -13,7 +13,7 @@ from gradcore.utils.recomputation import CheckpointError
 __all__ = ["Log", "explain_difference"]
 
 
-def _shown(tree: Any) -> str:
+def _format_values(tree: Any) -> str:
     return ", ".join(f"{t.dtype}{list(t.shape)}" for t in tree_leaves(tree) if isinstance(t, Tensor))
 
 
@@ -39,7 +39,7 @@ class Log(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        self.lines.append(f"{func.__name__}({_shown((args, kwargs))}) -> {_shown(result)}")
+        self.lines.append(f"{func.__name__}({_format_values((args, kwargs))}) -> {_format_values(result)}")
         self.sources.append(_source_line())
         return result
 

@@ -153,17 +153,17 @@ class Frame:
             self.recompute(*self.arguments())
         self.check(kinds)
 
-    def check(self, found: list[Any]) -> None:
+    def check(self, saved: list[Any]) -> None:
         """Raise an error if the recomputation saved other tensors than the first computation."""
-        if len(found) != len(self.holders):
+        if len(saved) != len(self.holders):
             raise CheckpointError(
                 "torch.utils.checkpoint: A different number of tensors was saved during the original forward and "
                 f"recomputation.\nNumber of tensors saved during forward: {len(self.holders)}\n"
-                f"Number of tensors saved during recomputation: {len(found)}.\n{TIP}"
+                f"Number of tensors saved during recomputation: {len(saved)}.\n{TIP}"
             )
         different = "".join(
             f"tensor at position {i}:\nsaved metadata: {before}\nrecomputed metadata: {after}\n"
-            for i, (before, after) in enumerate(zip(self.kinds, found, strict=True))
+            for i, (before, after) in enumerate(zip(self.kinds, saved, strict=True))
             if before != after and self.holders[i]() is not None
         )
         if different:

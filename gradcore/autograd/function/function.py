@@ -31,7 +31,7 @@ _Result = TypeVar("_Result", covariant=True)
 class _Forwarding(Protocol[_Result]):
     """A class with a `forward`."""
 
-    def forward(self, *args: Any, **named: Any) -> _Result: ...
+    def forward(self, *args: Any, **kwargs: Any) -> _Result: ...
 
 
 class FunctionCtx:
@@ -299,12 +299,12 @@ class Function:
 
     _backward_cls: ClassVar[type[BackwardFunction]]
 
-    def __init_subclass__(cls, **named: Any) -> None:
-        super().__init_subclass__(**named)
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
         body = {"_forward_cls": cls, "__module__": "torch.autograd.function", "__doc__": f"Node of `{cls.__name__}`."}
         cls._backward_cls = type(f"{cls.__name__}Backward", (BackwardFunction,), body)
 
-    def __init__(self, *args: Any, **named: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         warnings.warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
             "invoke them on the class itself. Instantiating an autograd function will raise an error in a future "
@@ -313,14 +313,14 @@ class Function:
             stacklevel=2,
         )
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
             "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
             "function with static forward method, and call its apply()."
         )
 
     @staticmethod
-    def forward(*args: Any, **named: Any) -> Any:
+    def forward(*args: Any, **kwargs: Any) -> Any:
         """Compute the results: ``forward(ctx, *args)``, or ``forward(*args)`` if `setup_context` is defined."""
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
@@ -374,17 +374,17 @@ class Function:
     if TYPE_CHECKING:  # The return type of `apply` is that of `forward`.
 
         @classmethod
-        def apply(cls: _Forwarding[_Result], *args: Any, **named: Any) -> _Result: ...
+        def apply(cls: _Forwarding[_Result], *args: Any, **kwargs: Any) -> _Result: ...
 
     else:
 
         @classmethod
-        def apply(cls, *args: Any, **named: Any) -> Any:
+        def apply(cls, *args: Any, **kwargs: Any) -> Any:
             """Call the operation.
 
             Parameters
             ----------
-            *args, **named
+            *args, **kwargs
                 The arguments of `forward` after the context. Tensors among them (not in lists or dictionaries) take
                 part in differentiation.
 
@@ -394,8 +394,8 @@ class Function:
                 The result of `forward`. It, or the tensors in it if it is a tuple, become part of the graph.
             """
             separate = cls.setup_context is not Function.setup_context
-            if named or separate:
-                args = bind(cls.forward, args, named, separate)
+            if kwargs or separate:
+                args = bind(cls.forward, args, kwargs, separate)
             if local.state.batches:
                 by_rule = batched_call(cls, args, cls.vmap is not Function.vmap)
                 if by_rule is not None:

@@ -74,7 +74,7 @@ def trace_loop(
     if any(isinstance(o, np.dtype) and o not in DTYPES for o in operands):
         return None
     try:
-        kernel = trace("loop", lambda F, *given: (formula(F, *given),), operands_by_name, CppTracer(bodies))
+        kernel = trace("loop", lambda F, *args: (formula(F, *args),), operands_by_name, CppTracer(bodies))
     except NotFusible:
         return None
     if not kernel.inputs or kernel.outputs[0][1].kind != "f":

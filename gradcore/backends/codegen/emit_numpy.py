@@ -43,7 +43,7 @@ class NumpyTracer(CpuTracer):
 def trace_tile(formula: Callable[..., Any], operands: Sequence[Any], bodies: dict[str, Callable[..., Any]]) -> Kernel:
     """Trace a formula ``(F, *operands) -> result`` to a kernel, given example arrays."""
     operands_by_name = [(f"x{i}", Input(o.dtype) if isinstance(o, np.ndarray) else o) for i, o in enumerate(operands)]
-    return trace("tile", lambda F, *given: (formula(F, *given),), operands_by_name, NumpyTracer(bodies))
+    return trace("tile", lambda F, *args: (formula(F, *args),), operands_by_name, NumpyTracer(bodies))
 
 
 class NumpyFunction(NamedTuple):

@@ -105,7 +105,7 @@ class Expr(ArrayStandIn):
     def call_method(self, name: str, function: Method, args: tuple[object, ...], named: dict[str, Any]) -> NoReturn:
         raise NotFusible(f"the formula calls {name!r} of an array")
 
-    def convert(self, name: str, *args: object, **named: object) -> NoReturn:
+    def convert(self, name: str, *args: object, **kwargs: object) -> NoReturn:
         raise NotFusible(f"the formula takes an element for a number or array of Python ({name})")
 
 

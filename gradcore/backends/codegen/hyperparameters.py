@@ -98,8 +98,8 @@ def _is_operand(value: Any) -> bool:
     return isinstance(value, float) or hasattr(value, "dtype")
 
 
-def _substitute_operands(name: str, option: Any, given: dict[_Path, Any]) -> Any:
+def _substitute_operands(name: str, option: Any, operands: dict[_Path, Any]) -> Any:
     """Return an option in which floats and arrays are replaced by the formula's operands."""
     if isinstance(option, tuple):
-        return tuple(given.get((name, i), element) for i, element in enumerate(option))
-    return given.get((name,), option)
+        return tuple(operands.get((name, i), element) for i, element in enumerate(option))
+    return operands.get((name,), option)

@@ -52,21 +52,21 @@ def _takes_softmax_in_place(backend: object, x: Array) -> bool:
     return x.ndim > 0 and x.flags.c_contiguous and _usual(_ROW, x.shape[-1], x)
 
 
-def _takes_layer_gradients(backend: Any, given: NormGradients) -> bool:
-    x = given.x
-    width = prod(x.shape[x.ndim - given.size :])
-    return given.of_result_alone and _usual(_ROW, width, x, given.grad, given.weight)
+def _takes_layer_gradients(backend: Any, arguments: NormGradients) -> bool:
+    x = arguments.x
+    width = prod(x.shape[x.ndim - arguments.size :])
+    return arguments.of_result_alone and _usual(_ROW, width, x, arguments.grad, arguments.weight)
 
 
-def _takes_group_gradients(backend: Any, given: NormGradients) -> bool:
-    grad, _, _, x, *parameters = given.arrays
-    return given.of_result_alone and _usual(_GROUP_NORM, prod(x.shape[2:]), x, grad, *parameters)
+def _takes_group_gradients(backend: Any, arguments: NormGradients) -> bool:
+    grad, _, _, x, *parameters = arguments.arrays
+    return arguments.of_result_alone and _usual(_GROUP_NORM, prod(x.shape[2:]), x, grad, *parameters)
 
 
-def _takes_batch_gradients(backend: Any, given: NormGradients) -> bool:
-    x = given.x
+def _takes_batch_gradients(backend: Any, arguments: NormGradients) -> bool:
+    x = arguments.x
     points = prod(x.shape[2:])
-    return given.of_result_alone and _usual(_BATCH_NORM_BACKWARD, points, x, given.grad, given.weight)
+    return arguments.of_result_alone and _usual(_BATCH_NORM_BACKWARD, points, x, arguments.grad, arguments.weight)
 
 
 class CompiledRows(CompiledCalls):
@@ -98,8 +98,8 @@ class CompiledRows(CompiledCalls):
     # -- normalization over the last dims --------------------------------------------------------------------
 
     @kernel_for(_takes_layer_gradients, NormGradients)
-    def layer_norm_backward(self, given: NormGradients) -> Triple:
-        grad, _, _, x, weight, mean, var, eps, needs, ndims = given
+    def layer_norm_backward(self, arguments: NormGradients) -> Triple:
+        grad, _, _, x, weight, mean, var, eps, needs, ndims = arguments
         normalized = x.shape[x.ndim - ndims :]
         width = prod(normalized)
         rows, grads = _matrix(x, width), _matrix(grad, width)
@@ -141,8 +141,8 @@ class CompiledRows(CompiledCalls):
         return self._line(x, center, scale, weight, bias)
 
     @kernel_for(_takes_group_gradients, NormGradients)
-    def group_norm_backward(self, given: NormGradients) -> Triple:
-        grad, _, _, x, weight, mean, var, eps, needs, groups = given
+    def group_norm_backward(self, arguments: NormGradients) -> Triple:
+        grad, _, _, x, weight, mean, var, eps, needs, groups = arguments
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
         rows, grads = (_matrix(a, channels // groups * points) for a in (x, grad))
         means, variances = (np.ascontiguousarray(a) for a in (mean, var))
@@ -156,8 +156,8 @@ class CompiledRows(CompiledCalls):
         )
 
     @kernel_for(_takes_batch_gradients, NormGradients)
-    def batch_norm_backward(self, given: NormGradients) -> Triple:
-        grad, _, _, x, weight, mean, var, eps, needs, _ = given
+    def batch_norm_backward(self, arguments: NormGradients) -> Triple:
+        grad, _, _, x, weight, mean, var, eps, needs, _ = arguments
         batch, points = len(x), prod(x.shape[2:])
         r = 1 / np.sqrt(var + x.dtype.type(eps))
         center = np.tile(mean, (batch, 1))

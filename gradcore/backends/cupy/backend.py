@@ -84,9 +84,9 @@ def _note_waiting(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Return `kernel` wrapped so that each call is reported as a synchronization (see `set_sync_debug_mode`)."""
 
     @functools.wraps(kernel)
-    def run(*args: Any, **named: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
         sync_debug.note("wait")
-        return kernel(*args, **named)
+        return kernel(*args, **kwargs)
 
     return run
 

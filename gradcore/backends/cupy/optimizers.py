@@ -97,9 +97,9 @@ class CudaOptimizers(CudaFusion, Optimizers):
         return kernels.find(formula, dtype, len(batch.states), inputs)
 
     def _launch_step(
-        self, found: _Compiled, batch: Batch, settings: dict[str, Any], found_inf: Any, numbers: list[Any]
+        self, kernel: _Compiled, batch: Batch, settings: dict[str, Any], found_inf: Any, numbers: list[Any]
     ) -> None:
-        optimizer, function = found
+        optimizer, function = kernel
         vectors = [value for value in settings.values() if self.is_tensor(value)]
         skipped = NULL if found_inf is None else found_inf
         rest = (skipped, *(s.reshape(-1) for s in batch.states), *(vectors[i] for i in optimizer.vectors), *numbers)

@@ -53,17 +53,19 @@ def _takes_norm(backend: CudaRows, x: Array, weight: Array, bias: Array, *settin
     return backend.takes("normalization", x, weight, bias)
 
 
-def _takes_gradients(backend: CudaRows, given: NormGradients) -> bool:
-    return backend.takes("normalization", *given.arrays[:5])
+def _takes_gradients(backend: CudaRows, arguments: NormGradients) -> bool:
+    return backend.takes("normalization", *arguments.arrays[:5])
 
 
 def _takes_loss(backend: CudaRows, x: Array, target: Array, weight: Array, *settings: Any) -> bool:
     return backend.takes("cross_entropy", x, weight) and target.dtype.name in _TARGETS
 
 
-def _takes_loss_gradient(backend: CudaRows, given: LossGradients) -> bool:
-    arrays = given.powers, given.grad, given.weight, given.total_weight
-    return given.of_loss_alone and backend.takes("cross_entropy", *arrays) and given.target.dtype.name in _TARGETS
+def _takes_loss_gradient(backend: CudaRows, arguments: LossGradients) -> bool:
+    arrays = arguments.powers, arguments.grad, arguments.weight, arguments.total_weight
+    return (
+        arguments.of_loss_alone and backend.takes("cross_entropy", *arrays) and arguments.target.dtype.name in _TARGETS
+    )
 
 
 class CudaRows(CudaKernels, Reductions, Normalization, Targets):
@@ -107,10 +109,10 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         return out, mean, var
 
     @kernel_for(_takes_gradients, NormGradients)
-    def layer_norm_backward(self, given: NormGradients) -> Triple:
-        grad, _, _, x, _, mean, var, eps, needs, ndims = given
+    def layer_norm_backward(self, arguments: NormGradients) -> Triple:
+        grad, _, _, x, _, mean, var, eps, needs, ndims = arguments
         lead, normalized = x.shape[: x.ndim - ndims], x.shape[x.ndim - ndims :]
-        to_x = self._normalize_rows_backward(given.arrays, prod(lead), 1, 1, eps) if needs[0] else None
+        to_x = self._normalize_rows_backward(arguments.arrays, prod(lead), 1, 1, eps) if needs[0] else None
         if not needs[1] and not needs[2]:
             return to_x, None, None
         arrays = grad, x, *self._statistics(x, mean, var)
@@ -124,11 +126,13 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         )
 
     @kernel_for(_takes_gradients, NormGradients)
-    def group_norm_backward(self, given: NormGradients) -> Triple:
-        grad, _, _, x, _, mean, var, eps, needs, groups = given
+    def group_norm_backward(self, arguments: NormGradients) -> Triple:
+        grad, _, _, x, _, mean, var, eps, needs, groups = arguments
         points = prod(x.shape[2:])
         to_x = (
-            self._normalize_rows_backward(given.arrays, x.shape[0] * groups, groups, points, eps) if needs[0] else None
+            self._normalize_rows_backward(arguments.arrays, x.shape[0] * groups, groups, points, eps)
+            if needs[0]
+            else None
         )
         if not needs[1] and not needs[2]:
             return to_x, None, None
@@ -223,8 +227,8 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         kernel(*elements(channels), (*target, *inputs, np.int64(channels), *map(np.float64, (keep, *shares))))
 
     @kernel_for(_takes_gradients, NormGradients)
-    def batch_norm_backward(self, given: NormGradients) -> Triple:
-        grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, _ = given
+    def batch_norm_backward(self, arguments: NormGradients) -> Triple:
+        grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, _ = arguments
         mean, var = self._statistics(x, mean, var)
         sums = self._sum_channel_parts("channel_products", (grad, x, mean, var), np.int64(0), np.float64(eps))
         of_weight, of_bias = self.xp.empty((2, x.shape[1]), x.dtype)
@@ -317,8 +321,8 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         return loss / weight_sum if reduction == "mean" else loss, weight_sum, powers, total
 
     @kernel_for(_takes_loss_gradient, LossGradients)
-    def softmax_nll_backward(self, given: LossGradients) -> Array:
-        grad, _, _, target, weight, total_weight, powers, total, reduction, ignore_index = given
+    def softmax_nll_backward(self, arguments: LossGradients) -> Array:
+        grad, _, _, target, weight, total_weight, powers, total, reduction, ignore_index = arguments
         xp, dim = self.xp, min(powers.ndim, 2) - 1
         divisor = total_weight if reduction == "mean" else None
         out = xp.empty(powers.shape, powers.dtype)

@@ -178,11 +178,11 @@ class CudaSelection(CudaKernels, Sorting):
         shape = (*rows.shape[:-1], k)
         return self.xp.empty(shape, rows.dtype) if with_values else None, self.xp.empty(shape, np.int64)
 
-    def _from_rows(self, found: Array, x: Array, dim: int) -> Array:
-        """Return `found` with the last dim moved to `dim`, and the dtype of `x` if that is not None; None for None."""
-        if found is None:
+    def _from_rows(self, rows: Array, x: Array, dim: int) -> Array:
+        """Return `rows` with the last dim moved to `dim`, and the dtype of `x` if that is not None; None for None."""
+        if rows is None:
             return None
-        return dense(self.xp, self.xp.moveaxis(found if x is None else found.view(x.dtype), -1, dim))
+        return dense(self.xp, self.xp.moveaxis(rows if x is None else rows.view(x.dtype), -1, dim))
 
     def _selection_kernel(self, name: str, x: Array, count: int) -> Callable[..., object]:
         """Return the kernel `name` for rows of up to `count` elements with the dtype of `x`."""

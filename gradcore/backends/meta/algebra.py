@@ -86,12 +86,12 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Shape:
 
 
 @shapes("linalg.cholesky linalg.inv linalg.matrix_power")
-def _same(a: Any, *args: Any, **named: Any) -> Shape:
+def _same(a: Any, *args: Any, **kwargs: Any) -> Shape:
     return a.shape  # type: ignore[no-any-return]
 
 
 @shapes("linalg.cond linalg.det linalg.matrix_rank")
-def _number(a: Any, *args: Any, **named: Any) -> Shape:
+def _number(a: Any, *args: Any, **kwargs: Any) -> Shape:
     return a.shape[:-2]  # type: ignore[no-any-return]
 
 
@@ -101,12 +101,12 @@ def _slogdet(a: Any) -> list[Shape]:
 
 
 @shapes("linalg.eigvals linalg.eigvalsh")
-def _eigenvalues(a: Any, *args: Any, **named: Any) -> Shape:
+def _eigenvalues(a: Any, *args: Any, **kwargs: Any) -> Shape:
     return a.shape[:-1]  # type: ignore[no-any-return]
 
 
 @shapes("linalg.eig linalg.eigh")
-def _eigenvectors(a: Any, *args: Any, **named: Any) -> list[Shape]:
+def _eigenvectors(a: Any, *args: Any, **kwargs: Any) -> list[Shape]:
     return [a.shape[:-1], a.shape]
 
 
@@ -134,7 +134,7 @@ def _solve(a: Any, b: Any) -> Shape:
 
 
 @shapes("linalg.pinv")
-def _pinv(a: Any, *args: Any, **named: Any) -> Shape:
+def _pinv(a: Any, *args: Any, **kwargs: Any) -> Shape:
     return (*a.shape[:-2], a.shape[-1], a.shape[-2])
 
 

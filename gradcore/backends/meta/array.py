@@ -137,7 +137,7 @@ class MetaArray(ArrayStandIn):
             return  # as many elements as the mask has: unknown
         _check_fits(shape_of(value), self[index].shape)
 
-    def convert(self, name: str, *args: object, **named: object) -> Any:
+    def convert(self, name: str, *args: object, **kwargs: object) -> Any:
         if name in ("array", "tolist", "tobytes"):
             raise NotImplementedError(NO_DATA)
         raise RuntimeError(NO_ITEM)
@@ -145,12 +145,12 @@ class MetaArray(ArrayStandIn):
     def fill(self, value: Any) -> None:
         """Do nothing: there are no elements."""
 
-    def sort(self, axis: int = -1, **named: Any) -> None:
+    def sort(self, axis: int = -1, **kwargs: Any) -> None:
         """Do nothing: there are no elements."""
 
     # -- copies ----------------------------------------------------------------------------------------------
 
-    def astype(self, dtype: Any, order: str = "K", *, copy: bool = True, **named: Any) -> MetaArray:
+    def astype(self, dtype: Any, order: str = "K", *, copy: bool = True, **kwargs: Any) -> MetaArray:
         dtype = np.dtype(dtype)
         return self if not copy and dtype == self.dtype else make_array(self.shape, dtype, [self])
 
@@ -183,14 +183,14 @@ class MetaArray(ArrayStandIn):
         methods = {"unary": unary, "left": from_left, "right": from_right, "in place": in_place}
         return methods[form]
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **named: Any) -> Any:
-        named.pop("where", None)
-        shapes = _SHAPES[method](ufunc, *inputs, **named)
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
+        kwargs.pop("where", None)
+        shapes = _SHAPES[method](ufunc, *inputs, **kwargs)
         if shapes is None:
             return None
         if method == "reduceat":
             inputs = (inputs[0], [0])
-        probed = probe(getattr(ufunc, method), *inputs, **named)
+        probed = probe(getattr(ufunc, method), *inputs, **kwargs)
         if ufunc.nout == 1 or method != "__call__":
             shapes, probed = (shapes,), (probed,)
         dtypes = [result.dtype for result in probed]
@@ -201,7 +201,7 @@ class MetaArray(ArrayStandIn):
             results = out if isinstance(out, tuple) else (out,)
             for target, shape, dtype in zip(results, shapes, dtypes, strict=True):
                 _check_fits(shape, target.shape)
-                if not np.can_cast(dtype, target.dtype, named.get("casting", "same_kind")):
+                if not np.can_cast(dtype, target.dtype, kwargs.get("casting", "same_kind")):
                     raise TypeError(f"Cannot cast ufunc '{ufunc.__name__}' output from {dtype} to {target.dtype}")
         return results if len(results) > 1 else results[0]
 
@@ -283,20 +283,20 @@ def _shrink(value: Any) -> Any:
     return type(value)(map(_shrink, value)) if type(value) in (list, tuple) else value
 
 
-def probe(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+def probe(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function on arrays of a single element, and return its result, for its dtypes."""
     with np.errstate(all="ignore"):
-        return function(*map(_shrink, args), **{name: _shrink(value) for name, value in named.items()})
+        return function(*map(_shrink, args), **{name: _shrink(value) for name, value in kwargs.items()})
 
 
 # -- universal functions, by method --------------------------------------------------------------------------
 
 
-def _call(ufunc: Any, *inputs: Any, **named: Any) -> Any:
+def _call(ufunc: Any, *inputs: Any, **kwargs: Any) -> Any:
     if ufunc.signature is not None:
         shapes = [shape_of(x) for x in inputs]
-        if "axis" in named:  # The function maps vectors to numbers.
-            axes = [normalize_axis_tuple(named["axis"], len(shape))[0] for shape in shapes]
+        if "axis" in kwargs:  # The function maps vectors to numbers.
+            axes = [normalize_axis_tuple(kwargs["axis"], len(shape))[0] for shape in shapes]
             shapes = [(*s[:at], *s[at + 1 :], s[at]) for s, at in zip(shapes, axes, strict=True)]
         shapes = _of_signature(ufunc, shapes)
         return shapes if ufunc.nout > 1 else shapes[0]
@@ -336,22 +336,22 @@ def _reduce(
     dtype: Any = None,
     out: Any = None,
     keepdims: bool = False,
-    **named: Any,
+    **kwargs: Any,
 ) -> tuple[int, ...]:
     return reduce_shape(shape_of(array), axis, keepdims)
 
 
-def _accumulate(ufunc: Any, array: Any, axis: int = 0, **named: Any) -> tuple[int, ...]:
+def _accumulate(ufunc: Any, array: Any, axis: int = 0, **kwargs: Any) -> tuple[int, ...]:
     return shape_of(array)
 
 
-def _reduceat(ufunc: Any, array: Any, indices: Any, axis: int = 0, **named: Any) -> tuple[int, ...]:
+def _reduceat(ufunc: Any, array: Any, indices: Any, axis: int = 0, **kwargs: Any) -> tuple[int, ...]:
     shape = list(shape_of(array))
     shape[axis] = shape_of(indices)[0]
     return tuple(shape)
 
 
-def _outer(ufunc: Any, a: Any, b: Any, **named: Any) -> tuple[int, ...]:
+def _outer(ufunc: Any, a: Any, b: Any, **kwargs: Any) -> tuple[int, ...]:
     return shape_of(a) + shape_of(b)
 
 

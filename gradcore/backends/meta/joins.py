@@ -19,7 +19,7 @@ __all__: list[str] = []
 
 
 @shapes("concatenate concat")
-def _concatenate(arrays: Sequence[Any], axis: int | None = 0, **named: Any) -> Shape:
+def _concatenate(arrays: Sequence[Any], axis: int | None = 0, **kwargs: Any) -> Shape:
     parts = [shape_of(a) for a in arrays]
     if axis is None:
         return (sum(map(prod, parts)),)
@@ -30,7 +30,7 @@ def _concatenate(arrays: Sequence[Any], axis: int | None = 0, **named: Any) -> S
 
 
 @shapes("stack")
-def _stack(arrays: Sequence[Any], axis: int = 0, **named: Any) -> Shape:
+def _stack(arrays: Sequence[Any], axis: int = 0, **kwargs: Any) -> Shape:
     parts = {shape_of(a) for a in arrays}
     if len(parts) > 1:
         raise ValueError("all input arrays must have the same shape")
@@ -40,7 +40,7 @@ def _stack(arrays: Sequence[Any], axis: int = 0, **named: Any) -> Shape:
 
 
 @rule("pad")
-def _pad(array: MetaArray, pad_width: Any, *args: Any, **named: Any) -> MetaArray:
+def _pad(array: MetaArray, pad_width: Any, *args: Any, **kwargs: Any) -> MetaArray:
     widths = np.broadcast_to(pad_width, (array.ndim, 2)).sum(axis=1).tolist()
     return MetaArray([n + w for n, w in zip(array.shape, widths, strict=True)], array.dtype)
 
@@ -84,7 +84,7 @@ def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> MetaArray
 
 
 @rule("copyto fill_diagonal place put put_along_axis putmask")
-def _write(*args: Any, **named: Any) -> None:
+def _write(*args: Any, **kwargs: Any) -> None:
     """Do nothing: there are no elements."""
 
 

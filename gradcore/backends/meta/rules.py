@@ -38,9 +38,9 @@ def shapes(names: str) -> Callable[[R], R]:
 
 
 def _by_shape(function: Any, shape: Rule) -> Rule:
-    def run(*args: Any, out: Any = None, **named: Any) -> Any:
-        result_shapes = shape(*args, **named)
-        result = probe(function, *args, **named)
+    def run(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        result_shapes = shape(*args, **kwargs)
+        result = probe(function, *args, **kwargs)
         if not isinstance(result, (tuple, list)):
             return MetaArray(result_shapes, np.asarray(result).dtype) if out is None else out
         arrays = [MetaArray(s, np.asarray(r).dtype) for s, r in zip(result_shapes, result, strict=True)]
@@ -52,7 +52,7 @@ def _by_shape(function: Any, shape: Rule) -> Rule:
 def data_dependent(function: Any) -> Rule:
     """Return a rule that raises, for a function whose result's shape depends on data."""
 
-    def refuse(*args: Any, **named: Any) -> Any:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(
             f"{function.__name__}: the shape of the result depends on data, which meta tensors lack"
         )
@@ -66,13 +66,13 @@ def data_dependent(function: Any) -> Rule:
 def elementwise(function: Callable[..., Any]) -> Rule:
     """Return a rule for a function that acts on each element after broadcasting."""
 
-    def run(*args: Any, out: Any = None, **named: Any) -> Any:
-        arrays = [x for x in (*args, *named.values()) if isinstance(x, (MetaArray, np.ndarray))]
+    def run(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        arrays = [x for x in (*args, *kwargs.values()) if isinstance(x, (MetaArray, np.ndarray))]
         if out is not None:
             return out
         if not any(isinstance(x, MetaArray) for x in arrays):
-            return function(*args, **named)
-        return make_array(broadcast(*arrays), probe(function, *args, **named).dtype, arrays)
+            return function(*args, **kwargs)
+        return make_array(broadcast(*arrays), probe(function, *args, **kwargs).dtype, arrays)
 
     return run
 
@@ -96,17 +96,17 @@ rule("imag")(lambda val: val.imag)
 
 
 @shapes("argsort sort")
-def _sort_shape(a: Any, axis: int | None = -1, **named: Any) -> Shape:
+def _sort_shape(a: Any, axis: int | None = -1, **kwargs: Any) -> Shape:
     return (a.size,) if axis is None else shape_of(a)
 
 
 @rule("partition")
-def _partition(a: Any, kth: Any, axis: int | None = -1, **named: Any) -> MetaArray:
+def _partition(a: Any, kth: Any, axis: int | None = -1, **kwargs: Any) -> MetaArray:
     return MetaArray(_sort_shape(a, axis), a.dtype)
 
 
 @rule("argpartition")
-def _argpartition(a: Any, kth: Any, axis: int | None = -1, **named: Any) -> MetaArray:
+def _argpartition(a: Any, kth: Any, axis: int | None = -1, **kwargs: Any) -> MetaArray:
     return MetaArray(_sort_shape(a, axis), np.intp)
 
 
@@ -116,7 +116,7 @@ def _cumulative_shape(a: Any, axis: int | None = None, dtype: Any = None) -> Sha
 
 
 @shapes("fft.fftshift fft.ifftshift roll sort_complex unwrap")
-def _same(a: Any, *args: Any, **named: Any) -> Shape:
+def _same(a: Any, *args: Any, **kwargs: Any) -> Shape:
     return shape_of(a)
 
 
@@ -140,8 +140,8 @@ def _like(
 
 
 @rule("full_like")
-def _full_like(a: Any, fill_value: Any, *args: Any, **named: Any) -> MetaArray:
-    return _like(a, *args, **named)
+def _full_like(a: Any, fill_value: Any, *args: Any, **kwargs: Any) -> MetaArray:
+    return _like(a, *args, **kwargs)
 
 
 # -- reductions ----------------------------------------------------------------------------------------------
@@ -150,8 +150,8 @@ def _full_like(a: Any, fill_value: Any, *args: Any, **named: Any) -> MetaArray:
 def _reduction(function: Any) -> Rule:
     signature = inspect.signature(function)
 
-    def shape(*args: Any, **named: Any) -> Shape:
-        arguments = signature.bind(*args, **named).arguments
+    def shape(*args: Any, **kwargs: Any) -> Shape:
+        arguments = signature.bind(*args, **kwargs).arguments
         quantile_dims = shape_of(arguments["q"]) if "q" in arguments else ()
         return quantile_dims + reduce_shape(
             shape_of(arguments["a"]), arguments.get("axis"), arguments.get("keepdims") is True
@@ -175,12 +175,12 @@ rule("shape")(shape_of)
 rule("ndim")(lambda a: a.ndim)
 rule("size")(lambda a, axis=None: a.size if axis is None else a.shape[axis])
 RULES.register_each(
-    "can_cast iscomplexobj isrealobj result_type", lambda f: lambda *args, **named: probe(f, *args, **named)
+    "can_cast iscomplexobj isrealobj result_type", lambda f: lambda *args, **kwargs: probe(f, *args, **kwargs)
 )
 
 
 @rule("may_share_memory shares_memory")
-def _shares_memory(a: Any, b: Any, *args: Any, **named: Any) -> bool:
+def _shares_memory(a: Any, b: Any, *args: Any, **kwargs: Any) -> bool:
     base_a, base_b = (x if getattr(x, "base", None) is None else x.base for x in (a, b))
     return base_a is base_b
 
@@ -193,5 +193,5 @@ RULES.register_each(
 
 
 @rule("allclose array_equal array_equiv")
-def _refuse_comparison(*args: Any, **named: Any) -> Any:
+def _refuse_comparison(*args: Any, **kwargs: Any) -> Any:
     raise RuntimeError(NO_ITEM)

@@ -17,8 +17,8 @@ __all__ = ["as_strided"]
 
 
 def _permutation(function: Any) -> Callable[..., MetaArray]:
-    def view(a: MetaArray, *args: Any, **named: Any) -> MetaArray:
-        return a.transpose(permuted_axes(function, a.ndim, *args, **named))
+    def view(a: MetaArray, *args: Any, **kwargs: Any) -> MetaArray:
+        return a.transpose(permuted_axes(function, a.ndim, *args, **kwargs))
 
     return view
 
@@ -108,7 +108,7 @@ def _diag(v: MetaArray, k: int = 0) -> MetaArray:
 
 
 @shapes("trace")
-def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, **named: Any) -> Shape:
+def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, **kwargs: Any) -> Shape:
     return _diagonal(a, offset, axis1, axis2).shape[:-1]
 
 
@@ -149,6 +149,6 @@ def _sliding_window_view(
     return x.make_view((*shape, *window), (*x.strides, *(x.strides[i] for i in axes)))
 
 
-def as_strided(x: MetaArray, shape: Any = None, strides: Any = None, **named: Any) -> MetaArray:
+def as_strided(x: MetaArray, shape: Any = None, strides: Any = None, **kwargs: Any) -> MetaArray:
     """Do what `numpy.lib.stride_tricks.as_strided` does, which does not dispatch by a protocol."""
     return x.make_view(x.shape if shape is None else as_shape(shape), x.strides if strides is None else strides)

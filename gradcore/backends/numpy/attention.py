@@ -135,7 +135,14 @@ def add_product(a: Any, b: Any, out: Any) -> None:
 
 
 def add_gradients(
-    targets: list[Any], grad: Any, query: Any, key: Any, value: Any, weights: Any, scale: float, put: Callable[..., Any]
+    targets: list[Any],
+    grad: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    weights: Any,
+    scale: float,
+    write: Callable[..., Any],
 ) -> None:
     """Write the gradients of queries, keys and values to those of the three `targets` that are not None.
 
@@ -143,16 +150,16 @@ def add_gradients(
     """
     of_query, of_key, of_value = targets
     if of_value is not None:
-        put(weights.swapaxes(-1, -2), grad, of_value)
+        write(weights.swapaxes(-1, -2), grad, of_value)
     if of_query is None is of_key:
         return
     scores = np.matmul(grad, value.swapaxes(-1, -2))
     scores -= np.vecdot(scores, weights)[..., None]
     scores *= weights
     if of_query is not None:
-        put(scores, key * scale, of_query)
+        write(scores, key * scale, of_query)
     if of_key is not None:
-        put(scores.swapaxes(-1, -2), query * scale, of_key)
+        write(scores.swapaxes(-1, -2), query * scale, of_key)
 
 
 def _for_all(mask: Any, query: Any) -> bool:

@@ -52,9 +52,9 @@ def _is_slow_in_numpy(a: Any) -> bool:
     return a.dtype.char in "fF" and min(a.shape[-2:]) >= 16
 
 
-def _is_hermitian(a: Any, asked: bool) -> bool:
+def _is_hermitian(a: Any, hermitian: bool) -> bool:
     """Return whether to call LAPACK's Hermitian routines, which only exist for complex matrices."""
-    return asked and a.dtype.kind == "c"
+    return hermitian and a.dtype.kind == "c"
 
 
 def _solve_ldl(ld: Any, pivots: Any, x: Any, hermitian: bool) -> None:

@@ -53,11 +53,11 @@ class NumpyNormalization(Normalization):
         return out.reshape(x.shape), mean.reshape(stats_shape), var.reshape(stats_shape)
 
     @packed(NormGradients)
-    def layer_norm_backward(self, given: NormGradients) -> Triple:
-        grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, ndims = given
+    def layer_norm_backward(self, arguments: NormGradients) -> Triple:
+        grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, ndims = arguments
         if grad_mean is not None or grad_var is not None or not _usual(x, grad, weight):
             with blas_alone(x.size):
-                return super().layer_norm_backward(given)  # type: ignore[no-any-return]
+                return super().layer_norm_backward(arguments)  # type: ignore[no-any-return]
         weight_shape = x.shape[x.ndim - ndims :]
         width = prod(weight_shape)
         rows, grads = (np.ascontiguousarray(a).reshape(-1, width) for a in (x, grad))

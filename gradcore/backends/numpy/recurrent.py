@@ -31,13 +31,13 @@ def _takes_sequence(backend: Any, *operands: Any) -> bool:
     return _are_floats(*operands)
 
 
-def _takes_gradients(backend: Any, given: Any) -> bool:
+def _takes_gradients(backend: Any, arguments: Any) -> bool:
     """Return whether the operands are floats and gates and cells have no upstream gradient.
 
     They only have one in second derivatives.
     """
-    fields = given._asdict()
-    return fields.get("grad_gates") is None is fields.get("grad_cells") and _are_floats(given.result, *given)
+    fields = arguments._asdict()
+    return fields.get("grad_gates") is None is fields.get("grad_cells") and _are_floats(arguments.result, *arguments)
 
 
 def _state(x: Array, like: Array) -> Array:
@@ -113,8 +113,8 @@ class NumpyRecurrent(Recurrent):
             h[:n], c[:n] = state, cell
 
     @kernel_for(_takes_gradients, LstmGradients)
-    def lstm_backward(self, given: LstmGradients) -> tuple[Array, ...]:
-        grad, grad_h, grad_c, _, _, h0, c0, weight, projection, result, gates, cells, sizes, reverse, needs = given
+    def lstm_backward(self, arguments: LstmGradients) -> tuple[Array, ...]:
+        grad, grad_h, grad_c, _, _, h0, c0, weight, projection, result, gates, cells, sizes, reverse, needs = arguments
         steps, weight = Steps(result.shape, sizes, reverse), matrix(weight)
         upstream = None if grad is None else matrix(steps.table(self, grad))
         of_h, of_c, result = _state(grad_h, h0), _state(grad_c, c0), steps.table(self, result)
@@ -220,8 +220,8 @@ class NumpyRecurrent(Recurrent):
             before[:] = np.add(new, difference, state)
 
     @kernel_for(_takes_gradients, GruGradients)
-    def gru_backward(self, given: GruGradients) -> tuple[Array, ...]:
-        grad, grad_h, _, h0, weight, result, gates, sizes, reverse, needs = given
+    def gru_backward(self, arguments: GruGradients) -> tuple[Array, ...]:
+        grad, grad_h, _, h0, weight, result, gates, sizes, reverse, needs = arguments
         steps, width, weight = Steps(result.shape, sizes, reverse), h0.shape[1], matrix(weight)
         upstream = None if grad is None else matrix(steps.table(self, grad))
         of_h, before = _state(grad_h, h0), matrix(steps.before(self, steps.table(self, result), h0))
@@ -285,8 +285,8 @@ class NumpyRecurrent(Recurrent):
             h[:n] = np.maximum(state, 0, out=state) if relu else np.tanh(state, state)
 
     @kernel_for(_takes_gradients, RnnGradients)
-    def rnn_backward(self, given: RnnGradients) -> tuple[Array, ...]:
-        grad, grad_h, h0, weight, result, relu, sizes, reverse, needs = given
+    def rnn_backward(self, arguments: RnnGradients) -> tuple[Array, ...]:
+        grad, grad_h, h0, weight, result, relu, sizes, reverse, needs = arguments
         steps, result = Steps(result.shape, sizes, reverse), result.reshape(-1, h0.shape[1])
         upstream = None if grad is None else matrix(steps.table(self, grad))
         of_h, of_inflow = _state(grad_h, h0), np.empty(result.shape, result.dtype)

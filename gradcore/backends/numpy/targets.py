@@ -68,12 +68,12 @@ class NumpyTargets(Targets):
         return powers, top, total
 
     @packed(LossGradients)
-    def softmax_nll_backward(self, given: LossGradients) -> Array:
-        grad, grad_powers, grad_total, target, weight, total_weight, powers, total, reduction, _ = given
+    def softmax_nll_backward(self, arguments: LossGradients) -> Array:
+        grad, grad_powers, grad_total, target, weight, total_weight, powers, total, reduction, _ = arguments
         only_loss = grad is not None and grad_powers is None and grad_total is None
         # If the total weight is not the number of targets, some targets are ignored.
         if not only_loss or weight is not None or powers.ndim != 2 or total_weight != len(target):
-            return super().softmax_nll_backward(given)
+            return super().softmax_nll_backward(arguments)
         if reduction == "mean":
             grad = grad / total_weight
         result = self.scaled_rows(powers, grad.reshape(-1, 1) / total)

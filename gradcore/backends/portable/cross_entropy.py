@@ -122,11 +122,11 @@ class Targets:
         return (self.div(losses.sum(), total) if reduction == "mean" else losses.sum()), total
 
     @packed(LossGradients)
-    def softmax_nll_backward(self, given: LossGradients) -> Array:
+    def softmax_nll_backward(self, arguments: LossGradients) -> Array:
         """Return the gradient of `softmax_nll` by its input, computed in the memory of its saved exponentials."""
-        if not given.of_loss_alone:
-            return self.bodies["softmax_nll_backward"](self, *given)
-        grad, _, _, target, weight, total_weight, powers, total, reduction, ignore_index = given
+        if not arguments.of_loss_alone:
+            return self.bodies["softmax_nll_backward"](self, *arguments)
+        grad, _, _, target, weight, total_weight, powers, total, reduction, ignore_index = arguments
         valid_target, ignored = self._known_classes(target, powers.shape[min(powers.ndim, 2) - 1], ignore_index)
         if reduction == "mean":
             grad = self.div(grad, total_weight)

@@ -167,8 +167,8 @@ class Normalization:
     # -- gradients -------------------------------------------------------------------------------------------
 
     @packed(NormGradients)
-    def layer_norm_backward(self, given: NormGradients) -> Triple:
-        grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, ndims = given
+    def layer_norm_backward(self, arguments: NormGradients) -> Triple:
+        grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, ndims = arguments
         xp, normalized = self.xp, x.shape[x.ndim - ndims :]
         rows, width = prod(x.shape[: x.ndim - ndims]), prod(normalized)
         grad = grad.reshape(rows, width)
@@ -207,8 +207,8 @@ class Normalization:
         return result.reshape(x.shape), to_weight
 
     @packed(NormGradients)
-    def group_norm_backward(self, given: NormGradients) -> Triple:
-        grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, groups = given
+    def group_norm_backward(self, arguments: NormGradients) -> Triple:
+        grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, groups = arguments
         batch, channels, points = x.shape[0], x.shape[1] // groups, prod(x.shape[2:])
         shape, of_group = (batch, groups, channels, points), (batch, groups, 1)
         grad = grad.reshape(shape)
@@ -232,8 +232,8 @@ class Normalization:
         return result.reshape(x.shape), to_weight, to_bias
 
     @packed(NormGradients)
-    def batch_norm_backward(self, given: NormGradients) -> Triple:
-        grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, _ = given
+    def batch_norm_backward(self, arguments: NormGradients) -> Triple:
+        grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, _ = arguments
         shape, dims, column = _channels(x)
         grad = grad.reshape(shape)
         c = x.reshape(shape) - mean.reshape(column)

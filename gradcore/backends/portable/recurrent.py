@@ -232,10 +232,10 @@ def _lstm_sum_back(F: Any, grad: Any, of_h: Any, *others: Any) -> tuple[Any, Any
     return _lstm_step_back(F, grad + of_h, *others)
 
 
-def lstm_gradients(F: Any, run: Run, given: LstmGradients) -> tuple[Any, ...]:
+def lstm_gradients(F: Any, run: Run, arguments: LstmGradients) -> tuple[Any, ...]:
     """Return the gradients of `lstm_sequence` by inflow, states, weight and projection."""
-    grad, grad_h, grad_c, grad_gates, grad_cells, h0, c0, weight, projection, result, gates, cells, *_ = given
-    steps, width, needs = Steps(result.shape, given.sizes, given.reverse), c0.shape[1], given.needs
+    grad, grad_h, grad_c, grad_gates, grad_cells, h0, c0, weight, projection, result, gates, cells, *_ = arguments
+    steps, width, needs = Steps(result.shape, arguments.sizes, arguments.reverse), c0.shape[1], arguments.needs
     h0, c0, weight, result = F.conj(h0), F.conj(c0), F.conj(weight), F.conj(steps.table(F, result))
     let_in, forget, let_out, new = F.split(F.conj(gates), width, 1)
     cells = F.conj(cells)
@@ -322,9 +322,9 @@ def _gru_step_back(F: Any, grad: Any, of_h: Any, keep: Any, factors: Any) -> tup
     return of_h * keep, factors * of_h
 
 
-def gru_gradients(F: Any, run: Run, given: GruGradients) -> tuple[Any, ...]:
+def gru_gradients(F: Any, run: Run, arguments: GruGradients) -> tuple[Any, ...]:
     """Return the gradients of `gru_sequence` by inflow, state, weight and bias."""
-    grad, grad_h, grad_gates, h0, weight, result, gates, sizes, reverse, needs = given
+    grad, grad_h, grad_gates, h0, weight, result, gates, sizes, reverse, needs = arguments
     steps, width = Steps(result.shape, sizes, reverse), h0.shape[1]
     h0, weight, result = F.conj(h0), F.conj(weight), F.conj(steps.table(F, result))
     reset, keep, new, new_h = F.split(F.conj(gates), width, 1)
@@ -387,9 +387,9 @@ def _rnn_step_back(F: Any, grad: Any, of_h: Any, slope: Any) -> tuple[Any]:
     return ((grad + of_h) * slope,)
 
 
-def rnn_gradients(F: Any, run: Run, given: RnnGradients) -> tuple[Any, ...]:
+def rnn_gradients(F: Any, run: Run, arguments: RnnGradients) -> tuple[Any, ...]:
     """Return the gradients of `rnn_sequence` by inflow, state and weight."""
-    grad, grad_h, h0, weight, result, relu, sizes, reverse, needs = given
+    grad, grad_h, h0, weight, result, relu, sizes, reverse, needs = arguments
     steps = Steps(result.shape, sizes, reverse)
     h0, weight, result = F.conj(h0), F.conj(weight), F.conj(steps.table(F, result))
     slopes = F.where(result > 0, F.ones_like(result), 0) if relu else 1 - result * result
@@ -423,9 +423,9 @@ class Recurrent:
         return _lstm(self, self.evaluate_step, inflow, h0, c0, weight, projection, sizes, reverse)
 
     @packed(LstmGradients)
-    def lstm_backward(self, given: LstmGradients) -> tuple[Array, ...]:
+    def lstm_backward(self, arguments: LstmGradients) -> tuple[Array, ...]:
         """Return the gradients of `lstm_sequence`."""
-        return lstm_gradients(self, self.evaluate_step, given)
+        return lstm_gradients(self, self.evaluate_step, arguments)
 
     def gru_sequence(
         self,
@@ -440,9 +440,9 @@ class Recurrent:
         return _gru(self, self.evaluate_step, inflow, h0, weight, bias, sizes, reverse)
 
     @packed(GruGradients)
-    def gru_backward(self, given: GruGradients) -> tuple[Array, ...]:
+    def gru_backward(self, arguments: GruGradients) -> tuple[Array, ...]:
         """Return the gradients of `gru_sequence`."""
-        return gru_gradients(self, self.evaluate_step, given)
+        return gru_gradients(self, self.evaluate_step, arguments)
 
     def rnn_sequence(
         self,
@@ -457,6 +457,6 @@ class Recurrent:
         return _rnn(self, self.evaluate_step, inflow, h0, weight, relu, sizes, reverse)
 
     @packed(RnnGradients)
-    def rnn_backward(self, given: RnnGradients) -> tuple[Array, ...]:
+    def rnn_backward(self, arguments: RnnGradients) -> tuple[Array, ...]:
         """Return the gradients of `rnn_sequence`."""
-        return rnn_gradients(self, self.evaluate_step, given)
+        return rnn_gradients(self, self.evaluate_step, arguments)

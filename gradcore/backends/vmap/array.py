@@ -150,16 +150,16 @@ class BatchedArray(ArrayStandIn):
 
     # -- elements: `gradcore.backends.vmap.indices` defines reading and writing -----------------------------------
 
-    def convert(self, name: str, *args: object, **named: object) -> Any:
+    def convert(self, name: str, *args: object, **kwargs: object) -> Any:
         raise RuntimeError(_REFUSALS.get(name, ITEM))
 
-    def sort(self, axis: int = -1, **named: Any) -> None:
-        self.array.sort(axis=normalize_axis_index(axis, self.ndim) + 1, **named)
+    def sort(self, axis: int = -1, **kwargs: Any) -> None:
+        self.array.sort(axis=normalize_axis_index(axis, self.ndim) + 1, **kwargs)
 
     # -- copies -------------------------------------------------------------------------------------------------
 
-    def astype(self, dtype: Any, *args: Any, **named: Any) -> BatchedArray:
-        return BatchedArray(self.array.astype(dtype, *args, **named), self.level)
+    def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> BatchedArray:
+        return BatchedArray(self.array.astype(dtype, *args, **kwargs), self.level)
 
     def copy(self, order: str = "C") -> BatchedArray:
         return BatchedArray(self.array.copy(order), self.level)
@@ -336,32 +336,32 @@ def _move_first_axis(array: Any, axis: int) -> Any:
 # -- universal functions, by method -------------------------------------------------------------------------------
 
 
-def apply(ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
+def apply(ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """Apply a universal function, or a method of one, to batched arrays or to those of a library."""
-    level = outermost((inputs, named) if named else inputs)
+    level = outermost((inputs, kwargs) if kwargs else inputs)
     if level is None:
-        return getattr(library_function(ufunc, *inputs), method)(*inputs, **named)
-    return UFUNC_METHODS[method](level, ufunc, *inputs, **named)
+        return getattr(library_function(ufunc, *inputs), method)(*inputs, **kwargs)
+    return UFUNC_METHODS[method](level, ufunc, *inputs, **kwargs)
 
 
 def _rank(x: Any) -> int:
     return getattr(x, "ndim", 0) if not isinstance(x, (list, tuple)) else np.ndim(x)
 
 
-def _call(level: Any, ufunc: Any, *inputs: Any, out: Any = None, **named: Any) -> Any:
+def _call(level: Any, ufunc: Any, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
     if ufunc.signature is not None:
-        return _rule_of(ufunc)(level, *inputs, out=out, **named)
+        return _rule_of(ufunc)(level, *inputs, out=out, **kwargs)
     ndim = max(map(_rank, inputs))
     if out is not None:
         targets = out if isinstance(out, tuple) else (out,)
         if any(t.__class__ is not BatchedArray or t.level is not level for t in targets):
             raise RuntimeError(INPLACE)
         ndim = max(ndim, *(t.ndim for t in targets))
-        named["out"] = tuple(t.array for t in targets)
-    if "where" in named:
-        named["where"] = align_batch(named["where"], level, ndim)
+        kwargs["out"] = tuple(t.array for t in targets)
+    if "where" in kwargs:
+        kwargs["where"] = align_batch(kwargs["where"], level, ndim)
     operands = [align_batch(x, level, ndim) for x in inputs]
-    results = apply(ufunc, "__call__", *operands, **named)
+    results = apply(ufunc, "__call__", *operands, **kwargs)
     if out is not None:
         return targets if len(targets) > 1 else targets[0]
     return rewrap(results, level)
@@ -369,11 +369,11 @@ def _call(level: Any, ufunc: Any, *inputs: Any, out: Any = None, **named: Any) -
 
 def _reduce(
     level: Any, ufunc: Any, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
-    **named: Any,
+    **kwargs: Any,
 ) -> Any:  # fmt: skip
     a = physical(array, level)
     axis = shift_axes(axis, a.ndim - 1)
-    return BatchedArray(apply(ufunc, "reduce", a, axis=axis, dtype=dtype, keepdims=keepdims, **named), level)
+    return BatchedArray(apply(ufunc, "reduce", a, axis=axis, dtype=dtype, keepdims=keepdims, **kwargs), level)
 
 
 def _accumulate(level: Any, ufunc: Any, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
@@ -388,8 +388,8 @@ def _reduceat(
     return BatchedArray(apply(ufunc, "reduceat", a, places, axis=shift_axes(axis, a.ndim - 1), dtype=dtype), level)
 
 
-def _outer(level: Any, ufunc: Any, a: Any, b: Any, **named: Any) -> Any:
-    return apply(ufunc, "__call__", a.reshape(a.shape + (1,) * b.ndim), b, **named)
+def _outer(level: Any, ufunc: Any, a: Any, b: Any, **kwargs: Any) -> Any:
+    return apply(ufunc, "__call__", a.reshape(a.shape + (1,) * b.ndim), b, **kwargs)
 
 
 #: Methods of ufuncs by name; `gradcore.backends.vmap.indices` adds ``at``.

@@ -57,19 +57,19 @@ class _Ufunc:
     def __init__(self, ufunc: Any) -> None:
         self.ufunc, self.nout = ufunc, ufunc.nout
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        return apply(self.ufunc, "__call__", *args, **named)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return apply(self.ufunc, "__call__", *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         return functools.partial(apply, self.ufunc, name)
 
 
-def _function(function: Any, *args: Any, **named: Any) -> Any:
+def _function(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Return a function of NumPy that calls another library's counterpart if no array is batched."""
-    level = outermost((args, named)) if LIBRARIES else None
+    level = outermost((args, kwargs)) if LIBRARIES else None
     if level is None:
-        return library_function(function, *args)(*args, **named)
-    return RULES[function](level, *args, **named) if function in RULES else function(*args, **named)
+        return library_function(function, *args)(*args, **kwargs)
+    return RULES[function](level, *args, **kwargs) if function in RULES else function(*args, **kwargs)
 
 
 class _Table:

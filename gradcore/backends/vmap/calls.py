@@ -23,7 +23,7 @@ def is_batched(level: Any, value: Any) -> bool:
     return value.__class__ in (tuple, list) and any(is_batched(level, v) for v in value)
 
 
-def call_elementwise(level: Any, kernel: Callable[..., Any], *args: Any, **named: Any) -> Any:
+def call_elementwise(level: Any, kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a kernel that acts on each element after broadcasting."""
     ndim = 0
     batched = False
@@ -34,8 +34,8 @@ def call_elementwise(level: Any, kernel: Callable[..., Any], *args: Any, **named
         else:
             ndim = max(ndim, getattr(a, "ndim", 0))
     if not batched:
-        return kernel(*args, **named)
-    return rewrap(kernel(*_in_long_rows([align_batch(a, level, ndim) for a in args]), **named), level)
+        return kernel(*args, **kwargs)
+    return rewrap(kernel(*_in_long_rows([align_batch(a, level, ndim) for a in args]), **kwargs), level)
 
 
 def _in_long_rows(operands: list[Any]) -> list[Any]:
@@ -55,17 +55,17 @@ def _in_long_rows(operands: list[Any]) -> list[Any]:
 
 
 def call_generic(
-    level: Any, generic: Callable[..., Any], kernel: Callable[..., Any], several: bool, *args: Any, **named: Any
+    level: Any, generic: Callable[..., Any], kernel: Callable[..., Any], several: bool, *args: Any, **kwargs: Any
 ) -> Any:
     """Call a generic kernel or body with all arrays batched, or the inner backend's kernel if none is.
 
     `several` says that the first argument is a sequence of arrays. Tuples of indices are passed as they are.
     """
     if not any(is_batched(level, a) for a in args):
-        return kernel(*args, **named)
+        return kernel(*args, **kwargs)
     if several:
         args = ([as_batched(a, level) for a in args[0]], *args[1:])
-    return generic(*[as_batched(a, level) for a in args], **named)
+    return generic(*[as_batched(a, level) for a in args], **kwargs)
 
 
 def as_batched(value: Any, level: Any) -> Any:

@@ -13,29 +13,29 @@ __all__ = ["CREATION"]
 
 
 def _maker(name: str) -> Callable[..., Any]:
-    def make(xp: Any, level: Any, shape: Any, *args: Any, **named: Any) -> Any:
-        return BatchedArray(getattr(xp, name)((level.size, *as_shape(shape)), *args, **named), level)
+    def make(xp: Any, level: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
+        return BatchedArray(getattr(xp, name)((level.size, *as_shape(shape)), *args, **kwargs), level)
 
     return make
 
 
-def _full(xp: Any, level: Any, shape: Any, fill_value: Any, dtype: Any = None, **named: Any) -> Any:
+def _full(xp: Any, level: Any, shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> Any:
     if fill_value.__class__ is not BatchedArray:
-        return BatchedArray(xp.full((level.size, *as_shape(shape)), fill_value, dtype, **named), level)
+        return BatchedArray(xp.full((level.size, *as_shape(shape)), fill_value, dtype, **kwargs), level)
     out = BatchedArray(xp.empty((level.size, *as_shape(shape)), fill_value.dtype if dtype is None else dtype), level)
     out[...] = fill_value
     return out
 
 
 def _like(name: str) -> Callable[..., Any]:
-    def make(xp: Any, level: Any, a: Any, *args: Any, **named: Any) -> Any:
-        return BatchedArray(getattr(xp, name)(physical(a, level), *args, **named), level)
+    def make(xp: Any, level: Any, a: Any, *args: Any, **kwargs: Any) -> Any:
+        return BatchedArray(getattr(xp, name)(physical(a, level), *args, **kwargs), level)
 
     return make
 
 
 def _constant(name: str) -> Callable[..., Any]:
-    return lambda xp, level, *args, **named: getattr(xp, name)(*args, **named)
+    return lambda xp, level, *args, **kwargs: getattr(xp, name)(*args, **kwargs)
 
 
 def _array(xp: Any, level: Any, value: Any, dtype: Any = None, *, order: Any = "K", copy: bool = True) -> Any:
@@ -47,7 +47,7 @@ def _array(xp: Any, level: Any, value: Any, dtype: Any = None, *, order: Any = "
     return BatchedArray(a if a.strides[0] or a.shape[0] < 2 else a.copy(), level)
 
 
-def _asarray(xp: Any, level: Any, value: Any, dtype: Any = None, **named: Any) -> Any:
+def _asarray(xp: Any, level: Any, value: Any, dtype: Any = None, **kwargs: Any) -> Any:
     if hasattr(value, "shape"):
         return value if dtype is None or value.dtype == dtype else value.astype(dtype)
     return xp.asarray(value, dtype)

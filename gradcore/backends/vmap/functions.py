@@ -36,14 +36,14 @@ rule = RULES.register
 
 
 def _elementwise(function: Any) -> Callable[..., Any]:
-    def call(*operands: Any, **named: Any) -> Any:
-        return library_function(function, *operands)(*operands, **named)
+    def call(*operands: Any, **kwargs: Any) -> Any:
+        return library_function(function, *operands)(*operands, **kwargs)
 
     return functools.partial(_call_elementwise, call)
 
 
-def _call_elementwise(call: Callable[..., Any], level: Any, *args: Any, **named: Any) -> Any:
-    return calls.call_elementwise(level, call, *args, **named)
+def _call_elementwise(call: Callable[..., Any], level: Any, *args: Any, **kwargs: Any) -> Any:
+    return calls.call_elementwise(level, call, *args, **kwargs)
 
 
 RULES.register_each(
@@ -76,9 +76,9 @@ def _copy(level: Any, a: Any, order: str = "K", subok: bool = False) -> Any:
 
 
 @rule("may_share_memory shares_memory")
-def _shares_memory(level: Any, a: Any, b: Any, *args: Any, **named: Any) -> bool:
+def _shares_memory(level: Any, a: Any, b: Any, *args: Any, **kwargs: Any) -> bool:
     a, b = split_batch(a, level)[0], split_batch(b, level)[0]
-    return bool(library_function(np.shares_memory, a, b)(a, b, *args, **named))
+    return bool(library_function(np.shares_memory, a, b)(a, b, *args, **kwargs))
 
 
 @rule("copyto")
@@ -98,15 +98,15 @@ def _flat(a: Any) -> Any:
 
 
 def _reduction(function: Any) -> Callable[..., Any]:
-    def run(level: Any, a: Any, axis: Any = None, *args: Any, **named: Any) -> Any:
-        named.pop("out", None)
+    def run(level: Any, a: Any, axis: Any = None, *args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("out", None)
         a = physical(a, level)
-        if named.get("initial").__class__ is BatchedArray:
+        if kwargs.get("initial").__class__ is BatchedArray:
             raise NotImplementedError(f"vmap: {function.__name__} with an initial value for each sample")
         for operand in ("where", "mean"):
-            if operand in named:
-                named[operand] = align_batch(named[operand], level, a.ndim - 1)
-        return rewrap(library_function(function, a)(a, shift_axes(axis, a.ndim - 1), *args, **named), level)
+            if operand in kwargs:
+                kwargs[operand] = align_batch(kwargs[operand], level, a.ndim - 1)
+        return rewrap(library_function(function, a)(a, shift_axes(axis, a.ndim - 1), *args, **kwargs), level)
 
     return run
 
@@ -138,12 +138,12 @@ RULES.register_each("argmax argmin nanargmax nanargmin", _search)
 def _along(function: Any, default: Any = None, flattens: bool = True) -> Callable[..., Any]:
     """Return the rule of a function of an array and an axis that keeps the number of dims."""
 
-    def run(level: Any, a: Any, axis: Any = default, **named: Any) -> Any:
-        named.pop("out", None)
+    def run(level: Any, a: Any, axis: Any = default, **kwargs: Any) -> Any:
+        kwargs.pop("out", None)
         a = physical(a, level)
         if axis is None and flattens:
             a, axis = _flat(a), 0
-        return BatchedArray(library_function(function, a)(a, axis=shift_axes(axis, a.ndim - 1), **named), level)
+        return BatchedArray(library_function(function, a)(a, axis=shift_axes(axis, a.ndim - 1), **kwargs), level)
 
     return run
 
@@ -154,9 +154,9 @@ RULES.register_each("flip", lambda f: _along(f, flattens=False))
 
 
 def _partition(function: Any) -> Callable[..., Any]:
-    def run(level: Any, a: Any, kth: Any, axis: Any = -1, **named: Any) -> Any:
+    def run(level: Any, a: Any, kth: Any, axis: Any = -1, **kwargs: Any) -> Any:
         a = physical(a, level)
-        return BatchedArray(library_function(function, a)(a, kth, axis=shift_axes(axis, a.ndim - 1), **named), level)
+        return BatchedArray(library_function(function, a)(a, kth, axis=shift_axes(axis, a.ndim - 1), **kwargs), level)
 
     return run
 
@@ -231,8 +231,8 @@ def _search_sorted(level: Any, a: Any, v: Any, side: str = "left", sorter: Any =
 
 
 def _permutation(function: Any) -> Callable[..., Any]:
-    def view(level: Any, a: Any, *args: Any, **named: Any) -> Any:
-        order = permuted_axes(function, a.ndim, *args, **named)
+    def view(level: Any, a: Any, *args: Any, **kwargs: Any) -> Any:
+        order = permuted_axes(function, a.ndim, *args, **kwargs)
         return BatchedArray(a.array.transpose((0, *(i + 1 for i in order))), level)
 
     return view
@@ -242,7 +242,7 @@ RULES.register_each("matrix_transpose moveaxis permute_dims rollaxis swapaxes tr
 
 
 @rule("reshape")
-def _reshape(level: Any, a: Any, shape: Any, order: str = "C", **named: Any) -> Any:
+def _reshape(level: Any, a: Any, shape: Any, order: str = "C", **kwargs: Any) -> Any:
     return a.reshape(shape, order=order)
 
 
@@ -288,10 +288,10 @@ def _rot90(level: Any, m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
 
 
 def _of_diagonal(function: Any) -> Callable[..., Any]:
-    def run(level: Any, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, *args: Any, **named: Any) -> Any:
-        named.pop("out", None)
+    def run(level: Any, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, *args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("out", None)
         axes = shift_axes((axis1, axis2), a.ndim)
-        return BatchedArray(library_function(function, a.array)(a.array, offset, *axes, *args, **named), level)
+        return BatchedArray(library_function(function, a.array)(a.array, offset, *axes, *args, **kwargs), level)
 
     return run
 
@@ -322,12 +322,12 @@ RULES.register_each("tril triu", _triangle)
 
 
 @rule("lib.stride_tricks.sliding_window_view")
-def _sliding_window_view(level: Any, x: Any, window_shape: Any, axis: Any = None, **named: Any) -> Any:
+def _sliding_window_view(level: Any, x: Any, window_shape: Any, axis: Any = None, **kwargs: Any) -> Any:
     view = LIBRARIES.get(x.array.__class__, np).lib.stride_tricks.sliding_window_view
-    return BatchedArray(view(x.array, window_shape, shift_axes(axis, x.ndim), **named), level)
+    return BatchedArray(view(x.array, window_shape, shift_axes(axis, x.ndim), **kwargs), level)
 
 
-def as_strided(xp: Any, level: Any, x: Any, shape: Any = None, strides: Any = None, **named: Any) -> Any:
+def as_strided(xp: Any, level: Any, x: Any, shape: Any = None, strides: Any = None, **kwargs: Any) -> Any:
     """Do what `numpy.lib.stride_tricks.as_strided` does, which does not dispatch by a protocol."""
     shape = x.shape if shape is None else tuple(shape)
     strides = x.strides if strides is None else tuple(strides)
@@ -346,31 +346,31 @@ def as_strided(xp: Any, level: Any, x: Any, shape: Any = None, strides: Any = No
 # -- joins --------------------------------------------------------------------------------------------------------
 
 
-def _join_parts(function: Any, parts: list[Any], axis: int, **named: Any) -> Any:
+def _join_parts(function: Any, parts: list[Any], axis: int, **kwargs: Any) -> Any:
     """Join parts by `function`. Some can be batched at another level, whose rule is called."""
     if any(p.__class__ is BatchedArray for p in parts):
-        return RULES[function](outermost(parts), parts, axis, **named)
-    return library_function(function, *parts)(parts, axis, **named)
+        return RULES[function](outermost(parts), parts, axis, **kwargs)
+    return library_function(function, *parts)(parts, axis, **kwargs)
 
 
 @rule("concatenate concat")
-def _concatenate(level: Any, arrays: Any, axis: Any = 0, out: Any = None, **named: Any) -> Any:
+def _concatenate(level: Any, arrays: Any, axis: Any = 0, out: Any = None, **kwargs: Any) -> Any:
     parts = [physical(a, level) for a in arrays]
     if axis is None:
         parts, axis = [_flat(p) for p in parts], 0
-    return BatchedArray(_join_parts(np.concatenate, parts, shift_axes(axis, parts[0].ndim - 1), **named), level)
+    return BatchedArray(_join_parts(np.concatenate, parts, shift_axes(axis, parts[0].ndim - 1), **kwargs), level)
 
 
 @rule("stack")
-def _stack(level: Any, arrays: Any, axis: int = 0, **named: Any) -> Any:
+def _stack(level: Any, arrays: Any, axis: int = 0, **kwargs: Any) -> Any:
     parts = [physical(a, level) for a in arrays]
     return BatchedArray(_join_parts(np.stack, parts, shift_axes(axis, parts[0].ndim)), level)
 
 
 @rule("pad")
-def _pad(level: Any, array: Any, pad_width: Any, *args: Any, **named: Any) -> Any:
+def _pad(level: Any, array: Any, pad_width: Any, *args: Any, **kwargs: Any) -> Any:
     widths = np.broadcast_to(pad_width, (array.ndim, 2)).tolist()
-    return BatchedArray(library_function(np.pad, array.array)(array.array, [(0, 0), *widths], *args, **named), level)
+    return BatchedArray(library_function(np.pad, array.array)(array.array, [(0, 0), *widths], *args, **kwargs), level)
 
 
 # -- products -----------------------------------------------------------------------------------------------------
@@ -407,7 +407,7 @@ def matmul(level: Any, product: Callable[..., Any], a: Any, b: Any) -> Any:
     return BatchedArray(result, level)
 
 
-def _matmul(level: Any, a: Any, b: Any, out: Any = None, **named: Any) -> Any:
+def _matmul(level: Any, a: Any, b: Any, out: Any = None, **kwargs: Any) -> Any:
     result = matmul(level, operator.matmul, a, b)
     if out is None:
         return result
@@ -432,7 +432,7 @@ def _dot(level: Any, a: Any, b: Any, out: Any = None) -> Any:
 
 
 @rule("einsum")
-def _einsum(level: Any, subscripts: Any, *operands: Any, **named: Any) -> Any:
+def _einsum(level: Any, subscripts: Any, *operands: Any, **kwargs: Any) -> Any:
     if not isinstance(subscripts, str):
         raise NotImplementedError("vmap: einsum with lists of dims; write the equation as a string")
     ins, _, result = subscripts.replace(" ", "").partition("->")
@@ -441,7 +441,7 @@ def _einsum(level: Any, subscripts: Any, *operands: Any, **named: Any) -> Any:
     terms = [batch * several + term for term, (_, several) in zip(ins.split(","), pairs, strict=True)]
     arrays = [a for a, _ in pairs]
     return BatchedArray(
-        library_function(np.einsum, *arrays)(f"{','.join(terms)}->{batch}{result}", *arrays, **named), level
+        library_function(np.einsum, *arrays)(f"{','.join(terms)}->{batch}{result}", *arrays, **kwargs), level
     )
 
 
@@ -451,11 +451,11 @@ def _einsum(level: Any, subscripts: Any, *operands: Any, **named: Any) -> Any:
 def _make_refusal(function: Any) -> Callable[..., Any]:
     """Return a rule that raises for batched arguments, as the result's shape depends on data."""
 
-    def refuse(level: Any, *args: Any, **named: Any) -> Any:
+    def refuse(level: Any, *args: Any, **kwargs: Any) -> Any:
         shared = [split_batch(a, level) for a in args]
         if not any(several for _, several in shared):  # the same for all samples
             arrays = [a for a, _ in shared]
-            return library_function(function, *arrays)(*arrays, **named)
+            return library_function(function, *arrays)(*arrays, **kwargs)
         raise RuntimeError(DYNAMIC.format(name=function.__name__))
 
     return refuse
@@ -469,5 +469,5 @@ RULES.register_each(
 
 
 @rule("allclose array_equal array_equiv")
-def _refuse_comparison(level: Any, *args: Any, **named: Any) -> Any:
+def _refuse_comparison(level: Any, *args: Any, **kwargs: Any) -> Any:
     raise RuntimeError(CONTROL_FLOW)

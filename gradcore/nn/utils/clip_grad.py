@@ -67,11 +67,11 @@ def get_total_norm(
     return total
 
 
-def _norm_of_norms(found: dict[Device, list[Tensor]], order: float, device: Device) -> Tensor:
-    (first, *more), *elsewhere = found.values()
+def _norm_of_norms(tensors: dict[Device, list[Tensor]], order: float, device: Device) -> Tensor:
+    (first, *more), *elsewhere = tensors.values()
     if not more and not elsewhere:
         return first.to(device)
-    moved = [functional.stack(norms).to(device) for norms in found.values()]
+    moved = [functional.stack(norms).to(device) for norms in tensors.values()]
     total: Tensor = functional.linalg_vector_norm(functional.cat(moved) if len(moved) > 1 else moved[0], order)
     return total
 

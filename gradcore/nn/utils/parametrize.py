@@ -72,10 +72,10 @@ def _check_alike(expected: Tensor, found: Tensor, attributes: tuple[str, ...], m
 _CHANGED = "Registering a parametrization may not change the {{what}} of the tensor, unless {} flag is enabled."
 
 
-def _as_tensor(found: Any) -> Tensor:
-    if not isinstance(found, Tensor):
-        raise ValueError(f"A parametrization must return a tensor. Got {type(found).__name__}.")
-    return found
+def _as_tensor(value: Any) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise ValueError(f"A parametrization must return a tensor. Got {type(value).__name__}.")
+    return value
 
 
 class ParametrizationList(ModuleList):

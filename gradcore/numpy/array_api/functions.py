@@ -69,9 +69,9 @@ def iinfo(type: Any, /) -> Any:
     return _limits(dtypes.iinfo(dtype), dtype, ("bits", "max", "min"))
 
 
-def _limits(found: Any, dtype: dtypes.dtype, names: tuple[str, ...]) -> SimpleNamespace:
-    """Return the attributes `names` of `found`, PyTorch's finfo or iinfo, with `dtype` instead of the dtype's name."""
-    return SimpleNamespace(**{name: getattr(found, name) for name in names}, dtype=dtype)
+def _limits(info: Any, dtype: dtypes.dtype, names: tuple[str, ...]) -> SimpleNamespace:
+    """Return the attributes `names` of `info`, PyTorch's finfo or iinfo, with `dtype` instead of the dtype's name."""
+    return SimpleNamespace(**{name: getattr(info, name) for name in names}, dtype=dtype)
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:

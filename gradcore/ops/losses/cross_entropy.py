@@ -204,17 +204,17 @@ def _checked_target(F: Any, input: Any, target: Any, weight: Any) -> Any:
     return target
 
 
-def _check_sizes(sizes: tuple[int, ...], found: tuple[int, ...]) -> None:
+def _check_sizes(sizes: tuple[int, ...], actual: tuple[int, ...]) -> None:
     expected = (sizes[0], *sizes[2:])
-    if found == expected:
+    if actual == expected:
         return
-    if found[:1] != expected[:1]:
+    if actual[:1] != expected[:1]:
         raise ValueError(
-            f"Expected input batch_size ({sizes[0]}) to match target batch_size ({found[0] if found else 1})."
+            f"Expected input batch_size ({sizes[0]}) to match target batch_size ({actual[0] if actual else 1})."
         )
     if len(sizes) == 2:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
-    raise RuntimeError(f"Expected target size {list(expected)}, got {list(found)}")
+    raise RuntimeError(f"Expected target size {list(expected)}, got {list(actual)}")
 
 
 def check_weight(input: Any, weight: Any) -> None:

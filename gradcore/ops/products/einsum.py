@@ -174,12 +174,12 @@ def _distinct(F: Any, x: Any, labels: Labels, sizes: dict[int, int]) -> Term:
     return x, labels
 
 
-def _sum_out(F: Any, x: Any, labels: Labels, wanted: set[int]) -> Term:
-    """Return an operand summed over the labels that are not in `wanted`."""
-    unwanted = [i for i, label in enumerate(labels) if label not in wanted]
+def _sum_out(F: Any, x: Any, labels: Labels, kept_labels: set[int]) -> Term:
+    """Return an operand summed over the labels that are not in `kept_labels`."""
+    unwanted = [i for i, label in enumerate(labels) if label not in kept_labels]
     if unwanted:
         x = F.sum(x, tuple(unwanted))
-        labels = tuple(label for label in labels if label in wanted)
+        labels = tuple(label for label in labels if label in kept_labels)
     return x, labels
 
 

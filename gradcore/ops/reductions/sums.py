@@ -230,9 +230,9 @@ def _tested_axes(dim, ndim):
     return () if dim == () else axes(dim, ndim)
 
 
-def _as_test_result(K, found, self):
+def _as_test_result(K, result, self):
     """Return the result of a test as bool, or as uint8 for an input of uint8."""
-    return K.astype(found, "uint8") if self.dtype == "uint8" else found
+    return K.astype(result, "uint8") if self.dtype == "uint8" else result
 
 
 @constant(constant="results are bools", samples=_test_samples)

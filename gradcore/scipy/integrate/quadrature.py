@@ -131,8 +131,10 @@ def _adaptive(
     def values(low: float, high: float) -> AnyTensor:
         return F.stack([_value(integrand(low + (high - low) * s)) for s in nodes])
 
-    def integral(found: AnyTensor, weights: Any) -> AnyTensor:
-        return F.tensordot(_like(weights, F.real(found) if F.is_complex(found) else found).to(found.dtype), found, 1)
+    def integral(values: AnyTensor, weights: Any) -> AnyTensor:
+        return F.tensordot(
+            _like(weights, F.real(values) if F.is_complex(values) else values).to(values.dtype), values, 1
+        )
 
     def estimate(low: float, high: float) -> tuple[float, AnyTensor, float, float]:
         samples = values(low, high)

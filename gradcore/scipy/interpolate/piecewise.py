@@ -32,9 +32,9 @@ def per_sample(x: AnyTensor, ndim: int) -> AnyTensor:
     return F.reshape(x, (*x.shape, *(1,) * ndim))
 
 
-def move_query_dims(found: AnyTensor, queries: int, axis: int) -> AnyTensor:
-    """Move the `queries` leading dims of `found`, those of the evaluation points, to the interpolated axis."""
-    return F.movedim(found, tuple(range(queries)), tuple(range(axis, axis + queries)))
+def move_query_dims(values: AnyTensor, queries: int, axis: int) -> AnyTensor:
+    """Move the `queries` leading dims of `values`, those of the evaluation points, to the interpolated axis."""
+    return F.movedim(values, tuple(range(queries)), tuple(range(axis, axis + queries)))
 
 
 class PPoly:

@@ -136,32 +136,32 @@ class _Grid:
         spread = [F.reshape(p, (-1,) + (1,) * (len(positions) - d - 1)) for d, p in enumerate(positions)]
         return self._with_constant(result, spread)
 
-    def _with_constant(self, found: AnyTensor, coordinates: Sequence[AnyTensor]) -> AnyTensor:
+    def _with_constant(self, values: AnyTensor, coordinates: Sequence[AnyTensor]) -> AnyTensor:
         if self.cval == 0:
-            return found
+            return values
         if self.mode == "grid-constant":
-            return found + self.cval
+            return values + self.cval
         if self.mode != "constant":
-            return found
+            return values
         outside: Any = False
         for x, n in zip(coordinates, self.sizes, strict=True):
             out = (x < 0) | (x > n - 1)
             outside = out if outside is False else outside | out
-        return F.where(outside, self.cval, found)
+        return F.where(outside, self.cval, values)
 
-    def result(self, found: AnyTensor, axes: Sequence[int], output: Any) -> AnyTensor:
+    def result(self, values: AnyTensor, axes: Sequence[int], output: Any) -> AnyTensor:
         """Move the axes back to where they were, and convert to the dtype of the result; integers are rounded."""
-        found = F.movedim(found, tuple(range(-len(axes), 0)), tuple(axes))
+        values = F.movedim(values, tuple(range(-len(axes), 0)), tuple(axes))
         dtype = self.given._dtype
         if output is not None:
             dtype = output.dtype if isinstance(output, (Tensor, np.ndarray)) else output
             dtype = dtype if isinstance(dtype, dtypes.dtype) else dtypes.from_numpy(np.dtype(dtype))
         if not dtype.is_differentiable:
-            found = F.trunc(found + F.sign(found) * 0.5)
+            values = F.trunc(values + F.sign(values) * 0.5)
             if dtype.name != "bool":
                 limits = np.iinfo(dtype.numpy)
-                found = F.clamp(found, limits.min, limits.max)
-        return write_output(found, output, self.given._dtype)
+                values = F.clamp(values, limits.min, limits.max)
+        return write_output(values, output, self.given._dtype)
 
 
 def _positions(n: int, x: Tensor) -> AnyTensor:

@@ -133,26 +133,30 @@ class _Constraints:
         self.parts: list[tuple[Callable[[AnyTensor], AnyTensor], Any, Any]] = []
         self.for_scipy: Any = [self._prepare_constraint(each) for each in constraint_list] or ()
 
-    def _prepare_constraint(self, given: Any) -> Any:
+    def _prepare_constraint(self, constraint: Any) -> Any:
         unknowns = self.unknowns
-        if isinstance(given, dict):
+        if isinstance(constraint, dict):
             arguments = Unknowns.__new__(Unknowns)
-            arguments.__dict__.update(unknowns.__dict__, args=tuple(given.get("args", ())))
-            f = arguments.numbers(given["fun"])
-            self.parts.append((f, 0.0, 0.0 if given["type"] == "eq" else np.inf))
-            return {"type": given["type"], "fun": unknowns.on_host(f), "jac": unknowns.jacobian(f)}
-        if hasattr(given, "A"):
-            A = given.A.toarray() if hasattr(given.A, "toarray") else np.atleast_2d(given.A)
+            arguments.__dict__.update(unknowns.__dict__, args=tuple(constraint.get("args", ())))
+            f = arguments.numbers(constraint["fun"])
+            self.parts.append((f, 0.0, 0.0 if constraint["type"] == "eq" else np.inf))
+            return {"type": constraint["type"], "fun": unknowns.on_host(f), "jac": unknowns.jacobian(f)}
+        if hasattr(constraint, "A"):
+            A = constraint.A.toarray() if hasattr(constraint.A, "toarray") else np.atleast_2d(constraint.A)
             self.parts.append(
-                (lambda x: F.matmul(F.to(F.as_tensor(A, device=x.device), x.dtype), x), given.lb, given.ub)
+                (lambda x: F.matmul(F.to(F.as_tensor(A, device=x.device), x.dtype), x), constraint.lb, constraint.ub)
             )
-            return given
+            return constraint
         arguments = Unknowns.__new__(Unknowns)
         arguments.__dict__.update(unknowns.__dict__, args=())
-        f = arguments.numbers(given.fun)
-        self.parts.append((f, given.lb, given.ub))
+        f = arguments.numbers(constraint.fun)
+        self.parts.append((f, constraint.lb, constraint.ub))
         return scipy_module("optimize").NonlinearConstraint(
-            unknowns.on_host(f), given.lb, given.ub, jac=unknowns.jacobian(f), keep_feasible=given.keep_feasible
+            unknowns.on_host(f),
+            constraint.lb,
+            constraint.ub,
+            jac=unknowns.jacobian(f),
+            keep_feasible=constraint.keep_feasible,
         )
 
     def active(self, x: AnyTensor) -> Callable[[AnyTensor], list[AnyTensor]] | None:

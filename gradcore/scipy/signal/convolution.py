@@ -11,7 +11,7 @@ from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import cast, inexact
 from gradcore.ops.signal.windowed import pad_with_zeros
-from gradcore.scipy.conversion import together
+from gradcore.scipy.conversion import promote_arguments
 from gradcore.tensor import Tensor
 
 __all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve", "oaconvolve"]
@@ -55,7 +55,7 @@ def _convolve(x: AnyTensor, y: AnyTensor, mode: str, dims: Sequence[int], by: st
 
 def _both(in1: Any, in2: Any) -> tuple[AnyTensor, AnyTensor, dtypes.dtype]:
     """Return both inputs in the dtype to compute in, and the dtype of the result."""
-    x, y = together(in1, in2)
+    x, y = promote_arguments(in1, in2)
     dtype = x._dtype
     return inexact(x), inexact(y), dtype
 
@@ -98,7 +98,7 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> A
     >>> signal.correlate(gc.tensor([1.0, 2.0, 3.0]), gc.tensor([0.0, 1.0]))
     tensor([1., 2., 3., 0.])
     """
-    x, y = together(in1, in2)
+    x, y = promote_arguments(in1, in2)
     if x.ndim == y.ndim == 0:
         return x * F.conj(y)
     if x.ndim != y.ndim:
@@ -201,7 +201,7 @@ def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", 
     tensor([[2., 1.],
             [1., 2.]])
     """
-    x, y = together(in1, in2)
+    x, y = promote_arguments(in1, in2)
     if not x.ndim == y.ndim == 2:
         raise ValueError("correlate2d inputs must both be 2-D arrays")
     if mode == "same":  # for even sizes, SciPy centres the window differently

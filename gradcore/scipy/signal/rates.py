@@ -12,7 +12,7 @@ from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, cast, inexact, tensor_of
 from gradcore.ops.signal.windowed import pad_with_zeros
-from gradcore.scipy.conversion import floating, like, on_device, together
+from gradcore.scipy.conversion import floating, like, on_device, promote_arguments
 from gradcore.scipy.signal.recursive import sosfilt, sosfiltfilt
 from gradcore.scipy.signal.tapers import taper
 from gradcore.tensor import Tensor
@@ -33,7 +33,7 @@ def upfirdn(
     >>> signal.upfirdn(gc.tensor([1.0, 1.0]), gc.tensor([1.0, 2.0, 3.0]), up=2)
     tensor([1., 1., 2., 2., 3., 3.])
     """
-    h, x = (inexact(t) for t in together(h, x))
+    h, x = (inexact(t) for t in promote_arguments(h, x))
     if h.ndim != 1 or not h.shape[0]:
         raise ValueError("h must be 1-D with non-zero length")
     if up < 1 or down < 1:
@@ -94,7 +94,7 @@ def resample_poly(
         rate = max(up, down)
         half = 10 * rate
         h = like(firwin(2 * half + 1, 1 / rate, window=window), F.real(x))
-    h, x = together(h * up, x)
+    h, x = promote_arguments(h * up, x)
     before = down - half % down
     first = (half + before) // down
     after = max(0, (first + n_out - 1) * down + 1 - (x.shape[dim] - 1) * up - h.shape[0] - before)

@@ -11,14 +11,14 @@ from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, inexact
 from gradcore.ops.signal.windowed import pad_with_zeros
-from gradcore.scipy.conversion import on_device, together
+from gradcore.scipy.conversion import on_device, promote_arguments
 from gradcore.scipy.signal.edges import check_padding, extend
 
 __all__ = ["filtfilt", "freqz", "lfilter", "lfilter_zi", "sosfilt", "sosfilt_zi", "sosfiltfilt"]
 
 
 def _coefficients(b: Any, a: Any, x: Any) -> list[AnyTensor]:
-    b, a, x = (inexact(t) for t in together(b, a, x))
+    b, a, x = (inexact(t) for t in promote_arguments(b, a, x))
     b, a = (F.reshape(t, (1,)) if not t.ndim else t for t in (b, a))
     for name, t in (("b", b), ("a", a)):
         if t.ndim != 1 or not t.shape[0]:
@@ -41,7 +41,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     if zi is None:
         b, a, x = _coefficients(b, a, x)
         return _filter(b, a, x, axis_of(axis, x.ndim))
-    b, a, x, zi = (inexact(t) for t in together(b, a, x, zi))
+    b, a, x, zi = (inexact(t) for t in promote_arguments(b, a, x, zi))
     b, a, x = _coefficients(b, a, x)
     dim = axis_of(axis, x.ndim)
     return _with_state(b, a, x, dim, _state(zi, x, dim, max(b.shape[0], a.shape[0]) - 1))
@@ -97,7 +97,7 @@ def lfilter_zi(b: Any, a: Any) -> AnyTensor:
     >>> signal.lfilter_zi(gc.tensor([1.0, 1.0]), gc.tensor([1.0, -0.5]))
     tensor([3.])
     """
-    b, a = (inexact(t) for t in together(b, a))
+    b, a = (inexact(t) for t in promote_arguments(b, a))
     b, a = (F.reshape(t, (1,)) if not t.ndim else t for t in (b, a))
     if b.ndim != 1:
         raise ValueError("Numerator b must be 1-D.")
@@ -116,7 +116,7 @@ def lfilter_zi(b: Any, a: Any) -> AnyTensor:
 
 
 def _sections(sos: Any, *others: Any) -> list[AnyTensor]:
-    results = [inexact(t) for t in together(sos, *others)]
+    results = [inexact(t) for t in promote_arguments(sos, *others)]
     sos = results[0]
     if sos.ndim != 2:
         raise ValueError("sos array must be 2D")
@@ -260,7 +260,7 @@ def freqz(
     >>> h.abs().detach()
     tensor([1.0000, 0.8776], dtype=torch.float64)
     """
-    b, a = (inexact(t) for t in together(b, a))
+    b, a = (inexact(t) for t in promote_arguments(b, a))
     b, a = (F.reshape(t, (1,)) if not t.ndim else t for t in (b, a))
     if b.ndim != 1 or a.ndim != 1:
         raise NotImplementedError("freqz() takes the coefficients of one filter; use gradcore.func.vmap for several")

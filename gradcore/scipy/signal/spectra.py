@@ -13,7 +13,7 @@ from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, cast, inexact
 from gradcore.numpy.mathematics import unwrap
 from gradcore.ops.signal.windowed import pad_with_zeros
-from gradcore.scipy.conversion import floating, on_device, together
+from gradcore.scipy.conversion import floating, on_device, promote_arguments
 from gradcore.scipy.signal.edges import extend
 from gradcore.scipy.signal.smoothing import detrend as without_trend
 from gradcore.scipy.signal.tapers import taper
@@ -109,8 +109,8 @@ def _on_axis(detrend: Detrend, axis: int) -> Detrend:
     return lambda parts: F.movedim(detrend(F.movedim(parts, -1, axis)), axis, -1)
 
 
-def _is_onesided(wanted: bool, *signals: AnyTensor) -> bool:
-    return wanted and not any(x._dtype.is_complex for x in signals)
+def _is_onesided(onesided: bool, *signals: AnyTensor) -> bool:
+    return onesided and not any(x._dtype.is_complex for x in signals)
 
 
 def csd(
@@ -129,7 +129,7 @@ def csd(
     (tensor(2), True)
     """
     is_auto = x is y
-    x, y = (inexact(t) for t in together(x, y))
+    x, y = (inexact(t) for t in promote_arguments(x, y))
     x, y = (F.movedim(t, axis_of(axis, t.ndim), -1) for t in (x, y))
     try:
         np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
@@ -218,7 +218,7 @@ def coherence(
     >>> signal.coherence(x, 2 * x, nperseg=4, noverlap=0, detrend=False)[1]
     tensor([1.0000, 1.0000, 1.0000])
     """
-    x, y = (inexact(t) for t in together(x, y))
+    x, y = (inexact(t) for t in promote_arguments(x, y))
     settings = (fs, window, nperseg, noverlap, nfft, detrend)
     frequencies, powers = welch(x, *settings, axis=axis)
     _, power_y = welch(y, *settings, axis=axis)
@@ -270,7 +270,7 @@ def stft(
     scaling = "density" if scaling == "psd" else scaling
     return _short_time(
         x, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, boundary, padded,
-        lambda found, s: found * F.sqrt(s.scale(scaling, fs)),
+        lambda values, s: values * F.sqrt(s.scale(scaling, fs)),
     )  # fmt: skip
 
 
@@ -296,12 +296,12 @@ def spectrogram(
     noverlap = s.length // 8 if noverlap is None else noverlap
     onesided = _is_onesided(return_onesided, x)
 
-    def finish(found: AnyTensor, s: Segments) -> AnyTensor:
+    def finish(values: AnyTensor, s: Segments) -> AnyTensor:
         if mode == "psd":
-            power = F.real(F.conj(found) * found) * s.scale(scaling, fs)
+            power = F.real(F.conj(values) * values) * s.scale(scaling, fs)
             return _double_pairs(power, s.nfft) if onesided else power
-        found = found * F.sqrt(s.scale(scaling, fs))
-        return {"complex": lambda z: z, "magnitude": F.abs, "angle": F.angle, "phase": F.angle}[mode](found)
+        values = values * F.sqrt(s.scale(scaling, fs))
+        return {"complex": lambda z: z, "magnitude": F.abs, "angle": F.angle, "phase": F.angle}[mode](values)
 
     frequencies, times, result = _short_time(
         x, fs, s.window, None, noverlap, nfft, detrend, return_onesided, scaling, axis, None, False, finish

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
-from gradcore.scipy.conversion import together
+from gradcore.scipy.conversion import promote_arguments
 from gradcore.scipy.spatial import distance
 
 __all__ = ["distance", "distance_matrix", "minkowski_distance", "minkowski_distance_p"]
@@ -21,7 +21,7 @@ def minkowski_distance_p(x: Any, y: Any, p: float = 2.0) -> AnyTensor:
     >>> spatial.minkowski_distance_p(gc.tensor([[0.0, 0.0]]), gc.tensor([[3.0, 4.0]]))
     tensor([25.])
     """
-    x, y = together(x, y)
+    x, y = promote_arguments(x, y)
     gap = F.abs(y - x)
     if p == float("inf"):
         return F.amax(gap, (-1,))
@@ -37,7 +37,7 @@ def minkowski_distance(x: Any, y: Any, p: float = 2.0) -> AnyTensor:
     >>> spatial.minkowski_distance(gc.tensor([[0.0, 0.0]]), gc.tensor([[3.0, 4.0]]))
     tensor([5.])
     """
-    x, y = together(x, y)
+    x, y = promote_arguments(x, y)
     return F.linalg_vector_norm(y - x, p, -1)
 
 
@@ -50,7 +50,7 @@ def distance_matrix(x: Any, y: Any, p: float = 2.0, threshold: int = 1000000) ->
     >>> spatial.distance_matrix(gc.tensor([[0.0, 0.0]]), gc.tensor([[3.0, 4.0], [0.0, 1.0]]))
     tensor([[5., 1.]])
     """
-    x, y = together(x, y)
+    x, y = promote_arguments(x, y)
     if x.shape[-1] != y.shape[-1]:
         raise ValueError(
             f"x contains {x.shape[-1]}-dimensional vectors but y contains {y.shape[-1]}-dimensional vectors"

@@ -24,7 +24,7 @@ import numpy as np
 from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import inexact, tensor_of
-from gradcore.scipy.conversion import beside, floating, logarithm, module_getattr, on_device, together
+from gradcore.scipy.conversion import floating, logarithm, module_getattr, on_device, promote_arguments, to_device_of
 
 __all__ = [
     "braycurtis", "canberra", "cdist", "chebyshev", "cityblock", "correlation", "cosine", "euclidean", "jensenshannon",
@@ -142,7 +142,7 @@ _SHORT = {
 
 
 def _vectors(*values: Any) -> list[AnyTensor]:
-    tensors = [inexact(t) for t in together(*(v for v in values if v is not None))]
+    tensors = [inexact(t) for t in promote_arguments(*(v for v in values if v is not None))]
     for t in tensors[:2]:
         if t.ndim != 1:
             raise ValueError("Input vector should be 1-D.")
@@ -299,7 +299,7 @@ def jensenshannon(p: Any, q: Any, base: float | None = None, *, axis: int = 0, k
     >>> distance.jensenshannon(gc.tensor([0.5, 0.5]), gc.tensor([0.25, 0.75]))
     tensor(0.1839)
     """
-    p, q = (t / F.sum(t, axis, True) for t in map(inexact, together(p, q)))
+    p, q = (t / F.sum(t, axis, True) for t in map(inexact, promote_arguments(p, q)))
     p, q = F.broadcast_tensors(p, q)
     result = _compare_distributions(F.movedim(p, axis, -1), F.movedim(q, axis, -1), base)
     return F.unsqueeze(result, axis) if keepdims else result
@@ -317,13 +317,15 @@ def _metric_of(metric: Any, points: AnyTensor, settings: dict[str, Any]) -> tupl
     if name not in _METRICS:
         raise ValueError(f"Unknown Distance Metric: {metric}")
     w = settings.pop("w", None)
-    settings = {key: beside(v, points) if key in ("V", "VI") and v is not None else v for key, v in settings.items()}
+    settings = {
+        key: to_device_of(v, points) if key in ("V", "VI") and v is not None else v for key, v in settings.items()
+    }
     settings = {key: v for key, v in settings.items() if v is not None}
     if name == "seuclidean" and "V" not in settings:
         settings["V"] = F.var(points, (0,))
     if name == "mahalanobis" and "VI" not in settings:
         settings["VI"] = F.transpose(F.linalg_inv(F.cov(F.transpose(points, 0, 1))), 0, 1)
-    return _METRICS[name], None if w is None else inexact(beside(w, points)), settings
+    return _METRICS[name], None if w is None else inexact(to_device_of(w, points)), settings
 
 
 def _each(metric: Callable[..., Any], settings: dict[str, Any]) -> _Metric:
@@ -346,7 +348,7 @@ def cdist(XA: Any, XB: Any, metric: Any = "euclidean", *, out: Any = None, **kwa
     >>> distance.cdist(gc.tensor([[0.0, 0.0]]), gc.tensor([[3.0, 4.0], [1.0, 1.0]]), "cityblock")
     tensor([[7., 2.]])
     """
-    a, b = (inexact(t) for t in together(XA, XB))
+    a, b = (inexact(t) for t in promote_arguments(XA, XB))
     for name, t in (("XA", a), ("XB", b)):
         if t.ndim != 2:
             raise ValueError(f"{name} must be a 2-dimensional array.")

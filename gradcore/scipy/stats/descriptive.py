@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axes_of, cast, dtype_of, inexact
-from gradcore.scipy.conversion import floating, logarithm, together
+from gradcore.scipy.conversion import floating, logarithm, promote_arguments
 
 __all__ = [
     "describe", "entropy", "gmean", "gstd", "gzscore", "hmean", "kurtosis", "moment", "pearsonr", "pmean", "sem",
@@ -49,7 +49,7 @@ def moment(
     x, dims, _ = _prepare(a, axis, nan_policy)
     if center is None:
         return _central(x, order, dims, keepdims)
-    return F.mean((x - together(x, center)[1]) ** order, dims, keepdims)
+    return F.mean((x - promote_arguments(x, center)[1]) ** order, dims, keepdims)
 
 
 def skew(
@@ -125,7 +125,7 @@ def zmap(scores: Any, compare: Any, axis: Any = 0, ddof: int = 0, nan_policy: st
     tensor([-2.4495,  0.0000])
     """
     x, dims, n = _prepare(compare, axis, nan_policy)
-    scores, x = (inexact(t) for t in together(scores, x))
+    scores, x = (inexact(t) for t in promote_arguments(scores, x))
     return (scores - F.mean(x, dims, True)) / _std(x, dims, n, ddof, True)
 
 
@@ -169,7 +169,7 @@ def gstd(a: Any, axis: Any = 0, ddof: int = 1, *, keepdims: bool = False, nan_po
 def _mean(x: AnyTensor, weights: Any, dims: tuple[int, ...], keepdims: bool) -> AnyTensor:
     if weights is None:
         return F.mean(x, dims, keepdims)
-    x, w = together(x, weights)
+    x, w = promote_arguments(x, weights)
     if w.ndim == 1 and len(dims) == 1 and x.ndim > 1:
         w = F.reshape(w, [-1 if d == dims[0] else 1 for d in range(x.ndim)])
     x, w = F.broadcast_tensors(x, w)
@@ -248,7 +248,7 @@ def entropy(
     if qk is None:
         terms = F.entr(p / F.sum(p, dims, True))
     else:
-        p, q = F.broadcast_tensors(*(inexact(t) for t in together(p, qk)))
+        p, q = F.broadcast_tensors(*(inexact(t) for t in promote_arguments(p, qk)))
         terms = F.special_of_two(p / F.sum(p, dims, True), q / F.sum(q, dims, True), "rel_entr")
     result = F.sum(terms, dims, keepdims)
     return result if base is None else result / logarithm(base)
@@ -272,7 +272,7 @@ def pearsonr(x: Any, y: Any, *, alternative: str = "two-sided", method: Any = No
     """
     if alternative != "two-sided" or method is not None:
         raise NotImplementedError("pearsonr() is implemented for alternative='two-sided' without method only")
-    x, y = (inexact(t) for t in together(x, y))
+    x, y = (inexact(t) for t in promote_arguments(x, y))
     x, dims, n = _prepare(x, axis)
     if n < 2:
         raise ValueError("`x` and `y` must have length at least 2.")

@@ -12,7 +12,7 @@ from gradcore import functional as F
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import inexact, refuse_history, tensor_of
-from gradcore.scipy.conversion import together
+from gradcore.scipy.conversion import promote_arguments
 from gradcore.scipy.required import scipy_module
 from gradcore.tensor import Tensor
 
@@ -133,7 +133,7 @@ class ContinuousDistribution(_Probabilities):
         Numbers outside of the support, and infinity above a half line, are replaced by one inside, so that gradients
         are finite.
         """
-        x, *parameters = (inexact(t) for t in together(x, *_bind_parameters(settings, self.shapes, args)))
+        x, *parameters = (inexact(t) for t in promote_arguments(x, *_bind_parameters(settings, self.shapes, args)))
         *shapes, loc, scale = parameters
         y = (x - loc) / scale
         low, high = self._support(*shapes)
@@ -214,7 +214,7 @@ class DiscreteDistribution(_Probabilities):
     ) -> tuple[ArrayLike, list[ArrayLike], ArrayLike, ArrayLike]:
         """Return ``k - loc``, the shapes and the bounds of the support."""
         values = _bind_parameters(settings, self.shapes, args)[:-1]
-        k, *parameters = (inexact(t) for t in together(k, *values))
+        k, *parameters = (inexact(t) for t in promote_arguments(k, *values))
         *shapes, loc = parameters
         return (k - loc, shapes, *self._support(*shapes))
 
@@ -457,7 +457,7 @@ class _MultivariateNormal(_Samples):
         >>> mean.grad
         tensor([0.5000, 0.0000], dtype=torch.float64)
         """
-        x, mean, cov = (inexact(t) for t in together(x, 0.0 if mean is None else mean, cov))
+        x, mean, cov = (inexact(t) for t in promote_arguments(x, 0.0 if mean is None else mean, cov))
         cov = _covariance(mean, cov)
         n = cov.shape[-1]
         x = F.unsqueeze(x, -1) if n == 1 and (not x.ndim or x.shape[-1] != 1) else x
@@ -478,7 +478,7 @@ class _MultivariateNormal(_Samples):
 
     def entropy(self, mean: ArrayLike = None, cov: ArrayLike = 1) -> AnyTensor:
         """Compute the differential entropy, as `scipy.stats.multivariate_normal.entropy`."""
-        mean, cov = (inexact(t) for t in together(0.0 if mean is None else mean, cov))
+        mean, cov = (inexact(t) for t in promote_arguments(0.0 if mean is None else mean, cov))
         cov = _covariance(mean, cov)
         logs = F.log(F.diagonal(F.linalg_cholesky(cov)))
         return cov.shape[-1] * (0.5 + _LOG_ROOT) + F.sum(logs, (-1,))
@@ -515,7 +515,7 @@ class _Dirichlet(_Samples):
 
     def logpdf(self, x: ArrayLike, alpha: ArrayLike) -> AnyTensor:
         """Compute the log density, as `scipy.stats.dirichlet.logpdf`; the last probability of `x` may be left out."""
-        x, alpha = (inexact(t) for t in together(x, alpha))
+        x, alpha = (inexact(t) for t in promote_arguments(x, alpha))
         if x.shape[0] + 1 == alpha.shape[0]:
             x = F.cat([x, F.unsqueeze(1 - F.sum(x, (0,)), 0)], 0)
         shaped = F.reshape(alpha, (-1,) + (1,) * (x.ndim - 1))

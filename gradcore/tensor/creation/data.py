@@ -210,15 +210,15 @@ _COPIED = (
 )
 
 
-def _check_range(array: np.ndarray[Any, Any], wanted: dtypes.dtype) -> None:
+def _check_range(array: np.ndarray[Any, Any], dtype: dtypes.dtype) -> None:
     """Raise for numbers that are outside of the range of an integer dtype; arrays are converted as by NumPy."""
-    if array.dtype == wanted.numpy or array.dtype.kind not in "iuf" or not array.size:
+    if array.dtype == dtype.numpy or array.dtype.kind not in "iuf" or not array.size:
         return
     try:
-        fitting(array.min().item(), wanted)
-        fitting(array.max().item(), wanted)
+        fitting(array.min().item(), dtype)
+        fitting(array.max().item(), dtype)
     except RuntimeError:
-        raise RuntimeError(f"value cannot be converted to type {wanted.name} without overflow") from None
+        raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow") from None
 
 
 def as_tensor(data: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:

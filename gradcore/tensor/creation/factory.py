@@ -90,9 +90,9 @@ def compute_on_device(make: Callable[[Any], Any], device: Any, dtype: dtypes.dty
     return wrap(array, target, dtype)
 
 
-def convert_array(values: Any, wanted: dtypes.dtype) -> Any:
-    """Return an array in the dtype `wanted`; values beyond its range become infinite without a warning."""
-    return values if values.dtype == wanted.numpy else local.state.run(values.astype, wanted.numpy)
+def convert_array(values: Any, dtype: dtypes.dtype) -> Any:
+    """Return an array in the dtype `dtype`; values beyond its range become infinite without a warning."""
+    return values if values.dtype == dtype.numpy else local.state.run(values.astype, dtype.numpy)
 
 
 def options_of_out(out: Any, dtype: Any, device: Any) -> tuple[Any, Any]:
@@ -137,19 +137,19 @@ def factory(function: F) -> F:
     convert = converting(function)
 
     @functools.wraps(function)
-    def make(*args: Any, **named: Any) -> Tensor:
+    def make(*args: Any, **kwargs: Any) -> Tensor:
         if local.state.mode & TORCH_FUNCTION_MODE:
-            return route_creation(make, *args, **named)  # type: ignore[no-any-return]
-        if not parameter_names.issuperset(named):
-            unknown = next(name for name in named if name not in parameter_names)
+            return route_creation(make, *args, **kwargs)  # type: ignore[no-any-return]
+        if not parameter_names.issuperset(kwargs):
+            unknown = next(name for name in kwargs if name not in parameter_names)
             raise TypeError(f"{function.__name__}() got an unexpected keyword argument {unknown!r}")
-        out, requires_grad = named.get("out"), named.get("requires_grad", False)
-        if not ignored.isdisjoint(named):
-            named = {name: value for name, value in named.items() if name not in ignored}
+        out, requires_grad = kwargs.get("out"), kwargs.get("requires_grad", False)
+        if not ignored.isdisjoint(kwargs):
+            kwargs = {name: value for name, value in kwargs.items() if name not in ignored}
         if out is not None:
-            named["dtype"], named["device"] = options_of_out(out, named.get("dtype"), named.get("device"))
+            kwargs["dtype"], kwargs["device"] = options_of_out(out, kwargs.get("dtype"), kwargs.get("device"))
         try:
-            result = convert(*args, **named)
+            result = convert(*args, **kwargs)
         except MemoryError as error:
             if isinstance(error, OutOfMemoryError):
                 raise

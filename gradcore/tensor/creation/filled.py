@@ -158,9 +158,9 @@ def _filled_functions(name: str, what: str) -> tuple[Factory, Factory, Factory]:
         pin_memory: bool = False,
         memory_format: Any = None,
         out: Tensor | None = None,
-        **named: Any,
+        **kwargs: Any,
     ) -> Tensor:
-        size = given_sizes(name, size, named)
+        size = given_sizes(name, size, kwargs)
         if local.state.mode & TORCH_FUNCTION_MODE:
             return route_creation(make, *size, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
         dtype, device = options_of_out(out, dtype, device)
@@ -181,9 +181,9 @@ def _filled_functions(name: str, what: str) -> tuple[Factory, Factory, Factory]:
 
     def new_method(
         self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-        layout: Any = None, pin_memory: bool = False, **named: Any
+        layout: Any = None, pin_memory: bool = False, **kwargs: Any
     ) -> Tensor:  # fmt: skip
-        shape = sizes(given_sizes(f"new_{name}", size, named), f"new_{name}")
+        shape = sizes(given_sizes(f"new_{name}", size, kwargs), f"new_{name}")
         return make_filled(name, shape, dtype or self._dtype, self._device if device is None else device, requires_grad)  # type: ignore[no-any-return]
 
     make.__doc__ = _FILLED_DOC.format(what=what, name=name)

@@ -22,18 +22,18 @@ __all__ = ["legacy_tensor"]
 
 
 @shorten_errors
-def legacy_tensor(cls: Any, *args: Any, device: Any = None, dtype: Any = None, **named: Any) -> Any:
+def legacy_tensor(cls: Any, *args: Any, device: Any = None, dtype: Any = None, **kwargs: Any) -> Any:
     """Return the result of ``Tensor(...)``: uninitialised for sizes, a copy in the default dtype for data.
 
     Sizes are passed as separate numbers or as one `Size`. Other sequences and arrays are data. For a tensor, an alias
     of the tensor is returned.
     """
-    if "size" in named and not args:
-        args = setting("new", "size", "Sequence[int]").take(named.pop("size"))
-    elif "data" in named and not args:
-        args = (named.pop("data"),)
-    if named:
-        raise TypeError(f"new() got an unexpected keyword argument {next(iter(named))!r}")
+    if "size" in kwargs and not args:
+        args = setting("new", "size", "Sequence[int]").take(kwargs.pop("size"))
+    elif "data" in kwargs and not args:
+        args = (kwargs.pop("data"),)
+    if kwargs:
+        raise TypeError(f"new() got an unexpected keyword argument {next(iter(kwargs))!r}")
     result = _of_one(args[0], dtype, device) if len(args) == 1 else None
     if result is None:
         result = empty(*(args or (0,)), dtype=dtype, device=device)

@@ -143,10 +143,10 @@ def range(
     return compute_on_device(numbers, options.get("device"), out_dtype)  # type: ignore[no-any-return]
 
 
-def _space_evenly(xp: Any, start: Any, end: Any, steps: int, wanted: dtypes.dtype) -> Any:
+def _space_evenly(xp: Any, start: Any, end: Any, steps: int, dtype: dtypes.dtype) -> Any:
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
-    exact = np.complex128 if wanted.is_complex else np.float64
+    exact = np.complex128 if dtype.is_complex else np.float64
     first, last = np.asarray(start, exact), np.asarray(end, exact)
     return xp.linspace(first, last, steps, dtype=exact)
 

@@ -21,9 +21,9 @@ from gradcore.tensor.random.generator import Generator, default_generator
 __all__ = ["all_words", "depending", "different_levels", "draw", "drawn_like", "for_samples", "integers", "sample"]
 
 
-def depending(node: str, made: Any, *parameters: Any) -> Any:
+def depending(node: str, numbers: Any, *parameters: Any) -> Any:
     """Return drawn numbers as a tensor that depends on `parameters`: a node called `node` gives them zero gradients."""
-    return functional.drawn(made, *parameters, name=node) if any(t.requires_grad for t in parameters) else made
+    return functional.drawn(numbers, *parameters, name=node) if any(t.requires_grad for t in parameters) else numbers
 
 
 def draw(count: int, where: Any, generator: Generator | None) -> Any:

@@ -24,13 +24,13 @@ from gradcore.tensor.random.generator import Generator
 __all__ = ["METHODS"]
 
 
-def _fill(self: Tensor, made: Any, node: str, *parameters: Tensor) -> Tensor:
+def _fill(self: Tensor, numbers: Any, node: str, *parameters: Tensor) -> Tensor:
     """Write drawn numbers to a tensor. The gradients of its former content and of the parameters are zero."""
     check_inplace(self, local.state)
     if local.state.batches and not set(different_levels()) <= set(self._device.levels):
         raise RuntimeError(RANDOM_INPLACE)
-    made = made if made._dtype is self._dtype else made.to(self._dtype)
-    return write(self, depending(node, made, self, *parameters))  # type: ignore[no-any-return]
+    numbers = numbers if numbers._dtype is self._dtype else numbers.to(self._dtype)
+    return write(self, depending(node, numbers, self, *parameters))  # type: ignore[no-any-return]
 
 
 def _filler(
@@ -38,15 +38,15 @@ def _filler(
 ) -> Callable[..., Tensor]:
     """Return a method that fills a tensor with numbers from a distribution with these default parameters."""
 
-    def fill(self: Tensor, *values: Any, generator: Generator | None = None, **named: Any) -> Tensor:
-        unknown = set(named) - set(defaults)
+    def fill(self: Tensor, *values: Any, generator: Generator | None = None, **kwargs: Any) -> Tensor:
+        unknown = set(kwargs) - set(defaults)
         if unknown or len(values) > len(defaults):
             raise TypeError(
                 f"{fill.__name__}() takes {', '.join(defaults)} and generator, but got {sorted(unknown) or values}"
             )
-        if "p" in defaults and not (values or named):
+        if "p" in defaults and not (values or kwargs):
             raise TypeError(f'{fill.__name__}() missing 1 required positional arguments: "p"')
-        arguments = defaults | dict(zip(defaults, values, strict=False)) | named
+        arguments = defaults | dict(zip(defaults, values, strict=False)) | kwargs
         parameters = [setting(fill.__name__, each, "float").take(value) for each, value in arguments.items()]
         if check is not None:
             check(*parameters)
@@ -93,11 +93,11 @@ def _check_geometric(p: float) -> None:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
 
 
-def _random_(self: Tensor, *bounds: Any, generator: Generator | None = None, **named: Any) -> Tensor:
+def _random_(self: Tensor, *bounds: Any, generator: Generator | None = None, **kwargs: Any) -> Tensor:
     """Fill with random integers: over the range of the dtype, below one bound, or between two bounds."""
-    if len(bounds) > 2 or named.keys() - {"from", "to"} or (bounds and "from" in named):
-        raise TypeError(f"random_() takes from, to and generator, but got {(*bounds, *named)}")
-    values = [*bounds, *(named[name] for name in ("from", "to") if name in named)]
+    if len(bounds) > 2 or kwargs.keys() - {"from", "to"} or (bounds and "from" in kwargs):
+        raise TypeError(f"random_() takes from, to and generator, but got {(*bounds, *kwargs)}")
+    values = [*bounds, *(kwargs[name] for name in ("from", "to") if name in kwargs)]
     *start, end = values or [None]
     (low,) = [setting("random_", "from", "int").take(v) for v in start] or [0]
     if end is not None:

@@ -78,7 +78,7 @@ def rand(
     out: Tensor | None = None,
     layout: Any = None,
     pin_memory: bool = False,
-    **named: Any,
+    **kwargs: Any,
 ) -> Tensor:
     """Return numbers from the uniform distribution on [0, 1).
 
@@ -98,7 +98,7 @@ def rand(
     >>> x.shape, bool(((x >= 0) & (x < 1)).all())
     (torch.Size([2, 3]), True)
     """
-    shape = sizes(given_sizes("rand", size, named), "rand")
+    shape = sizes(given_sizes("rand", size, kwargs), "rand")
     dtype, device = options_of_out(out, dtype, device)
     result = _floating("rand", shape, dtype, device, generator, requires_grad)
     return result if out is None else copy_to_out(out, result)  # type: ignore[no-any-return]
@@ -114,7 +114,7 @@ def randn(
     out: Tensor | None = None,
     layout: Any = None,
     pin_memory: bool = False,
-    **named: Any,
+    **kwargs: Any,
 ) -> Tensor:
     """Return numbers from the normal distribution with mean 0 and variance 1; the parameters are those of `rand`.
 
@@ -124,7 +124,7 @@ def randn(
     >>> gc.randn(2, 3, dtype=gc.float64).dtype
     torch.float64
     """
-    shape = sizes(given_sizes("randn", size, named), "randn")
+    shape = sizes(given_sizes("randn", size, kwargs), "randn")
     dtype, device = options_of_out(out, dtype, device)
     result = _floating("randn", shape, dtype, device, generator, requires_grad)
     return result if out is None else copy_to_out(out, result)  # type: ignore[no-any-return]

@@ -108,9 +108,9 @@ class Recorder:
         if self.memory:
             self._count(event, _tensors((result,)), _tensors(args))
 
-    def _count(self, event: FunctionEvent, results: Iterable[Any], given: Iterable[Any]) -> None:
+    def _count(self, event: FunctionEvent, results: Iterable[Any], arguments: Iterable[Any]) -> None:
         """Add the bytes of results (tensors or arrays) that do not share memory with the arguments to an event."""
-        owner_ids = {id(_owner(each)) for each in given}
+        owner_ids = {id(_owner(each)) for each in arguments}
         for each in results:
             owner = _owner(each)
             if owner is None or id(owner) in owner_ids:

@@ -14,7 +14,7 @@ from gradcore.tools.viz.picture import Picture
 __all__ = ["program"]
 
 
-def program(compiled: Any, *args: Any, max_nodes: int = 150, engine: str | None = None, **named: Any) -> Picture:
+def program(compiled: Any, *args: Any, max_nodes: int = 150, engine: str | None = None, **kwargs: Any) -> Picture:
     """Return a picture of the program of a compiled function: its calls, after all passes.
 
     Inputs are at the top and results at the bottom. A group of fused calls is one card that lists them.
@@ -23,7 +23,7 @@ def program(compiled: Any, *args: Any, max_nodes: int = 150, engine: str | None 
     ----------
     compiled : function
         A function that `gradcore.compile` has returned.
-    *args, **named
+    *args, **kwargs
         Arguments; the function is called with them until there is a program.
     max_nodes : int
         Of larger programs, calls with the same name and type of result are one card.
@@ -51,7 +51,7 @@ def program(compiled: Any, *args: Any, max_nodes: int = 150, engine: str | None 
     """
     if engine not in (None, "dot", "own"):
         raise ValueError(f"engine must be 'dot' or 'own', but got {engine!r}")
-    entry = compiled._specialize(args, named)
+    entry = compiled._specialize(args, kwargs)
     if entry is None:
         raise RuntimeError(f"there is no program for these arguments: {compiled._left}")
     drawing = _Drawing(max_nodes)

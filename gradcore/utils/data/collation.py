@@ -44,12 +44,12 @@ def _map_leaves(data: Any, function: Any) -> Any:
     return data
 
 
-def _like(data: Mapping[Any, Any], made: dict[Any, Any]) -> Any:
-    """Return `made` as a mapping of the class of `data`, if that can be constructed from a dict."""
+def _like(data: Mapping[Any, Any], values: dict[Any, Any]) -> Any:
+    """Return `values` as a mapping of the class of `data`, if that can be constructed from a dict."""
     try:
-        return type(data)(made)  # type: ignore[call-arg]
+        return type(data)(values)  # type: ignore[call-arg]
     except TypeError:
-        return made
+        return values
 
 
 def default_collate(batch: Any) -> Any:
