@@ -135,8 +135,8 @@ class _Compiled:
 
     __slots__ = ("_compiled_call_impl", "_orig_mod")
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        return self._compiled_call_impl(*args, **named)  # type: ignore[attr-defined]
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._compiled_call_impl(*args, **kwargs)  # type: ignore[attr-defined]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _compile_module, (self._orig_mod, *self._compiled_call_impl.settings)  # type: ignore[attr-defined]

@@ -94,11 +94,11 @@ def _code_of(function: types.FunctionType) -> tuple[Any, ...]:
     return function, function.__code__, function.__defaults__, function.__kwdefaults__
 
 
-def _call_module(module: Module, forward: Any, cut: Any, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
+def _call_module(module: Module, forward: Any, cut: Any, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call `cut`, the split `forward` of a module, or `call` if the module now has hooks or another `forward`."""
     if module._has_hooks() or getattr(module.forward, "__func__", module.forward) is not forward:
-        return call(*args, **named)
-    return cut(module, *args, **named) if hasattr(module.forward, "__func__") else cut(*args, **named)
+        return call(*args, **kwargs)
+    return cut(module, *args, **kwargs) if hasattr(module.forward, "__func__") else cut(*args, **kwargs)
 
 
 def forget_programs() -> None:
@@ -189,19 +189,19 @@ class CompiledFunction:
     def __repr__(self) -> str:
         return f"<compiled {self._function!r}>"
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if current.recorder is not None or self._generation != _generation[0]:
             if current.recorder is not None or _generation[0] is None:
-                return self._function(*args, **named)
+                return self._function(*args, **kwargs)
             self._begin()
         entries = self._specializations
         for entry in entries:
-            result = entry.run(args, named)
+            result = entry.run(args, kwargs)
             if type(result) is not int:
                 if entry.decides and entry is not entries[0]:  # trying others first would waste work
                     self._specializations = [entry, *(each for each in entries if each is not entry)]
                 return result[0]
-        return self._first(args, named)
+        return self._first(args, kwargs)
 
     # -- calls for which there is no program --------------------------------------------------------------------
 
@@ -212,11 +212,11 @@ class CompiledFunction:
         finally:
             current.is_compiling = outside
 
-    def eager(self, *args: object, **named: object) -> object:
+    def eager(self, *args: object, **kwargs: object) -> object:
         """Call the function eagerly, with `is_compiling` True as in captured calls."""
         outside, current.is_compiling = current.is_compiling, True
         try:
-            return self._function(*args, **named)
+            return self._function(*args, **kwargs)
         finally:
             current.is_compiling = outside
 
@@ -413,7 +413,7 @@ class CompiledFunction:
 
     def _source(self) -> types.FunctionType | None:
         """Return the user's function: `forward` of a module, or the function of a method."""
-        shown = self._shown()
+        shown = self._user_function()
         function = getattr(shown, "forward", shown) if isinstance(shown, Module) else shown
         function = getattr(function, "__func__", function)
         return function if isinstance(function, types.FunctionType) else None
@@ -424,10 +424,10 @@ class CompiledFunction:
 
     def _name(self) -> str:
         """Return the name of the function, or of the module's class, for messages."""
-        shown = self._shown()
+        shown = self._user_function()
         return getattr(shown, "__qualname__", type(shown).__name__)
 
-    def _shown(self) -> Any:
+    def _user_function(self) -> Any:
         """Return the function as users know it: the module rather than its method."""
         function: Any = self._function
         owner = getattr(function, "__self__", None)
@@ -435,7 +435,7 @@ class CompiledFunction:
 
     def _line(self) -> str:
         """Return the file and line of the function, for messages."""
-        shown = self._shown()
+        shown = self._user_function()
         function = getattr(shown, "forward", shown)
         code = getattr(inspect.unwrap(function), "__code__", None)
         return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
@@ -631,13 +631,13 @@ class CompiledFunction:
 
     # -- for readers ----------------------------------------------------------------------------------------------
 
-    def explain(self, *args: Any, **named: Any) -> str:
+    def explain(self, *args: Any, **kwargs: Any) -> str:
         """Call the function until there is a program for these arguments, and return a description of it.
 
         The description lists the guards, the program before and after each pass, the fused calls and why others are
         not fused, the buffer plan, the generated source, and side effects.
         """
-        entry = self._specialize(args, named)
+        entry = self._specialize(args, kwargs)
         return self._describe_break() if entry is None else self._text(entry)
 
     def breaks(self) -> list[GraphBreak]:
@@ -678,14 +678,14 @@ class CompiledFunction:
         return None
 
 
-def explain_calls(function: Callable[..., object], /, *args: object, **named: object) -> Explanation:
+def explain_calls(function: Callable[..., object], /, *args: object, **kwargs: object) -> Explanation:
     """Call a function until no new program or graph break appears, and return an `Explanation`."""
     compiled = CompiledFunction(function, cpp="0", verify=0)
     unchanged, last_counts = 0, None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         while unchanged < _LAST_CALLS:
-            compiled(*args, **named)
+            compiled(*args, **kwargs)
             counts = compiled.count_programs(), len(compiled.breaks())
             unchanged, last_counts = unchanged + 1 if counts == last_counts else 0, counts
     return Explanation(compiled.count_programs(), compiled.breaks())

@@ -242,7 +242,7 @@ class SymbolicRecorder(Recorder):
             self.stop(f"{name} gives something else for other sizes")
         if name == "backend.shares_memory":
             self._check_sharing(arrays)
-        shown = tuple(map(self._shown, args)), map_leaves(self._argument, named)
+        shown = tuple(map(self._to_value, args)), map_leaves(self._argument, named)
         self.asked.append(Call(name, function, *shown, results[0]))
         return results[0]
 
@@ -292,8 +292,8 @@ class SymbolicRecorder(Recorder):
             self.know(each, tuple(variants), shape)
             self.layouts[each.number].kind = kinds[0]
 
-    def _shown(self, argument: Any) -> Any:
-        return argument.in_program() if type(argument) is SymbolicNumber else super()._shown(argument)
+    def _to_value(self, argument: Any) -> Any:
+        return argument.in_program() if type(argument) is SymbolicNumber else super()._to_value(argument)
 
     def _argument(self, leaf: Any) -> Any:
         return leaf.in_program() if type(leaf) is SymbolicNumber else super()._argument(leaf)

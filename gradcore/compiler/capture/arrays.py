@@ -86,14 +86,14 @@ class RecordedArray(ArrayStandIn):
     def call_method(self, name: str, function: Method, args: tuple[object, ...], named: dict[str, Any]) -> Array:
         return self.__getattr__(name)(*args, **named)
 
-    def convert(self, name: str, *args: object, **named: object) -> Any:
+    def convert(self, name: str, *args: object, **kwargs: object) -> Any:
         if name in ("item", "tobytes", "tolist"):
-            return self.__getattr__(name)(*args, **named)
+            return self.__getattr__(name)(*args, **kwargs)
         if name == "array":
             _read("a tensor becomes a NumPy array")
         else:
             _read("a tensor becomes a number of Python")
-        return getattr(self.array, f"__{name}__")(*args, **named)
+        return getattr(self.array, f"__{name}__")(*args, **kwargs)
 
     @staticmethod
     def make_operator(operator: Operator, form: Form) -> Method:
@@ -132,14 +132,14 @@ class RecordedArray(ArrayStandIn):
         _read("a tensor is pickled")
         return self.array.__reduce__()
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Capture an operator whose first operand is a NumPy array; other NumPy functions end the capture."""
-        if method == "__call__" and not named and ufunc in BY_UFUNC and len(inputs) > 1:
+        if method == "__call__" and not kwargs and ufunc in BY_UFUNC and len(inputs) > 1:
             return _call(f"operator.{BY_UFUNC[ufunc].name}", BY_UFUNC[ufunc].function, *inputs)
         _read(f"NumPy's {ufunc.__name__} is called on its array")
-        if "out" in named:
-            named["out"] = tuple(map(_inside, named["out"]))
-        return getattr(ufunc, method)(*map(_inside, inputs), **named)
+        if "out" in kwargs:
+            kwargs["out"] = tuple(map(_inside, kwargs["out"]))
+        return getattr(ufunc, method)(*map(_inside, inputs), **kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, named: Any) -> Any:
         """End the capture for NumPy functions that are not captured: they read the elements."""
@@ -165,27 +165,27 @@ def _read(why: str) -> None:
         current.recorder.stop(why)
 
 
-def _call(name: str, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+def _call(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Make a call and capture it if a recorder is active in this thread; return its result."""
     recorder = current.recorder
     if function is operator.methodcaller:
         method_name = name.removeprefix("method.")
         function = getattr(type(args[0].array), method_name, None) or functools.partial(_method, method_name)
     if recorder is not None:
-        return recorder.call(name, function, args, named)
-    return function(*map(_inside, args), **named)
+        return recorder.call(name, function, args, kwargs)
+    return function(*map(_inside, args), **kwargs)
 
 
-def _method(name: str, array: Any, *args: Any, **named: Any) -> Any:
-    return getattr(array, name)(*args, **named)
+def _method(name: str, array: Any, *args: Any, **kwargs: Any) -> Any:
+    return getattr(array, name)(*args, **kwargs)
 
 
 def _make_attributes() -> None:
     """Give `RecordedArray` the methods and attributes of arrays: some are captured, others only describe the array."""
     for name in _RECORDED:
 
-        def method(self: RecordedArray, *args: object, name: str = f"method.{name}", **named: object) -> Array:
-            return _call(name, operator.methodcaller, self, *args, **named)
+        def method(self: RecordedArray, *args: object, name: str = f"method.{name}", **kwargs: object) -> Array:
+            return _call(name, operator.methodcaller, self, *args, **kwargs)
 
         setattr(RecordedArray, name, method)
     for name in _PARTS:

@@ -75,7 +75,7 @@ def observe(hosts: Sequence[Any]) -> None:
         if name in host_methods:
             return functools.partial(recorder.host_call, self, name)
         if name in captured_methods:
-            return lambda *args, **named: recorder.within(self, name, args, named)
+            return lambda *args, **kwargs: recorder.within(self, name, args, kwargs)
         recorder.stop(f"{name} of {type(self).__name__} is used")
         return object.__getattribute__(self, name)
 
@@ -105,7 +105,7 @@ def end_observation() -> None:
 def looked_up(function: Any) -> Any:
     """Return `function`, or for a bound method of a host object, a function that looks up the method in each call."""
     if isinstance(function, types.MethodType) and isinstance(function.__self__, HOST_CLASSES):
-        return lambda *args, **named: getattr(function.__self__, function.__name__)(*args, **named)
+        return lambda *args, **kwargs: getattr(function.__self__, function.__name__)(*args, **kwargs)
     return function
 
 

@@ -246,9 +246,9 @@ class Recorder:
         result = self._known[number] = RecordedArray(array, number)
         return result
 
-    def host_call(self, host: Any, name: str, *args: Any, **named: Any) -> Any:
+    def host_call(self, host: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of an optimizer, scheduler or scaler between two segments; its array calls are not captured."""
-        return self.on_host_call(host, name, args, named)
+        return self.on_host_call(host, name, args, kwargs)
 
     def within(self, host: Any, name: str, args: Any, named: Any) -> Any:
         """Call a method of a host object and capture the array calls in it."""
@@ -409,7 +409,7 @@ class Recorder:
         if (reads or new_numbers) and self.stopped is None:
             numbers = _number_of(outcome) if outcome.__class__ is RecordedArray else map_leaves(_number_of, outcome)
             self._calling = name
-            shown = tuple([self._shown(each) for each in args]), map_leaves(self._argument, named) if named else named
+            shown = tuple(map(self._to_value, args)), map_leaves(self._argument, named) if named else named
             self.program.scalars.update(scalars)
             call = Call(name, function, *shown, numbers)
             if (
@@ -430,7 +430,7 @@ class Recorder:
             frame = frame.f_back
         return False
 
-    def _shown(self, argument: Any) -> Any:
+    def _to_value(self, argument: Any) -> Any:
         """Return an argument of a call with stand-ins replaced by `Value`."""
         if argument.__class__ is RecordedArray:
             return Value(argument.number)
@@ -481,7 +481,7 @@ class Recorder:
         result = RecordedInt(key, self.new_value()), RecordedInt(counter, self.new_value())
         numbers = tuple(Value(each.number) for each in result)
         draw = _draw_default if backend in (None, self._cpu) else functools.partial(_draw_on, backend)
-        self.program.calls.append(Call("random.draw", draw, (self._shown(words),), {}, numbers))
+        self.program.calls.append(Call("random.draw", draw, (self._to_value(words),), {}, numbers))
         return result
 
     # -- the duration of a capture ----------------------------------------------------------------------------------
@@ -525,10 +525,10 @@ def _number_of(leaf: Any) -> Value | None:
     return Value(leaf.number) if leaf.__class__ is RecordedArray else None
 
 
-def _on_index(backend: Any, index: int, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+def _on_index(backend: Any, index: int, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function while the CUDA device `index` is current."""
     with backend.use_index(index):
-        return function(*args, **named)
+        return function(*args, **kwargs)
 
 
 def _copy_array(array: Any, order: str) -> Any:

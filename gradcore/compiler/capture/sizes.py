@@ -128,13 +128,13 @@ class SymbolicNumber:
         self.symbols.escape(f"{name} of a size is used")
         return result
 
-    def __array__(self, *args: Any, **named: Any) -> Any:
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
         self.symbols.escape("a size becomes a NumPy array")
         raise TypeError("a size that is recorded is no array")
 
-    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **named: Any) -> Any:
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         self.symbols.escape("NumPy computes with a size")
-        return getattr(function, method)(*(number_at(each, 0) for each in inputs), **named)
+        return getattr(function, method)(*(number_at(each, 0) for each in inputs), **kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         self.symbols.escape("a size is pickled or copied")

@@ -181,11 +181,11 @@ class _Recorded:
     def __init__(self, name: str, function: Any, on_cpu: bool = True) -> None:
         self.name, self.function, self.on_cpu = name, function, on_cpu
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         recorder = current.recorder
         if recorder is None:
-            return self.function(*args, **named)
-        return recorder.call(self.name, self.function, args, named, self.on_cpu)
+            return self.function(*args, **kwargs)
+        return recorder.call(self.name, self.function, args, kwargs, self.on_cpu)
 
     def __getattr__(self, name: str) -> Any:
         if name == "nout":  # Kernels with several outputs write to ``out=``; programs compute these separately.

@@ -102,10 +102,10 @@ class FusedLaunch(FusedCalls):
         types: list[Any] = [program.type_of(leaf) for leaf in inputs]
         operands = [(f"x{i}", Input(kind.dtype)) for i, kind in enumerate(types)]
 
-        def formula(F: Any, *given: Any) -> list[Any]:
-            values = {(type(leaf), leaf.number): expr for leaf, expr in zip(inputs, given, strict=True)}
+        def formula(F: Any, *args: Any) -> list[Any]:
+            values = {(type(leaf), leaf.number): expr for leaf, expr in zip(inputs, args, strict=True)}
             formulas = _Formulas(F, backend)
-            loaded = {id(expr): kind.dtype for expr, kind in zip(given, types, strict=True)}
+            loaded = {id(expr): kind.dtype for expr, kind in zip(args, types, strict=True)}
 
             def plain(leaf: Any) -> Any:
                 if type(leaf) in (Value, Literal):

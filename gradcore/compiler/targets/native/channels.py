@@ -154,7 +154,7 @@ class Channels:
         return self.temporary_view(x.shape, x.dtype)  # type: ignore[no-any-return]
 
     def _loop_of(self, out: View, formula: Callable[..., Any], *reads: View) -> Step:
-        return self._check_loop(Loop([out], [*reads], lambda F, *given: [formula(F, *given)]))  # type: ignore[no-any-return]
+        return self._check_loop(Loop([out], [*reads], lambda F, *args: [formula(F, *args)]))  # type: ignore[no-any-return]
 
     def _inverse_root(self, out: View, var: View, eps: float) -> Step:
         return self._loop_of(out, lambda F, v: 1 / F.xp.sqrt(v + eps), var)

@@ -229,7 +229,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         function = _function_of(kind, name)
         if name == "evaluate_tiled":
             positional, places, wrapped = positional - 1, places[1:], places[0][1]
-            function = lambda F, *given: wrapped(F, *given)  # noqa: E731
+            function = lambda F, *args: wrapped(F, *args)  # noqa: E731
 
         def formula(F: Any, *exprs: Expr) -> list[Expr]:
             operands = [exprs[v] if is_array else _operand(F, v) for is_array, v in places]
@@ -486,9 +486,9 @@ def _function_of(kind: str, name: str) -> Callable[..., Any]:
     """Return a function of a namespace and expressions."""
     if kind == "operator":
         plain = OPERATORS[name[1:] if name in _IN_PLACE else name].function
-        return lambda F, *given: plain(*given)
+        return lambda F, *args: plain(*args)
     if kind == "method":
-        return lambda F, x, *given, **named: getattr(x, name)(*given, **named)
+        return lambda F, x, *args, **kwargs: getattr(x, name)(*args, **kwargs)
     if kind == "xp":
-        return lambda F, *given, **named: getattr(F.xp, name)(*given, **named)
-    return lambda F, *given, **named: getattr(F, name)(*given, **named)
+        return lambda F, *args, **kwargs: getattr(F.xp, name)(*args, **kwargs)
+    return lambda F, *args, **kwargs: getattr(F, name)(*args, **kwargs)

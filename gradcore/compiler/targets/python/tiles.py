@@ -61,8 +61,8 @@ class FusedKernel(FusedCalls):
         operands = [(f"x{i}", Input(program.types[n].dtype)) for i, n in enumerate(inputs)]
         literals = program.literals
 
-        def formula(F: Any, *given: Any) -> list[Any]:
-            values = dict(zip(inputs, given, strict=True))
+        def formula(F: Any, *args: Any) -> list[Any]:
+            values = dict(zip(inputs, args, strict=True))
 
             def plain(leaf: Any) -> Any:
                 if type(leaf) is Value:
