@@ -65,10 +65,23 @@ class Stateful(Protocol):
 
     Examples
     --------
-    >>> import gradcore as gc
-    >>> from gradcore.distributed.checkpoint import Stateful
-    >>> isinstance(gc.nn.Linear(2, 1), Stateful)
-    True
+    >>> import tempfile
+    >>> from gradcore.distributed.checkpoint import load, save
+    >>> class Progress:
+    ...     step = 3
+    ...
+    ...     def state_dict(self):
+    ...         return {"step": self.step}
+    ...
+    ...     def load_state_dict(self, state):
+    ...         self.step = state["step"]
+    >>> progress = Progress()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = save({"progress": progress}, checkpoint_id=folder)
+    ...     progress.step = 0
+    ...     load({"progress": progress}, checkpoint_id=folder)
+    >>> progress.step
+    3
     """
 
     def state_dict(self) -> dict[str, object]:
