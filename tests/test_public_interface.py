@@ -25,13 +25,15 @@ PACKAGES = ("distributions", "func", "nn", "optim", "signal", "tools/viz", "util
 SEAMS: dict[str, set[str]] = {
     "amp": {"autograd.modes", "backends.registry", "dispatch.interception", "ops.table"},
     "cuda": {
-        "backends.cupy.memory", "backends.cupy.memory_pools", "backends.random", "backends.registry",
-        "backends.streams", "backends.sync_debug", "config", "ops.samples", "ops.table",
+        "backends.base", "backends.cupy.memory", "backends.cupy.memory_pools", "backends.kernel_rules",
+        "backends.random", "backends.registry", "backends.streams", "backends.sync_debug", "config", "ops.samples",
+        "ops.table",
     },
     "kernels": {
         "backends.base", "backends.codegen.trace", "backends.cupy.kernels", "backends.vmap", "ops.parameters",
         "ops.promotion", "ops.table",
     },
+    "nn/recurrent.py": {"ops.shapes"},
     "torch_names/overrides.py": {"autograd.modes", "dispatch.torch_function", "ops.table", "subclasses"},
     "tools/profiler": {"autograd.modes", "autograd.profiler", "backends.registry"},
     "serialization": {"backends.registry", "layouts", "size", "storage"},
