@@ -22,8 +22,9 @@ def interrupt(thread: threading.Thread) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt))
 
 
-#: For each thread that is interrupted, the callbacks in which Python has dropped a KeyboardInterrupt.
-_watched: dict[int, list[object]] = {}
+#: For each thread that is interrupted, its number and the times from which on a lost interrupt is to be sent again.
+#: Two threads may have one number: that of a thread that has ended is used again.
+_watched: list[tuple[int, list[float]]] = []
 _lock = threading.Lock()
 _hook_before: list[Any] = []
 
@@ -32,30 +33,31 @@ def _note_dropped(unraisable: Any) -> None:
     """Note a dropped interrupt for its thread, which calls this; hand everything else on.
 
     Until Python 3.11, a thread that has not run yet counts as the thread that starts it: an interrupt of the latter may
-    end the former. Nothing says which thread that was, so it is noted for all.
+    end the former. Nothing says which thread that was, so it is noted for all, of which those that were interrupted
+    have some seconds to end.
     """
-    found = _watched.get(threading.get_ident())
-    if unraisable.exc_type is KeyboardInterrupt:
-        for dropped in [*_watched.values()] if found is None else [found]:
-            dropped.append(unraisable.object)
-    else:
+    if unraisable.exc_type is not KeyboardInterrupt:
         _hook_before[0](unraisable)
+        return
+    own = [times for ident, times in _watched if ident == threading.get_ident()]
+    for times in own or [times for _, times in _watched]:
+        times.append(time.monotonic() + (0 if own else 3))
 
 
 @contextlib.contextmanager
-def _watch_dropped(thread: threading.Thread) -> Iterator[list[object]]:
-    """Collect the callbacks in which Python drops an interrupt of a thread. Several threads may be watched at once."""
-    ident, found = thread.ident or 0, []
+def _watch_dropped(thread: threading.Thread) -> Iterator[list[float]]:
+    """Collect the times at which interrupts of a thread are to be sent again. Several threads may be watched."""
+    watched: tuple[int, list[float]] = thread.ident or 0, []
     with _lock:
         if not _watched:
             _hook_before[:] = [sys.unraisablehook]
             sys.unraisablehook = _note_dropped
-        _watched[ident] = found
+        _watched.append(watched)
     try:
-        yield found
+        yield watched[1]
     finally:
         with _lock:
-            del _watched[ident]
+            _watched[:] = [each for each in _watched if each is not watched]
             if not _watched:
                 sys.unraisablehook = _hook_before[0]
 
@@ -86,7 +88,7 @@ def interrupt_often(program: Callable[[], object], times: int, longest: float, s
                 thread.join(0.1)
                 if not thread.is_alive():
                     break
-                if dropped:
+                if dropped and time.monotonic() >= min(dropped):
                     dropped.clear()
                     interrupt(thread)
         assert not thread.is_alive(), "the interrupt did not end it"
