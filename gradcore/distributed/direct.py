@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 
 from gradcore.distributed.lifetime import die_with_parent
-from gradcore.distributed.rendezvous import TOKEN
+from gradcore.distributed.rendezvous import TOKEN, find_free_port
 
 __all__ = ["main"]
 
@@ -26,10 +25,13 @@ def main(argv: Sequence[str]) -> int:
         ``-n``, the number of processes, and the command.
     """
     size = int(argv[1])
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
     variables = {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1"}
-    variables = {**os.environ, "MASTER_PORT": str(port), TOKEN: secrets.token_hex(16), **variables}
+    variables = {
+        **os.environ,
+        "MASTER_PORT": str(find_free_port("127.0.0.1")),
+        TOKEN: secrets.token_hex(16),
+        **variables,
+    }
     die_with_parent()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     children = [

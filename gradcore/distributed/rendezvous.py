@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from gradcore.distributed.errors import DistNetworkError
 
-__all__ = ["TOKEN", "share"]
+__all__ = ["TOKEN", "find_free_port", "share"]
 
 #: The variable with a secret that processes of one run share. Launchers set it; without one, any process may ask.
 TOKEN = "GRADCORE_RENDEZVOUS_TOKEN"
@@ -85,6 +85,12 @@ def _serve(data: bytes, size: int, address: tuple[str, int], end: float) -> byte
                 peer, _ = server.accept()
                 threading.Thread(target=_answer, args=(peer, data, size, served), daemon=True).start()
     return data
+
+
+def find_free_port(host: str = "") -> int:
+    """Return the number of a port that nothing listens to at `host`, an address of this machine (by default, all)."""
+    with socket.create_server((host, 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def _listen(address: tuple[str, int], size: int) -> socket.socket:

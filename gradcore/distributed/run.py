@@ -23,6 +23,7 @@ from uuid import uuid4
 
 from gradcore.distributed.lifetime import die_with_parent, has_ended
 from gradcore.distributed.machines import Machines, host_options, parse_range
+from gradcore.distributed.rendezvous import find_free_port
 
 __all__ = ["main"]
 
@@ -108,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "OMP_NUM_THREADS": str(max(1, cores // per_machine)),
                 # MPI does not need these two, and programs for torchrun read them.
                 "MASTER_ADDR": names[0] if options.hostfile else "127.0.0.1" if greatest == 1 else socket.gethostname(),
-                "MASTER_PORT": str(_find_free_port()),
+                "MASTER_PORT": str(find_free_port()),
                 **os.environ,
                 "LOCAL_WORLD_SIZE": str(per_machine),
                 "GRADCORE_RUN_FOLDER": name,
@@ -136,12 +137,6 @@ def main(argv: Sequence[str] | None = None) -> int:
                 machines.lose_silent([mpiexec, *shlex.split(options.mpiexec_args)])
         attempt += 1
         print(f"gradcore.distributed.run: restart {attempt} of {options.max_restarts}", file=sys.stderr, flush=True)
-
-
-def _find_free_port() -> int:
-    """Return the number of a port of this machine that nothing listens to."""
-    with socket.create_server(("", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @dataclass

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gradcore.distributed.rendezvous import find_free_port
 from tests.distributed.processes import environment, needs_mpi, start
-from tests.distributed.test_rendezvous import free_port
 
 PROGRAM = str(Path(__file__).with_name("trained.py"))
 TUTORIALS = str(Path(__file__).with_name("tutorials.py"))
@@ -52,7 +52,7 @@ def test_tutorials_have_the_losses_that_they_have_with_gloo(name, tmp_path):
     files = [tmp_path / library / "losses.json" for library in ("torch", "gradcore")]
     for file in files:
         file.parent.mkdir()
-    variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(find_free_port("127.0.0.1"))}
     if name == "multigpu":  # it starts its processes itself
         ranks, command = [{}], [sys.executable, "-m", "gradcore.as_torch", TUTORIALS, name, str(files[1])]
     else:
@@ -68,7 +68,7 @@ def test_tutorials_have_the_losses_that_they_have_with_gloo(name, tmp_path):
     ]  # fmt: skip
     errors = [child.communicate(timeout=200)[1] for child in children]
     assert not any(child.returncode for child in children), errors
-    variables["MASTER_PORT"] = str(free_port())
+    variables["MASTER_PORT"] = str(find_free_port("127.0.0.1"))
     done = subprocess.run(
         command, env=environment(**variables), capture_output=True, text=True, timeout=200, check=False
     )

@@ -12,13 +12,9 @@ import pytest
 
 from gradcore.distributed import rendezvous
 from gradcore.distributed.errors import DistNetworkError
+from gradcore.distributed.rendezvous import find_free_port
 
 DATA = bytes(range(128))
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def meet(port: int, size: int, strangers: Callable[[int], None], seconds: float = 30.0) -> dict[int, object]:
@@ -83,7 +79,7 @@ STRANGERS: dict[str, Callable[[int], None]] = {
 
 @pytest.mark.parametrize("kind", STRANGERS)
 def test_ranks_meet_in_spite_of_strangers(kind: str) -> None:
-    found = meet(free_port(), 3, STRANGERS[kind])
+    found = meet(find_free_port("127.0.0.1"), 3, STRANGERS[kind])
     assert found == dict.fromkeys(range(3), DATA)
     while staying:
         staying.pop().close()
@@ -91,7 +87,7 @@ def test_ranks_meet_in_spite_of_strangers(kind: str) -> None:
 
 def test_a_rank_of_another_run_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tokens differ; one that asks twice counts once."""
-    port = free_port()
+    port = find_free_port("127.0.0.1")
     monkeypatch.setenv(rendezvous.TOKEN, "of one run")
     number = (1).to_bytes(4, "little")
     proof = rendezvous._prove(b"rank", number)
@@ -102,12 +98,12 @@ def test_a_rank_of_another_run_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_ranks_that_do_not_come_are_named() -> None:
     with pytest.raises(DistNetworkError, match="rank 1, 2 did not ask"):
-        rendezvous.share(lambda: DATA, 0, 3, f"tcp://127.0.0.1:{free_port()}", 0.3)
+        rendezvous.share(lambda: DATA, 0, 3, f"tcp://127.0.0.1:{find_free_port('127.0.0.1')}", 0.3)
     with pytest.raises(DistNetworkError, match="did not find each other"):
-        rendezvous.share(lambda: DATA, 1, 3, f"tcp://127.0.0.1:{free_port()}", 0.3)
+        rendezvous.share(lambda: DATA, 1, 3, f"tcp://127.0.0.1:{find_free_port('127.0.0.1')}", 0.3)
 
 
 def test_rank_0_listens_where_the_others_were_told() -> None:
-    port = free_port()
+    port = find_free_port("127.0.0.1")
     with rendezvous._listen(("127.0.0.1", port), 2) as server:
         assert server.getsockname() == ("127.0.0.1", port)

@@ -20,7 +20,8 @@ __all__ = ["CompiledReductions"]
 
 #: Elements of a part of a single row, and of a block of rows of a matrix, that are reduced at a time.
 _ROW, _BLOCK = 1 << 13, 1 << 17
-#: Elements from which kernels are faster for sums of rows of fewer than `_LONG` elements, which BLAS adds faster.
+#: Elements from which kernels are faster for sums of rows of fewer than `_LONG` elements, which BLAS adds faster. Tests
+#: that set it to 1 switch off the least sizes that reductions declare, too.
 _LARGE_ROWS, _LONG = 1 << 21, 512
 #: The same for sums over columns; number of rows that BLAS adds at a time; least length of rows for dot products.
 _LARGE_COLUMNS, _IN_TURN, _WIDE = 1 << 16, 1 << 13, 256

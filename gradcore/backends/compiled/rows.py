@@ -20,7 +20,8 @@ from gradcore.core.typing import Array
 
 __all__ = ["ROW_KERNELS", "CompiledRows"]
 
-#: Elements from which a kernel is faster than NumPy's functions, and elements from which a thread pays off.
+#: Elements from which a kernel is faster than NumPy's functions, and elements from which a thread pays off. Tests that
+#: set the former to 1 switch off the least widths below, too.
 _LARGE, _WORTH_A_THREAD = 1 << 12, 1 << 14
 #: Elements of a group of rows whose gradients of weights are added in sequence.
 _PART = 1 << 15

@@ -815,9 +815,9 @@ class Guards:
             self.require(f"{condition} and all(map(identical, {params_name}, {params}))", f"parameters of {text}")
             for j, p in enumerate(group["params"]):
                 self.visit(p, self.bind(p), f"{text}.param_groups[{i}]['params'][{j}]")
-            numbers = {j for j, guard in enumerate(self.tensors) if any(guard.tensor is p for p in group["params"])}
             if not is_captured:
-                numbers.update(range(first, len(self.tensors)))
+                params_ids = {id(p) for p in group["params"]}  # some may have been guarded before `first`
+                numbers = {j for j, each in enumerate(self.tensors) if j >= first or id(each.tensor) in params_ids}
                 self.called_groups.append((slice(start, len(self.lines)), frozenset(numbers)))
         if isinstance(value, GradScaler):
             for each in ("_enabled", "_scale"):
