@@ -213,7 +213,7 @@ class SpecializationWriter:
         return []
 
     def _leave_out_unused(self, programs: list[Program], lines: list[str]) -> None:
-        """Do not guard gradients that are reset before anything reads them, and what only optimizers' steps read."""
+        """Remove guards of gradients that are reset before they are read, and of tensors that only optimizers read."""
         if self.run.reads_grads:
             return
         text = "\n".join(lines)

@@ -341,14 +341,14 @@ def pdist(F, input, p: float = 2.0):
     n = input.shape[0]
     pairs = list_combinations(n, 2, False, n * (n - 1) // 2)
     left, right = (F.index_select(input, 0, F.index_tensor(pairs[:, k], input)) for k in (0, 1))
-    return F.linalg_vector_norm(left - right, p, -1) if p else _differing(F, left - right)
+    return F.linalg_vector_norm(left - right, p, -1) if p else _count_differences(F, left - right)
 
 
 def _differences(F, x1, x2):
     return F.unsqueeze(x1, -2) - F.unsqueeze(x2, -3)
 
 
-def _differing(F, differences):
+def _count_differences(F, differences):
     """Return the number of differences that are not zero, or NaN if one is NaN: the distance of order 0."""
     return F.sum(F.ceil(F.clamp(F.abs(differences), None, 1)), -1)
 
@@ -418,4 +418,4 @@ def cdist(K, x1, x2, p: float = 2.0, compute_mode: str | None = "use_mm_for_eucl
     if not x1.shape[-1]:
         return K.vector_norm(_differences(K, x1, x2), 2, (-1,), False)
     differences = _differences(K, x1, x2)
-    return K.vector_norm(differences, p, (-1,), False) if p else _differing(K, differences)
+    return K.vector_norm(differences, p, (-1,), False) if p else _count_differences(K, differences)

@@ -98,7 +98,7 @@ def _log_probability(probability: ArrayLike, rest: ArrayLike) -> ArrayLike:
     return F.where(use, F.log1p(-F.where(use, rest, 0.5)), F.log(F.where(use, 0.5, probability)))
 
 
-def _either(below: ArrayLike, above: ArrayLike) -> ArrayLike:
+def _union(below: ArrayLike, above: ArrayLike) -> ArrayLike:
     """Return where one of two masks is True; None stands for a mask that is False everywhere."""
     return above if below is None else below if above is None else below | above
 
@@ -140,7 +140,7 @@ class ContinuousDistribution(_Probabilities):
         below = None if low is None else y <= low if self._support is _above_zero else y < low
         above = y > high if high is not None else None if low is None else F.isposinf(y)
         inner = 0.5 if low is not None and high is not None else 1.0 if low is not None else -1.0
-        outside = _either(below, above)
+        outside = _union(below, above)
         if outside is not None:
             y = F.where(outside, inner, y)
         return y, shapes, scale, below, above
@@ -149,7 +149,7 @@ class ContinuousDistribution(_Probabilities):
         """Return the logarithm of the density: minus infinity outside of the support."""
         y, shapes, scale, below, above = self._standard(x, args, settings)
         density = self._log_density(y, *shapes) - F.log(scale)
-        outside = _either(below, above)
+        outside = _union(below, above)
         if outside is not None:
             density = F.where(outside, -math.inf, density)
         return F.where(scale > 0, density, math.nan)

@@ -101,7 +101,7 @@ class _Writer:
         for i in reversed(range(len(bounds))):
             self.emit(depth + i, "}")
 
-    def whole(self, dims: Iterable[int]) -> dict[int, tuple[str, str]]:
+    def bounds_of(self, dims: Iterable[int]) -> dict[int, tuple[str, str]]:
         """Return the bounds of loops over whole dims."""
         return {d: ("0", str(self.dims[d].size)) for d in dims}
 
@@ -142,7 +142,7 @@ class _Writer:
     def simple(self, start: str, stop: str) -> None:
         """Emit a loop without reductions over the first dim, from `start` to `stop`."""
         self.load(1, [], still=True)
-        *outer, last = (self.whole(range(len(self.dims))) | {0: (start, stop)}).items()
+        *outer, last = (self.bounds_of(range(len(self.dims))) | {0: (start, stop)}).items()
         with self.loops(1, dict(outer)) as (depth, indices):
             self.emit(depth, "#pragma omp simd")
             with self.loops(depth, dict([last])) as (innermost, index):
@@ -150,10 +150,10 @@ class _Writer:
 
     def reducing(self, start: str, stop: str) -> None:
         """Emit a loop with kept dims outside and reductions inside, from `start` to `stop` of the first dim."""
-        bounds = self.whole(d for d, dim in enumerate(self.dims) if not dim.reduced)
+        bounds = self.bounds_of(d for d, dim in enumerate(self.dims) if not dim.reduced)
         bounds |= {0: (start, stop)} if 0 in bounds else {}
         with self.loops(1, bounds) as (depth, indices):
-            self.sums(depth, indices, self.whole(d for d, dim in enumerate(self.dims) if dim.reduced))
+            self.sums(depth, indices, self.bounds_of(d for d, dim in enumerate(self.dims) if dim.reduced))
             for k, r in enumerate(self.traced.reductions):
                 self.emit(depth, f"{self.place(self.first_sum + k, indices)} = {self.final(r, f's{k}')};")
 
@@ -224,9 +224,9 @@ class _Writer:
         for k, r in enumerate(self.traced.reductions):
             self.emit(1, f"{self.accumulator(r)} s{k}[{n}];")
             self.emit(1, f"for (i64 i = 0; i < {n}; ++i) s{k}[i] = {self.start_of(r)};")
-        with self.loops(1, self.whole(d for d, dim in enumerate(self.dims) if dim.reduced)) as (depth, indices):
+        with self.loops(1, self.bounds_of(d for d, dim in enumerate(self.dims) if dim.reduced)) as (depth, indices):
             self.emit(depth, "#pragma omp simd")
-            with self.loops(depth, self.whole([row_dim])) as (innermost, index):
+            with self.loops(depth, self.bounds_of([row_dim])) as (innermost, index):
                 self.element(innermost, indices + index)
                 self.accumulate(innermost, f"s{{}}[i{row_dim}]")
         for k, r in enumerate(self.traced.reductions):
