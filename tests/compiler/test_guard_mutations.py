@@ -518,6 +518,15 @@ def cached_case() -> Case:
     return Case(lambda x: x * found(), change=change)
 
 
+def compiled_case() -> Case:
+    inner = gc.compile(lambda x: x * 2)
+
+    def outer(x: gc.Tensor) -> Any:
+        return inner(x) * inner.label if hasattr(inner, "label") else inner(x)  # type: ignore[attr-defined]
+
+    return Case(outer, change=lambda stack: setattr(inner, "label", 3.0))
+
+
 def same_objects_case() -> Case:
     box = Box(a=[1.0], b=[1.0])
     return Case(lambda x: x * (2.0 if box.a is box.b else 3.0), change=lambda stack: setattr(box, "b", box.a))
@@ -567,6 +576,7 @@ def optimizer_class_case() -> Case:
 #: Containers that are compared by identity, given twice, or of classes of one's own; results that are kept.
 CONTAINERS: list[Callable[[], Case]] = [
     cached_case,
+    compiled_case,
     same_objects_case,
     shadowing_case,
     optimizer_class_case,

@@ -288,6 +288,41 @@ def test_state_that_the_function_changes() -> None:
         assert "cut: the function changes what it depends on" in compiled.explain(gc.ones(1))
 
 
+class Stepping:
+    """Has its compiled method as an attribute whose name the method reads, of another object."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale, self.scheduler = scale, types.SimpleNamespace(step=lambda: None)
+        self.step = CompiledFunction(self.scaled, fullgraph=True)
+
+    def scaled(self, x: gc.Tensor) -> gc.Tensor:
+        self.scheduler.step()
+        return x * self.scale
+
+
+def test_compiled_functions_are_the_functions_that_they_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether they call themselves, are called by others or only in sight: calls change nothing that is guarded."""
+    owner = Stepping(2.0)
+    for scale in (2.0, 3.0):
+        owner.scale = scale
+        for _ in range(4):
+            assert gc.equal(owner.step(gc.ones(3)), gc.full((3,), scale))
+    assert len(owner.step._specializations) == 2
+    for warm in (False, True):
+        inner = CompiledFunction(helper)
+        for _ in range(4 * warm):
+            inner(gc.ones(2, 3))
+        monkeypatch.setattr(sys.modules[__name__], "SCALE", 2.0)
+        table = [inner]
+        check(lambda x, table=table: table[0](x), lambda: monkeypatch.setattr(sys.modules[__name__], "SCALE", 5.0))
+        check(lambda x, table=table: table[0](x), lambda table=table: table.__setitem__(0, gc.compile(other_helper)))
+        check(
+            lambda x, inner=inner: x * inner.label if hasattr(inner, "label") else inner(x),
+            lambda inner=inner: setattr(inner, "label", 3.0),
+            programs=None,
+        )
+
+
 def test_a_value_that_keeps_changing_ends_with_a_warning() -> None:
     compiled = CompiledFunction(lambda x, factor: x * abs(factor))
     x = gc.ones(2)

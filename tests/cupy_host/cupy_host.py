@@ -132,13 +132,13 @@ class NotingPool(cupy.cuda.MemoryPool):  # type: ignore[misc,name-defined]
         """Memory of so many bytes."""
         pointer = super().malloc(size)
         if size:
-            _note(pointer.ptr, size)
+            _note(pointer.ptr, size, cupy.cuda.get_current_stream().ptr)
         return pointer
 
 
 if BY_NVRTC:
     _note = host.cupyhost_note
-    _note.argtypes, _note.restype = [ctypes.c_void_p, ctypes.c_size_t], None
+    _note.argtypes, _note.restype = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p], None
     cupy.cuda.MemoryPool = NotingPool
     cupy._default_memory_pool = NotingPool()
     cupy.cuda.set_allocator(cupy._default_memory_pool.malloc)

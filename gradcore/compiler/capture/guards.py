@@ -429,8 +429,8 @@ class Guards:
         o = self._container(value, expression, text, given)
         if o is None:
             return
-        elements = self.bind(items)  # The order of iteration may differ between equal sets.
-        elements = f"all(map(same, {base.__name__}.__iter__({o}), {elements}))"
+        # The order of iteration may differ between equal sets.
+        elements = f"all(map(same, {base.__name__}.__iter__({o}), {self.bind(items)}))"
         same_elements = f"{base.__name__}.__len__({o}) == {len(items)} and {elements}"
         self.require(f"type({o}) is {self.bind(kind)} and {same_elements}", f"elements of {text}")
         self._of_subclass(value, o, text)
@@ -535,18 +535,20 @@ class Guards:
         elif isinstance(value, functools._lru_cache_wrapper):
             self._attributes(vars(value), name, text)
             cached = self.bind(_cached_objects(value))  # keeps them alive: ids stay unique
-            self.require(
-                f"{self.bind(_cached_objects)}({name}).keys() == {cached}.keys()", f"results in the cache of {text}"
-            )
+            same_keys = f"{self.bind(_cached_objects)}({name}).keys() == {cached}.keys()"
+            self.require(same_keys, f"results in the cache of {text}")
+            self.visit(value.__wrapped__, f"{name}.__wrapped__", f"{text}.__wrapped__")
+        elif trusted.is_library_class(type(value)) and "__wrapped__" in getattr(value, "__dict__", ()):
+            # A compiled function. A capture calls the function that it wraps; its own attributes change with its calls.
+            self.require(f"{name}.__dict__.keys() == {self.bind({*vars(value)})}", f"names of attributes of {text}")
+            self._given_to_library(value, name, text)
             self.visit(value.__wrapped__, f"{name}.__wrapped__", f"{text}.__wrapped__")
         elif isinstance(value, types.ModuleType):
             self._module(value, name, text)
         elif isinstance(value, type):
             self._class(value, name, text)
-        elif isinstance(value, (staticmethod, classmethod)):
-            self.visit(value.__func__, f"{name}.__func__", text)
-        elif isinstance(value, property):
-            for attribute in ("fget", "fset"):
+        elif isinstance(value, (staticmethod, classmethod, property)):
+            for attribute in ("fget", "fset") if isinstance(value, property) else ("__func__",):
                 self.visit(getattr(value, attribute), f"{name}.{attribute}", text)
         else:
             self._instance(value, name, text)
@@ -580,7 +582,7 @@ class Guards:
         """
         for each in sorted(self._user_names & vars(value).keys()):
             self.visit(vars(value)[each], f"{name}.__dict__.get({each!r})", f"{text}.{each}")
-        for i, cell in enumerate(value.__closure__ or ()):
+        for i, cell in enumerate(getattr(value, "__closure__", None) or ()):
             content = getattr(cell, "cell_contents", None)
             if isinstance(content, (types.FunctionType, types.MethodType, functools.partial, Variable, Calls)):
                 expression = f"{name}.__closure__[{i}].cell_contents"
@@ -740,9 +742,9 @@ class Guards:
         """Guard the class, the attributes and the slots of an object."""
         kind = type(value)
         attrs, slots = getattr(value, "__dict__", None), _slots_of(kind)
-        if not (type(attrs) is dict or (attrs is None and slots)) or _has_state_in_c(kind) or hasattr(kind, "__next__"):
-            raise Unguardable(f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
-        if str(kind.__module__).startswith(("numpy", "random")):
+        has_plain_state = type(attrs) is dict or (attrs is None and slots)
+        is_of_c = _has_state_in_c(kind) or str(kind.__module__).startswith(("numpy", "random"))
+        if not has_plain_state or is_of_c or hasattr(kind, "__next__"):
             raise Unguardable(f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
         self.visit(kind, f"type({name})", f"type of {text}")
         if isinstance(value, Module) and kind not in self._seen:
