@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 from gradcore.core.typing import Array
 
-__all__ = ["Pattern", "add_border"]
+__all__ = ["Pattern", "add_border", "flat_places"]
 
 
 class Pattern:
@@ -89,3 +90,11 @@ def add_border(pattern: Pattern) -> Pattern:
         pattern.kept["bordered"] = Pattern(xp, (n + 1, n + 1), rows, cols)
     result: Pattern = pattern.kept["bordered"]
     return result
+
+
+def flat_places(index: Array | Sequence[Array], sizes: Sequence[int]) -> Array:
+    """Return the flat, row-major position of each column of indices in a tensor of these sizes."""
+    flat: Array = index[0] * 1
+    for row, size in zip(index[1:], sizes[1:], strict=True):
+        flat = flat * size + row
+    return flat

@@ -159,7 +159,7 @@ def warn_deprecated(old: str, new: str, hint: str = "") -> None:
 _LOSSES = {
     "number": (
         "Converting a tensor with requires_grad=True to a scalar loses its history. Use tensor.item() for the number, "
-        "or functions of gradcore, which are differentiated (gradcore.sin, not math.sin).",
+        "or functions that are differentiated (gradcore.sin, not math.sin).",
         False,
     ),
     "element": (

@@ -7,9 +7,10 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.autograd.variables import wrap
+from gradcore.backends.sparsity import flat_places
 from gradcore.core import dtypes
 from gradcore.sparse.conversion import coalesce, places, sparse_dim, to_dense, to_sparse
-from gradcore.sparse.indices import flat_places, raw
+from gradcore.sparse.indices import raw
 from gradcore.sparse.tensor import BLOCKED, COO, SparseTensor, in_place, on, refuse, sparse
 from gradcore.tensor import Tensor
 

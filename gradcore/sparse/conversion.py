@@ -7,7 +7,8 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.autograd.variables import wrap
-from gradcore.sparse.indices import flat_places, raw, sorted_indices
+from gradcore.backends.sparsity import flat_places
+from gradcore.sparse.indices import raw, sorted_indices
 from gradcore.sparse.tensor import (
     BLOCKED,
     BSC,
@@ -224,7 +225,8 @@ def _compress(t: SparseTensor, layout: Any, blocksize: Any) -> SparseTensor:
     if layout is CSC:
         order = device.backend.argsort_along(outer, 0)
         outer, inner, values = outer[order], inner[order], values[wrap(order, device)]
-    ends = xp.searchsorted(outer, xp.arange(t.sizes[layout is CSC] + 1))
+    counts = xp.bincount(outer, minlength=t.sizes[layout is CSC])
+    ends = xp.concatenate([xp.zeros(1, "int64"), xp.cumsum(counts)])
     name = "ToSparseCsrBackward0" if layout is CSR else "ToSparseCscBackward0"
     index = wrap(ends, device), wrap(inner, device)
     return sparse(layout, t.sizes, index, known_as(values, name))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gradcore.autograd.variables import wrap
+from gradcore.backends.sparsity import flat_places
 from gradcore.core.typing import Array
 from gradcore.tensor import Tensor
 
 if TYPE_CHECKING:
     from gradcore.sparse.tensor import SparseTensor
 
-__all__ = ["are_equal", "flat_places", "raw", "sorted_indices"]
+__all__ = ["are_equal", "raw", "sorted_indices"]
 
 
 def are_equal(a: Tensor, b: Tensor) -> bool:
@@ -24,14 +24,6 @@ def raw(index: Tensor) -> Array:
     return index._array
 
 
-def flat_places(index: Array | Sequence[Array], sizes: Sequence[int]) -> Array:
-    """Return the flat, row-major position of each column of indices in a tensor of these sizes."""
-    flat: Array = index[0] * 1
-    for row, size in zip(index[1:], sizes[1:], strict=True):
-        flat = flat * size + row
-    return flat
-
-
 def sorted_indices(t: SparseTensor) -> tuple[Tensor | None, Tensor | None, Tensor]:
     """Sort the indices of a COO tensor, and find repeated ones.
 
@@ -41,14 +33,17 @@ def sorted_indices(t: SparseTensor) -> tuple[Tensor | None, Tensor | None, Tenso
     xp, device = t.xp, t.home
     index = raw(t.index[0])
     sizes = t.sizes[: index.shape[0]]
-    flat = flat_places(index, sizes)
     order = None
-    if bool((flat[1:] < flat[:-1]).any()):
-        order = device.backend.argsort_along(flat, 0)
-        flat, index = flat.take(order), index.take(order, axis=1)
-    is_first = flat[1:] != flat[:-1]
-    order = None if order is None else wrap(order, device)
+    if not (_is_ascending(index[0]) and _is_ascending(flat_places(index, sizes))):
+        positions, index = device.backend.sort_coordinates(index, sizes)
+        order = wrap(positions, device)
+    is_first = (index[:, 1:] != index[:, :-1]).any(0)
     if bool(is_first.all()):
         return order, None, t.index[0] if order is None else wrap(index, device)
     is_first = xp.concatenate([xp.ones(1, bool), is_first])
-    return order, wrap(xp.cumsum(is_first) - 1, device), wrap(index.take(xp.flatnonzero(is_first), axis=1), device)
+    distinct = xp.stack([row[is_first] for row in index])
+    return order, wrap(xp.cumsum(is_first) - 1, device), wrap(distinct, device)
+
+
+def _is_ascending(x: Array) -> bool:
+    return not bool((x[1:] < x[:-1]).any())

@@ -8,10 +8,11 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.autograd.variables import wrap
+from gradcore.backends.sparsity import flat_places
 from gradcore.core import dtypes
 from gradcore.core.typing import Array
 from gradcore.sparse.conversion import to_sparse
-from gradcore.sparse.indices import flat_places, raw
+from gradcore.sparse.indices import raw
 from gradcore.sparse.tensor import (
     BLOCKED,
     BSC,

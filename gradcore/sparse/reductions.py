@@ -8,9 +8,10 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.autograd.variables import wrap
+from gradcore.backends.sparsity import flat_places
 from gradcore.sparse.arithmetic import distinct
 from gradcore.sparse.conversion import coalesce, sparse_dim, to_sparse
-from gradcore.sparse.indices import flat_places, raw
+from gradcore.sparse.indices import raw
 from gradcore.sparse.products import largest
 from gradcore.sparse.tensor import COO, CSR, SparseTensor, known_as, on, sparse
 

@@ -16,6 +16,8 @@ from importlib.util import module_from_spec
 from types import ModuleType
 from typing import Any
 
+from gradcore.core.errors import use_program_names
+
 __all__ = [
     "ABSENT", "MOVED", "NAMES", "absence", "former", "further", "install", "later", "show_public",
     "translate_former",
@@ -346,7 +348,7 @@ def _look_up(path: str, name: str) -> Any:
     for key, (source, _) in names.items():
         if key.startswith("*") and name in _module(source).__all__:
             return getattr(_module(source), name)
-    module = f"{_PACKAGE}.{path}".rstrip(".")
+    module = use_program_names(f"{_PACKAGE}.{path}.").strip(".")
     raise AttributeError(f"module {module!r} has no attribute {name!r}{absence(inner)}")
 
 

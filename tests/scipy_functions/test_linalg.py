@@ -282,7 +282,16 @@ def test_hankel_matrices_have_batches_in_front() -> None:
         assert gc.equal(linalg.hankel(c, row), expected)
 
 
-@pytest.mark.parametrize("name", ["cholesky_banded", "polar", "companion", "cho_factor", "sqrtm", "svd", "eigh", "inv"])
+@pytest.mark.parametrize("name", ["cholesky_banded", "polar", "companion", "cho_factor", "logm", "svd", "eigh", "inv"])
 def test_numbers_are_no_matrices(name: str) -> None:
     with pytest.raises((ValueError, RuntimeError), match=r"dimensions|axis|square|at least 2"):
         getattr(linalg, name)(gc.tensor(2.0))
+
+
+@pytest.mark.parametrize("name", ["cholesky", "lu_factor", "expm", "sqrtm"])
+def test_numbers_that_scipy_takes_as_matrices(name: str) -> None:
+    function = getattr(linalg, name)
+    number, matrix = function(gc.tensor(2.0)), function(gc.tensor([[2.0]]))
+    assert [x.tolist() for x in number] == [x.tolist() for x in matrix]
+    x = gc.tensor(2.0, dtype=gc.float64, requires_grad=True)
+    assert gc.autograd.gradcheck(lambda x: function(x)[0], (x,))

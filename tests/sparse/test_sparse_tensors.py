@@ -33,6 +33,27 @@ def test_layouts_are_made_of_each_other(layout: str, other: str) -> None:
     assert gc.tensor(DENSE).to_sparse(layout=t.layout, blocksize=(2, 3)).to_dense().tolist() == DENSE
 
 
+@pytest.mark.parametrize("sizes", [(3000, 40), (40, 3000), (700, 800), (60000, 7), (1, 9), (100, 1)])
+def test_many_indices_are_sorted_as_by_a_stable_sort(sizes: tuple[int, int]) -> None:
+    rng = np.random.default_rng(0)
+    index = np.stack([rng.integers(0, size, 5000) for size in sizes])
+    backend = gc.tensor(0)._device.backend
+    order, ordered = backend.sort_coordinates(index, sizes)
+    expected = np.lexsort(index[::-1])
+    assert order.tolist() == expected.tolist()
+    assert ordered.tolist() == index[:, expected].tolist()
+
+    values = gc.tensor(rng.standard_normal(5000), requires_grad=True)
+    for layout in ("csr", "csc"):
+        t = getattr(gc.sparse_coo_tensor(index, values, sizes), f"to_sparse_{layout}")()
+        dense = np.zeros(sizes)
+        np.add.at(dense, tuple(index), values.detach().numpy())
+        assert np.allclose(t.to_dense().detach().numpy(), dense, rtol=0, atol=1e-12)
+        weight = gc.tensor(rng.standard_normal(sizes))
+        (gradient,) = gc.autograd.grad((t.to_dense() * weight).sum(), values)
+        assert gradient.tolist() == weight.numpy()[tuple(index)].tolist()
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_attributes(layout: str) -> None:
     s = made(layout)

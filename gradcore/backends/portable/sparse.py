@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradcore.backends.kernel_rules import Result, shaped
-from gradcore.backends.sparsity import Pattern
+from gradcore.backends.sparsity import Pattern, flat_places
+from gradcore.core.typing import Array
 
 __all__ = ["Iteration", "SparseMatrices", "scipy_matrix"]
 
@@ -36,6 +38,7 @@ class SparseMatrices:
 
     xp: Any
     sum_into_rows: Any
+    argsort_along: Callable[..., Array]
     to_host: Any
     from_host: Any
 
@@ -54,6 +57,15 @@ class SparseMatrices:
         """Return the elements of ``left @ right.T`` at the positions of the pattern."""
         parts = left[pattern.rows] * right[pattern.cols]
         return parts.sum(1) if parts.ndim > 1 else parts
+
+    @shaped(lambda index, sizes: (Result(index.shape[1:], np.dtype("int64")), index))
+    def sort_coordinates(self, index: Array, sizes: Sequence[int]) -> tuple[Array, Array]:
+        """Sort indices of shape ``(dims, nnz)`` in row-major order, equal ones in their former order.
+
+        Return the sorting permutation and the sorted indices.
+        """
+        order = self.argsort_along(flat_places(index, sizes), 0)
+        return order, index.take(order, axis=1)
 
     @shaped(lambda values, b, pattern, *_: (b, Result((), np.dtype("int64"))))
     def sparse_solve(

@@ -17,6 +17,10 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _number_as_matrix(matrix: AnyTensor) -> AnyTensor:
+    return matrix if matrix.ndim else matrix[None, None]
+
+
 def _square(A: Any) -> AnyTensor:
     matrix = floating(A)
     if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2]:
@@ -34,8 +38,7 @@ def expm(A: Any) -> AnyTensor:
     tensor([[1., 1.],
             [0., 1.]], dtype=torch.float64)
     """
-    matrix = tensor_of(A)
-    return F.linalg_matrix_exp(_square(matrix if matrix.ndim else matrix[None, None]))
+    return F.linalg_matrix_exp(_square(_number_as_matrix(tensor_of(A))))
 
 
 def expm_frechet(
@@ -76,7 +79,7 @@ def sqrtm(A: Any) -> AnyTensor:
     tensor([[2., 0.],
             [0., 3.]], dtype=torch.float64)
     """
-    return F.matrix_sqrt(_complex_where_needed(A))
+    return F.matrix_sqrt(_complex_where_needed(_number_as_matrix(tensor_of(A))))
 
 
 def logm(A: Any) -> AnyTensor:

@@ -253,7 +253,8 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> t
     >>> linalg.lu_solve(linalg.lu_factor([[0.0, 1.0], [2.0, 0.0]]), [1.0, 2.0])
     tensor([1., 1.], dtype=torch.float64)
     """
-    factors, pivots = F.linalg_lu_factor(check_matrix(a, check_finite))
+    A = check_matrix(a, check_finite)
+    factors, pivots = F.linalg_lu_factor(A if A.ndim else A[None, None])
     return factors, pivots - 1
 
 
