@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -264,3 +265,81 @@ def test_matrices_are_loaded(transposed: bool) -> None:
     x = np.arange(256, dtype="u2").reshape(4, 8, 8)
     found = launched(body.replace("TRANS", ".trans" if transposed else ""), x, np.zeros((4, 8, 8), "u2"))
     np.testing.assert_array_equal(found, x.transpose(0, 2, 1) if transposed else x)
+
+
+#: Kernels of two blocks of 64 threads, and whether threads race for memory in them.
+RACES: dict[str, tuple[str, bool]] = {
+    "no barrier": ("__shared__ float s[64]; s[t] = 1; out[i] = s[63 - t];", True),
+    "a barrier": ("__shared__ float s[64]; s[t] = 1; __syncthreads(); out[i] = s[63 - t];", False),
+    "used again": (
+        "__shared__ float s[64]; for (int k = 0; k < 2; ++k) { s[t] = k; __syncthreads(); out[i] = s[63 - t]; }", True,
+    ),
+    "a warp's barrier": ("__shared__ float s[64]; s[t] = 1; __syncwarp(); out[i] = s[t ^ 1];", False),
+    "a warp's barrier for two": ("__shared__ float s[64]; s[t] = 1; __syncwarp(); out[i] = s[t ^ 32];", True),
+    "a barrier of half a warp": (
+        "__shared__ float s[64]; s[t] = 1; if (t % 32 < 16) __syncwarp(0xFFFF); else __syncwarp(0xFFFF0000); "
+        "out[i] = s[t ^ 1];", False,
+    ),
+    "of the other half": (
+        "__shared__ float s[64]; s[t] = 1; if (t % 32 < 16) __syncwarp(0xFFFF); else __syncwarp(0xFFFF0000); "
+        "out[i] = s[t ^ 16];", True,
+    ),
+    "a shuffle": (
+        "__shared__ float s[64]; s[t] = 1; float y = __shfl_xor_sync(~0u, 1.f, 1); out[i] = y + s[t ^ 1];", True,
+    ),
+    "writes to one place": ("out[200] = t;", True),
+    "blocks": ("out[t] = 1;", True),
+    "blocks read": ("out[i] = out[200];", False),
+    "blocks read what one writes": ("if (i == 3) out[200] = 1; else out[i] = out[200];", True),
+    "bytes beside each other": ("reinterpret_cast<char*>(out)[i] = 1;", False),
+    "a part of a vector": ("reinterpret_cast<float2*>(out)[i] = make_float2(1, 2); if (i == 5) out[20] = 1;", True),
+    "atomics": ("atomicAdd(out + t % 8, 1.f);", False),
+    "atomics and a read": ("atomicAdd(out, 1.f); if (i == 70) out[1] = out[0];", True),
+    "a written value read": ("out[i] = 1; out[128 + i] = out[i];", False),
+}  # fmt: skip
+
+_RACING = """
+import json, sys
+import cupy as cp
+found = {}
+for name, (body, _) in json.load(sys.stdin).items():
+    begin = 'extern "C" __global__ void f(float* out) { const int t = threadIdx.x, i = blockIdx.x * 64 + t; '
+    text = begin + body + " }"
+    out = cp.zeros(300, "f")
+    try:
+        cp.RawKernel(text, "f")((2,), (64,), (out,))
+        cp.asnumpy(out)
+        found[name] = False
+    except cp.cuda.driver.CUDADriverError:
+        found[name] = True
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("order", ["0", "1", "2"])
+def test_races_are_found(order: str) -> None:
+    """Whatever the order of the threads: what counts is the barrier between two accesses, not which came first."""
+    environment = {**os.environ, "CUPY_HOST_RACES": "1", "CUPY_HOST_ORDER": order}
+    done = subprocess.run(
+        [sys.executable, "-c", _RACING], env=environment, input=json.dumps(RACES), capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout) == {name: races for name, (_, races) in RACES.items()}, done.stderr
+    assert done.stderr.count("a race at 0x") == sum(races for _, races in RACES.values())
+
+
+def test_threads_begin_in_a_drawn_order() -> None:
+    """With a seed threads give way to others at accesses too: a sum that is no atomic one loses parts of it."""
+    text = (
+        """import cupy as cp; text = 'extern "C" __global__ void f(float* x) { atomicAdd(x, 1.f); x[1] += 1; }'; """
+        "out = cp.zeros(2, 'f'); cp.RawKernel(text, 'f')((1,), (256,), (out,)); print(*cp.asnumpy(out))"
+    )
+    found = {}
+    for order in ("0", "1"):
+        environment = {**os.environ, "CUPY_HOST_ORDER": order}
+        environment.pop("CUPY_HOST_RACES", None)
+        done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True)
+        found[order] = [float(x) for x in done.stdout.split()]
+    assert found["0"] == [256, 256]
+    assert found["1"][0] == 256
+    assert found["1"][1] < 256

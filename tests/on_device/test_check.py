@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def test_speeds_are_measured() -> None:
         f"cuda:0 {name}" for name in ("float32", "float64", "float16", "bfloat16")
     ]
     assert "microseconds" in lines[4]
+    assert all(re.search(r"GB/s adding \(\d+ % of [\d.e+]+\), .*TFLOP/s multiplying \(", line) for line in lines[:4])
 
 
 def test_a_kernel_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

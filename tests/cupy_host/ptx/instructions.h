@@ -26,6 +26,9 @@ extern unsigned cupyhost_current, cupyhost_dynamic_bytes, cupyhost_epoch;
 extern char cupyhost_dynamic_memory[];
 void cupyhost_wait_block();
 void cupyhost_wait_warp(unsigned mask);
+void cupyhost_meet_warp(unsigned mask);
+extern bool cupyhost_watches;
+void cupyhost_access(char* address, unsigned size, int writes, int is_atomic, const char* what);
 int cupyhost_count_block(int value);
 unsigned cupyhost_ballot(unsigned mask, int value);
 int cupyhost_range(const void* address, char** begin, char** end);
@@ -166,9 +169,17 @@ inline __attribute__((noinline)) void look(Site& site, char* address, size_t siz
         cupyhost_fault("%s: address %p is in no array", what, static_cast<void*>(address));
     }
 }
+// What an instruction does is in its name: st writes, cp.async does so in shared memory; volatile accesses, and those with an
+// order, are for threads that do not wait for each other.
+inline __attribute__((noinline)) void tell(char* address, size_t size, Space space, const char* what) {
+    const bool is_ordered = std::strstr(what, ".volatile") || std::strstr(what, ".relaxed") || std::strstr(what, ".acquire") || std::strstr(what, ".release");
+    const bool writes = !std::strncmp(what, "st", 2) || (!std::strncmp(what, "cp", 2) && space == shared);
+    cupyhost_access(address, size, writes, is_ordered || !std::strncmp(what, "atom", 4) || !std::strncmp(what, "red", 3), what);
+}
 INLINE char* checked(Site& site, char* address, size_t size, Space space, const char* what) {
     if (site.epoch != cupyhost_epoch || address < site.range.begin || address + size > site.range.end) look(site, address, size, space, what);
     if (reinterpret_cast<u64>(address) % size) cupyhost_fault("%s: address %p is not aligned", what, static_cast<void*>(address));
+    if (__builtin_expect(cupyhost_watches, false)) tell(address, size, space, what);
     return address;
 }
 template <class A> INLINE char* pointer(A address, Space space) {
@@ -444,7 +455,7 @@ template <class F> inline auto together(u64 value, u32 mask, const char* what, F
     if (!(mask >> lane() & 1)) cupyhost_fault("%s by lane %u, which its mask %08x does not name", what, lane(), mask);
     const Shown mine{value, mask};
     std::memcpy(of_lane(lane()), &mine, sizeof mine);
-    cupyhost_wait_warp(mask);
+    cupyhost_meet_warp(mask);
     auto result = read([&](u32 other) {
         Shown shown;
         std::memcpy(&shown, of_lane(other), sizeof shown);
@@ -452,7 +463,7 @@ template <class F> inline auto together(u64 value, u32 mask, const char* what, F
         if (shown.mask != mask) cupyhost_fault("%s with the mask %08x by lane %u and %08x by lane %u", what, mask, lane(), shown.mask, other);
         return shown.value;
     });
-    cupyhost_wait_warp(mask);
+    cupyhost_meet_warp(mask);
     return result;
 }
 enum Shuffle { up_, down_, bfly_, idx_ };
@@ -511,7 +522,7 @@ template <class T, int K, class Acc> inline void mma_16x8(Acc* d, const u32* a, 
     std::memcpy(of_lane(lane()), a, 4 * count_a);
     std::memcpy(of_lane(lane()) + 16, b, 4 * count_b);
     if (lanes() != 0xFFFFFFFFu) cupyhost_fault("a product of matrices by a warp of less than 32 threads");
-    cupyhost_wait_warp(0xFFFFFFFFu);
+    cupyhost_meet_warp(0xFFFFFFFFu);
     for (u32 i = 0; i < 4; ++i) {
         const u32 row = lane() / 4 + 8 * (i / 2), column = lane() % 4 * 2 + i % 2;
         f64 sum = c[i];
@@ -524,12 +535,12 @@ template <class T, int K, class Acc> inline void mma_16x8(Acc* d, const u32* a, 
         }
         d[i] = static_cast<Acc>(sum);
     }
-    cupyhost_wait_warp(0xFFFFFFFFu);
+    cupyhost_meet_warp(0xFFFFFFFFu);
 }
 // Each lane gives the address of a row of eight numbers; lanes 8m to 8m + 7 those of matrix m.
 template <int N, bool transposed> inline void ldmatrix(u32* out, char* row) {
     std::memcpy(of_lane(lane()), &row, sizeof row);
-    cupyhost_wait_warp(0xFFFFFFFFu);
+    cupyhost_meet_warp(0xFFFFFFFFu);
     for (u32 m = 0; m < N; ++m)
         for (u32 e = 0; e < 2; ++e) {
             const u32 first = lane() / 4, second = lane() % 4 * 2 + e;
@@ -537,7 +548,7 @@ template <int N, bool transposed> inline void ldmatrix(u32* out, char* row) {
             const u32 value = read<u16>(from + 2 * (transposed ? first : second));
             out[m] = e ? out[m] | value << 16 : value;
         }
-    cupyhost_wait_warp(0xFFFFFFFFu);
+    cupyhost_meet_warp(0xFFFFFFFFu);
 }
 
 // Copies to shared memory that arrive when they are waited for, and not before.
