@@ -13,10 +13,12 @@ import gradcore as gc
 from gradcore import get_num_threads, set_num_threads
 from gradcore.backends.base import Backend
 from gradcore.backends.compiled import rows
+from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.core.dtypes import float32, float64
 from tests.backends.test_numpy_rows import Portable, agree, draw
 
 SLOW = Portable(np, np.ndarray)
+NUMPY = NumpyBackend()
 DTYPES = ["float32", "float64"]
 #: Of the largest number of a result.
 TOLERANCE = {"float32": 1e-5, "float64": 1e-13}
@@ -68,9 +70,10 @@ def test_softmax_of_special_numbers(compiled: Any, value: float, width: int) -> 
     x[::2, width // 2], x[1], x[3, :2] = value, value, np.inf
     for name in ("softmax_along", "log_softmax_along"):
         agree(getattr(compiled, name)(x, 1), getattr(SLOW, name)(x, 1), 1e-5)
-    powers, top, total = compiled.row_powers(x)
-    agree(np.log(total) + top, np.log(np.exp(x - x.max(1)[:, None]).sum(1)) + x.max(1), 1e-5)
-    assert powers.shape == x.shape
+    target = np.arange(40) % width
+    _, *losses_and_totals = compiled.cross_entropy_rows(x, target)
+    _, *expected = NUMPY.cross_entropy_rows(x, target)
+    agree(losses_and_totals, expected, 1e-5)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -114,7 +117,28 @@ def test_cross_entropy(compiled: Any, ran: list[str], dtype: str, reduction: str
     grad = draw(found[0].shape, dtype, 6)
     rest = None, None, target, weight, *expected[1:], reduction, -100
     agree(compiled.softmax_nll_backward(grad, *rest), SLOW.softmax_nll_backward(grad, *rest), TOLERANCE[dtype])
-    assert ran == ["row_powers"] + ["scaled_rows"] * (not weighted)
+    assert ran == ["cross_entropy_rows"] + ["cross_entropy_rows_backward"] * (not weighted)
+
+
+@pytest.mark.parametrize("width", [1, 2, 10, 17, 300])
+@pytest.mark.parametrize("target_dtype", ["int64", "uint8"])
+def test_cross_entropy_of_rows_of_any_width(compiled: Any, width: int, target_dtype: str) -> None:
+    x = draw((33, width), "float32", 1) * 20
+    target = (np.arange(66) * 7 % min(width, 256)).astype(target_dtype)[::2]
+    for a, b in zip(
+        compiled.cross_entropy_rows(x, target), NUMPY.cross_entropy_rows(x.astype("float64"), target), strict=True
+    ):
+        assert a.dtype == x.dtype
+        agree(a.astype("float64"), b, TOLERANCE["float32"])
+
+
+@pytest.mark.parametrize("classes", [-1, 20, 2**40])
+def test_targets_that_changed_after_the_forward_pass_are_refused(compiled: Any, classes: int) -> None:
+    x, target = gc.tensor(draw((30, 20), "float32"), requires_grad=True), np.zeros(30, "int64")
+    loss = gc.nn.functional.cross_entropy(x, gc.from_numpy(target))
+    target[7] = classes  # no version counts this
+    with pytest.raises(IndexError):
+        loss.backward()
 
 
 def test_cross_entropy_is_precise_where_it_is_small(compiled: Any) -> None:

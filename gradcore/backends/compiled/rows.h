@@ -130,32 +130,50 @@ void logsumexp(const Work& work, i64 start, i64 stop, const T* x, T* out) {
 }
 ROW_KERNEL(logsumexp)
 
-// The exponentials of rows minus their largest elements (`powers`), the largest elements, and the sums of exponentials.
+// -------------------------------------------------------------------------------------------------------- cross entropy
+
+// The cross entropy of each row's softmax with a class (`losses`), the exponentials of rows minus their largest elements
+// (`powers`), and the sums of the exponentials. The exponentials of several short rows are computed together.
 template <class T>
-void row_powers(const Work& work, i64 start, i64 stop, const T* x, T* powers, T* top, T* total) {
-    const i64 width = work.width;
-    for (i64 row = start; row < stop; ++row) {
-        const T* a = x + row * width;
-        T* b = powers + row * width;
-        top[row] = largest(a, width);
-        exponentials(a, width, top[row], b);
-        total[row] = static_cast<T>(sum_of(width, b));
+void cross_entropy_rows(const Work& work, i64 start, i64 stop, const T* x, const i64* target, T* powers, T* losses,
+                        T* total) {
+    constexpr i64 some = 256;  // elements
+    const i64 width = work.width, step = width < some ? some / width : 1;
+    for (i64 first = start; first < stop; first += step) {
+        const i64 end = first + step < stop ? first + step : stop;
+        T* const block = powers + first * width;
+        for (i64 row = first; row < end; ++row) {
+            const T* a = x + row * width;
+            const T top = largest(a, width);
+            losses[row] = top - a[target[row]];
+            T* b = powers + row * width;
+#pragma omp simd
+            for (i64 i = 0; i < width; ++i) b[i] = a[i] - top;
+        }
+        exponentials(block, (end - first) * width, T(0), block);
+        for (i64 row = first; row < end; ++row) {
+            const double sum = sum_of(width, powers + row * width);
+            losses[row] = static_cast<T>(losses[row] + std::log(sum));
+            total[row] = static_cast<T>(sum);
+        }
     }
 }
-ROW_KERNEL(row_powers)
+ROW_KERNEL(cross_entropy_rows)
 
-// Multiply each row by its number.
+// The derivative of cross entropy. `grad` has a number for each row if `inner` is 1, and one for all rows if it is 0.
 template <class T>
-void scaled_rows(const Work& work, i64 start, i64 stop, const T* x, const T* scale, T* out) {
+void cross_entropy_rows_backward(const Work& work, i64 start, i64 stop, const T* grad, const i64* target,
+                                 const T* powers, const T* total, T* out) {
     const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
-        const T *a = x + row * width, factor = scale[row];
+        const T *a = powers + row * width, upstream = grad[row * work.inner], factor = upstream / total[row];
         T* b = out + row * width;
 #pragma omp simd
         for (i64 i = 0; i < width; ++i) b[i] = a[i] * factor;
+        b[target[row]] -= upstream;
     }
 }
-ROW_KERNEL(scaled_rows)
+ROW_KERNEL(cross_entropy_rows_backward)
 
 // ------------------------------------------------------------------------------------------------------- normalization
 

@@ -49,6 +49,18 @@ def _takes_statistics(backend: Any, x: Array, *arrays: Any) -> bool:
     return _usual(_BATCH_NORM, prod(x.shape[2:]), x, *arrays[:-1])
 
 
+def _takes_cross_entropy(backend: object, rows: Array, target: Array) -> bool:
+    # Instead of some twenty calls of NumPy, there is one of the kernel: it is faster for arrays of any size.
+    return rows.dtype.char in "fd" and rows.flags.aligned
+
+
+def _takes_cross_entropy_gradients(backend: object, grad: Array, target: Array, powers: Array, total: Array) -> bool:
+    dtype = powers.dtype
+    if dtype.char not in "fd" or not powers.flags.c_contiguous:
+        return False
+    return all(a.dtype is dtype and a.flags.aligned for a in (grad, powers, total))
+
+
 def _takes_softmax_in_place(backend: object, x: Array) -> bool:
     return x.ndim > 0 and x.flags.c_contiguous and _usual(_ROW, x.shape[-1], x)
 
@@ -96,6 +108,22 @@ class CompiledRows(CompiledCalls):
         self._run("softmax_or_zero", rows.shape, rows, rows)
         return x
 
+    @kernel_for(_takes_cross_entropy)
+    def cross_entropy_rows(self, rows: Array, target: Array) -> Triple:
+        height, width = rows.shape
+        powers, losses, total = (np.empty(shape, rows.dtype) for shape in (rows.shape, height, height))
+        classes = np.ascontiguousarray(target, np.int64)
+        self._run("cross_entropy_rows", (height, width), rows, classes, powers, losses, total)
+        return powers, losses, total
+
+    @kernel_for(_takes_cross_entropy_gradients)
+    def cross_entropy_rows_backward(self, grad: Array, target: Array, powers: Array, total: Array) -> Array:
+        upstream, classes = np.ascontiguousarray(grad), np.ascontiguousarray(target, np.int64)
+        out, inner = np.empty(powers.shape, powers.dtype), int(upstream.size > 1)
+        arrays = upstream, classes, powers, np.ascontiguousarray(total), out
+        self._run("cross_entropy_rows_backward", powers.shape, *arrays, inner=inner)
+        return out
+
     # -- normalization over the last dims --------------------------------------------------------------------
 
     @kernel_for(_takes_layer_gradients, NormGradients)
@@ -106,14 +134,13 @@ class CompiledRows(CompiledCalls):
         rows, grads = _matrix(x, width), _matrix(grad, width)
         factors, means, variances = _vector(weight, 1, width, x.dtype), *(np.ascontiguousarray(a) for a in (mean, var))
         out, parts = _like(x), min(max(rows.size // _PART, 1), len(rows))
-        to_weight, to_bias = np.empty((2, parts, *normalized), x.dtype)
+        shape = normalized if parts == 1 else (parts, *normalized)
+        to_weight, to_bias = np.empty(shape, x.dtype), np.empty(shape, x.dtype)
         arrays = grads, rows, factors, means, variances, out, to_weight, to_bias
         self._run("layer_norm_backward", rows.shape, *arrays, number=eps, parts=parts)
-        return (
-            out if needs[0] else None,
-            np.add.reduce(to_weight, 0) if needs[1] else None,
-            np.add.reduce(to_bias, 0) if needs[2] else None,
-        )
+        if parts > 1:
+            to_weight, to_bias = np.add.reduce(to_weight, 0), np.add.reduce(to_bias, 0)
+        return out if needs[0] else None, to_weight if needs[1] else None, to_bias if needs[2] else None
 
     # -- normalization of channels ---------------------------------------------------------------------------
 

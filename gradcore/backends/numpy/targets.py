@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.kernel_methods import packed
-from gradcore.backends.kernel_rules import native_rows
 from gradcore.backends.numpy.row_blocks import exponentials, in_blocks, row_maxima, row_sums, rows_of
 from gradcore.backends.portable.cross_entropy import LossGradients, Targets
 from gradcore.core.typing import Array
@@ -25,13 +24,12 @@ class NumpyTargets(Targets):
     """Negative log-likelihood and cross entropy of a matrix of scores."""
 
     def nll(self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> tuple[Any, Any]:
-        positions = None if weight is not None else self._places_in(x, target, ignore_index)
-        if positions is None:
+        if weight is not None or not _is_usual(x, target, ignore_index):
             return super().nll(x, target, weight, reduction, ignore_index)
-        return _reduce_losses(-x.reshape(-1).take(positions), reduction)
+        return _reduce_losses(-x.reshape(-1).take(_places(target, x.shape[1])), reduction)
 
     def class_spread(self, x: Any, target: Any, classes: int, ignore_index: int) -> Any:
-        if target.ndim == 1 and not 0 <= ignore_index < classes and _within(target, classes):
+        if target.ndim == 1 and not 0 <= ignore_index < classes and _are_classes(target, classes):
             result = np.zeros((len(target), classes), x.dtype)
             result.reshape(-1)[_places(target, classes)] = x
             return result
@@ -40,64 +38,63 @@ class NumpyTargets(Targets):
     def softmax_nll(
         self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int
     ) -> tuple[Any, Any, Any, Any]:
-        positions = self._places_in(x, target, ignore_index)
-        if positions is None:
+        if not _is_usual(x, target, ignore_index):
             return super().softmax_nll(x, target, weight, reduction, ignore_index)
-        rows = rows_of(x)
-        powers, top, total = self.row_powers(rows)
-        top -= rows.reshape(-1).take(positions)
-        top += np.log(total)
+        powers, losses, total = self.cross_entropy_rows(rows_of(x), target)
         if weight is None:
-            loss_and_weight = _reduce_losses(top, reduction)
+            loss_and_weight = _reduce_losses(losses, reduction)
         else:
-            loss_and_weight = self._weight_losses(top, target, weight, None, reduction, ignore_index)
+            loss_and_weight = self._weight_losses(losses, target, weight, None, reduction, ignore_index)
         return *loss_and_weight, powers, total.reshape(-1, 1)
 
-    @native_rows("row_powers", "rows -> rows row row", "", 32)
-    def row_powers(self, rows: Any) -> tuple[Any, Any, Any]:
-        """Return the exponentials of rows minus their maxima, these maxima, and the sums of the exponentials."""
+    def cross_entropy_rows(self, rows: Array, target: Array) -> tuple[Array, Array, Array]:
+        """Return the exponentials of rows minus their maxima, the cross entropy of each row, and sums of exponentials.
+
+        The matrix `rows` is contiguous, and `target` has a valid class for each row.
+        """
         powers = np.empty(rows.shape, rows.dtype)
-        top, total = np.empty((2, len(rows)), rows.dtype)
+        losses, total = np.empty((2, len(rows)), rows.dtype)
 
         def work(part: slice, _: int) -> None:
             a, b = rows[part], powers[part]
-            top[part] = highest = row_maxima(a)
+            losses[part] = highest = row_maxima(a)
             total[part] = row_sums(exponentials(np.subtract(a, highest[:, None], b), b))
 
         in_blocks(work, rows)
-        return powers, top, total
+        losses -= rows.reshape(-1).take(_places(target, rows.shape[1]))
+        losses += np.log(total)
+        return powers, losses, total
 
     @packed(LossGradients)
     def softmax_nll_backward(self, arguments: LossGradients) -> Array:
-        grad, grad_powers, grad_total, target, weight, total_weight, powers, total, reduction, _ = arguments
-        only_loss = grad is not None and grad_powers is None and grad_total is None
-        # If the total weight is not the number of targets, some targets are ignored.
-        if not only_loss or weight is not None or powers.ndim != 2 or total_weight != len(target):
+        grad, _, _, target, weight, total_weight, powers, total, reduction, _ = arguments
+        # If the total weight is not the number of targets, some targets are ignored. The caller may have changed
+        # targets since the forward pass, through an array that shares their memory.
+        is_plain = arguments.of_loss_alone and weight is None and powers.ndim == 2 and total_weight == len(target)
+        if not is_plain or not _are_classes(target, powers.shape[1]):
             return super().softmax_nll_backward(arguments)
         if reduction == "mean":
             grad = grad / total_weight
-        result = self.scaled_rows(powers, grad.reshape(-1, 1) / total)
+        return self.cross_entropy_rows_backward(grad, target, powers, total)
+
+    def cross_entropy_rows_backward(self, grad: Array, target: Array, powers: Array, total: Array) -> Array:
+        """Return the derivative of `cross_entropy_rows`, given the gradient of each loss or one for all of them."""
+        result = np.empty(powers.shape, powers.dtype)
+        scale = grad.reshape(-1, 1) / total
+        in_blocks(lambda part, _: np.multiply(powers[part], scale[part], result[part]), powers)
         result.reshape(-1)[_places(target, powers.shape[1])] -= grad
         return result
 
-    @native_rows("scaled_rows", "rows row -> rows", "", 32)
-    def scaled_rows(self, rows: Any, scale: Any) -> Any:
-        """Return a contiguous copy of a matrix with each row multiplied by its element of the column `scale`."""
-        result = np.empty(rows.shape, rows.dtype)
-        in_blocks(lambda part, _: np.multiply(rows[part], scale[part], result[part]), rows)
-        return result
 
-    def _places_in(self, x: Any, target: Any, ignore_index: int) -> Any:
-        """Return the flat positions of the targets' classes in a matrix of scores, or None if one may be ignored."""
-        if x.ndim != 2 or not x.size or x.dtype.kind != "f" or x.itemsize < 4:
-            return None
-        classes = x.shape[1]
-        if 0 <= ignore_index < classes or not _within(target, classes):
-            return None
-        return _places(target, classes)
+def _is_usual(x: Array, target: Array, ignore_index: int) -> bool:
+    """Return whether `x` is a matrix of floats with a valid class for each row, none of which may be ignored."""
+    if x.ndim != 2 or not x.size or x.dtype.kind != "f" or x.itemsize < 4:
+        return False
+    classes = x.shape[1]
+    return not 0 <= ignore_index < classes and _are_classes(target, classes)
 
 
-def _within(target: Any, classes: int) -> bool:
+def _are_classes(target: Any, classes: int) -> bool:
     """Return whether all targets are valid classes."""
     if target.dtype == np.int64:
         target = target.view(np.uint64)

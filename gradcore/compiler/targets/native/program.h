@@ -304,10 +304,11 @@ template <class T>
 __attribute__((noinline)) bool cross_entropy(T* loss, T* number, T* powers, T* total, const T* x, const i64* target,
                                              i64 rows, i64 n, bool mean, i64 threads) {
     if (!are_below(target, rows, n)) return false;
-    const std::unique_ptr<T[]> tops(new T[rows]);
-    run_rows<row_powers<T>, const T*>({rows, rows, n, 0, 0, 0}, threads, x, powers, tops.get(), total);
+    const std::unique_ptr<T[]> losses(new T[rows]);
+    run_rows<cross_entropy_rows<T>, const T*, const i64*>({rows, rows, n, 0, 0, 0}, threads, x, target, powers,
+                                                          losses.get(), total);
     wide<T> sum = 0;
-    for (i64 r = 0; r < rows; ++r) sum += (tops[r] - x[r * n + target[r]]) + log(total[r]);
+    for (i64 r = 0; r < rows; ++r) sum += losses[r];
     *number = static_cast<T>(rows);
     *loss = mean ? static_cast<T>(sum) / *number : static_cast<T>(sum);
     return true;
@@ -319,10 +320,8 @@ __attribute__((noinline)) bool cross_entropy_back(T* out, const T* grad, const i
                                                   i64 threads) {
     if (!are_below(target, rows, n) || *number != static_cast<T>(rows)) return false;
     const T scale = mean ? *grad / *number : *grad;
-    const std::unique_ptr<T[]> factors(new T[rows]);
-    for (i64 r = 0; r < rows; ++r) factors[r] = scale / total[r];
-    run_rows<scaled_rows<T>, const T*, const T*>({rows, rows, n, 0, 0, 0}, threads, powers, factors.get(), out);
-    for (i64 r = 0; r < rows; ++r) out[r * n + target[r]] -= scale;
+    run_rows<cross_entropy_rows_backward<T>, const T*, const i64*, const T*, const T*>(
+        {rows, rows, n, 0, 0, 0}, threads, &scale, target, powers, total, out);
     return true;
 }
 
