@@ -155,6 +155,7 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         "backward": backward,
         "rows": tuple(rows),
         "slots": slots,
+        "plain": tuple(slot.kind in ("shape", "setting") for slot in slots),
         "single": tuple(i for i, slot in enumerate(slots) if slot.kind in ("tensor", "output")),
         "several": tuple(i for i, slot in enumerate(slots) if slot.kind in SEVERAL),
         "number_of": {slot.name: i for i, slot in enumerate(slots)},

@@ -11,7 +11,6 @@ node. These nodes outlive graphs, so their creation number does not tell whether
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush
@@ -465,8 +464,10 @@ class GraphTask:
         if not self.retain and (node._inner is None or node._inner not in buffer.pending):
             node.release()
         device, devices = node._device, node._input_devices
-        upstream = grad if type(grad) is list else (grad,)
-        uses = Counter(map(id, (*upstream, *grads))) if fresh else {}
+        uses: dict[int, int] = {}
+        if fresh:
+            for array in (*grad, *grads) if type(grad) is list else (grad, *grads):
+                uses[id(array)] = uses.get(id(array), 0) + 1
         for i, (edge, grad_input) in enumerate(zip(node._edges, grads, strict=True)):
             if edge is None or (needed is not None and not needed[i]):
                 continue

@@ -78,6 +78,8 @@ class OpNode(Node):
     #: The slots, and their numbers by name.
     slots: ClassVar[tuple[Slot, ...]] = ()
     number_of: ClassVar[dict[str, int]] = {}
+    #: Whether each slot holds a setting or a shape, which remain after `release`; of tensors, the shapes remain.
+    plain: ClassVar[tuple[bool, ...]] = ()
     #: The numbers of the slots with one tensor, and of those with several.
     single: ClassVar[tuple[int, ...]] = ()
     several: ClassVar[tuple[int, ...]] = ()
@@ -140,7 +142,12 @@ class OpNode(Node):
     def release(self) -> None:
         if self.holds_tensors and not (self.may_hold_none and self.saved is not None and not self._holds_any()):
             if self.keeps_settings and self.saved is not None:
-                self.outline = tuple(map(_outline, self.slots, self.saved))
+                self.outline = tuple(
+                    [
+                        value if is_plain else value._array.shape if isinstance(value, Variable) else None
+                        for is_plain, value in zip(self.plain, self.saved, strict=True)
+                    ]
+                )
             self.saved = None
 
     def _holds_any(self) -> bool:
@@ -269,13 +276,6 @@ class OpNode(Node):
         saved = None if number is None or self.saved is None else self.saved[number]
         if saved is not None:
             saved.move(t)
-
-
-def _outline(slot: Slot, value: Any) -> Any:
-    """Return the part of a saved value that is kept after release: a tensor's shape."""
-    if slot.kind in ("shape", "setting"):
-        return value
-    return value._array.shape if isinstance(value, Variable) else None
 
 
 # -- attributes ``_saved_<name>``, with PyTorch's names and values -----------------------------------------------------

@@ -153,8 +153,8 @@ def _write_directly(op: Op, args: tuple[Any, ...], state: State) -> bool:
 
     Return True if the result has been computed, and False if the caller must compute it.
     """
-    self, name, n = args[0], _kernel_of_floats(op), len(op.tensors)
-    dtype, device = self._dtype, self._device
+    self, (name, defaults) = args[0], _kernel_of_floats(op)
+    dtype, device, n = self._dtype, self._device, len(op.tensors)
     if (
         name is None
         or not dtype.is_floating_point
@@ -168,7 +168,7 @@ def _write_directly(op: Op, args: tuple[Any, ...], state: State) -> bool:
     if not hasattr(kernel, "nout"):
         return False
     settings = args[n:]
-    if settings and (settings[0].__class__ not in NUMBERS or settings != tuple([p.default for p in op.parameters[n:]])):
+    if settings and (settings[0].__class__ not in NUMBERS or settings != defaults):
         return False
     arrays = [self._array]
     operand: Any
@@ -180,7 +180,8 @@ def _write_directly(op: Op, args: tuple[Any, ...], state: State) -> bool:
         arrays.append(operand._array)
     if name == "neg" and not arrays[0].flags.c_contiguous:
         return False  # NumPy 2.1 and later compute wrong results for strides of four elements when negating in place
-    check_own_memory(self)
+    if 0 in arrays[0].strides:
+        check_own_memory(self)
     try:
         state.enter(kernel, *arrays, out=arrays[0])
     except ValueError:  # the general path raises the error with PyTorch's message
@@ -192,17 +193,20 @@ def _write_directly(op: Op, args: tuple[Any, ...], state: State) -> bool:
 
 
 @functools.cache
-def _kernel_of_floats(op: Op) -> str | None:
+def _kernel_of_floats(op: Op) -> tuple[str | None, tuple[object, ...]]:
     """Return the name of the kernel whose operands and result all have one floating-point dtype, or None.
 
-    Elementwise operations of one or two tensors have such a kernel if their promotion rule keeps such dtypes.
+    Elementwise operations of one or two tensors have such a kernel if their promotion rule keeps such dtypes. The
+    second result contains the defaults of the settings: with these, the kernel is called without settings.
     """
     n = len(op.tensors)
+    defaults = tuple([p.default for p in op.parameters[n:]])
     if op.kind != "elementwise" or op.tensors != tuple(range(n)) or n > 2 or op.keeps_dtype:
-        return None
+        return None, defaults
     if not keeps_floats(op.promotion):
-        return None
-    return op.kernel if n == len(op.names) else op.name if op.kernel != op.name and n == 2 else None
+        return None, defaults
+    name = op.kernel if n == len(op.names) else op.name if op.kernel != op.name and n == 2 else None
+    return name, defaults
 
 
 def _reads_input(op: Op) -> bool:

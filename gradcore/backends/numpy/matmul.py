@@ -82,6 +82,9 @@ class NumpyProducts(Products):
                 except ValueError:
                     pass
             return super().matmul(a, b)
+        if a.ndim > 2 == b.ndim and a.size and a.dtype is b.dtype:  # one product instead of one for each of the batch
+            shape = a.shape
+            return self.matmul(a.reshape(-1, shape[-1]), b).reshape(*shape[:-1], b.shape[1])
         if 0 in a.strides:  # NumPy does not call BLAS for expanded arrays
             a = np.ascontiguousarray(a)
         strides = b.strides

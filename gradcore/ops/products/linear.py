@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from math import prod
 
 from gradcore.core.dtypes import promote_types
 from gradcore.ops.declare.annotations import Number
@@ -48,9 +49,15 @@ def _saved_by_linear(node):
 
 def _weight_gradient(F, grad, input, shape):
     input = F.conj(input)
-    if input.ndim == 2 == len(shape):
+    ndim = input.ndim
+    if len(shape) == 2 and ndim > 1:
+        if (
+            ndim > 2
+        ):  # one matrix of all rows; unlike that of `contract`, the product is no view, which a leaf would copy
+            rows = prod(input.shape[:-1])
+            grad, input = F.reshape(grad, (rows, shape[0])), F.reshape(input, (rows, shape[1]))
         return F.matmul(F.transpose(grad, 0, 1), input)
-    batch = tuple(range(2, 1 + input.ndim))
+    batch = tuple(range(2, 1 + ndim))
     if len(shape) == 1:
         return F.contract(grad, input, batch, (*batch, 1), (1,))
     return F.contract(grad, input, (*batch, 0), (*batch, 1), (0, 1))

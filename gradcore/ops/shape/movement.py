@@ -337,8 +337,10 @@ def transpose(K, self, dim0: int, dim1: int):
     tensor([[1, 3],
             [2, 4]])
     """
-    dim0, dim1 = wrap_dim(dim0, self.ndim), wrap_dim(dim1, self.ndim)
-    return self.swapaxes(dim0, dim1) if self.ndim else self[...]
+    ndim = self.ndim
+    if not (-ndim <= dim0 < ndim and -ndim <= dim1 < ndim):  # dims of an array without dims, and errors
+        dim0, dim1 = wrap_dim(dim0, ndim), wrap_dim(dim1, ndim)
+    return self.swapaxes(dim0, dim1) if ndim else self[...]
 
 
 @composite(samples=lambda: [case(floats(2, 3, 4), 0, 2)])
