@@ -171,17 +171,28 @@ def check_reduction(
     return reduction
 
 
-def with_older_reductions(loss: Function) -> Function:
-    """Give a loss, whose last parameter is `reduction`, PyTorch's older parameters `size_average` and `reduce`.
+def with_older_reductions(loss: Function | None = None, *, first_before: str = "reduction") -> Function:
+    """Give a loss with a parameter `reduction` PyTorch's older parameters `size_average` and `reduce`.
 
-    They come before `reduction`. The body gets the reduction that the three arguments say.
+    The body gets the reduction that the three arguments say.
+
+    Parameters
+    ----------
+    loss : function, optional
+        The body. Without it, a decorator is returned.
+    first_before : str
+        The parameter before which `size_average` stands. `reduce` stands before `reduction`.
     """
-    *others, last = parameters_of(loss)
-
+    if loss is None:
+        return functools.partial(with_older_reductions, first_before=first_before)
+    parameters = parameters_of(loss)
+    names = [each.name for each in parameters]
+    order = list(parameters)
+    order.insert(names.index("reduction"), Parameter("reduce", None, "bool | None"))
+    order.insert(names.index(first_before), Parameter("size_average", None, "bool | None"))
     # With the names of the parameters, a call takes half the time of one with ``*arguments``.
-    names = ", ".join(each.name for each in others)
-    text = f"lambda {names}, size_average, reduce, reduction: loss({names}, check(reduction, size_average, reduce))"
+    given = ", ".join("check(reduction, size_average, reduce)" if name == "reduction" else name for name in names)
+    text = f"lambda {', '.join(each.name for each in order)}: loss({given})"
     body = functools.wraps(loss)(eval(compile(text, __file__, "eval"), {"loss": loss, "check": check_reduction}))
-    older = [Parameter(name, None, "bool | None") for name in ("size_average", "reduce")]
-    body.__signature__ = [*others, *older, last]  # type: ignore[attr-defined]
+    body.__signature__ = order  # type: ignore[attr-defined]
     return body

@@ -153,13 +153,12 @@ def _(F, t, self, weight, pos_weight, reduction):
     ],
     autocast="float32",
 )
+@with_older_reductions
 def binary_cross_entropy_with_logits(
     F,
     input,
     target,
     weight=None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
     pos_weight=None,
 ):
@@ -186,7 +185,6 @@ def binary_cross_entropy_with_logits(
     >>> gc.nn.functional.binary_cross_entropy_with_logits(gc.tensor([2.0, -1.0]), gc.tensor([1.0, 0.0]))
     tensor(0.2201)
     """
-    reduction = check_reduction(reduction, size_average, reduce)
     if target.shape != input.shape:
         raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
     check_implemented("log_sigmoid_cpu", input, "bi")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from gradcore.ops.declare.checks import check_implemented, check_reduction
+from gradcore.ops.declare.checks import check_implemented, with_older_reductions
 from gradcore.ops.declare.samples import case, floats, ints
 from gradcore.ops.declare.table import bilinear, composite, constant, general, linear
 from gradcore.ops.losses.regression import reduce_losses
@@ -235,14 +235,13 @@ def _nll_samples(**more: Any) -> Any:
 
 
 @composite(path="nn.functional.nll_loss", samples=_nll_samples(), autocast="float32")
+@with_older_reductions(first_before="ignore_index")
 def nll_loss(
     F,
     input,
     target,
     weight=None,
-    size_average: bool | None = None,
     ignore_index: int = -100,
-    reduce: bool | None = None,
     reduction: str = "mean",
 ):
     """Return the negative log-likelihood of target classes.
@@ -267,7 +266,6 @@ def nll_loss(
     >>> F.nll_loss(gradcore.tensor([[-0.5, -1.0], [-2.0, -0.25]]), gradcore.tensor([0, 1]))
     tensor(0.3750)
     """
-    reduction = check_reduction(reduction, size_average, reduce)
     target = _checked_target(F, input, target, weight)
     check_weight(input, weight)
     check_implemented("nll_loss_out_frame", input, "bi")
@@ -293,14 +291,13 @@ def _probability_samples():
 
 
 @composite(path="nn.functional.cross_entropy", samples=_probability_samples, autocast="float32")
+@with_older_reductions(first_before="ignore_index")
 def cross_entropy(
     F,
     input,
     target,
     weight=None,
-    size_average: bool | None = None,
     ignore_index: int = -100,
-    reduce: bool | None = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ):
@@ -334,7 +331,6 @@ def cross_entropy(
     tensor([[-0.0596,  0.0596],
             [ 0.2500, -0.2500]])
     """
-    reduction = check_reduction(reduction, size_average, reduce)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing:g}")
     check_implemented("log_softmax_lastdim_kernel_impl", input, "bi")

@@ -9,7 +9,7 @@ from typing import Any
 from gradcore.core import dtypes
 from gradcore.core.errors import warn
 from gradcore.ops.declare.annotations import Scalar
-from gradcore.ops.declare.checks import check_castable, check_implemented, check_reduction
+from gradcore.ops.declare.checks import check_castable, check_implemented, check_reduction, with_older_reductions
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import camel_case, composite, general
 
@@ -159,12 +159,11 @@ def _pairs(**more: Any) -> Any:
 
 
 @composite(path="nn.functional.mse_loss", samples=_pairs(), autocast="float32")
+@with_older_reductions
 def mse_loss(
     F,
     input,
     target,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
     weight=None,
 ):
@@ -180,7 +179,6 @@ def mse_loss(
     >>> gc.nn.functional.mse_loss(gc.tensor([1.0, 2.0]), gc.tensor([1.0, 4.0]))
     tensor(2.)
     """
-    reduction = check_reduction(reduction, size_average, reduce)
     original = input
     input, target = pair(F, input, target)
     if weight is not None:
@@ -190,12 +188,11 @@ def mse_loss(
 
 
 @composite(path="nn.functional.l1_loss", samples=_pairs(), autocast="float32")
+@with_older_reductions
 def l1_loss(
     F,
     input,
     target,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
     weight=None,
 ):
@@ -211,7 +208,6 @@ def l1_loss(
     >>> gc.nn.functional.l1_loss(gc.tensor([1.0, 2.0]), gc.tensor([1.0, 4.0]))
     tensor(1.)
     """
-    reduction = check_reduction(reduction, size_average, reduce)
     original = input
     input, target = pair(F, input, target)
     if weight is not None:
@@ -220,12 +216,11 @@ def l1_loss(
 
 
 @composite(path="nn.functional.smooth_l1_loss", samples=_pairs(beta=0.7), autocast="float32")
+@with_older_reductions
 def smooth_l1_loss(
     F,
     input,
     target,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
     beta: float = 1.0,
 ):
@@ -241,7 +236,6 @@ def smooth_l1_loss(
     >>> gc.nn.functional.smooth_l1_loss(gc.tensor([1.0, 2.0]), gc.tensor([1.5, 4.0]), reduction="none")
     tensor([0.1250, 1.5000])
     """
-    reduction = check_reduction(reduction, size_average, reduce)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     input, target = pair(F, input, target)
@@ -289,15 +283,14 @@ def huber_loss(F, input, target, reduction: str = "mean", delta: float = 1.0, we
     aliases=(".poisson_nll_loss",),
     autocast="float32",
 )
+@with_older_reductions(first_before="eps")
 def poisson_nll_loss(
     F,
     input,
     target,
     log_input: bool = True,
     full: bool = False,
-    size_average: bool | None = None,
     eps: float = 1e-8,
-    reduce: bool | None = None,
     reduction: str = "mean",
 ):
     """Return the negative log-likelihood of counts, up to a constant.
@@ -324,7 +317,6 @@ def poisson_nll_loss(
     >>> gc.nn.functional.poisson_nll_loss(gc.tensor([0.0, 1.0]), gc.tensor([1.0, 2.0]))
     tensor(0.8591)
     """
-    reduction = check_reduction(reduction, size_average, reduce)
     losses = F.exp(input) - target * input if log_input else input - target * F.log(input + eps)
     if full:
         stirling = target * F.log(target) - target + 0.5 * F.log(2 * pi * target)
