@@ -139,6 +139,7 @@ def test_errors_of_functions(functions: CompiledElementwise, target: str, name: 
     assert (np.abs(result - exact) / np.spacing(np.abs(exact).astype(dtype))).max() <= bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_error_of_gelu(functions: CompiledElementwise, approximate: str, dtype: str) -> None:

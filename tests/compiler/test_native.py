@@ -227,6 +227,7 @@ def test_large_rows(threads: int) -> None:
     assert native.describe(compiled._specializations[0].functions[0])[1:] == []
 
 
+@pytest.mark.slow
 def test_rows_without_numbers() -> None:
     """Of minus infinity and of NaN."""
     x = gc.randn(5, 8)
@@ -238,7 +239,7 @@ def test_rows_without_numbers() -> None:
     check(lambda q, m: F.scaled_dot_product_attention(q, q, q, attn_mask=m) + 1, q, hidden)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention(causal: bool) -> None:
     def function(q: gc.Tensor, k: gc.Tensor, v: gc.Tensor, mask: Any = None) -> Any:
@@ -253,6 +254,7 @@ def test_attention(causal: bool) -> None:
     check(lambda t: function(t.transpose(1, 2), *(t.transpose(1, 2),) * 2)[0] * 2, heads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [(2,), (3, 2, 1), (2, 1, 1, 2), (3, 3, 0, 1, True), ((3, 2), (2, 1), (1, 0))])
 def test_pooling(settings: Any) -> None:
     def function(x: gc.Tensor) -> Any:
@@ -266,6 +268,7 @@ def test_pooling(settings: Any) -> None:
     assert not [line for line in native.describe(compiled._specializations[0].functions[0]) if "pool" in line]
 
 
+@pytest.mark.slow
 def test_tables_and_their_gradients() -> None:
     table = gc.randn(6, 4, requires_grad=True)
 
@@ -276,6 +279,7 @@ def test_tables_and_their_gradients() -> None:
     check(function, gc.tensor([[0, 2, 5], [5, 1, 5]]))
 
 
+@pytest.mark.slow
 def test_functions_of_vectors() -> None:
     """Those of the C library, in loops, at all sizes of arguments."""
     x = gc.cat([gc.randn(5000), gc.randn(500) * 1e6, gc.tensor([0.0, -0.0, 1e30, float("inf"), float("nan")])])
@@ -292,6 +296,7 @@ def test_functions_of_vectors() -> None:
     check(function, x.double())
 
 
+@pytest.mark.slow
 def test_sums_of_products_with_named_dims() -> None:
     def function(a: gc.Tensor, b: gc.Tensor) -> Any:
         return (
@@ -302,6 +307,7 @@ def test_sums_of_products_with_named_dims() -> None:
     check(function, gc.randn(3, 4, 5), gc.randn(3, 5, 6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"padding": 1}, {"padding": 2, "dilation": 2}, {"stride": 2}, {"groups": 2}])
 def test_convolutions(settings: dict[str, Any]) -> None:
     """By the compiled kernels, where these are used; else by Python."""
@@ -316,6 +322,7 @@ def test_convolutions(settings: dict[str, Any]) -> None:
     assert not by_python or settings.get("stride") or not kernels.is_used()
 
 
+@pytest.mark.slow
 def test_products_of_all_layouts() -> None:
     def function(a: gc.Tensor, b: gc.Tensor) -> Any:
         return a @ b, a @ b.t().contiguous().t(), a.t().contiguous().t() @ b, b.t() @ a.t(), a[1] @ b, a @ b[:, 0]
@@ -646,6 +653,7 @@ def placed_in_itself(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
     return x * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [copied, placed, placed_in_itself], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("recorded", [0, 10])
 def test_what_is_written_may_lie_in_what_is_read(function: Any, recorded: int) -> None:

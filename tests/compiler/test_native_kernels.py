@@ -28,7 +28,7 @@ def by_python(compiled: CompiledFunction) -> list[str]:
     return [line for line in lines if line.startswith("by Python")]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [gc.float32, gc.float64])
 def test_normalization_of_channels(dtype: Any) -> None:
     def results(x: gc.Tensor, w: gc.Tensor, b: gc.Tensor) -> Any:
@@ -53,6 +53,7 @@ def test_normalization_of_channels(dtype: Any) -> None:
     assert by_python(compiled) == []
 
 
+@pytest.mark.slow
 def test_batch_norm_in_training_moves_its_statistics() -> None:
     models = [nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))]
     models.append(nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)))
@@ -98,6 +99,7 @@ def test_tensors_of_indices() -> None:
     check(lambda x, i: (x[i], x.gather(0, i)), gc.arange(7), gc.tensor([6, 0, 3], dtype=gc.int32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", [4, -5, -1])
 def test_indices_out_of_bounds_are_errors_of_eager_execution(index: int) -> None:
     functions = [
@@ -130,6 +132,7 @@ def test_places_of_extrema() -> None:
     check(function, x.double(), gc.randint(0, 2, (300, 3), dtype=gc.int8))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("dtype", [gc.float32, gc.float64])
 def test_random_numbers_are_the_same_bits(dtype: Any, threads: int) -> None:
@@ -207,7 +210,7 @@ def test_an_error_before_a_draw_leaves_the_generator() -> None:
     assert drawn[0] == drawn[1]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16])
 def test_floats_of_two_bytes(dtype: Any) -> None:
     def function(x: gc.Tensor, y: gc.Tensor, wide: gc.Tensor) -> Any:
@@ -228,6 +231,7 @@ def test_floats_of_two_bytes(dtype: Any) -> None:
     assert by_python(compiled) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16])
 def test_conversions_of_all_floats_of_two_bytes(dtype: Any) -> None:
     every = gc.from_numpy(np.arange(1 << 16, dtype=np.uint16).view(np.int16)).view(dtype)
@@ -240,6 +244,7 @@ def test_conversions_of_all_floats_of_two_bytes(dtype: Any) -> None:
         assert gc.equal(found.nan_to_num(0), expected.nan_to_num(0))
 
 
+@pytest.mark.slow
 def test_autocast_and_its_gradients() -> None:
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
 
@@ -256,6 +261,7 @@ def test_autocast_and_its_gradients() -> None:
     assert by_python(compiled) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [gc.float32, gc.float64])
 def test_small_products_of_any_width(dtype: Any) -> None:
     def function(x: gc.Tensor, y: gc.Tensor, many: gc.Tensor) -> Any:

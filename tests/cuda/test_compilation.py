@@ -174,6 +174,7 @@ def generated(dtype: str) -> dict[str, str]:
     return backend.batch.sources
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("complex_numbers", [False, True], ids=["real", "complex"])
 @pytest.mark.parametrize(
     ("dtype", "architecture"),

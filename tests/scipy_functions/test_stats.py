@@ -107,7 +107,7 @@ def test_outside_of_the_support(expression: str) -> None:
     assert gc.isfinite(grad).all()
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(100)
 @pytest.mark.parametrize("expression", [*expressions(CALLS), *_densities()])
 def test_derivatives(expression: str) -> None:
     if "F" in expression:

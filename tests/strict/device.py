@@ -24,6 +24,7 @@ import numpy as np
 from gradcore.backends import sync_debug
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy.backend import CupyBackend
+from gradcore.backends.numpy.openblas import SCIPY
 from gradcore.backends.portable.elementwise import Elementwise
 from gradcore.backends.random import philox
 from tests.strict import api, capture
@@ -551,7 +552,8 @@ def _solve_triangular(a: Any, b: Any, **options: Any) -> Any:
     import scipy.linalg
 
     if a.ndim == 2:
-        return scipy.linalg.solve_triangular(a, b, **options)
+        with SCIPY.alone():  # for a few numbers, threads take a thousand times as long
+            return scipy.linalg.solve_triangular(a, b, **options)
     found = [_solve_triangular(*each, **options) for each in zip(a, b, strict=True)]
     return np.stack(found) if found else np.zeros_like(b)
 
@@ -659,9 +661,10 @@ class StrictBackend(CupyBackend):
 
         (getrf,) = scipy.linalg.get_lapack_funcs(("getrf",), (columns._a,))
         pivots, info = np.empty(columns.shape[:-1], np.int32), np.empty(len(columns), np.int32)
-        for i, matrix in enumerate(columns._a):
-            matrix.T[...], exchanged, info[i] = getrf(matrix.T)
-            pivots[i] = exchanged + 1
+        with SCIPY.alone():
+            for i, matrix in enumerate(columns._a):
+                matrix.T[...], exchanged, info[i] = getrf(matrix.T)
+                pivots[i] = exchanged + 1
         return made(lambda: pivots), made(lambda: info)
 
     def solve_columns(self, columns: Any, pivots: Any, b: Any, system: int) -> None:
@@ -671,8 +674,9 @@ class StrictBackend(CupyBackend):
         n = columns.shape[-1]
         matrices = np.broadcast_to(columns._a, (*b.shape[:-2], n, n)).reshape(-1, n, n)
         sides = b._a.reshape(-1, *b.shape[-2:])
-        for matrix, exchanged, side in zip(matrices, pivots._a.reshape(-1, n), sides, strict=True):
-            side.T[...] = getrs(matrix.T, exchanged - 1, side.T, system)[0]
+        with SCIPY.alone():
+            for matrix, exchanged, side in zip(matrices, pivots._a.reshape(-1, n), sides, strict=True):
+                side.T[...] = getrs(matrix.T, exchanged - 1, side.T, system)[0]
 
     cublas = FakeCublas()  # type: ignore[assignment]
     cutensor = None  # type: ignore[assignment]

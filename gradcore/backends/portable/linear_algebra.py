@@ -147,11 +147,15 @@ class LinearAlgebra:
     @shaped(lambda a: a)
     def square_root(self, a: Any) -> Any:
         """Return the principal square root of matrices by the Denman-Beavers iteration in double precision."""
-        x = a.astype("complex128" if a.dtype.kind == "c" else "float64")
-        y = self.xp.zeros_like(x) + self.xp.eye(a.shape[-1], dtype=x.dtype)
-        for _ in range(24):
-            x, y = (x + self.invert(y)[0]) / 2, (y + self.invert(x)[0]) / 2
-        return x.astype(a.dtype)
+        return self._root(a.astype("complex128" if a.dtype.kind == "c" else "float64"), 24).astype(a.dtype)
+
+    def _root(self, a: Any, iterations: int) -> Any:
+        """Return the square root after so many iterations, each of which inverts two matrices by one call."""
+        pair = self.xp.zeros((2, *a.shape), a.dtype)
+        pair[0], pair[1] = a, self.xp.eye(a.shape[-1], dtype=a.dtype)
+        for _ in range(iterations):
+            pair = (pair + self.invert(pair)[0][::-1]) / 2
+        return pair[0]
 
     @leading(2)
     @shaped(lambda a: a)
@@ -159,11 +163,13 @@ class LinearAlgebra:
         """Return the principal logarithm of matrices.
 
         It takes square roots until they are close to the identity, whose logarithm a Gaussian quadrature computes.
+        An iteration for a root first halves the distance of the exponents, then converges quadratically. After each
+        root the exponents are half as large, so the next root needs fewer iterations.
         """
         roots, dtype = 8, a.dtype
         a = a.astype("complex128" if a.dtype.kind == "c" else "float64")
-        for _ in range(roots):
-            a = self.square_root(a)
+        for k in range(roots):
+            a = self._root(a, 5 + -(-19 // 2**k))
         identity = self.xp.eye(a.shape[-1], dtype=a.dtype)
         nodes, weights = np.polynomial.legendre.leggauss(8)
         small = a - identity
