@@ -3,6 +3,7 @@
 import contextlib
 import os
 import zlib
+from collections import Counter
 from collections.abc import Generator, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -59,6 +60,8 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False  # The workers sort modules, see `_put_long_modules_first`.
     base = config.getoption("changed")
     if base is not None:
         config.stash[changed.SELECTION] = changed.Selection(base)
@@ -155,6 +158,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     else:
         config.hook.pytest_deselected(items=[item for item in items if not is_wanted(item)])
     items[:] = [item for item in items if is_wanted(item)]
+    if hasattr(config, "workerinput"):
+        _put_long_modules_first(config, items)
+
+
+def _put_long_modules_first(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Sort items by module, those that take longest first, so that no worker waits for another one's last module.
+
+    A test marked slow counts as much as 200 cases.
+    """
+    cases, weights = config.stash.get(joined.CASES, {}), Counter[Path]()
+    for item in items:
+        slow = item.get_closest_marker("slow") is not None
+        weights[item.path] += len(cases.get(item.nodeid, (item,))) * (200 if slow else 1)
+    items.sort(key=lambda item: -weights[item.path])
 
 
 @pytest.fixture(autouse=True)
