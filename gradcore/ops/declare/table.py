@@ -34,7 +34,7 @@ import types
 from collections import namedtuple
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, TypeVar
 
 from gradcore.backends.base import Backend
 from gradcore.backends.kernel_rules import OPERATIONS, BatchRule
@@ -77,35 +77,27 @@ class Formula:
     ----------
     names : tuple of str
         The saved values that it reads.
-    function : callable
-        The function; a copy with the name of the formula, created on first access, if it has no name of its own.
     """
 
-    __slots__ = ("declaration", "function", "name", "names")
+    __slots__ = ("function", "names")
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
-        self.declaration, self.name = function, name
         code = function.__code__
+        self.function = (
+            _copy_function(function, name) if code.co_name in _NAMELESS and function is not same else function
+        )
         factor = getattr(function, "factor", None)
         self.names = (factor,) if factor else code.co_varnames[2 : code.co_argcount]  # after F and the (co)tangent
-
-    def __getattr__(self, attribute: str) -> Any:
-        if attribute != "function":
-            raise AttributeError(attribute)
-        function = self.declaration
-        nameless = function.__code__.co_name in _NAMELESS and function is not same
-        self.function = _copy_function(function, self.name) if nameless else function
-        return self.function
 
     @property
     def is_identity(self) -> bool:
         """Whether the formula is `same`, the derivative of an identity."""
-        return self.declaration is same
+        return self.function is same
 
     @property
     def is_product(self) -> bool:
         """Whether the formula was created by `times`, so that it multiplies by one value."""
-        return hasattr(self.declaration, "factor")
+        return hasattr(self.function, "factor")
 
 
 #: Names of functions that have no name of their own: lambdas, decorated functions, and results of `times`.
@@ -141,26 +133,8 @@ def times(name: str) -> Callable[..., Any]:
 _T = TypeVar("_T")
 
 
-class _Option(Generic[_T]):
-    """Descriptor of an option of a declaration; its default is computed from other options when it is first read.
-
-    Unlike `cached_property` of Python 3.11, it takes no lock: the import of gradcore reads thousands of options.
-    """
-
-    def __init__(self, default: Callable[[Any], _T]) -> None:
-        self.default, self.name, self.__doc__ = default, default.__name__, default.__doc__
-
-    @overload
-    def __get__(self, op: None, owner: Any = None) -> _Option[_T]: ...
-
-    @overload
-    def __get__(self, op: Op, owner: Any = None) -> _T: ...
-
-    def __get__(self, op: Op | None, owner: Any = None) -> _Option[_T] | _T:
-        if op is None:
-            return self
-        value = vars(op)[self.name] = self.default(op)
-        return value
+class _Option(cached_property[_T]):
+    """Descriptor of an option of a declaration; its default is computed from other options when it is first read."""
 
 
 class Op:
