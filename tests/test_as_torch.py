@@ -349,6 +349,68 @@ def test_line_search_of_pytorchs_name(tmp_path):
     assert script(tmp_path, program).stdout == "0.5\n"
 
 
+def test_private_names_that_packages_use_at_their_import(tmp_path):
+    program = """
+        import torch
+        from functorch import FunctionalModule
+        from torch._C import _are_functorch_transforms_active, _is_torch_function_mode_enabled
+        from torch._C._functorch import is_batchedtensor
+        from torch.nn.modules.module import _global_parameter_registration_hooks as hooks
+        from torch.nn.modules.module import register_module_parameter_registration_hook
+        from torch.overrides import TorchFunctionMode
+        from torch.utils._contextlib import _DecoratorContextManager, _NoParamDecoratorContextManager
+
+        class counting(_DecoratorContextManager):
+            def __init__(self, log):
+                self.log = log
+
+            def clone(self):
+                return type(self)(self.log)
+
+            def __enter__(self):
+                self.log.append(1)
+
+            def __exit__(self, *exc):
+                self.log.append(-1)
+
+        log = []
+
+        @counting(log)
+        def steps(n):
+            for i in range(n):
+                yield i
+
+        assert list(steps(2)) == [0, 1] and sum(log) == 0 and len(log) == 6
+        assert counting(log)(lambda: sum(log))() == 1 and sum(log) == 0
+
+        class plain(_NoParamDecoratorContextManager):
+            def __enter__(self):
+                log.append(1)
+
+            def __exit__(self, *exc):
+                log.append(-1)
+
+        assert plain(lambda: sum(log))() == plain()(lambda: sum(log))() == 1
+        assert issubclass(torch.no_grad, _NoParamDecoratorContextManager)
+
+        def state(x):
+            return _are_functorch_transforms_active(), is_batchedtensor(x)
+
+        seen = []
+        torch.func.grad(lambda x: (seen.append(state(x)), x)[1])(torch.ones(()))
+        torch.func.vmap(lambda x: (seen.append(state(x)), x)[1])(torch.ones(2))
+        assert seen == [(True, False), (True, True)] and state(torch.ones(2)) == (False, False)
+        with TorchFunctionMode():
+            assert _is_torch_function_mode_enabled()
+        assert not _is_torch_function_mode_enabled()
+        handle = register_module_parameter_registration_hook(lambda module, name, parameter: None)
+        assert len(hooks) == 1
+        handle.remove()
+        assert not hooks
+    """
+    script(tmp_path, program)
+
+
 def test_names_alone_are_refused_when_they_are_called(tmp_path):
     program = """
         import pickle

@@ -56,10 +56,10 @@ def is_inference_mode_enabled() -> bool:
     return bool(local.state.mode & INFERENCE)
 
 
-class _Mode:
+class _DecoratorContextManager:
     """Base class of context managers that also decorate functions, generators and classes."""
 
-    def again(self) -> _Mode:
+    def clone(self) -> _DecoratorContextManager:
         """Return a new manager with the same settings, for one more use."""
         return type(self)()
 
@@ -76,7 +76,7 @@ class _Mode:
             @functools.wraps(function)
             def generator(*args: Any, **kwargs: Any) -> Any:
                 source = function(*args, **kwargs)
-                with self.again():  # between two steps of the generator, the caller's code runs in the caller's mode
+                with self.clone():  # between two steps of the generator, the caller's code runs in the caller's mode
                     try:
                         value = next(source)
                     except StopIteration as stop:
@@ -85,17 +85,17 @@ class _Mode:
                     try:
                         sent = yield value
                     except GeneratorExit:
-                        with self.again():
+                        with self.clone():
                             source.close()
                         raise
                     except BaseException as error:
-                        with self.again():
+                        with self.clone():
                             try:
                                 value = source.throw(error)
                             except StopIteration as stop:
                                 return stop.value
                     else:
-                        with self.again():
+                        with self.clone():
                             try:
                                 value = source.send(sent)
                             except StopIteration as stop:
@@ -105,7 +105,7 @@ class _Mode:
 
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with self.again():
+            with self.clone():
                 return function(*args, **kwargs)
 
         return wrapper  # type: ignore[return-value]
@@ -115,7 +115,16 @@ class _Mode:
     def __exit__(self, *exc: object) -> None: ...
 
 
-class no_grad(_Mode):
+class _NoParamDecoratorContextManager(_DecoratorContextManager):
+    """Base class of context managers without settings: ``@no_grad`` decorates as ``@no_grad()`` does."""
+
+    def __new__(cls, function: Any = None) -> Any:
+        self = object.__new__(cls)
+        self.__init__()  # type: ignore[misc]
+        return self if function is None else self(function)
+
+
+class no_grad(_NoParamDecoratorContextManager):
     """Context manager and decorator in which operations are not recorded.
 
     Examples
@@ -128,11 +137,6 @@ class no_grad(_Mode):
     """
 
     _on = False
-
-    def __new__(cls, function: Any = None) -> Any:
-        self = object.__new__(cls)
-        self.__init__()  # type: ignore[misc]
-        return self if function is None else self(function)
 
     def __init__(self, function: Any = None) -> None:
         self._before: list[int] = []
@@ -167,7 +171,7 @@ class enable_grad(no_grad):
     _on = True
 
 
-class set_grad_enabled(_Mode):
+class set_grad_enabled(_DecoratorContextManager):
     """Switch recording on or off, at once; as a context manager, switch back at the end.
 
     Parameters
@@ -189,7 +193,7 @@ class set_grad_enabled(_Mode):
         self.mode = bool(mode)
         self._before = set_recording(self.mode)
 
-    def again(self) -> _Mode:
+    def clone(self) -> _DecoratorContextManager:
         return set_grad_enabled(self.mode)
 
     def __call__(self, function: C) -> C:
@@ -208,7 +212,7 @@ class set_grad_enabled(_Mode):
         return f"torch.autograd.grad_mode.set_grad_enabled(mode={self.mode})"
 
 
-class inference_mode(_Mode):
+class inference_mode(_DecoratorContextManager):
     """Context manager and decorator without recording, whose results may never take part in recorded operations.
 
     Parameters
@@ -235,7 +239,7 @@ class inference_mode(_Mode):
         self.mode = bool(mode)
         self._before: list[int] = []
 
-    def again(self) -> _Mode:
+    def clone(self) -> _DecoratorContextManager:
         return inference_mode(self.mode)
 
     def __enter__(self) -> None:
@@ -254,7 +258,7 @@ class inference_mode(_Mode):
 _ALL = GRAD | INFERENCE | GRAD_REQUESTED
 
 
-class set_multithreading_enabled(_Mode):
+class set_multithreading_enabled(_DecoratorContextManager):
     """Accepted for compatibility: backward runs in the thread that called it, whatever the mode.
 
     Parameters
@@ -275,7 +279,7 @@ class set_multithreading_enabled(_Mode):
         self._before = _Threads.wished
         _Threads.wished = self.mode
 
-    def again(self) -> _Mode:
+    def clone(self) -> _DecoratorContextManager:
         return set_multithreading_enabled(self.mode)
 
     def __call__(self, function: C) -> C:
@@ -302,7 +306,7 @@ def is_multithreading_enabled() -> bool:
     return _Threads.wished
 
 
-class _unsafe_preserve_version_counter(_Mode):
+class _unsafe_preserve_version_counter(_DecoratorContextManager):
     """Inside, writes to some tensors are hidden from autograd, which then cannot tell that saved values have changed.
 
     Parameters
@@ -314,7 +318,7 @@ class _unsafe_preserve_version_counter(_Mode):
         self.tensors = (tensors,) if isinstance(tensors, Variable) else tuple(tensors)
         self._before: list[Any] = []
 
-    def again(self) -> _Mode:
+    def clone(self) -> _DecoratorContextManager:
         return _unsafe_preserve_version_counter(self.tensors)
 
     def __enter__(self) -> None:

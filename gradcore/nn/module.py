@@ -34,8 +34,16 @@ __all__ = [
     "register_module_parameter_registration_hook",
 ]
 
-#: Hooks on registrations in all modules, by what is registered.
-_registrations: dict[str, dict[int, Any]] = {"parameter": {}, "buffer": {}, "module": {}}
+Hooks = dict[int, Any]
+#: Hooks on registrations in all modules.
+_global_parameter_registration_hooks: Hooks = {}
+_global_buffer_registration_hooks: Hooks = {}
+_global_module_registration_hooks: Hooks = {}
+_REGISTRATION_HOOKS = {
+    "parameter": _global_parameter_registration_hooks,
+    "buffer": _global_buffer_registration_hooks,
+    "module": _global_module_registration_hooks,
+}
 
 _TABLES = (
     "_backward_pre_hooks", "_backward_hooks", "_forward_hooks", "_forward_pre_hooks", "_state_dict_hooks",
@@ -58,7 +66,7 @@ def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> Remova
     num_batches_tracked
     >>> hook.remove()
     """
-    return RemovableHandle(_registrations["buffer"], hook)
+    return RemovableHandle(_global_buffer_registration_hooks, hook)
 
 
 def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -76,7 +84,7 @@ def register_module_module_registration_hook(hook: Callable[..., Any]) -> Remova
     0
     >>> hook.remove()
     """
-    return RemovableHandle(_registrations["module"], hook)
+    return RemovableHandle(_global_module_registration_hooks, hook)
 
 
 def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -93,11 +101,11 @@ def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> Rem
     bias
     >>> hook.remove()
     """
-    return RemovableHandle(_registrations["parameter"], hook)
+    return RemovableHandle(_global_parameter_registration_hooks, hook)
 
 
 def _run_registration_hooks(kind: str, module: Any, name: str, value: Any) -> Any:
-    for hook in _registrations[kind].values():
+    for hook in _REGISTRATION_HOOKS[kind].values():
         replacement = hook(module, name, value)
         value = value if replacement is None else replacement
     return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Variable
 from gradcore.core.device import device
 from gradcore.core.dtypes import dtype, float32, float64
@@ -62,6 +63,16 @@ def _swap_tensor_impl(t1: Tensor, t2: Tensor) -> None:
         first, second = getattr(t1, slot), getattr(t2, slot)
         setattr(t1, slot, second)
         setattr(t2, slot, first)
+
+
+def _are_functorch_transforms_active() -> bool:
+    """Return whether a function runs within a transform of `gradcore.func`."""
+    return bool(local.state.transforms or local.state.batches)
+
+
+def _is_torch_function_mode_enabled() -> bool:
+    """Return whether a `TorchFunctionMode` is active."""
+    return bool(local.state.functions)
 
 
 def _get_tracing_state() -> None:

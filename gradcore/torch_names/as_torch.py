@@ -40,6 +40,7 @@ __all__ = ["install", "main"]
 VERSION = "2.13.0"
 #: Packages by the modules that programs know them as.
 _PACKAGES = {"torch": "gradcore", "functorch": "gradcore.functorch"}
+_FORMER = {own: package for package, own in _PACKAGES.items()}
 #: Packages of PyTorch's project that are compiled against it.
 _COMPILED = ("torchaudio", "torchtext", "torchvision")
 
@@ -125,7 +126,8 @@ def _complete(module: ModuleType) -> None:
     package, _, inner = module.__name__.partition(".")
     if package not in ("gradcore", "torch"):
         return
-    path = f"torch.{paths.former(inner)}".rstrip(".")
+    inner = f".{paths.former(inner)}".rstrip(".")
+    path = _FORMER.get(f"gradcore{inner}", f"torch{inner}")
     placeholders.attach(module, path)
     for name, cls in list(vars(module).items()):
         if isinstance(cls, type) and cls.__module__.partition(".")[0] == "gradcore" and cls.__name__ == name:

@@ -41,6 +41,7 @@ torch_names: placeholders quasirandom symbolic testing torch_version types versi
 #: Where names are found: path, where they are defined (by default the module above), names (``new=defined``).
 _TABLE = """
 __config__ < tools.diagnostics: show=show_config
+_C._functorch < tensor.predicates: is_batchedtensor=is_batched
 _C._nn < torch_names._C: _parse_to
 _VF < gradcore: *
 _compile < compiler: _disable_dynamo=disable
@@ -170,7 +171,8 @@ nn.modules.loss < nn.losses: * _Loss _WeightedLoss
 nn.modules.loss < nn: LinearCrossEntropyLoss
 nn.modules.module < nn.module: *
 nn.modules.module < nn.state: _IncompatibleKeys=IncompatibleKeys
-nn.modules.module < nn.module: _addindent
+nn.modules.module < nn.module: _addindent _global_buffer_registration_hooks _global_module_registration_hooks
+nn.modules.module < nn.module: _global_parameter_registration_hooks
 nn.modules.normalization < nn: CrossMapLRN2d GroupNorm LayerNorm LocalResponseNorm RMSNorm
 nn.modules.padding < nn.padding: *
 nn.modules.pixelshuffle < nn: PixelShuffle PixelUnshuffle
@@ -210,6 +212,7 @@ serialization < torch_names.types: MAP_LOCATION
 signal.windows.windows: bartlett blackman cosine exponential gaussian general_cosine general_hamming hamming hann
 signal.windows.windows: kaiser nuttall
 utils < utils.swapping: swap_tensors
+utils._contextlib < autograd.grad_mode: _DecoratorContextManager _NoParamDecoratorContextManager
 utils._foreach_utils < torch_names.foreach: _device_has_foreach_support=has_kernels
 utils._foreach_utils < torch_names.foreach: _group_tensors_by_device_and_dtype=group_by_device_and_dtype
 utils.data._utils.collate < utils.data.collation: collate default_collate default_collate_fn_map default_convert

@@ -51,6 +51,7 @@ _LEFT_OUT = (
     "torch._custom",
 )
 _EXTRA = (
+    "functorch",
     "torch.fx.experimental.proxy_tensor",
     "torch.fx.experimental.symbolic_shapes",
     "torch.fx.passes.shape_prop",
