@@ -96,7 +96,7 @@ def _run(
     func: Callable[..., Any],
     out_dims: Any,
     randomness: str,
-    structure: TreeSpec,
+    structure: TreeSpec | None,
     named: dict[str, Any],
     flat: Sequence[Any],
     dims: Sequence[int | None],
@@ -105,7 +105,10 @@ def _run(
     level = VmapLevel(size, randomness)
     with batch_scope(level):
         inputs = [t if d is None else add_batch_dim(t, level, d) for t, d in zip(flat, dims, strict=True)]
-        results, outer = tree_flatten(func(*tree_unflatten(inputs, structure), **named))
+        result = func(*(inputs if structure is None else tree_unflatten(inputs, structure)), **named)
+        if isinstance(result, Tensor) and type(out_dims) is int:
+            return _output(func, result, level, out_dims)
+        results, outer = tree_flatten(result)
         dims_of_outputs = _output_dims(out_dims, outer)
         if dims_of_outputs is None or not all(p is None or isinstance(p, int) for p in dims_of_outputs):
             raise _wrong_out_dims(func, out_dims, outer, dims_of_outputs is None)
@@ -150,8 +153,15 @@ def _output_dims(out_dims: Any, structure: TreeSpec) -> list[Any] | None:
     return _broadcast_to_and_flatten(out_dims, structure)
 
 
-def _inputs(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tuple[Any, Any, TreeSpec, int]:
-    """Return the flat inputs, the batch dim of each, the structure of the arguments and the batch size."""
+def _inputs(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tuple[Any, Any, TreeSpec | None, int]:
+    """Return the flat inputs, the batch dim of each, the structure of the arguments and the batch size.
+
+    The structure is None if each argument is a tensor.
+    """
+    if type(in_dims) is int and args and all(isinstance(t, Tensor) and -t.ndim <= in_dims < t.ndim for t in args):
+        sizes = [t.shape[in_dims] for t in args]
+        if sizes.count(sizes[0]) == len(sizes):
+            return list(args), [in_dims % t.ndim for t in args], None, sizes[0]
     name = _name(func)
     where = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): "
     if not isinstance(in_dims, (int, tuple)):
