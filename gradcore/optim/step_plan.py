@@ -56,13 +56,16 @@ class ParameterBatch:
             if found_inf is not None:
                 (skip,) = arrays_of([found_inf.to(self.state.device)])
             dtype = self.batch.params[0].dtype
-            settings = kernels["step_settings"](hyperparameters, options, self.scalars, dtype, skip)
+            settings, scalars = kernels["step_settings"](hyperparameters, options, self.scalars, dtype, skip), None
         else:
             scalars, settings = self.advance(hyperparameters, options)
-            self.keep(scalars)
         self.batch.grads = [grads[i] for i in self.indices]
-        kernels["optimizer_step"](formula, self.batch, settings, skip)
-        self.batch.grads = []  # do not keep the gradients alive until the next step
+        try:
+            kernels["optimizer_step"](formula, self.batch, settings, skip)
+        finally:
+            self.batch.grads = []  # do not keep the gradients alive until the next step
+        if scalars is not None:  # A step that failed, for example for lack of memory, is not counted.
+            self.keep(scalars)
 
     def advance(self, hyperparameters: Hyperparameters, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
         """Return the scalar state and hyperparameters of the next step, if the host counts steps."""

@@ -69,6 +69,58 @@ def in_place() -> tuple[Callable[[], Any], Callable[[], list[Any]]]:
     return run, lambda: [x]
 
 
+OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
+    "SGD": lambda p: gc.optim.SGD(p, lr=0.1, momentum=0.9),
+    "Adam": lambda p: gc.optim.Adam(p, lr=0.1, amsgrad=True),
+    **{
+        name: getattr(gc.optim, name)
+        for name in ("AdamW", "RMSprop", "Adagrad", "NAdam", "RAdam", "Rprop", "ASGD", "Adadelta", "Adamax")
+    },
+}
+
+
+@pytest.mark.parametrize("kind", ["allocation", "launch"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_step_that_fails_is_not_counted(fail_at: Callable[[int, int], None], name: str, kind: str) -> None:
+    """Taken again it is the step that it would have been, also if it is the first one."""
+
+    def begin(steps: int) -> tuple[Any, list[Any]]:
+        gc.manual_seed(0)
+        params = [gc.nn.Parameter(gc.randn(n, device="cuda")) for n in (5, 70, 3)]
+        optimizer = OPTIMIZERS[name](params)
+        for p in params:
+            p.grad = p.detach().cos()
+        for _ in range(steps):
+            optimizer.step()
+        return optimizer, params
+
+    failed = 0
+    for steps in (0, 2):
+        for n in range(1, MOST):
+            optimizer, params = begin(steps)
+            if kind == "allocation":
+                gc.cuda.empty_cache()
+            fail_at(KINDS[kind], n)
+            raised: Exception | None = None
+            try:
+                optimizer.step()
+            except Exception as error:
+                raised = error
+            fail_at(KINDS[kind], 0)
+            if raised is not None:
+                failed += 1
+                assert isinstance(raised, gc.OutOfMemoryError) == (kind == "allocation"), f"call {n}: {raised!r}"
+                optimizer.step()
+            expected, wanted = begin(steps + 1)
+            assert all(gc.equal(p, e) for p, e in zip(params, wanted, strict=True)), f"after a failure of call {n}"
+            counts = [optimizer.state.get(p, {}).get("step") for p in params]
+            assert counts == [expected.state.get(p, {}).get("step") for p in wanted]
+            if raised is None:
+                break
+        assert n < MOST - 1
+    assert failed or kind == "allocation"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("made", [training, algebra, in_place])
 @pytest.mark.filterwarnings("ignore")
