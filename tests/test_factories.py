@@ -134,3 +134,12 @@ def test_reversed_is_that_of_sequences(ndim: int) -> None:
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0,), (2, 0, 3), (2, 3, 0, 4)], ids=repr)
 def test_strides_of_no_elements(shape: tuple[int, ...]) -> None:
     assert gc.empty(shape).stride() == gc.empty([max(n, 1) for n in shape]).stride()
+
+
+@pytest.mark.parametrize("name", ["zeros", "ones", "empty", "rand", "randn", "randint", "full"])
+def test_functions_of_another_tensor_name_themselves_in_errors(name):
+    numbers = [3] if name in ("randint", "full") else []
+    with pytest.raises(
+        TypeError, match=rf"^{name}_like\(\): argument 'input' \(position 1\) must be Tensor, not ndarray"
+    ):
+        getattr(gc, f"{name}_like")(np.ones(2), *numbers)

@@ -131,7 +131,6 @@ def randn(
 
 
 def _like(name: str) -> Callable[..., Tensor]:
-    @overridable
     def like(
         input: Tensor,
         *,
@@ -148,7 +147,7 @@ def _like(name: str) -> Callable[..., Tensor]:
 
     like.__name__ = like.__qualname__ = f"{name}_like"
     like.__doc__ = f"As `{name}`, with the shape, and by default the dtype and device, of another tensor."
-    return like
+    return overridable(like)
 
 
 rand_like, randn_like = _like("rand"), _like("randn")
