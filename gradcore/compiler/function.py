@@ -17,7 +17,7 @@ from gradcore.autograd.modes import GRAD, PROFILE, local
 from gradcore.compiler import symbolic_sizes
 from gradcore.compiler.autograd.node import all_tensors_in
 from gradcore.compiler.capture.arrays import current
-from gradcore.compiler.capture.guards import Guards, HasHistory, Unguardable
+from gradcore.compiler.capture.guards import Guards, HasHistory, Unguardable, reads_grads
 from gradcore.compiler.capture.host_calls import looked_up
 from gradcore.compiler.capture.numbers import float_arguments, plain_numbers
 from gradcore.compiler.capture.recorder import Recorder, Unrecordable, recording_lock
@@ -322,7 +322,7 @@ class CompiledFunction:
         """Return whether all code that ran has run before, so that the guards are complete."""
         names = names_in(watch.executed)
         is_known = watch.user_codes <= self._users and watch.computed_names <= self._computed_names
-        is_known = is_known and not (guards.skipped & names or guards.reads_grads < ("grad" in names))
+        is_known = is_known and not (guards.skipped & names or guards.reads_grads < reads_grads(watch.executed))
         return is_known and watch.facts <= self._facts and watch.queries <= self._queries
 
     def _stop(self, why: str, offset: int | None) -> None:
@@ -525,7 +525,8 @@ class CompiledFunction:
 
     def _looks_at_types(self, guards: Guards) -> bool:
         """Return whether user code may call ``type``, which would reveal that symbolic sizes are not ints."""
-        return self._computed_names or any("type" in code.co_names for code in self._users) or guards.refers_to(type)
+        calls_type = any("type" in code.co_names for code in self._users)
+        return self._computed_names or calls_type or any(each is type for each in guards.scope.values())
 
     def _guards(self, args: _Args, named: _Named, symbols: Any, varying: frozenset[int | str] = frozenset()) -> Guards:
         """Return the guards of a call."""

@@ -151,14 +151,15 @@ class _Swallowing(_Context):
         return True
 
 
-def outcome(function: Any, noted: list[Any], a: int) -> Any:
+def outcome(function: Any, noted: list[Any], a: int) -> str:
+    """What a call returns or raises, and notes, as text: exceptions that are noted are compared by their arguments."""
     noted.clear()
     function.__globals__.pop("g", None)
     try:
         result: Any = function(a)
     except (NameError, TypeError) as error:
         result = type(error)
-    return result, [*noted], function.__globals__.get("g")
+    return repr((result, noted, function.__globals__.get("g")))
 
 
 def places_in(function: Any) -> list[int]:

@@ -131,6 +131,12 @@ def retaining() -> tuple[gc.Tensor, ...]:
     return (x,)
 
 
+def with_a_gradient() -> tuple[gc.Tensor, ...]:
+    (x,) = computed()
+    x.grad = gc.ones(3)
+    return (x,)
+
+
 def with_its_gradient() -> tuple[gc.Tensor, ...]:
     (x,) = retaining()
     x.sum().backward(retain_graph=True)
@@ -191,6 +197,7 @@ ARGUMENTS: list[Callable[[], Case]] = [
     lambda: Case(double, lambda: (gc.ones(6)[:3],), after=view_of_what_was_written),
     lambda: Case(lambda x: (x * 2, x.retains_grad), computed, after=retaining),
     lambda: Case(lambda x: (x * 2, x.grad), computed, after=with_its_gradient),
+    lambda: Case(lambda x: (x * 2, x.grad), computed, after=with_a_gradient),
     lambda: Case(lambda x: x * (1 + x._version), after=lambda: (gc.ones(3).add_(0),)),
     lambda: Case(lambda x: x * (1 + x.storage_offset()), lambda: (gc.ones(7)[:3],), after=lambda: (gc.ones(7)[4:],)),
     lambda: Case(double, frozen, after=leaf),

@@ -691,3 +691,22 @@ def test_replaced_methods_of_optimizers_are_seen() -> None:
         for _ in range(3):
             compiled(gc.ones(2))
     assert p.grad.tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_gradients_are_guarded_if_they_are_read(reads: bool) -> None:
+    """A function that only computes has one program, whether or not its parameters have gradients."""
+    w = gc.randn(3, requires_grad=True)
+
+    computes = lambda x: (x * w).sum()  # noqa: E731
+    looks = lambda x: (x * w).sum() * (1 if w.grad is None else 2)  # noqa: E731
+    function = looks if reads else computes
+    compiled = CompiledFunction(function, cpp="0")
+    x = gc.randn(3)
+    for i in range(8):
+        expected = gc.autograd.grad(function(x), w)[0] + (0 if w.grad is None else w.grad)
+        compiled(x).backward()
+        assert gc.equal(w.grad, expected)
+        if i % 4 == 3:
+            w.grad = None
+    assert len(compiled._specializations) == 1 + reads

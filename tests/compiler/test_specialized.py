@@ -87,6 +87,28 @@ def test_sums_of_rows_and_slopes_are_formulas() -> None:
     names(lambda x: x.t().tanh(), gc.randn(3, 4))
 
 
+@pytest.mark.parametrize("rows", [1, 5, 200, 900])
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float64])
+def test_linear_layers_are_dots_and_additions(rows: int, dtype: Any) -> None:
+    x, w, b = gc.randn(rows, 6, dtype=dtype), gc.randn(4, 6, dtype=dtype), gc.randn(4, dtype=dtype)
+    linear = gc.nn.functional.linear
+    found = names(lambda x, w, b: linear(x, w, b), x, w, b)
+    assert {"dot", "iadd"} <= {*found}
+    assert not {"linear", "sum_rows"} & {*found}
+    assert "iadd" not in names(lambda x, w: linear(x, w), x, w)
+    names(lambda x, w, b: (linear(x, w, b).mul_(2), linear(x, w, b).t())[0] + linear(x, w, b), x, w, b)
+    for other in (gc.randn(1, dtype=dtype), gc.randn(rows, 4, dtype=dtype), gc.randn((), dtype=dtype)):
+        names(lambda x, w, b: linear(x, w, b), x, w, other)
+    for lead in ((), (2, 3), (0,)):
+        names(lambda x, w, b: linear(x, w, b), gc.randn(*lead, 6, dtype=dtype), w, b)
+
+
+def test_dims_are_swapped_by_numpy() -> None:
+    x = gc.randn(2, 3, 4)
+    assert "swapaxes" in names(lambda x: x.transpose(-1, 0) * 2, x)
+    assert "swapaxes" not in names(lambda x: x.transpose(0, -1) * 2, gc.randn(()))
+
+
 @pytest.mark.parametrize(
     "args",
     [

@@ -237,9 +237,8 @@ def _are_alike(batch: Any, other: Any) -> bool:
     """Return whether two batches have parameters and states of the same kind in the same order."""
     if batch is other:
         return True
-    return batch.indices == other.indices and [s.shape for s in batch.batch.states] == [
-        s.shape for s in other.batch.states
-    ]
+    shapes, other_shapes = ([s.shape for s in each.batch.states] for each in (batch, other))
+    return batch.indices == other.indices and shapes == other_shapes
 
 
 def plan_step(optimizer: Any, cpp: str | None, backend: Any = None, index: int | None = None) -> Any:

@@ -56,7 +56,7 @@ from gradcore.optim import optimizer
 from gradcore.optim.optimizer import Optimizer
 from gradcore.tensor import Tensor
 
-__all__ = ["Guards", "HasHistory", "TensorGuard", "Unguardable"]
+__all__ = ["Guards", "HasHistory", "TensorGuard", "Unguardable", "reads_grads"]
 
 #: The largest number of guards of a program. Functions that need more are not compiled.
 MOST = 4096
@@ -79,8 +79,8 @@ _DISTRIBUTIONS = os.path.join("gradcore", "distributions", "")
 _HEAP_TYPE = 1 << 9
 #: ``Py_TPFLAGS_IMMUTABLETYPE``: whether a class is written in C.
 _IMMUTABLE = 1 << 8
-#: Expressions of `FACTS` that need no guard for tensors without a history.
-_OF_HISTORY = ("{}.output_nr", "{}.retains_grad")
+#: The expression of `FACTS` that needs no guard for tensors without a history.
+_OF_HISTORY = "{}.output_nr"
 #: Attributes that all functions have and that are guarded only if the code reads them.
 _OF_FUNCTIONS = frozenset(["__annotations__", "__doc__", "__module__", "__name__", "__qualname__"])
 #: Dicts of modules that are usually empty. One guard checks all that are.
@@ -119,6 +119,12 @@ class TensorGuard(NamedTuple):
     given: bool
     lines: slice = slice(0)
     constant: str = ""
+
+
+def reads_grads(codes: Iterable[types.CodeType]) -> bool:
+    """Return whether code may read or set an attribute ``grad``; to call a global function `grad` does not count."""
+    instructions = (each for code in codes if "grad" in code.co_names for each in dis.get_instructions(code))
+    return any(each.argval == "grad" and not each.opname.endswith(("_GLOBAL", "_NAME")) for each in instructions)
 
 
 def _compares_identity(code: types.CodeType) -> bool:
@@ -259,7 +265,7 @@ class Guards:
         self.executed, self.every, self.misses = frozenset(executed), every, every or misses
         self.names = names
         #: Whether `.grad` of leaves is read or set.
-        self.reads_grads = every or any("grad" in code.co_names for code in self.executed)
+        self.reads_grads = every or "grad" in self._user_names or reads_grads(self.executed)
         self._calls_backward = backward.__code__ in self.executed
         self.lines: list[str] = []
         #: Numbers of guards that are checked before a call only, see `require`.
@@ -316,10 +322,6 @@ class Guards:
         name = f"k{len(self.scope)}"
         self.scope[name] = value
         return name
-
-    def refers_to(self, value: Any) -> bool:
-        """Return whether an object is one of the bound constants."""
-        return any(each is value for each in self.scope.values())
 
     def _variable(self, expression: str) -> str:
         self._slots += 1
@@ -636,13 +638,9 @@ class Guards:
 
     def _refuse_calls(self, value: object, text: str) -> None:
         """Refuse C functions and classes whose result may depend on more than their arguments."""
-        if isinstance(value, type):
-            is_known = trusted.is_library_class(value)
-        else:
-            is_known = not isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType)) or is_pure(
-                value, False
-            )
-        if not is_known:
+        is_function = isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType))
+        is_unknown_class = isinstance(value, type) and not trusted.is_library_class(value)
+        if is_unknown_class or (is_function and not is_pure(value, False)):
             raise Unguardable(f"{text} may return other values in each call")
 
     def _refuse_of_numpy(self, module: types.ModuleType, names: Iterable[str]) -> None:
@@ -875,8 +873,9 @@ class Guards:
                 raise Unguardable(f"{text} is a view with a history, or found outside of the arguments with one")
             self.require(f"{o}._edge is not None", f"{text} has a history", True)
             m = self._variable(f"{o}._autograd")
-            plain = f"{m} is None or not ({m}.tangents or {m}.inference or {m}.base is not None)"
-            self.require(plain, f"{text} is no view", True)
+            retains = meta is not None and meta.retains_grad
+            plain = f"not ({m}.tangents or {m}.inference or {m}.base is not None) and {m}.retains_grad is {retains}"
+            self.require(f"{plain} if {m} else {not retains}", f"{text} is no view, and whether it retains_grad", True)
             if self.reads_grads:
                 if meta is not None and meta.grad is not None:
                     raise Unguardable(f"{text} has a history, and retains its gradient")
@@ -913,7 +912,7 @@ class Guards:
         if None in self.facts and (t._edge is not None or (meta is not None and (meta.base is not None or meta.hooks))):
             raise Unguardable(f"{text} is a view, or has a history or hooks, which the function looks at")
         for each in self.facts:
-            if each is not None and (t._edge is not None or each not in _OF_HISTORY):
+            if each is not None and (t._edge is not None or each != _OF_HISTORY):
                 property_expression = each.format(o)
                 self.require(f"{property_expression} == {eval(property_expression, {o: t})!r}", each.format(text))
 
@@ -1005,13 +1004,9 @@ class Guards:
         results: tuple[int | None, tuple[AnyTensor, ...]] = self._still(args, named)
         return results
 
-    def source(self) -> str:
-        """Return the source of the guard function: ``(args, named) -> None`` or the number of the guard that failed."""
-        return "\n ".join(["def check(args, named):", *self.checks()])
-
     def function_of(self) -> Callable[..., Any]:
-        """Return the compiled guard function."""
-        text = self.source()
+        """Return the guard function: ``(args, named) -> None`` or the number of the guard that failed."""
+        text = "\n ".join(["def check(args, named):", *self.checks()])
         exec(compile(text, generated_file(__name__, text), "exec"), self.scope)
         check: Callable[..., Any] = self.scope["check"]
         return check

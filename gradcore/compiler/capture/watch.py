@@ -42,7 +42,7 @@ _OF_STREAMS = frozenset(
 #: Properties of tensors that are guarded only if user code reads them: the code of each, and the expression that guards
 #: compare. None marks properties that return other tensors or nodes, which guards cannot check completely.
 FACTS: dict[Any, str | None] = {
-    **{Tensor.__dict__[name].fget.__code__: f"{{}}.{name}" for name in ("_version", "output_nr", "retains_grad")},
+    **{Tensor.__dict__[name].fget.__code__: f"{{}}.{name}" for name in ("_version", "output_nr")},
     Tensor.storage_offset.__code__: "{}.storage_offset()",
     **{Tensor.__dict__[name].fget.__code__: None for name in ("_backward_hooks", "_base", "_grad_fn", "grad_fn")},
     Node.__dict__["next_functions"].fget.__code__: None,
@@ -376,13 +376,11 @@ class Watch:
     def _within_own(self, frame: types.FrameType) -> bool:
         """Return whether gradcore is the caller, directly or through trusted modules."""
         back = frame.f_back
-        while (
-            back is not None
-            and not is_own(back)
-            and (trusted.is_library(back.f_globals) or trusted.is_foreign(back.f_globals))
-        ):
+        while back is not None and not is_own(back):
+            if not (trusted.is_library(back.f_globals) or trusted.is_foreign(back.f_globals)):
+                return False
             back = back.f_back
-        return back is not None and is_own(back)
+        return back is not None
 
     def _is_pure_of_numpy(self, frame: types.FrameType) -> bool:
         """Return whether NumPy code is trusted: it is private, listed as pure, or called by a trusted module."""

@@ -115,16 +115,7 @@ def _destinations(call: Call, program: Program) -> list[int]:
         return list(call.outputs)
     if type(call.results) is not Value or ufunc_of(call) is None or call.results.number not in program.types:
         return []
-    return [call.results.number] if _is_contiguous(program.types[call.results.number]) else []
-
-
-def _is_contiguous(known: ArrayType) -> bool:
-    step = known.dtype.itemsize
-    for n, stride in zip(reversed(known.shape), reversed(known.strides), strict=True):
-        if n != 1 and stride != step:
-            return False
-        step *= n
-    return True
+    return [call.results.number] if program.types[call.results.number].is_dense else []
 
 
 def ufunc_of(call: Call) -> Any:

@@ -89,7 +89,7 @@ def _has_same_type(call: Call, program: Program, number: int) -> bool:
         return False  # For a 0-dim array on the CPU, the result would be a NumPy scalar.
     if right is None or right.dtype != target.dtype or np.broadcast_shapes(right.shape, target.shape) != target.shape:
         return False
-    return target.dtype.kind in "fc" and target.strides == np.empty(target.shape, target.dtype).strides
+    return target.dtype.kind in "fc" and target.is_dense
 
 
 # -- calls that return their argument ----------------------------------------------------------------------------------

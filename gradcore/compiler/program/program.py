@@ -254,10 +254,7 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
 
 def substitute(call: Call, values: dict[int, Any]) -> Call:
     """Return `call` with arguments replaced by `values`, a dict from value numbers to arguments."""
-    if not values:
-        return call
-
-    if values.keys().isdisjoint(call.read):
+    if not values or values.keys().isdisjoint(call.read):
         return call
 
     def other(leaf: Any) -> Any:

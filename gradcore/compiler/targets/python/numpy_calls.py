@@ -6,6 +6,7 @@ call, so results are bitwise equal.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -54,18 +55,19 @@ class _Specializing:
             if kind in ("kernels", "backend") and name in _BY_COLUMNS:
                 call = self.by_columns(call, _BY_COLUMNS[name])
             owner, rule = _RULES.get(name, (None, None))
-            is_own = kind in ("kernels", "backend") and getattr(backend, name, None) is getattr(owner, name, backend)
-            is_own |= kind == "xp" and owner is None
+            is_own = kind == "xp" and owner is None
+            if owner is not None and kind in ("kernels", "backend"):
+                is_own = getattr(backend, name, None) is getattr(owner, name, None)
             if rule is None or not is_own or call.named or not self._applies(rule, call):
                 self.found.calls.append(call)
         return self.found
 
     def _applies(self, rule: Any, call: Call) -> bool:
         """Return whether a rule has replaced the call."""
-        if type(call.results) is not Value or len(call.args) != 2:
+        if type(call.results) is not Value or not call.args:
             return False
-        first = self.program.type_of(call.args[0])
-        return first is not None and rule(self, call, first, self.program.type_of(call.args[1]))
+        first, *others = map(self.program.type_of, call.args[:2])
+        return first is not None and rule(self, call, first, *(others or [None]))
 
     def add(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], result: Any) -> Any:
         """Add a call; `result` is its value, or the type of a new one."""
@@ -99,25 +101,47 @@ class _Specializing:
             return False
         return self.dot(call, self.transpose(call.args[0], a), call.args[1])
 
+    def linear(self, call: Call, x: ArrayType, weight: ArrayType | None) -> bool:
+        """Replace a linear layer by a product and an addition to it in place."""
+        bias = self.program.type_of(call.args[2]) if len(call.args) > 2 else None
+        if weight is None or len(weight.shape) != 2 or not _is_dot(x, _transpose_type(weight)):
+            return False
+        if bias is not None and (bias.dtype is not x.dtype or bias.shape != weight.shape[:1]):
+            return False
+        self.dot(call, call.args[0], self.transpose(call.args[1], weight))
+        if bias is not None:
+            product = self.program.types[call.results.number]
+            value = self.add("operator.iadd", operator.iadd, (call.results, call.args[2]), product)
+            self.found.types[value.number] = product  # The sum has the memory of the product.
+        return True
+
     def dot(self, call: Call, a: Any, b: Any) -> bool:
         """Add the product of two matrices."""
         self.add("method.dot", np.ndarray.dot, (a, b), call.results)
         return True
 
-    def sum_to_size(self, call: Call, x: ArrayType, _: Any) -> bool:
+    def swap(self, call: Call, x: ArrayType, _: ArrayType | None) -> bool:
+        """Replace the exchange of two dims by NumPy's."""
+        if x.shape:
+            self.add("method.swapaxes", np.ndarray.swapaxes, call.args, call.results)
+        return bool(x.shape)
+
+    def sum_to_size(self, call: Call, x: ArrayType, _: ArrayType | None) -> bool:
         """Replace a sum over rows by a product with ones."""
-        if len(x.shape) != 2 or call.args[1] != x.shape[1:] or x.dtype.char not in "fd" or x.size >= SMALL:
+        if len(x.shape) != 2 or (*call.args[1:], x.shape[1:])[0] != x.shape[1:]:
+            return False
+        if x.dtype.char not in "fd" or x.size >= SMALL:
             return False
         return self.dot(call, self.found.new_literal(ones(x.shape[0], x.dtype)), call.args[0])
 
-    def broadcast(self, call: Call, x: ArrayType, _: Any) -> bool:
+    def broadcast(self, call: Call, x: ArrayType, _: ArrayType | None) -> bool:
         """Replace a broadcast by one call that makes the view from the array that owns the memory."""
         types, number = self.program.types, call.results.number
         kind = types[number]
         owner = types.get(kind.memory)
         if owner is None or kind.memory == number or number in self.program.outputs or not x.size:
             return False
-        if kind.memory not in self.owners or owner.strides != np.empty(owner.shape, owner.dtype).strides:
+        if kind.memory not in self.owners or not owner.is_dense:
             return False
         start = kind.address - owner.address
         stop = start + sum((n - 1) * step for n, step in zip(kind.shape, kind.strides, strict=True)) + x.dtype.itemsize
@@ -132,32 +156,25 @@ class _Specializing:
         kinds = [self.program.type_of(each) for each in call.args]
         result = self.program.types.get(call.results.number) if type(call.results) is Value else None
         kernels: Any = CPU.kernels
-        if (
-            result is None
-            or call.named
-            or len(kinds) != 2
-            or kernels.small[call.name.rpartition(".")[2]] is not function
-        ):
+        if result is None or call.named or len(kinds) != 2 or kernels.small[call.last_name] is not function:
             return call
-        types = [each for each in kinds if each is not None and each.dtype is result.dtype and len(each.shape) > 1]
         width = result.shape[-1] if len(result.shape) > 2 else 0
-        if (
-            len(types) != 2
-            or width not in range(2, _MOST_COLUMNS + 1)
-            or any(each.shape[-1] != width for each in types)
-        ):
-            return call
+        types = [each for each in kinds if each is not None and each.dtype is result.dtype and len(each.shape) > 1]
+        types = [each for each in types if each.shape[-1] == width and width in range(2, _MOST_COLUMNS + 1)]
         repeated = any(each.shape[-2] != result.shape[-2] for each in types)
-        dense = result.strides == np.empty(result.shape, result.dtype).strides and result.dtype.char in "fd"
-        if not (repeated and dense and _LEAST <= result.size <= _MOST):
-            return call
-        return call._replace(function=_ByColumns(function, result))
+        is_large = _LEAST <= result.size <= _MOST and result.dtype.char in "fd"
+        pays = len(types) == 2 and repeated and is_large and result.is_dense
+        return call._replace(function=_ByColumns(function, result)) if pays else call
 
     def tanh_backward(self, call: Call, grad: ArrayType, y: ArrayType | None) -> bool:
         """Replace the gradient of `tanh` by NumPy's functions."""
-        if y is None or not y.shape or grad[:3] != y[:3] or y.dtype.char not in "fd" or y.size >= SMALL:
-            return False
-        if y.strides != np.empty(y.shape, y.dtype).strides:
+        if (
+            y is None
+            or not (y.shape and y.is_dense)
+            or grad[:3] != y[:3]
+            or y.dtype.char not in "fd"
+            or y.size >= SMALL
+        ):
             return False
         square = self.add("kernels.mul", np.multiply, (call.args[1], call.args[1]), y)
         ones = self.found.new_literal(ONE[y.dtype.char])
@@ -206,6 +223,8 @@ def _is_dot(a: ArrayType, b: ArrayType) -> bool:
 _RULES: dict[str, tuple[Any, Any]] = {
     "mm": (Products, _Specializing.product), "matmul": (NumpyProducts, _Specializing.product),
     "times_adjoint": (Products, _Specializing.times_adjoint), "adjoint_times": (Products, _Specializing.adjoint_times),
+    "linear": (Products, _Specializing.linear), "transpose": (Products, _Specializing.swap),
+    "sum_rows": (NumpyProducts, _Specializing.sum_to_size),
     "sum_to_size": (NumpyReductions, _Specializing.sum_to_size), "expand": (NumpyBackend, _Specializing.broadcast),
     "tanh_backward": (NumpyElementwise, _Specializing.tanh_backward), "broadcast_to": (None, _Specializing.broadcast),
 }  # fmt: skip
