@@ -35,7 +35,7 @@ PARTICIPLE = re.compile(
 VERBS = {
     "apply", "assembly", "children", "embed", "even", "feed", "flatten", "gen", "listen", "multiply", "need",
     "only", "open", "poly", "put", "reply", "screen", "seed", "shed", "shorten", "speed", "supply", "then",
-    "tighten", "token", "unflatten", "widen",
+    "tighten", "token", "unflatten", "widen", "searchsorted",
 }  # fmt: skip
 
 

@@ -7,9 +7,12 @@ array operations grows with the logarithm of the dimension's size.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradcore.backends.kernel_rules import along, native_rows
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["Cumulative"]
 
@@ -22,7 +25,7 @@ def _from(dim: int, start: int | None, stop: int | None = None) -> tuple[slice, 
 class Cumulative:
     """Cumulative sums, products and extrema along one dimension, which is counted from the front."""
 
-    xp: Any
+    xp: Namespace
     log1p: Any
     equal_or_nan: Any  # of the reductions
 
@@ -30,7 +33,7 @@ class Cumulative:
     @native_rows(
         "cumulative_sum", "rows -> rows", "dim number dtype", cumsum="dim dtype", cumsum_backward="dim number=1"
     )
-    def cumsum_along(self, x: Any, dim: int, reverse: bool = False, dtype: Any = None) -> Any:
+    def cumsum_along(self, x: Any, dim: int, reverse: bool = False, dtype: Any = None) -> Array:
         """Sum up to each element, or from each element on if `reverse`."""
         result_dtype = dtype.numpy if dtype is not None else "int64" if x.dtype.kind in "biu" else None
         if not reverse:
@@ -39,13 +42,13 @@ class Cumulative:
 
     @along(1)
     @native_rows("cumulative_product", "rows -> rows", "dim dtype", cumprod="dim dtype")
-    def cumprod_along(self, x: Any, dim: int, dtype: Any = None) -> Any:
+    def cumprod_along(self, x: Any, dim: int, dtype: Any = None) -> Array:
         """Multiply up to each element."""
         result_dtype = dtype.numpy if dtype is not None else "int64" if x.dtype.kind in "biu" else None
         return self.xp.cumprod(x, axis=dim, dtype=result_dtype)
 
     @along(1)
-    def shift_along(self, x: Any, dim: int, by: int, fill: float = 0) -> Any:
+    def shift_along(self, x: Array, dim: int, by: int, fill: float = 0) -> Array:
         """Return the elements moved by one position (back if `by` is -1), with `fill` at the free end."""
         out = self.xp.full(x.shape, fill, x.dtype)
         out[_from(dim, 1) if by > 0 else _from(dim, None, -1)] = x[_from(dim, None, -1) if by > 0 else _from(dim, 1)]
@@ -53,7 +56,7 @@ class Cumulative:
 
     @along(2)
     @native_rows("scan", "rows rows -> rows", "dim number", scan="dim number")
-    def scan_along(self, factor: Any, term: Any, dim: int, reverse: bool = False) -> Any:
+    def scan_along(self, factor: Array, term: Any, dim: int, reverse: bool = False) -> Any:
         """Compute ``out[i] = factor[i] * out[i - 1] + term[i]`` along a dim, from the end backwards if `reverse`."""
         xp = self.xp
         if reverse:
@@ -70,7 +73,7 @@ class Cumulative:
 
     @along(1)
     @native_rows("cumulative_extremum", "rows -> rows index", "dim", cummax="dim")
-    def cummax_along(self, x: Any, dim: int) -> tuple[Any, Any]:
+    def cummax_along(self, x: Array, dim: int) -> tuple[Array, Array]:
         """Return the maxima up to each element, and the index of the last element equal to each.
 
         From the first NaN on, maxima are NaN.
@@ -79,7 +82,7 @@ class Cumulative:
 
     @along(1)
     @native_rows("cumulative_extremum", "rows -> rows index", "dim number=1", cummin="dim")
-    def cummin_along(self, x: Any, dim: int) -> tuple[Any, Any]:
+    def cummin_along(self, x: Array, dim: int) -> tuple[Array, Array]:
         """Return the minima up to each element, and the index of the last element equal to each.
 
         From the first NaN on, minima are NaN.
@@ -87,7 +90,7 @@ class Cumulative:
         return self.with_last_index(x, self.running(self.xp.minimum, x, dim), dim)
 
     @along(2)
-    def with_last_index(self, x: Any, running: Any, dim: int) -> tuple[Any, Any]:
+    def with_last_index(self, x: Array, running: Any, dim: int) -> tuple[Array, Array]:
         """Return the running extrema, and for each the index of the last element of `x` that equals it."""
         xp = self.xp
         position = xp.arange(x.shape[dim]).reshape((-1,) + (1,) * (x.ndim - dim - 1))
@@ -95,10 +98,10 @@ class Cumulative:
         return running, self.running_max(xp.where(is_extremum, position, 0), dim)
 
     @along(1)
-    def running_max(self, x: Any, dim: int = -1) -> Any:
+    def running_max(self, x: Array, dim: int = -1) -> Array:
         return self.running(self.xp.maximum, x, dim % x.ndim)
 
-    def running(self, function: Any, x: Any, dim: int) -> Any:
+    def running(self, function: Any, x: Array, dim: int) -> Array:
         """Accumulate along a dim with an associative function of two arrays."""
         out = x.copy()
         step = 1
@@ -122,7 +125,7 @@ class Cumulative:
             out[i] = self.complex_logaddexp(out[i - 1], out[i])
         return self.xp.moveaxis(out, 0, dim)
 
-    def complex_logaddexp(self, x: Any, y: Any) -> Any:
+    def complex_logaddexp(self, x: Array, y: Array) -> Any:
         """Compute ``log(exp(x) + exp(y))`` of complex numbers, relative to the one with the greater real part."""
         xp = self.xp
         swap = x.real < y.real

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["Embedding"]
 
@@ -11,17 +14,17 @@ __all__ = ["Embedding"]
 class Embedding:
     """Kernels of embeddings: selecting rows of a table by index, and summing them."""
 
-    xp: Any
+    xp: Namespace
     number: Any
     check_bounds: Any
     sum_into_rows: Any
     taken_along: Any
 
-    def embedding_rows(self, weight: Any, indices: Any, *_: Any) -> Any:
+    def embedding_rows(self, weight: Array, indices: Array, *_: Any) -> Any:
         """Return the rows `indices` of `weight`, ``(*indices, *width)``. Other settings only concern the gradient."""
         return self.taken_along(weight, 0, indices, False, "index out of range in self")
 
-    def embedding_sum(self, rows: Any, indices: Any, height: int, padding_idx: int = -1) -> Any:
+    def embedding_sum(self, rows: Array, indices: Array, height: int, padding_idx: int = -1) -> Any:
         """Return `height` rows in which `rows` are summed by `indices`; the row `padding_idx` stays zero."""
         width = rows.shape[indices.ndim :]
         result = self.sum_into_rows(height, indices.reshape(-1), rows.reshape(indices.size, prod(width)))
@@ -29,11 +32,11 @@ class Embedding:
             result[padding_idx] = 0
         return result.reshape(height, *width)
 
-    def index_counts(self, indices: Any, height: int) -> Any:
+    def index_counts(self, indices: Array, height: int) -> Array:
         """Return, for each index, how often it occurs among all of them."""
         return self.xp.bincount(indices.reshape(-1), minlength=height).take(indices)
 
-    def one_hot(self, x: Any, num_classes: int = -1) -> Any:
+    def one_hot(self, x: Array, num_classes: int = -1) -> Any:
         """Return zeros with a one at each class, along a new last dim."""
         if num_classes < 0:
             num_classes = self.number(x.max()) + 1

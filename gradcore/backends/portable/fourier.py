@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["Fourier"]
 
@@ -13,28 +16,29 @@ class Fourier:
     `last` is the size of the last dim of the result, if it differs from that of the operand.
     """
 
-    xp: Any
+    xp: Namespace
 
     @property
     def transforms(self) -> Any:
         """The module with ``fftn``, ``rfftn`` and their inverses."""
         return self.xp.fft
 
-    def transform(self, name: str, x: Any, dims: tuple[int, ...], norm: str, **settings: Any) -> Any:
+    def transform(self, name: str, x: Array, dims: tuple[int, ...], norm: str, **settings: Any) -> Array:
         """Apply the transform called `name` along `dims`."""
-        return getattr(self.transforms, name)(x, axes=dims, norm=norm, **settings)
+        result: Array = getattr(self.transforms, name)(x, axes=dims, norm=norm, **settings)
+        return result
 
-    def fft_c2c(self, x: Any, dims: tuple[int, ...], norm: str, forward: bool) -> Any:
+    def fft_c2c(self, x: Array, dims: tuple[int, ...], norm: str, forward: bool) -> Array:
         return self.transform("fftn" if forward else "ifftn", x, dims, norm)
 
-    def fft_r2c(self, x: Any, dims: tuple[int, ...], norm: str, onesided: bool) -> Any:
+    def fft_r2c(self, x: Array, dims: tuple[int, ...], norm: str, onesided: bool) -> Array:
         return self.transform("rfftn" if onesided else "fftn", x, dims, norm)
 
-    def fft_c2r(self, x: Any, dims: tuple[int, ...], norm: str, last: int) -> Any:
+    def fft_c2r(self, x: Array, dims: tuple[int, ...], norm: str, last: int) -> Array:
         sizes = (*(x.shape[d] for d in dims[:-1]), last)
         return self.transform("irfftn", x, dims, norm, s=sizes)
 
-    def half_weighted(self, x: Any, dim: int, n: int, weight: float) -> Any:
+    def half_weighted(self, x: Array, dim: int, n: int, weight: float) -> Array:
         """Return a copy of `x` in which elements that an orthogonal transform halves are multiplied by `weight`."""
         out = x.copy()
         out[(slice(None),) * dim + (slice(1, (n - 1) // 2 + 1),)] *= weight

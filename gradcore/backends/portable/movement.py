@@ -6,12 +6,15 @@ import itertools
 import math
 from collections.abc import Sequence
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradcore.backends.kernel_rules import leading
 from gradcore.core import dtypes
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["Movement"]
 
@@ -19,23 +22,24 @@ __all__ = ["Movement"]
 class Movement:
     """Kernels that change shapes and the order of elements, or that split and join arrays."""
 
-    xp: Any
+    xp: Namespace
 
     # -- views ------------------------------------------------------------------------------------------------------
 
-    def shares_memory(self, view: Any, x: Any) -> bool:
+    def shares_memory(self, view: Any, x: Array) -> bool:
         """Return whether `view`, which was made from `x`, is a view of its memory rather than a copy."""
         return getattr(view, "base", None) is x or _owner(view) is _owner(x)
 
-    def restride(self, x: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
+    def restride(self, x: Array, shape: Sequence[int], strides: Sequence[int]) -> Array:
         """Return a view that starts at the first element of `x` and has these sizes, and strides in bytes."""
-        return self.xp.lib.stride_tricks.as_strided(x, shape, strides)
+        view: Array = self.xp.lib.stride_tricks.as_strided(x, shape, strides)
+        return view
 
-    def broadcast_view(self, x: Any, shape: Sequence[int]) -> Any:
+    def broadcast_view(self, x: Array, shape: Sequence[int]) -> Array:
         """Return a view broadcast to `shape`."""
         return self.xp.broadcast_to(x, shape)
 
-    def view_dtype_kernel(self, x: Any, dtype: Any) -> Any:
+    def view_dtype_kernel(self, x: Array, dtype: Any) -> Array:
         """Return a view of the memory of `x` in another of gradcore's dtypes."""
         new, old = dtype.numpy, x.dtype
         if new.itemsize == old.itemsize:
@@ -51,14 +55,14 @@ class Movement:
             raise RuntimeError(f"self.size(-1) must be divisible by {ratio} {names}, but got {x.shape[-1]}")
         return x.view(new)
 
-    def diagonal_of(self, x: Any, offset: int, dim1: int, dim2: int) -> Any:
+    def diagonal_of(self, x: Array, offset: int, dim1: int, dim2: int) -> Array:
         """Return the diagonal as a view, which is writable if `x` is."""
         out = x.diagonal(offset, dim1, dim2)
         if not getattr(out.flags, "writeable", True) and x.flags.writeable:  # CuPy's arrays always are
             out.flags.writeable = True
         return out
 
-    def view_memory(self, x: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
+    def view_memory(self, x: Array, shape: Sequence[int], strides: Sequence[int], offset: int) -> Array:
         """Return a view of the memory that `x` belongs to. `offset` counts elements from the first one of `x`.
 
         Raises
@@ -88,7 +92,7 @@ class Movement:
         steps = [s * x.itemsize if abs(s * x.itemsize) < 2**63 else 0 for s in strides]
         return self.restride(memory[offset:], shape, steps)
 
-    def memory_of(self, x: Any) -> Any:
+    def memory_of(self, x: Array) -> Array:
         """Return the whole memory block that `x` belongs to, as a vector.
 
         It may contain elements that are not part of any tensor.
@@ -101,15 +105,15 @@ class Movement:
             flat = flat.view("u1")[: flat.nbytes // x.itemsize * x.itemsize]
         return flat.view(x.dtype)
 
-    def owner_of(self, x: Any) -> Any:
+    def owner_of(self, x: Array) -> Array:
         """Return the array that owns the memory of `x`: itself, unless it is a view."""
         return _owner(x)
 
-    def own_header(self, x: Any) -> Any:
+    def own_header(self, x: Array) -> Array:
         """Return an array on the same memory that is a view of no other array; here `x` itself."""
         return x
 
-    def _span(self, x: Any) -> Any:
+    def _span(self, x: Array) -> Array:
         """Return, as a vector, the memory from the lowest to the highest address among the elements of `x`."""
         if not x.size or any(s % x.itemsize for s in x.strides):
             raise RuntimeError("a tensor whose strides are no multiples of its element size has no storage: clone it")
@@ -117,7 +121,7 @@ class Movement:
         count = 1 + sum((n - 1) * s for n, s in zip(lowest.shape, lowest.strides, strict=True)) // x.itemsize
         return self.restride(lowest, (count,), (x.itemsize,))
 
-    def geometry_of(self, x: Any) -> tuple[tuple[int, ...], int]:
+    def geometry_of(self, x: Array) -> tuple[tuple[int, ...], int]:
         """Return the strides and the offset of `x` in its memory, in elements."""
         owner = _owner(x)
         low = self.address(owner) + sum((n - 1) * s for n, s in zip(owner.shape, owner.strides, strict=True) if s < 0)
@@ -130,14 +134,14 @@ class Movement:
         """Return the address of the first element of `x`."""
         return int(x.__array_interface__["data"][0])
 
-    def locations(self, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
+    def locations(self, shape: Sequence[int], strides: Sequence[int], offset: int) -> Array:
         """Return the flat positions in memory of the elements of a view with these sizes and strides."""
         positions = self.xp.full((), offset, "int64")
         for n, s in zip(shape, strides, strict=True):
             positions = positions[..., None] + self.xp.arange(n) * s
         return positions.reshape(-1)
 
-    def windows_of(self, x: Any, dim: int, size: int, step: int) -> Any:
+    def windows_of(self, x: Array, dim: int, size: int, step: int) -> Array:
         """Return the windows along a dim as a view, with a new last dim for the elements of each."""
         size, step = index(size), index(step)
         if step < 1 or not 0 <= size <= x.shape[dim]:
@@ -150,7 +154,7 @@ class Movement:
         strides = (*x.strides[:dim], stride, *x.strides[dim + 1 :], x.strides[dim])
         return self.restride(x, shape, strides)
 
-    def unfold_dim_backward(self, grad: Any, shape: Sequence[int], dim: int, size: int, step: int) -> Any:
+    def unfold_dim_backward(self, grad: Array, shape: Sequence[int], dim: int, size: int, step: int) -> Array:
         """Return an array of `shape` in which the windows `grad` are summed where they overlap."""
         if not shape:
             return grad.sum().reshape(())
@@ -165,19 +169,19 @@ class Movement:
 
     # -- rearrangements -----------------------------------------------------------------------------------------------
 
-    def contiguous(self, x: Any) -> Any:
+    def contiguous(self, x: Array) -> Array:
         return self.xp.ascontiguousarray(x)
 
     @leading(2)
-    def adjoint(self, x: Any) -> Any:
+    def adjoint(self, x: Array) -> Array:
         """Return the conjugate transpose of the last two dims."""
         return x.swapaxes(-2, -1).conj()
 
-    def reverse_dims(self, x: Any, dims: Sequence[int]) -> Any:
+    def reverse_dims(self, x: Array, dims: Sequence[int]) -> Array:
         """Return a copy with the elements in reverse order along `dims`, counted from the front."""
         return x[tuple(slice(None, None, -1) if d in dims else slice(None) for d in range(x.ndim))].copy()
 
-    def tile_array(self, x: Any, repeats: Sequence[int]) -> Any:
+    def tile_array(self, x: Array, repeats: Sequence[int]) -> Array:
         """Return copies of `x` side by side. `repeats` has at least as many elements as `x` has dims."""
         shape = (1,) * (len(repeats) - x.ndim) + x.shape
         out = self.xp.empty([n * r for n, r in zip(shape, repeats, strict=True)], x.dtype)
@@ -187,11 +191,11 @@ class Movement:
 
     # -- joins --------------------------------------------------------------------------------------------------------
 
-    def join_arrays(self, arrays: Sequence[Any], dim: int) -> Any:
+    def join_arrays(self, arrays: Sequence[Array], dim: int) -> Array:
         """Concatenate arrays along a dim, in their common dtype."""
         return self.xp.concatenate(self.alike(arrays), axis=dim)
 
-    def alike(self, arrays: Sequence[Any]) -> Sequence[Any]:
+    def alike(self, arrays: Sequence[Array]) -> Sequence[Array]:
         """Return the arrays in their common dtype, by PyTorch's rules."""
         first = arrays[0].dtype
         if all(a.dtype == first for a in arrays):
@@ -201,7 +205,7 @@ class Movement:
         common = dtypes.result_dtype(dims, [k for k, a in zip(kinds, arrays, strict=True) if not a.ndim], []).numpy
         return [a.astype(common) for a in arrays]
 
-    def block_diagonal(self, blocks: Sequence[Any]) -> Any:
+    def block_diagonal(self, blocks: Sequence[Any]) -> Array:
         """Return a matrix with the given matrices along its diagonal, and zeros elsewhere."""
         blocks = self.alike(blocks)
         rows, columns = zip(*(b.shape for b in blocks), strict=True)
@@ -217,7 +221,7 @@ class Movement:
         return self.xp.zeros(shape, dtype)
 
 
-def _owner(x: Any) -> Any:
+def _owner(x: Array) -> Array:
     """Return the array that owns the memory of `x`: itself, unless it is a view."""
     owner, base = x, getattr(x, "base", None)
     while base is not None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gradcore.backends.kernel_rules import along, reduces, writes
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["Labels", "Products", "check_batches", "expansion_error", "mismatch", "plan_of"]
 
@@ -17,12 +20,12 @@ Labels = tuple[int, ...]
 class Products:
     """Products of matrices. All of them call `matmul`, which alone chooses an algorithm by shape and dtype."""
 
-    xp: Any
+    xp: Namespace
     array_type: type
     #: Whether reading a 0-dim array costs nothing (no device to wait for).
     host_scalars: bool
 
-    def matmul(self, a: Any, b: Any) -> Any:
+    def matmul(self, a: Array, b: Array) -> Array:
         """Return the matrix product, with broadcast batch dims and with vectors, as `numpy.matmul`."""
         ndim, other_ndim = a.ndim, b.ndim
         if not ndim or not other_ndim:
@@ -34,7 +37,7 @@ class Products:
             return a * b if ndim > 1 else (a * b)[..., 0, :]
         return self._product(a, b)
 
-    def _product(self, a: Any, b: Any) -> Any:
+    def _product(self, a: Array, b: Array) -> Array:
         """Return the product of matrices whose inner dim has more than one element."""
         if a.ndim > 2 >= b.ndim:  # one product instead of one for every batch element
             rows = a.reshape(prod(a.shape[:-1]), a.shape[-1])
@@ -46,7 +49,7 @@ class Products:
         except ValueError:
             raise mismatch(a.shape, b.shape) from None
 
-    def _integer_product(self, a: Any, b: Any) -> Any:
+    def _integer_product(self, a: Array, b: Array) -> Array:
         """Multiply integer matrices, in float64 where the sums stay below 2**53: BLAS has no integers."""
         if a.dtype.kind == "b":
             raise NotImplementedError("\"addmm_impl_cpu_\" not implemented for 'Bool'")
@@ -61,31 +64,31 @@ class Products:
 
     batched_matmul = matmul
 
-    def times_adjoint(self, a: Any, b: Any) -> Any:
+    def times_adjoint(self, a: Array, b: Array) -> Array:
         """Return ``a @ b.mH``."""
         b = b.swapaxes(-1, -2)
         return self.matmul(a, b.conj() if b.dtype.kind == "c" else b)
 
-    def adjoint_times(self, a: Any, b: Any) -> Any:
+    def adjoint_times(self, a: Array, b: Array) -> Array:
         """Return ``a.mH @ b``."""
         a = a.swapaxes(-1, -2)
         return self.matmul(a.conj() if a.dtype.kind == "c" else a, b)
 
-    def mm(self, a: Any, b: Any) -> Any:
+    def mm(self, a: Array, b: Array) -> Array:
         if a.ndim != 2 or b.ndim != 2:
             raise RuntimeError(f"{'self' if a.ndim != 2 else 'mat2'} must be a matrix")
         return self.matmul(a, b)
 
-    def bmm(self, a: Any, b: Any) -> Any:
+    def bmm(self, a: Array, b: Array) -> Array:
         check_batches(a.shape, b.shape)
         return self.matmul(a, b)
 
-    def sum_of_products(self, a: Any, b: Any) -> Any:
+    def sum_of_products(self, a: Array, b: Array) -> Array:
         """Return the sum over a batch of the matrix products ``a[i] @ b[i]``, computed as one product."""
         check_batches(a.shape, b.shape)
         return self.contract(a, b, (0, 1, 2), (0, 2, 3), (1, 3))
 
-    def mv(self, a: Any, b: Any) -> Any:
+    def mv(self, a: Array, b: Array) -> Array:
         if a.ndim != 2 or b.ndim != 1:
             raise RuntimeError(f"vector + matrix @ vector expected, got 1, {a.ndim}, {b.ndim}")
         return self.matmul(a, b)
@@ -95,16 +98,17 @@ class Products:
             raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
         return self._product(a, b)
 
-    def vdot(self, a: Any, b: Any) -> Any:
-        return self.dot(a.conj() if a.dtype.kind == "c" else a, b)
+    def vdot(self, a: Array, b: Array) -> Array:
+        result: Array = self.dot(a.conj() if a.dtype.kind == "c" else a, b)
+        return result
 
-    def outer(self, a: Any, b: Any) -> Any:
+    def outer(self, a: Array, b: Array) -> Array:
         for name, x in (("self", a), ("vec2", b)):
             if x.ndim != 1:
                 raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {x.ndim}-D")
         return a[:, None] * b
 
-    def linear(self, x: Any, weight: Any, bias: Any = None) -> Any:
+    def linear(self, x: Array, weight: Array, bias: Array | None = None) -> Array:
         """Return ``x @ weight.T + bias``."""
         if weight.ndim > 2:
             raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {weight.ndim}D")
@@ -121,7 +125,7 @@ class Products:
             raise expansion_error(out.shape, bias.shape) from None
 
     @writes("product")
-    def add_product(self, summand: Any, product: Any, beta: complex, alpha: complex) -> Any:
+    def add_product(self, summand: Any, product: Array, beta: complex, alpha: complex) -> Array:
         """Return ``beta * summand + alpha * product``, computed in the memory of the new array `product`."""
         for name, factor in (("beta", beta), ("alpha", alpha)):
             if product.dtype.kind in "iu" and not isinstance(factor, int):
@@ -135,33 +139,34 @@ class Products:
         return product
 
     @along(2)
-    def cross_product(self, a: Any, b: Any, axis: int) -> Any:
+    def cross_product(self, a: Array, b: Array, axis: int) -> Array:
         """Return the cross products of the vectors along an axis of size 3."""
         lead = (slice(None),) * axis
         (a0, a1, a2), (b0, b1, b2) = ([x[(*lead, i)] for i in range(3)] for x in (a, b))
         return self.xp.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], axis=axis)
 
-    def hermitian(self, x: Any) -> Any:
+    def hermitian(self, x: Array) -> Array:
         """Return the conjugate transpose of the last two dims."""
         x = x.swapaxes(-1, -2)
         return x.conj() if x.dtype.kind == "c" else x
 
     @reduces("sum")
-    def sum_rows(self, x: Any) -> Any:
+    def sum_rows(self, x: Array) -> Array:
         """Sum over all dims but the last. For large arrays a product with ones is three times faster."""
         rows = x.reshape(prod(x.shape[:-1]), x.shape[-1])
         if rows.size < 4096 or rows.dtype.kind not in "fc":
-            return self.xp.add.reduce(rows, axis=0, dtype=rows.dtype)
+            total: Array = self.xp.add.reduce(rows, axis=0, dtype=rows.dtype)
+            return total
         return self.xp.matmul(self.xp.ones(rows.shape[0], rows.dtype), rows)
 
-    def new_eye(self, x: Any, n: int, m: int) -> Any:
+    def new_eye(self, x: Array, n: int, m: int) -> Array:
         """Return the identity of `n` rows and `m` columns in the dtype of `x`."""
         return self.xp.eye(n, m, dtype=x.dtype)
 
     # -- labelled dims ------------------------------------------------------------------------------------------
 
     @writes("out")
-    def contract(self, a: Any, b: Any, of_a: Labels, of_b: Labels, out: Labels) -> Any:
+    def contract(self, a: Array, b: Array, of_a: Labels, of_b: Labels, out: Labels) -> Array:
         """Return the sum of products over the labels that `out` lacks; see `gradcore.ops.products.matmul.contract`."""
         plan = plan_of(of_a, of_b, out)
         shape, other_shape = a.shape, b.shape

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from functools import cached_property, lru_cache
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gradcore.backends.portable.sliding import overlap
 from gradcore.backends.random.recording import present
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["Step", "Taps", "along", "fold", "on_device", "select", "spread"]
 
@@ -106,14 +109,14 @@ class Taps:
         return Taps.of_table(self.outputs, indices, weights)
 
 
-def fold(xp: Any, combine: Any, x: Any, dim: int, taps: Taps, empty: Any = 0) -> Any:
+def fold(xp: Namespace, combine: Any, x: Array, dim: int, taps: Taps, empty: Any = 0) -> Array:
     """Combine (by `xp.add` or `xp.maximum`) the weighted taps of every output along `dim`.
 
     An output that has no tap is `empty`.
     """
     steps = iter(taps.steps)
     if taps.whole > 1:
-        result = combine(_part(xp, x, dim, next(steps)), _part(xp, x, dim, next(steps)))
+        result: Array = combine(_part(xp, x, dim, next(steps)), _part(xp, x, dim, next(steps)))
     else:
         shape = (*x.shape[:dim], taps.outputs, *x.shape[dim + 1 :])
         result = xp.empty(shape, dtype=x.dtype) if taps.complete else xp.full(shape, empty, dtype=x.dtype)
@@ -129,7 +132,7 @@ def fold(xp: Any, combine: Any, x: Any, dim: int, taps: Taps, empty: Any = 0) ->
     return result
 
 
-def spread(xp: Any, x: Any, dim: int, taps: Taps) -> Any:
+def spread(xp: Namespace, x: Array, dim: int, taps: Taps) -> Array:
     """Apply the adjoint of `fold` with `xp.add`."""
     if taps.total:
         return xp.repeat(x, taps.inputs, axis=dim)
@@ -155,7 +158,7 @@ def on_device(xp: Any, table: np.ndarray, dtype: Any = None) -> Any:
 
 
 @lru_cache(maxsize=512)
-def _upload(xp: Any, device: int, dtype: Any, shape: tuple[int, ...], data: bytes) -> Any:
+def _upload(xp: Namespace, device: int, dtype: Any, shape: tuple[int, ...], data: bytes) -> Array:
     return xp.asarray(np.frombuffer(data, dtype).reshape(shape))
 
 
@@ -164,7 +167,7 @@ def along(xp: Any, dim: int, index: Index) -> tuple[Any, ...]:
     return (*[slice(None)] * dim, index if isinstance(index, slice) else on_device(xp, index))
 
 
-def select(xp: Any, x: Any, dim: int, index: Index) -> Any:
+def select(xp: Namespace, x: Array, dim: int, index: Index) -> Array:
     """Return the elements of `x` at `index` along `dim`, as a view if `index` is a slice."""
     if not isinstance(index, slice):
         return xp.take(x, on_device(xp, index), axis=dim)
@@ -173,15 +176,18 @@ def select(xp: Any, x: Any, dim: int, index: Index) -> Any:
     return view.copy() if xp is np and dim == x.ndim - 1 and index.step > 1 else view
 
 
-def _part(xp: Any, x: Any, dim: int, step: Step) -> Any:
+def _part(xp: Namespace, x: Array, dim: int, step: Step) -> Array:
     return _apply_weights(xp, select(xp, x, dim, step.inputs), dim, step)
 
 
-def _apply_weights(xp: Any, part: Any, dim: int, step: Step) -> Any:
+def _apply_weights(xp: Namespace, part: Array, dim: int, step: Step) -> Array:
     if step.weights is None:
         return part
-    weights = on_device(xp, step.weights, part.dtype).reshape(-1, *[1] * (part.ndim - dim - 1))
-    return part * weights if isinstance(step.inputs, slice) else xp.multiply(part, weights, out=part)
+    weights: Array = on_device(xp, step.weights, part.dtype).reshape(-1, *[1] * (part.ndim - dim - 1))
+    if isinstance(step.inputs, slice):
+        return part * weights
+    product: Array = xp.multiply(part, weights, out=part)
+    return product
 
 
 def _length(index: Index) -> int:

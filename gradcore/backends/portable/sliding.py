@@ -7,9 +7,12 @@ from functools import lru_cache
 from itertools import product
 from math import gcd, prod
 from operator import add
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["Phase", "Windows", "conv_output_size", "overlap", "phases", "pool_output_size", "slices"]
 
@@ -109,8 +112,8 @@ class Windows:
 
     def __init__(
         self,
-        xp: Any,
-        x: Any,
+        xp: Namespace,
+        x: Array,
         kernel: Sequence[int],
         settings: Sequence[Any],
         spatial: Sequence[int],
@@ -170,11 +173,11 @@ class Windows:
             target[...] = source
         return result
 
-    def separate(self, array: Any) -> Any:
+    def separate(self, array: Array) -> Array:
         """Return a view of a block's array `(..., *sizes)` without the values between rows."""
         return array[..., : self.spatial[-1]]
 
-    def join(self, array: Any) -> Any:
+    def join(self, array: Array) -> Array:
         """Return a block's values `(channels, n, ...)` as `(channels, n, *sizes)`, with zeros between rows."""
         if not self.joined:
             return self.xp.ascontiguousarray(array)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradcore.backends.kernel_rules import along
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["Sorting", "comparable"]
 
@@ -12,7 +15,7 @@ __all__ = ["Sorting", "comparable"]
 class Sorting:
     """Order, selection and search along one dimension, which is counted from the front."""
 
-    xp: Any
+    xp: Namespace
     host_scalars: bool
     number: Any  # `number` and the following kernels are defined by other families.
     equal_or_nan: Any
@@ -22,7 +25,7 @@ class Sorting:
     # -- sorting --------------------------------------------------------------------------------------------------
 
     @along(1)
-    def argsort_along(self, x: Any, dim: int, descending: bool = False) -> Any:
+    def argsort_along(self, x: Array, dim: int, descending: bool = False) -> Array:
         """Return the indices that sort `x`, stable in both directions. NaN is greater than everything else."""
         xp = self.xp
         x = comparable(x)
@@ -32,13 +35,13 @@ class Sorting:
         return x.shape[dim] - 1 - xp.flip(xp.argsort(xp.flip(x, dim), axis=dim, kind="stable"), dim)
 
     @along(1)
-    def sort_along(self, x: Any, dim: int, descending: bool = False) -> tuple[Any, Any]:
+    def sort_along(self, x: Array, dim: int, descending: bool = False) -> tuple[Array, Array]:
         """Return the sorted elements and their indices."""
         order = self.argsort_along(x, dim, descending)
         return self.take_along(x, order, dim), order
 
     @along(1)
-    def topk_along(self, x: Any, dim: int, k: int, largest: bool = True) -> tuple[Any, Any]:
+    def topk_along(self, x: Array, dim: int, k: int, largest: bool = True) -> tuple[Any, Any]:
         """Return the k largest or smallest elements, sorted, and their indices."""
         # The copy frees the memory of the whole order.
         order = self.argsort_along(x, dim, largest)[(slice(None),) * dim + (slice(k),)].copy()
@@ -47,18 +50,18 @@ class Sorting:
     # -- one element of the order ---------------------------------------------------------------------------------
 
     @along(1)
-    def kthvalue_along(self, x: Any, dim: int, k: int, keepdim: bool = False) -> tuple[Any, Any]:
+    def kthvalue_along(self, x: Array, dim: int, k: int, keepdim: bool = False) -> tuple[Array, Array]:
         """Return the k-th smallest element (from 1), and the index of the first one equal to it."""
         values = self.partition_along(x, k - 1, dim)[(slice(None),) * dim + (slice(k - 1, k),)].copy()
         return self.where_equal(x, values, dim, keepdim)
 
     @along(2)
-    def partition_along(self, x: Any, k: int, dim: int) -> Any:
+    def partition_along(self, x: Array, k: int, dim: int) -> Array:
         """Return the elements partitioned so that element `k` (from 0) is the one at that position after a sort."""
         return self.xp.sort(x, axis=dim)
 
     @along(1)
-    def median_along(self, x: Any, dim: int, keepdim: bool = False, ignore_nan: bool = False) -> tuple[Any, Any]:
+    def median_along(self, x: Array, dim: int, keepdim: bool = False, ignore_nan: bool = False) -> tuple[Array, Array]:
         """Return the (lower) median, and the index of the first element equal to it."""
         xp = self.xp
         nan = xp.isnan(x) if x.dtype.kind == "f" else None
@@ -73,13 +76,13 @@ class Sorting:
             index = xp.where(has_nan, xp.expand_dims(nan.argmax(axis=dim), dim), index)
         return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
 
-    def where_equal(self, x: Any, values: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    def where_equal(self, x: Array, values: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
         """Return `values`, one for each slice along a dim, and the index of the first element equal to each."""
         index = self.equal_or_nan(x, values).argmax(axis=dim)
         return (values, self.xp.expand_dims(index, dim)) if keepdim else (values.squeeze(dim), index)
 
     @along(1)
-    def mode_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+    def mode_along(self, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
         """Return the most frequent element (the smallest if several are), and the index of its last occurrence."""
         xp = self.xp
         values, order = self.sort_along(xp.moveaxis(x, dim, -1), x.ndim - 1)
@@ -89,11 +92,12 @@ class Sorting:
         run = position - self.running_max(xp.where(starts, position, 0))
         best = run.argmax(axis=-1)[..., None]  # the end of the first of the longest runs of equal elements
         results = (self.take_along(a, best, x.ndim - 1) for a in (values, order))
-        return tuple(xp.moveaxis(a, -1, dim) if keepdim else a.squeeze(-1) for a in results)
+        values, indices = (xp.moveaxis(a, -1, dim) if keepdim else a.squeeze(-1) for a in results)
+        return values, indices
 
     # -- distinct elements ----------------------------------------------------------------------------------------
 
-    def unique_of(self, x: Any, inverse: bool, counts: bool, dim: int | None) -> tuple[Any, Any, Any]:
+    def unique_of(self, x: Array, inverse: bool, counts: bool, dim: int | None) -> tuple[Array, Array, Array]:
         """Return the sorted distinct elements (or slices along a dim), the inverse indices, and the counts."""
         results = self.xp.unique(x, return_inverse=inverse, return_counts=counts, axis=dim, equal_nan=False)
         values, *rest = results if inverse or counts else (results,)
@@ -101,7 +105,9 @@ class Sorting:
         inverse_indices = rest[0].reshape(x.shape if dim is None else (x.shape[dim],)) if inverse else nothing
         return values, inverse_indices, rest[-1] if counts else nothing
 
-    def unique_consecutive_of(self, x: Any, inverse: bool, counts: bool, dim: int | None) -> tuple[Any, Any, Any]:
+    def unique_consecutive_of(
+        self, x: Array, inverse: bool, counts: bool, dim: int | None
+    ) -> tuple[Array, Array, Array]:
         """Return the first element of each run of equal elements, the inverse indices, and the counts."""
         xp = self.xp
         rows = x.reshape(-1) if dim is None else xp.moveaxis(x, dim, 0)
@@ -117,7 +123,7 @@ class Sorting:
 
     # -- search ---------------------------------------------------------------------------------------------------
 
-    def search_in(self, sequence: Any, values: Any, right: bool = False) -> Any:
+    def search_in(self, sequence: Array, values: Array, right: bool = False) -> Array:
         """Return the positions at which to insert `values` into a sorted sequence, or rows into rows of sequences."""
         xp = self.xp
         n = sequence.shape[-1]
@@ -135,7 +141,7 @@ class Sorting:
             low = xp.where(is_found | above, low, middle + 1)
         return low
 
-    def is_in_of(self, x: Any, among: Any, invert: bool = False) -> Any:
+    def is_in_of(self, x: Array, among: Any, invert: bool = False) -> Any:
         """Return whether each element of `x` is in `among`."""
         xp = self.xp
         if not among.size:
@@ -146,7 +152,7 @@ class Sorting:
 
     # -- counts ---------------------------------------------------------------------------------------------------
 
-    def bincount_of(self, x: Any, weights: Any = None, minlength: int = 0) -> Any:
+    def bincount_of(self, x: Array, weights: Array | None = None, minlength: int = 0) -> Array:
         """Return the number of occurrences of each integer, or the sum of the weights of these."""
         xp = self.xp
         if not x.size:
@@ -160,7 +166,7 @@ class Sorting:
         counts = xp.bincount(x, weights, minlength)
         return counts if weights is None else counts.astype(_sum_type(weights))
 
-    def histogram_of(self, x: Any, bins: int, low: float, high: float) -> Any:
+    def histogram_of(self, x: Array, bins: int, low: float, high: float) -> Array:
         """Return the number of elements in each bin between `low` and `high`; if these are equal, those of the data."""
         xp = self.xp
         flat = x.reshape(-1)
@@ -175,11 +181,11 @@ class Sorting:
         return xp.bincount(xp.minimum(bin_index, bins - 1), minlength=bins).astype(x.dtype)
 
 
-def comparable(x: Any) -> Any:
+def comparable(x: Array) -> Array:
     """Return bools as the numbers 0 and 1, whatever bytes represent True, and everything else unchanged."""
     return (x.astype("uint8") != 0).astype("uint8") if x.dtype.kind == "b" else x
 
 
-def _sum_type(weights: Any) -> str:
+def _sum_type(weights: Array) -> str:
     """Return the dtype of sums of weights."""
     return "float32" if weights.dtype == "float32" else "float64"

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradcore.core.dtypes import from_numpy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+    from gradcore.core.arrays import Array
 
 __all__ = ["SpecialFunctions"]
 
@@ -21,23 +28,23 @@ class SpecialFunctions:
     to_host: Any
     from_host: Any
 
-    def special_of_one(self, x: Any, name: str) -> Any:
+    def special_of_one(self, x: Array, name: str) -> Array:
         return self._evaluate(name, x)
 
-    def special_of_two(self, x: Any, y: Any, name: str) -> Any:
+    def special_of_two(self, x: Array, y: Array, name: str) -> Array:
         return self._evaluate(name, x, y)
 
-    def special_of_three(self, x: Any, y: Any, z: Any, name: str) -> Any:
+    def special_of_three(self, x: Array, y: Array, z: Array, name: str) -> Array:
         return self._evaluate(name, x, y, z)
 
-    def special_of_four(self, x: Any, y: Any, z: Any, w: Any, name: str) -> Any:
+    def special_of_four(self, x: Array, y: Array, z: Array, w: Array, name: str) -> Array:
         return self._evaluate(name, x, y, z, w)
 
     def has_special_function(self, name: str) -> bool:
         """Return whether the library has a counterpart of SciPy's function. If not, the host computes it."""
         return hasattr(self.special, name)
 
-    def _evaluate(self, path: str, *arrays: Any) -> Any:
+    def _evaluate(self, path: str, *arrays: Array) -> Array:
         name, _, branch = path.partition(":")
         dtype = arrays[0].dtype
         if dtype.kind not in "fc":
@@ -47,11 +54,14 @@ class SpecialFunctions:
         if self.has_special_function(name):
             return _choose_result(getattr(self.special, name), name, branch, arrays, dtype)
         function = getattr(importlib.import_module("scipy.special"), name)
-        return self.from_host(_choose_result(function, name, branch, [self.to_host(a) for a in arrays], dtype))
+        on_host = _choose_result(function, name, branch, [self.to_host(a) for a in arrays], dtype)
+        result: Array = self.from_host(on_host)
+        return result
 
 
-def _choose_result(function: Any, name: str, which: str, arrays: Any, dtype: Any) -> Any:
+def _choose_result(function: Any, name: str, which: str, arrays: Sequence[Array], dtype: np.dtype[Any]) -> Array:
     result = function(*arrays, int(which)) if name == "lambertw" else function(*arrays)
     if isinstance(result, tuple):
         result = result[int(which)]
-    return result.astype(dtype, copy=False)
+    converted: Array = result.astype(dtype, copy=False)
+    return converted
