@@ -9,8 +9,9 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import Counter
-from types import FrameType
 from typing import Literal, get_args
+
+from gradcore.core.tracebacks import is_own
 
 __all__ = ["COUNTS", "Mode", "mode", "note", "set_mode"]
 
@@ -55,14 +56,10 @@ def note(kind: str) -> None:
     if _mode == "default":
         return
     frame, depth = sys._getframe(1), 2
-    while frame.f_back is not None and _is_ours(frame):
+    while frame.f_back is not None and is_own(frame):
         frame, depth = frame.f_back, depth + 1
     location = f"{frame.f_code.co_filename}:{frame.f_lineno}"
     text = f"called a synchronizing CUDA operation: {_WORDS[kind]} ({location}, in {frame.f_code.co_name})"
     if _mode == "error":
         raise RuntimeError(text)
     warnings.warn(text, UserWarning, stacklevel=depth)
-
-
-def _is_ours(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "gradcore"

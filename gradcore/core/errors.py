@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 from gradcore.core import config
+from gradcore.core.tracebacks import is_own
 from gradcore.torch_names import flags
 
 __all__ = [
@@ -123,7 +124,7 @@ def use_program_names(text: str) -> str:
 def caller_depth() -> int:
     """Return the `stacklevel` with which the caller's warning points to the first line outside of gradcore."""
     depth, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "gradcore":
+    while frame.f_back is not None and is_own(frame):
         depth, frame = depth + 1, frame.f_back
     return depth
 

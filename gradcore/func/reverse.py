@@ -52,12 +52,9 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         with GradLevel() as level:
-            picked = pick_args(args, argnums)
-            leaves, structure = ([picked], None) if isinstance(picked, Tensor) else tree_flatten(picked)
+            leaves, structure = tree_flatten(pick_args(args, argnums))
             inputs = [level.enter(leaf) for leaf in leaves]
-            level_args = replace_args(
-                args, argnums, inputs[0] if structure is None else tree_unflatten(inputs, structure)
-            )
+            level_args = replace_args(args, argnums, tree_unflatten(inputs, structure))
             with level.recording():
                 output, aux = split_aux(func(*level_args, **kwargs), has_aux, api)
             if not isinstance(output, Tensor):
@@ -68,7 +65,7 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
                     "you wanted to use the vjp or jacrev APIs instead?"
                 )
             gradients, value = level.gradients_and_value(output, inputs)
-            gradient = gradients[0] if structure is None else tree_unflatten(gradients, structure)
+            gradient = tree_unflatten(gradients, structure)
             return gradient, (value, tree_map(level.leave, aux)) if has_aux else value
 
     return wrapper

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from gradcore.func.arguments import check_randomness
 from gradcore.tensor import Tensor
 from gradcore.tensor.random import get_rng_state, set_rng_state
 from gradcore.tensor.transforms import VmapLevel, add_batch_dim, batch_scope, in_batch, remove_batch_dim
-from gradcore.utils._pytree import TreeSpec, _broadcast_to_and_flatten, tree_flatten, tree_unflatten
+from gradcore.utils._pytree import TreeSpec, _broadcast_to_and_flatten, tree_flatten, tree_is_leaf, tree_unflatten
 
 __all__ = ["vmap"]
 
@@ -106,7 +106,7 @@ def _run(
     with batch_scope(level):
         inputs = [t if d is None else add_batch_dim(t, level, d) for t, d in zip(flat, dims, strict=True)]
         result = func(*(inputs if structure is None else tree_unflatten(inputs, structure)), **named)
-        if isinstance(result, Tensor) and type(out_dims) is int:
+        if type(out_dims) is int and _is_plain(result):
             return _output(func, result, level, out_dims)
         results, outer = tree_flatten(result)
         dims_of_outputs = _output_dims(out_dims, outer)
@@ -153,12 +153,17 @@ def _output_dims(out_dims: Any, structure: TreeSpec) -> list[Any] | None:
     return _broadcast_to_and_flatten(out_dims, structure)
 
 
+def _is_plain(value: object) -> TypeGuard[Tensor]:
+    """Return whether a value is a tensor that is no container of tensors, as sparse ones are."""
+    return isinstance(value, Tensor) and tree_is_leaf(value)
+
+
 def _inputs(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tuple[Any, Any, TreeSpec | None, int]:
     """Return the flat inputs, the batch dim of each, the structure of the arguments and the batch size.
 
     The structure is None if each argument is a tensor.
     """
-    if type(in_dims) is int and args and all(isinstance(t, Tensor) and -t.ndim <= in_dims < t.ndim for t in args):
+    if type(in_dims) is int and args and all(_is_plain(t) and -t.ndim <= in_dims < t.ndim for t in args):
         sizes = [t.shape[in_dims] for t in args]
         if sizes.count(sizes[0]) == len(sizes):
             return list(args), [in_dims % t.ndim for t in args], None, sizes[0]

@@ -13,7 +13,7 @@ from gradcore.backends.codegen.trace import Tracer
 from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.backends.vmap import calls
 from gradcore.backends.vmap.backend import BatchedBackend
-from gradcore.core.tracebacks import shorten_errors
+from gradcore.core.tracebacks import generated_file, shorten_errors
 from gradcore.kernels.evaluation import check_functions, differential, evaluate
 from gradcore.kernels.parsing import Program, Unparsable, parse
 from gradcore.kernels.raw import RawKernel
@@ -318,5 +318,7 @@ def _name_parameters(names: Sequence[str], function: Callable[..., Any]) -> Call
         if not each.isidentifier() or keyword.iskeyword(each) or names.count(each) > 1:
             raise ValueError(f"an operand cannot be named {each!r}")
     listed = ", ".join(names)
-    result: Callable[..., Any] = eval(f"lambda {listed}: _function({listed})", {"_function": function})
+    text = f"lambda {listed}: _function({listed})"
+    code = compile(text, generated_file(__name__, text), "eval")
+    result: Callable[..., Any] = eval(code, {"_function": function})
     return result

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Self
 
+from gradcore.core.tracebacks import user_frame
 from gradcore.tensor import Tensor
 from gradcore.torch_names.overrides import TorchFunctionMode
 from gradcore.utils._pytree import tree_leaves
@@ -19,9 +19,7 @@ def _format_values(tree: Any) -> str:
 
 def _source_line() -> str:
     """Return the line outside of gradcore that called the current operation."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("gradcore."):
-        frame = frame.f_back
+    frame = user_frame()
     return f"{frame.f_code.co_filename}:{frame.f_lineno}:{frame.f_code.co_name}"
 
 

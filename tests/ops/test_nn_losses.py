@@ -11,6 +11,8 @@ import pytest
 
 import gradcore as gc
 import gradcore.nn.functional as F
+from gradcore.ops.declare.table import OPS
+from tests.ops.cases import Drawn, cases
 from tests.ops.directions import check_derivatives
 
 LOG2 = math.log(2)
@@ -64,6 +66,15 @@ def test_older_arguments_name_the_reduction(old: dict[str, bool], new: str) -> N
     with pytest.warns(UserWarning, match=f"please use reduction='{new}' instead"):
         found = F.mse_loss(x, y, **old)
     close(found, F.mse_loss(x, y, reduction=new).numpy())
+
+
+@pytest.mark.parametrize("name", [op.name for op in OPS.values() if "size_average" in op.names])
+def test_warnings_of_older_arguments_point_to_the_users_line(name: str) -> None:
+    sample = cases(OPS[name])[0]
+    older = Drawn(sample.op, sample.label, sample.args, {**sample.settings, "size_average": True})
+    with pytest.warns(UserWarning, match="size_average and reduce args will be deprecated") as record:
+        older.call([gc.from_numpy(array) for array in sample.arrays()])
+    assert [each.filename for each in record if "size_average" in str(each.message)] == [__file__]
 
 
 def test_unknown_reductions_are_refused() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from gradcore.core import dtypes
 from gradcore.core.errors import warn
+from gradcore.core.tracebacks import generated_file
 from gradcore.core.typing import Function
 from gradcore.ops.declare.parameters import Parameter, parameters_of
 from gradcore.ops.declare.shapes import all_dims
@@ -193,6 +194,7 @@ def with_older_reductions(loss: Function | None = None, *, first_before: str = "
     # With the names of the parameters, a call takes half the time of one with ``*arguments``.
     given = ", ".join("check(reduction, size_average, reduce)" if name == "reduction" else name for name in names)
     text = f"lambda {', '.join(each.name for each in order)}: loss({given})"
-    body = functools.wraps(loss)(eval(compile(text, __file__, "eval"), {"loss": loss, "check": check_reduction}))
+    code = compile(text, generated_file(__name__, text), "eval")
+    body = functools.wraps(loss)(eval(code, {"loss": loss, "check": check_reduction}))
     body.__signature__ = order  # type: ignore[attr-defined]
     return body
