@@ -56,7 +56,7 @@ def _takes_cross_entropy(backend: object, rows: Array, target: Array) -> bool:
 
 def _takes_cross_entropy_gradients(backend: object, grad: Array, target: Array, powers: Array, total: Array) -> bool:
     dtype = powers.dtype
-    if dtype.char not in "fd" or not powers.flags.c_contiguous:
+    if dtype.char not in "fd" or not powers.size or not powers.flags.c_contiguous:
         return False
     return all(a.dtype is dtype and a.flags.aligned for a in (grad, powers, total))
 
