@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gradcore.autograd.variables import Variable
+from gradcore.backends.numpy import malloc
 from gradcore.compiler.capture.arrays import RecordedArray, current
 from gradcore.compiler.program.program import Expression
 from gradcore.core.operators import Form, Method, Operator, define_operators, names_of, symbols_of
@@ -55,6 +56,7 @@ class Symbols:
     """
 
     def __init__(self, values: dict[str, tuple[int, ...]]) -> None:
+        malloc.begin()  # Then no tensor asks whether it is the first large one.
         self.values = values
         self.decided = False
         self.numbers: dict[str, int] = {}
@@ -78,18 +80,14 @@ class Symbols:
     def decide(self, expression: str, values: tuple[Any, ...]) -> bool:
         """Add the outcome of a comparison as a condition; it must be the same at all captured sizes."""
         outcomes = [*map(bool, values)]
-        if len({*(outcomes[:RECORDED] if _is_library_that_asks() else outcomes)}) > 1:
+        frame: Any = sys._getframe(1)
+        while frame.f_globals.get("__name__") == __name__:
+            frame = frame.f_back
+        if len({*(outcomes[:RECORDED] if is_own(frame) else outcomes)}) > 1:
             self.decided = True
             self.escape(f"{expression} decides how the function goes on")
         self.conditions[expression] = outcomes[0]
         return outcomes[0]
-
-
-def _is_library_that_asks() -> bool:
-    frame: Any = sys._getframe(1)
-    while frame.f_globals.get("__name__") == __name__:
-        frame = frame.f_back
-    return is_own(frame)
 
 
 class SymbolicNumber:
