@@ -53,7 +53,8 @@ class NumpyTargets(Targets):
         The matrix `rows` is contiguous, and `target` has a valid class for each row.
         """
         powers = np.empty(rows.shape, rows.dtype)
-        losses, total = np.empty((2, len(rows)), rows.dtype)
+        # Not parts of one array: the node keeps only the sums.
+        losses, total = np.empty(len(rows), rows.dtype), np.empty(len(rows), rows.dtype)
 
         def work(part: slice, _: int) -> None:
             a, b = rows[part], powers[part]
