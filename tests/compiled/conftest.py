@@ -106,6 +106,19 @@ def compiled(library_variables: dict[str, str]) -> Any:
 
 
 @pytest.fixture
+def new_kernels(compiled: Any) -> Iterator[None]:
+    """Create kernels anew in the test, and after it: each keeps the `LARGE` of the time when it was created."""
+
+    def forget() -> None:
+        compiled.kernels.clear()
+        compiled.kernels.small.clear()
+
+    forget()
+    yield
+    forget()
+
+
+@pytest.fixture
 def cache(library_variables: dict[str, str], tmp_path: Path) -> Path:
     """A folder with a library as the command leaves it, which a test may change."""
     folder = tmp_path / "cache"

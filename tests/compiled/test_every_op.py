@@ -15,7 +15,7 @@ CASES = [case for case in ALL if not case.op.random and any(a.dtype == "f8" for 
 
 
 @pytest.fixture(autouse=True)
-def _everything(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def _everything(compiled: Any, new_kernels: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "LARGE", 1)  # not of the class: the kernels of the CPU keep theirs
     monkeypatch.setattr(elementwise, "_NARROW", 1)
     for module in (conversions, indexing, rows, sorting):

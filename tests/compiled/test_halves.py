@@ -36,7 +36,7 @@ def operands(dtype: Any, device: str) -> list[Any]:
 
 
 @pytest.fixture
-def loops(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def loops(compiled: Any, new_kernels: None, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The loops that have run on halves."""
     found: list[Any] = []
     run = CompiledHalves._run_on_halves

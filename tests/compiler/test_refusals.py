@@ -47,6 +47,12 @@ CLAMPING = Clamping([W], lr=0.0)
 RETURNING, REPLACING = Returning([W], {}), Replacing([W], lr=0.0)
 
 
+def hooked(x: gc.Tensor) -> gc.Tensor:
+    y = x * W
+    y.register_hook(lambda grad: None)
+    return y
+
+
 def number_and_complex(x: gc.Tensor) -> Any:
     total = x.sum().item()
     return x + 1, total * 1j
@@ -198,7 +204,8 @@ CASES: dict[str, tuple[Callable[..., Any], str]] = {
     "deleted": (deleting, "absent of SGD is deleted"),
     "returning": (called_with(lambda: RETURNING.step()), "step of Returning returns something"),
     "leaf": (leaf, "a result is a leaf that requires grad"),
-    "retained": (retained, "a result retains its gradient, has tangents, or is of inference mode"),
+    "hook": (hooked, "a tensor that the function computes has a hook, or retains its gradient"),
+    "retained": (retained, "a tensor that the function computes has a hook, or retains its gradient"),
     "inference": (with_inference, "a result retains its gradient, has tangents, or is of inference mode"),
     "meta": (lambda x: gc.empty(2, device="meta"), "a result is no plain tensor of the CPU"),
     "twice": (lambda x: ([x + 1],) * 2, "is returned twice"),
@@ -291,6 +298,7 @@ OTHERS = {
     "a tensor becomes a number of Python": "of the library's code; a user's is seen by the watch",
     "the position of a generator is computed with": "of the library's code",
     "found in a way that cannot be checked": "of what guards do not find",
+    "a result retains its gradient, has tangents, or is": "of results with tangents, or of inference mode",
     "the graph of a result is freed in part": "of graphs that several results share",
     "a gradient is no recorded array": "of custom Functions that keep arrays",
     "the gradient of a tensor is set that has a history": "guards refuse such tensors first",

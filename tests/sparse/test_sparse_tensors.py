@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
+from gradcore.backends.numpy import sparse
 
 INDEX, VALUES = [[0, 1, 1], [2, 0, 2]], [3.0, 4.0, 5.0]
 DENSE = [[0.0, 0.0, 3.0], [4.0, 0.0, 5.0]]
@@ -34,7 +35,8 @@ def test_layouts_are_made_of_each_other(layout: str, other: str) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(3000, 40), (40, 3000), (700, 800), (60000, 7), (1, 9), (100, 1)])
-def test_many_indices_are_sorted_as_by_a_stable_sort(sizes: tuple[int, int]) -> None:
+def test_many_indices_are_sorted_as_by_a_stable_sort(sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparse, "_MANY", 1 << 12)
     rng = np.random.default_rng(0)
     index = np.stack([rng.integers(0, size, 5000) for size in sizes])
     backend = gc.tensor(0)._device.backend
@@ -52,6 +54,15 @@ def test_many_indices_are_sorted_as_by_a_stable_sort(sizes: tuple[int, int]) -> 
         weight = gc.tensor(rng.standard_normal(sizes))
         (gradient,) = gc.autograd.grad((t.to_dense() * weight).sum(), values)
         assert gradient.tolist() == weight.numpy()[tuple(index)].tolist()
+
+
+def test_indices_of_huge_matrices_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparse, "_MANY", 1)
+    rng = np.random.default_rng(0)
+    index = np.stack([rng.integers(0, 10, 100), rng.integers(0, 10**12, 100)])
+    for rows, sizes in ((index, (10, 10**12)), (index[::-1], (10**12, 10))):
+        s = gc.sparse_coo_tensor(rows, gc.ones(100), sizes).coalesce()
+        assert s.indices().tolist() == rows[:, np.lexsort(rows[::-1])].tolist()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -17,7 +17,7 @@ __all__ = ["NumpySparse"]
 #: Elements of the gathered rows that are multiplied at a time, so that they stay in cache.
 _AT_ONCE = 1 << 15
 #: Number of indices from which counting is faster than sorting.
-_MANY = 1 << 12
+_MANY = 1 << 20
 #: Mean number of elements of a row from which counting columns is faster than sorting each row.
 _LONG = 64
 
@@ -31,7 +31,7 @@ class NumpySparse(SparseMatrices):
         return scipy_matrix(values, pattern, transposed) @ dense
 
     @kernel_for(
-        lambda self, index, sizes: len(sizes) == 2 and index.shape[1] >= _MANY and sizes[0] <= 4 * index.shape[1]
+        lambda self, index, sizes: len(sizes) == 2 and index.shape[1] >= _MANY and max(sizes) <= 4 * index.shape[1]
     )
     def sort_coordinates(self, index: Array, sizes: Sequence[int]) -> tuple[Array, Array]:
         """Sort the indices of a matrix by counting the elements of each row, as SciPy does.

@@ -14,6 +14,7 @@ from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.recorder import Unrecordable
 from gradcore.compiler.capture.script import Script
 from gradcore.compiler.program.program import Call
+from gradcore.nn.backward_hooks import BackwardHookFunction
 
 __all__ = ["RecordedBackward"]
 
@@ -69,7 +70,7 @@ class RecordedBackward:
         edges: list[Any] = [gradient_edge(self.tensors[i]) for i in self._found_inputs()]
         outside = {*histories, *(edge[0] for edge in edges)}
         captured = {*task.captures}
-        for node in _find_reachable([root[0] for root in task.roots], histories):
+        for node in histories.keys() & _find_reachable([root[0] for root in task.roots], histories):
             if (
                 not captured
                 or task.accumulate
@@ -83,22 +84,25 @@ class RecordedBackward:
 
     def _found_inputs(self) -> list[int]:
         """Return the positions of the tensors that receive gradients: leaves, and arguments with a history."""
-        return [i for i, t in enumerate(self.tensors) if i in self.histories or _accumulates(t)]
+        metas = enumerate(t._autograd for t in self.tensors)
+        return [i for i, meta in metas if i in self.histories or (meta is not None and meta.requires_grad)]
 
     def record(self, result: Any) -> None:
         """Capture the gradients of the results that have a history, after the function has run."""
         self.is_over = True
-        input_ids = {id(t) for t in self.tensors}
-        outs = [t for t in with_history(result, self.script.refuse) if id(t) not in input_ids]
+        outs = [t for t in with_history(result, self.script.refuse) if not any(t is each for each in self.tensors)]
         self.inputs = self._found_inputs()
         self.mark = len(self.recorder.program.calls)
-        for i, before in self.histories.items():
-            if _state_of_history(self.tensors[i]) != before:
-                self.script.refuse("an argument with a history is written in place, detached, or given a hook")
-        if not outs or self.recorder.stopped is not None:
-            return
-        with without_history([self.tensors[i] for i in self.histories]):
-            self._record_of(outs)
+        if any(_state_of_history(self.tensors[i]) != before for i, before in self.histories.items()):
+            self.script.refuse("an argument with a history is written in place, detached, or given a hook")
+        histories = [edge[0] for edge, *_ in self.histories.values()]
+        nodes = _find_reachable([t._edge[0] for t in outs], histories) - {*histories}
+        if any((n._edges and n._hooks) or getattr(n, "_forward_cls", None) is BackwardHookFunction for n in nodes):
+            # To compute gradients would call the hooks, and retained gradients would appear before any backward.
+            self.script.refuse("a tensor that the function computes has a hook, or retains its gradient")
+        elif outs and self.recorder.stopped is None:
+            with without_history([self.tensors[i] for i in self.histories]):
+                self._record_of(outs)
 
     def _record_of(self, outs: list[Any]) -> None:
         if self._record_gradients(outs):
@@ -154,10 +158,6 @@ class RecordedBackward:
 _MOST_ALONE = 4
 
 
-def _accumulates(t: Any) -> bool:
-    return t._autograd is not None and t._autograd.requires_grad
-
-
 def _state_of_history(t: Any) -> tuple[Any, ...]:
     """Return the gradient edge of a tensor, whether it retains its gradient, and the hooks of its node."""
     hooks = t._edge and t._edge[0]._hooks
@@ -165,12 +165,11 @@ def _state_of_history(t: Any) -> tuple[Any, ...]:
     return t._edge, t._autograd is not None and t._autograd.retains_grad, tables
 
 
-def _find_reachable(roots: list[Any], ends: Collection[Any]) -> list[Any]:
-    """Return the nodes in `ends` that can be reached from `roots` in the autograd graph."""
+def _find_reachable(roots: list[Any], ends: Collection[Any]) -> set[Any]:
+    """Return the nodes that can be reached from `roots` in the autograd graph, but not through `ends`."""
     waiting, seen = [*roots], {*roots}
     while waiting:
         node = waiting.pop()
-        nodes = {edge[0] for edge in node._edges if edge is not None and node not in ends} - seen
+        waiting += (nodes := {edge[0] for edge in node._edges if edge is not None and node not in ends} - seen)
         seen |= nodes
-        waiting += nodes
-    return [node for node in ends if node in seen]
+    return seen
