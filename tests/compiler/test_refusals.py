@@ -47,12 +47,6 @@ CLAMPING = Clamping([W], lr=0.0)
 RETURNING, REPLACING = Returning([W], {}), Replacing([W], lr=0.0)
 
 
-def hooked(x: gc.Tensor) -> gc.Tensor:
-    y = x * W
-    y.register_hook(lambda grad: None)
-    return y
-
-
 def number_and_complex(x: gc.Tensor) -> Any:
     total = x.sum().item()
     return x + 1, total * 1j
@@ -204,8 +198,7 @@ CASES: dict[str, tuple[Callable[..., Any], str]] = {
     "deleted": (deleting, "absent of SGD is deleted"),
     "returning": (called_with(lambda: RETURNING.step()), "step of Returning returns something"),
     "leaf": (leaf, "a result is a leaf that requires grad"),
-    "hook": (hooked, "a tensor that the function computes has a hook, or retains its gradient"),
-    "retained": (retained, "a tensor that the function computes has a hook, or retains its gradient"),
+    "retained": (retained, "a tensor that the function computes retains its gradient"),
     "inference": (with_inference, "a result retains its gradient, has tangents, or is of inference mode"),
     "meta": (lambda x: gc.empty(2, device="meta"), "a result is no plain tensor of the CPU"),
     "twice": (lambda x: ([x + 1],) * 2, "is returned twice"),

@@ -14,7 +14,6 @@ from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.recorder import Unrecordable
 from gradcore.compiler.capture.script import Script
 from gradcore.compiler.program.program import Call
-from gradcore.nn.backward_hooks import BackwardHookFunction
 
 __all__ = ["RecordedBackward"]
 
@@ -97,9 +96,9 @@ class RecordedBackward:
             self.script.refuse("an argument with a history is written in place, detached, or given a hook")
         histories = [edge[0] for edge, *_ in self.histories.values()]
         nodes = _find_reachable([t._edge[0] for t in outs], histories) - {*histories}
-        if any((n._edges and n._hooks) or getattr(n, "_forward_cls", None) is BackwardHookFunction for n in nodes):
-            # To compute gradients would call the hooks, and retained gradients would appear before any backward.
-            self.script.refuse("a tensor that the function computes has a hook, or retains its gradient")
+        if any(node._hooks is not None and node._hooks.retain for node in nodes):
+            # Otherwise it would have a gradient before any backward.
+            self.script.refuse("a tensor that the function computes retains its gradient")
         elif outs and self.recorder.stopped is None:
             with without_history([self.tensors[i] for i in self.histories]):
                 self._record_of(outs)
