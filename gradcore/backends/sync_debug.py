@@ -6,12 +6,12 @@ number, index with a mask, or copy to the host) call `note`.
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections import Counter
 from typing import Literal, get_args
 
-from gradcore.core.tracebacks import is_own
+from gradcore.core.errors import caller_depth
+from gradcore.core.tracebacks import user_frame
 
 __all__ = ["COUNTS", "Mode", "mode", "note", "set_mode"]
 
@@ -55,11 +55,9 @@ def note(kind: str) -> None:
     COUNTS[kind] += 1
     if _mode == "default":
         return
-    frame, depth = sys._getframe(1), 2
-    while frame.f_back is not None and is_own(frame):
-        frame, depth = frame.f_back, depth + 1
+    frame = user_frame()
     location = f"{frame.f_code.co_filename}:{frame.f_lineno}"
     text = f"called a synchronizing CUDA operation: {_WORDS[kind]} ({location}, in {frame.f_code.co_name})"
     if _mode == "error":
         raise RuntimeError(text)
-    warnings.warn(text, UserWarning, stacklevel=depth)
+    warnings.warn(text, UserWarning, stacklevel=caller_depth())

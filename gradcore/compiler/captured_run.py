@@ -309,8 +309,8 @@ class RecordedRun:
             if t.requires_grad and not any(t is out for out in (*self.backward.outs, *self.backward.freed)):
                 self.script.refuse("a result is a leaf that requires grad")
             meta = t._autograd
-            if meta is not None and (meta.inference or meta.tangents or meta.retains_grad):
-                self.script.refuse("a result retains its gradient, has tangents, or is of inference mode")
+            if meta is not None and (meta.inference or meta.tangents):
+                self.script.refuse("a result has tangents, or is of inference mode")
             if type(t) is not Tensor or not self.recorder.records(t._device):
                 self.script.refuse("a result is no plain tensor of the CPU or of CUDA")
             elif any(share_memory(t._array, earlier_tensor._array) for earlier_tensor in earlier):

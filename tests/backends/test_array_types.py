@@ -13,6 +13,6 @@ OWN = set(dir(type("Empty", (arrays.Protocol,), {}))) - {"__eq__", "__ne__"}
 
 @pytest.mark.parametrize(("protocol", "library"), [(arrays.Array, np.ndarray), (arrays.Namespace, np)])
 def test_types_name_only_what_numpy_has(protocol: type, library: object) -> None:
-    names = {name for name in vars(protocol) if name not in OWN and name != "__non_callable_proto_members__"}
+    names = {name for name in dir(protocol) if name not in OWN and name != "__non_callable_proto_members__"}
     assert len(names) > 70
     assert not [name for name in names if not hasattr(library, name)]

@@ -152,7 +152,7 @@ class _Swallowing(_Context):
 
 
 def outcome(function: Any, noted: list[Any], a: int) -> str:
-    """What a call returns or raises, and notes, as text: exceptions that are noted are compared by their arguments."""
+    """Return what a call returns or raises, and notes, as text, so that exceptions are compared by their arguments."""
     noted.clear()
     function.__globals__.pop("g", None)
     try:

@@ -329,7 +329,7 @@ def test_races_are_found(order: str) -> None:
 
 
 def test_threads_begin_in_a_drawn_order() -> None:
-    """With a seed threads give way to others at accesses too: a sum that is no atomic one loses parts of it."""
+    """Check that a seed also interrupts threads at accesses: a sum without atomic additions then loses terms."""
     text = (
         """import cupy as cp; text = 'extern "C" __global__ void f(float* x) { atomicAdd(x, 1.f); x[1] += 1; }'; """
         "out = cp.zeros(2, 'f'); cp.RawKernel(text, 'f')((1,), (256,), (out,)); print(*cp.asnumpy(out))"

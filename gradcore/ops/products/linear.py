@@ -51,9 +51,8 @@ def _weight_gradient(F, grad, input, shape):
     input = F.conj(input)
     ndim = input.ndim
     if len(shape) == 2 and ndim > 1:
-        if (
-            ndim > 2
-        ):  # one matrix of all rows; unlike that of `contract`, the product is no view, which a leaf would copy
+        if ndim > 2:
+            # One matrix of all rows: unlike the result of `contract`, the product is no view, which a leaf would copy.
             rows = prod(input.shape[:-1])
             grad, input = F.reshape(grad, (rows, shape[0])), F.reshape(input, (rows, shape[1]))
         return F.matmul(F.transpose(grad, 0, 1), input)

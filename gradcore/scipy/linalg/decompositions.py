@@ -18,6 +18,11 @@ __all__ = [
 ]  # fmt: skip
 
 
+def number_as_matrix(t: AnyTensor) -> AnyTensor:
+    """Return a tensor without dims as a matrix of one element, and other tensors unchanged."""
+    return t if t.ndim else t[None, None]
+
+
 def check_matrix(a: Any, check_finite: bool = True, ndim: int = 0) -> AnyTensor:
     """Return `a` as a floating-point tensor of at least `ndim` dims.
 

@@ -10,15 +10,12 @@ from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import common, tensor_of
 from gradcore.scipy.conversion import floating
+from gradcore.scipy.linalg.decompositions import number_as_matrix
 
 __all__ = [
     "coshm", "cosm", "expm", "expm_frechet", "fractional_matrix_power", "funm", "logm", "signm", "sinhm", "sinm",
     "sqrtm", "tanhm", "tanm",
 ]  # fmt: skip
-
-
-def _number_as_matrix(matrix: AnyTensor) -> AnyTensor:
-    return matrix if matrix.ndim else matrix[None, None]
 
 
 def _square(A: Any) -> AnyTensor:
@@ -38,7 +35,7 @@ def expm(A: Any) -> AnyTensor:
     tensor([[1., 1.],
             [0., 1.]], dtype=torch.float64)
     """
-    return F.linalg_matrix_exp(_square(_number_as_matrix(tensor_of(A))))
+    return F.linalg_matrix_exp(_square(number_as_matrix(tensor_of(A))))
 
 
 def expm_frechet(
@@ -79,7 +76,7 @@ def sqrtm(A: Any) -> AnyTensor:
     tensor([[2., 0.],
             [0., 3.]], dtype=torch.float64)
     """
-    return F.matrix_sqrt(_complex_where_needed(_number_as_matrix(tensor_of(A))))
+    return F.matrix_sqrt(_complex_where_needed(number_as_matrix(tensor_of(A))))
 
 
 def logm(A: Any) -> AnyTensor:

@@ -13,7 +13,7 @@ from gradcore.numpy import linalg as numpy_linalg
 from gradcore.numpy.conversion import common, tensor_of
 from gradcore.scipy.conversion import like
 from gradcore.scipy.implicit import root_at
-from gradcore.scipy.linalg.decompositions import check_matrix, hermitian_of
+from gradcore.scipy.linalg.decompositions import check_matrix, hermitian_of, number_as_matrix
 from gradcore.scipy.required import scipy_module
 
 __all__ = [
@@ -253,8 +253,7 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> t
     >>> linalg.lu_solve(linalg.lu_factor([[0.0, 1.0], [2.0, 0.0]]), [1.0, 2.0])
     tensor([1., 1.], dtype=torch.float64)
     """
-    A = check_matrix(a, check_finite)
-    factors, pivots = F.linalg_lu_factor(A if A.ndim else A[None, None])
+    factors, pivots = F.linalg_lu_factor(number_as_matrix(check_matrix(a, check_finite)))
     return factors, pivots - 1
 
 
