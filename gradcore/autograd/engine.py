@@ -36,7 +36,7 @@ from gradcore.autograd.variables import OWN, Variable, accumulate_grad, accumula
 from gradcore.backends.streams import STREAMS
 from gradcore.backends.vmap import BatchedArray
 from gradcore.core.tracebacks import shorten
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["run_backward"]
 
@@ -307,7 +307,7 @@ class GraphTask:
             self.present = node, following
         return None
 
-    def run_without_plan(self, node: Node, grad: Array | list[Array], silent: bool, whole: bool) -> bool:
+    def run_without_plan(self, node: Node, grad: AnyArray | list[AnyArray], silent: bool, whole: bool) -> bool:
         """Run a node outside of the loop; return False, having done nothing, if it may not run while silent.
 
         `whole` says whether `Node.compute_gradients` may compute the gradients of all edges at once.
@@ -326,7 +326,7 @@ class GraphTask:
         self.run_node(node, grad)
         return True
 
-    def distribute(self, node: Node, gradients: Sequence[Array | None]) -> None:
+    def distribute(self, node: Node, gradients: Sequence[AnyArray | None]) -> None:
         """Add new arrays to the gradients of the next nodes, or directly to those of leaves if no others can arrive."""
         buffer, needed = self.buffer, self.needed
         if not self.retain:
@@ -530,14 +530,14 @@ class GraphTask:
             self.note_captures(node, grad, arithmetic)
         return grad
 
-    def note_captures(self, node: Node, grad: Array | list[Array], arithmetic: RawGrads | TensorGrads) -> None:
+    def note_captures(self, node: Node, grad: AnyArray | list[AnyArray], arithmetic: RawGrads | TensorGrads) -> None:
         """Store the gradients of the captured outputs of `node` in `captured`, as tensors."""
         self.buffer.owned.discard(node)
         for number, key in self.captures[node]:
             gradient = grad[number] if type(grad) is list else grad
             self.captured[key] = in_own_memory(arithmetic.as_tensor(gradient))
 
-    def capture(self, node: Node, grad: Array | list[Array]) -> None:
+    def capture(self, node: Node, grad: AnyArray | list[AnyArray]) -> None:
         """Store the gradient of a node that does not run because the backward pass ends there, see `ends_at`."""
         if STREAMS.used:
             self.run_node(node, grad)

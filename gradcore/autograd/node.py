@@ -22,7 +22,7 @@ from gradcore.autograd.variables import (
 )
 from gradcore.core import dtypes
 from gradcore.core.errors import use_program_names
-from gradcore.core.typing import AnyTensor, Array
+from gradcore.core.typing import AnyArray, AnyTensor
 
 __all__ = [
     "FREED",
@@ -249,7 +249,7 @@ class Node:
     def release(self) -> None:
         """Drop the saved values; a second backward is then an error."""
 
-    def compute_gradients(self, grads: Array | list[Array | None]) -> Sequence[Array | None] | None:
+    def compute_gradients(self, grads: AnyArray | list[AnyArray | None]) -> Sequence[AnyArray | None] | None:
         """Return the gradients for all edges as new arrays, or None if only `backward` can compute them.
 
         The engine calls this for nodes without a plan and without hooks, for gradients that are arrays, inside the

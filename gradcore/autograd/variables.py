@@ -15,7 +15,7 @@ from gradcore.backends.vmap import BatchedArray
 from gradcore.core import dtypes
 from gradcore.core.errors import warn
 from gradcore.core.locks import process_lock
-from gradcore.core.typing import AnyTensor, Array
+from gradcore.core.typing import AnyArray, AnyTensor
 
 if TYPE_CHECKING:
     from gradcore.autograd.node import AccumulateGrad, Node
@@ -362,7 +362,7 @@ def accumulate_grad(
     return grad
 
 
-def accumulate_new_grads(node: Node, gradients: Iterable[Array | None]) -> bool:
+def accumulate_new_grads(node: Node, gradients: Iterable[AnyArray | None]) -> bool:
     """Make new arrays, computed for the edges of `node`, the gradients of leaves that have none.
 
     Returns False, and changes nothing, if an edge leads to a node of another kind, to a leaf that has a gradient or

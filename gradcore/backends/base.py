@@ -141,7 +141,7 @@ class Backend(
     packages: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, xp: Any, array_type: builtins.type) -> None:
-        self.xp = xp
+        self.xp: Any = xp
         self.array_type = array_type
         self.kernels = Kernels(self.kernel_of, self.small_kernel_of)
 

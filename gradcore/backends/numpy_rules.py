@@ -47,7 +47,7 @@ def as_shape(shape: Any) -> tuple[int, ...]:
 def permuted_axes(function: Any, ndim: int, *args: Any, **kwargs: Any) -> tuple[int, ...]:
     """Return the order in which a function such as `numpy.moveaxis` puts the dims of an array."""
     # The sizes of an array without memory number its dims, so that the shape of the result shows their order.
-    return function(np.empty(range(ndim)), *args, **kwargs).shape  # type: ignore[no-any-return]
+    return function(np.empty(range(ndim)), *args, **kwargs).shape
 
 
 def new_axes_key(ndim: int, axis: Any) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["Pattern", "add_border", "flat_places"]
 
@@ -32,9 +32,9 @@ class Pattern:
         self,
         xp: Any,
         shape: tuple[int, int],
-        rows: Array = None,
-        cols: Array = None,
-        ends: Array = None,
+        rows: AnyArray = None,
+        cols: AnyArray = None,
+        ends: AnyArray = None,
         by_rows: bool = True,
     ) -> None:
         self.xp, self.shape, self.by_rows = xp, shape, by_rows
@@ -53,20 +53,20 @@ class Pattern:
         return self._ends is not None
 
     @cached_property
-    def rows(self) -> Array:
+    def rows(self) -> AnyArray:
         """Row of each element."""
         return self._expand_ends() if self._rows is None else self._rows
 
     @cached_property
-    def cols(self) -> Array:
+    def cols(self) -> AnyArray:
         """Column of each element."""
         return self._expand_ends() if self._cols is None else self._cols
 
-    def _expand_ends(self) -> Array:
+    def _expand_ends(self) -> AnyArray:
         return self.xp.searchsorted(self._ends, self.xp.arange(self.size), side="right") - 1
 
     @cached_property
-    def compressed_form(self) -> tuple[Array, Array, Array]:
+    def compressed_form(self) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Ends of the rows, column of each element, and the order that sorts elements by row (None: sorted).
 
         Columns and rows swap roles where the pattern is not `by_rows`.
@@ -92,9 +92,9 @@ def add_border(pattern: Pattern) -> Pattern:
     return result
 
 
-def flat_places(index: Array | Sequence[Array], sizes: Sequence[int]) -> Array:
+def flat_places(index: AnyArray | Sequence[AnyArray], sizes: Sequence[int]) -> AnyArray:
     """Return the flat, row-major position of each column of indices in a tensor of these sizes."""
-    flat: Array = index[0] * 1
+    flat: AnyArray = index[0] * 1
     for row, size in zip(index[1:], sizes[1:], strict=True):
         flat = flat * size + row
     return flat

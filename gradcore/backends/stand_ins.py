@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from gradcore.core.operators import Form, Method, Operator, define_operators
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["METHODS", "SIZED_BY_VALUES", "ArrayStandIn"]
 
@@ -45,11 +45,11 @@ class ArrayStandIn:
         @property
         def dtype(self) -> np.dtype[Any]: ...
 
-        def __getitem__(self, index: object) -> Array: ...
+        def __getitem__(self, index: object) -> AnyArray: ...
 
         def __setitem__(self, index: object, value: object) -> None: ...
 
-        def __getattr__(self, name: str) -> Array: ...
+        def __getattr__(self, name: str) -> AnyArray: ...
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -60,7 +60,7 @@ class ArrayStandIn:
         """Return the method of an operator in a form, or None if these objects have none."""
         raise NotImplementedError
 
-    def call_method(self, name: str, function: Method, args: tuple[object, ...], named: dict[str, Any]) -> Array:
+    def call_method(self, name: str, function: Method, args: tuple[object, ...], named: dict[str, Any]) -> AnyArray:
         """Return the result of an array method by calling the NumPy function of that name."""
         return function(self, *args, **named)
 
@@ -118,7 +118,7 @@ class ArrayStandIn:
         return self.transpose()
 
     @property
-    def mT(self) -> Array:
+    def mT(self) -> AnyArray:
         return self.swapaxes(-1, -2)
 
     @property
@@ -137,7 +137,7 @@ class ArrayStandIn:
     def imag(self, value: object) -> None:
         self.imag[...] = value
 
-    def __divmod__(self, other: object) -> tuple[Array, Array]:
+    def __divmod__(self, other: object) -> tuple[AnyArray, AnyArray]:
         return self.__floordiv__(other), self.__mod__(other)
 
     # -- elements
@@ -147,7 +147,7 @@ class ArrayStandIn:
             raise TypeError("len() of unsized object")
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[Array]:
+    def __iter__(self) -> Iterator[AnyArray]:
         return iter([self[i] for i in range(len(self))])
 
     def fill(self, value: object) -> None:
@@ -155,13 +155,13 @@ class ArrayStandIn:
 
     # -- copies
 
-    def flatten(self, order: str = "C") -> Array:
+    def flatten(self, order: str = "C") -> AnyArray:
         return self.reshape(-1).copy()
 
-    def __copy__(self) -> Array:
+    def __copy__(self) -> AnyArray:
         return self.copy()
 
-    def __deepcopy__(self, memo: object) -> Array:
+    def __deepcopy__(self, memo: object) -> AnyArray:
         return self.copy()
 
 

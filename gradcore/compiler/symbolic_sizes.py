@@ -44,7 +44,7 @@ from gradcore.compiler.program.program import Call, Expression, Literal, Program
 from gradcore.compiler.specialization import Specialization, SpecializationWriter
 from gradcore.compiler.targets.python import emitter
 from gradcore.core.tracebacks import generated_file, user_line
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 from gradcore.dispatch import operands
 from gradcore.tensor.random.generator import default_generator
 
@@ -167,7 +167,7 @@ class SymbolicRecorder(Recorder):
             finally:
                 operands._constants = constants
 
-    def _stand_for(self, array: Array, number: int) -> RecordedArray:
+    def _stand_for(self, array: AnyArray, number: int) -> RecordedArray:
         result = super()._stand_for(array, number)
         result.sized = self.layouts.get(number, array)
         return result

@@ -29,7 +29,7 @@ from gradcore.compiler.specialization import Specialization
 from gradcore.core import dtypes
 from gradcore.core.device import device
 from gradcore.core.locks import process_lock
-from gradcore.core.typing import AnyTensor, Array
+from gradcore.core.typing import AnyArray, AnyTensor
 from gradcore.tensor.random.generator import default_generator
 
 __all__ = ["Uncopyable", "VerificationError", "Verifier"]
@@ -79,7 +79,7 @@ class Leaf(NamedTuple):
 
     text: str
     allowed: float
-    array: Array
+    array: AnyArray
 
 
 class Snapshot:
@@ -146,12 +146,12 @@ class Snapshot:
         self.steps += [(setattr, (meta, name, getattr(meta, name))) for name in ("grad", "requires_grad")]
         return [meta.grad, meta.base]
 
-    def _save_array(self, array: Array) -> None:
+    def _save_array(self, array: AnyArray) -> None:
         if not isinstance(array, np.ndarray) or array.flags.writeable:
             self.steps.append((_assign, (array, array.copy())))
 
 
-def _assign(array: Array, saved: Array) -> None:
+def _assign(array: AnyArray, saved: AnyArray) -> None:
     array[...] = saved
 
 
@@ -249,7 +249,7 @@ def _kind(path: str) -> str:
     return re.sub(r"\['state'\]\[\d+\]", "", path)
 
 
-def _as_wide(leaf: Leaf) -> Array:
+def _as_wide(leaf: Leaf) -> AnyArray:
     """Return the elements of a leaf as float64 or complex128; integers and bools are not converted."""
     if leaf.allowed == 0:
         return leaf.array
@@ -264,7 +264,7 @@ def _scale(leaf: Leaf) -> float:
     return float(np.max(magnitudes, where=np.isfinite(magnitudes), initial=0.0))
 
 
-def _compare(eager: Leaf, compiled: Leaf, allowed: float, compared: Array) -> Iterator[str]:
+def _compare(eager: Leaf, compiled: Leaf, allowed: float, compared: AnyArray) -> Iterator[str]:
     """Yield a description of the elements that differ by more than `allowed`, if there are any."""
     a, b = _as_wide(eager), _as_wide(compiled)
     differs = (a != b) & (compared | (a.dtype.kind not in "fc"))

@@ -7,10 +7,11 @@ from typing import Any, SupportsIndex, TypeAlias
 
 from gradcore.core.device import device
 
-__all__ = ["AnyTensor", "Array", "ArrayLike", "Axis", "DTypeLike", "Device", "DeviceLike", "Function", "ShapeLike"]
+__all__ = ["AnyArray", "AnyTensor", "ArrayLike", "Axis", "DTypeLike", "Device", "DeviceLike", "Function", "ShapeLike"]
 
-#: An array of a backend's library (``backend.array_type``), or one that stands for it: of ``meta``, of ``vmap``.
-Array: TypeAlias = Any
+#: An array of any class, where `gradcore.core.arrays.Array` says too little: arrays of one library, or with attributes
+#: of its own (``ctypes``, ``device``), and values that formulas take as arrays or tensors.
+AnyArray: TypeAlias = Any
 #: A `Tensor`, or an instance of a subclass, with its slots (``_array``, ``_device`` ...) and all methods.
 AnyTensor: TypeAlias = Any
 #: The device of a tensor: the object itself, never its string.

@@ -11,14 +11,16 @@ import numpy as np
 from gradcore.autograd.variables import wrap
 from gradcore.backends import registry
 from gradcore.backends.vmap import BatchedArray
-from gradcore.core.typing import AnyTensor, Array
+from gradcore.core.typing import AnyArray, AnyTensor
 from gradcore.distributed import collectives
 from gradcore.distributed.groups import ProcessGroup
 
 __all__ = ["ArrayCollectives"]
 
 
-def _run(array: Array, call: Callable[[AnyTensor], AnyTensor], rows_in: bool = False, rows_out: bool = False) -> Array:
+def _run(
+    array: AnyArray, call: Callable[[AnyTensor], AnyTensor], rows_in: bool = False, rows_out: bool = False
+) -> AnyArray:
     """Run a call on a tensor, and return the result as an array. All samples of a batch are sent together.
 
     Parameters
@@ -31,7 +33,7 @@ def _run(array: Array, call: Callable[[AnyTensor], AnyTensor], rows_in: bool = F
     """
     if isinstance(array, BatchedArray):
 
-        def of_batch(inner: Array) -> Array:
+        def of_batch(inner: AnyArray) -> AnyArray:
             xp = _library(inner)
             result = _run(xp.moveaxis(inner, 1, 0) if rows_in else inner, call, rows_in, rows_out)
             return _library(result).moveaxis(result, 1, 0) if rows_out else result
@@ -44,7 +46,7 @@ def _run(array: Array, call: Callable[[AnyTensor], AnyTensor], rows_in: bool = F
     return call(wrap(array, device))._array
 
 
-def _library(array: Array) -> Any:
+def _library(array: AnyArray) -> Any:
     return np if isinstance(array, (np.ndarray, BatchedArray)) else registry.find("cuda").xp
 
 
@@ -63,7 +65,7 @@ class ArrayCollectives:
     def __init__(self, group: Any) -> None:
         self._group = group
 
-    def all_reduce(self, array: Array) -> Array:
+    def all_reduce(self, array: AnyArray) -> AnyArray:
         """Return the sum over all processes."""
 
         def call(t: AnyTensor) -> AnyTensor:
@@ -73,7 +75,7 @@ class ArrayCollectives:
 
         return _run(array, call)
 
-    def broadcast(self, array: Array, root: int) -> Array:
+    def broadcast(self, array: AnyArray, root: int) -> AnyArray:
         """Return the array of `root`."""
 
         def call(t: AnyTensor) -> AnyTensor:
@@ -83,7 +85,7 @@ class ArrayCollectives:
 
         return _run(array, call)
 
-    def reduce(self, array: Array, root: int) -> Array:
+    def reduce(self, array: AnyArray, root: int) -> AnyArray:
         """Return the sum over all processes in `root`, and zeros elsewhere."""
 
         def call(t: AnyTensor) -> AnyTensor:
@@ -95,7 +97,7 @@ class ArrayCollectives:
 
         return _run(array, call)
 
-    def all_gather(self, array: Array) -> Array:
+    def all_gather(self, array: AnyArray) -> AnyArray:
         """Return the arrays of all processes, stacked."""
 
         def call(t: AnyTensor) -> AnyTensor:
@@ -105,7 +107,7 @@ class ArrayCollectives:
 
         return _run(array, call, rows_out=True)
 
-    def reduce_scatter(self, array: Array) -> Array:
+    def reduce_scatter(self, array: AnyArray) -> AnyArray:
         """Return the slice of this process of the sum over all processes."""
 
         def call(t: AnyTensor) -> AnyTensor:
@@ -115,7 +117,7 @@ class ArrayCollectives:
 
         return _run(array, call, rows_in=True)
 
-    def all_to_all(self, array: Array, received: Sequence[int], sent: Sequence[int]) -> Array:
+    def all_to_all(self, array: AnyArray, received: Sequence[int], sent: Sequence[int]) -> AnyArray:
         """Return the rows that all processes have sent to this one."""
 
         def call(t: AnyTensor) -> AnyTensor:

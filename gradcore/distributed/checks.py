@@ -15,7 +15,7 @@ import numpy as np
 
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import Variable, repeats
-from gradcore.core.typing import AnyTensor, Array
+from gradcore.core.typing import AnyArray, AnyTensor
 from gradcore.distributed.communicator import Communicator
 from gradcore.distributed.errors import DistBackendError
 from gradcore.distributed.reduce_op import ReduceOp
@@ -141,7 +141,7 @@ def _balance(rank: int, sent: Sequence[int] | None, received: Sequence[int] | No
     return total % 2**64
 
 
-def _hash_messages(source: Array, target: Array, count: Array) -> Array:
+def _hash_messages(source: AnyArray, target: AnyArray, count: AnyArray) -> AnyArray:
     """Return a 64-bit hash of each ``(source, target, count)``, and 0 for messages without elements.
 
     The mixing function is the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
@@ -180,7 +180,7 @@ def gather_bytes(group: ProcessGroup, engine: Communicator, data: bytes, call: s
     return split_bytes(engine.as_host(out), lengths)
 
 
-def split_bytes(joined: Array, lengths: Sequence[int]) -> list[bytes]:
+def split_bytes(joined: AnyArray, lengths: Sequence[int]) -> list[bytes]:
     """Return the consecutive parts of an array of bytes that have these lengths."""
     return [
         bytes(joined[end - length : end]) for end, length in zip(itertools.accumulate(lengths), lengths, strict=True)

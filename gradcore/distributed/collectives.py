@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from gradcore.autograd.variables import bump_all
-from gradcore.core.typing import AnyTensor, Array
+from gradcore.core.typing import AnyArray, AnyTensor
 from gradcore.distributed.checks import (
     begin_comparison,
     check_alike,
@@ -119,11 +119,11 @@ class Call:
 
     # -- from tensors to what the engine carries, and back --------------------------------------------------------
 
-    def pack_tensors(self, tensors: Sequence[AnyTensor]) -> Array:
+    def pack_tensors(self, tensors: Sequence[AnyTensor]) -> AnyArray:
         """Return the elements of all tensors in one flat array, in the format that the engine sends."""
         return self._wire([t._array for t in tensors])
 
-    def _wire(self, arrays: Sequence[Array]) -> Array:
+    def _wire(self, arrays: Sequence[AnyArray]) -> AnyArray:
         with self._on_device():
             if len(arrays) == 1:
                 return self.engine.wire(_contiguous(self.device, arrays[0]), self.op is not None)
@@ -135,7 +135,7 @@ class Call:
         result: AbstractContextManager[Any] = self.device.backend.use_index(self.device.index)
         return result
 
-    def target(self, filled: bool = False, tensors: Sequence[AnyTensor] | None = None) -> tuple[Array, Any]:
+    def target(self, filled: bool = False, tensors: Sequence[AnyTensor] | None = None) -> tuple[AnyArray, Any]:
         """Return memory for the result, and a function that copies it to the tensors.
 
         The tensor itself is used if possible.
@@ -169,7 +169,7 @@ class Call:
 
         return buffer, finish
 
-    def _divide(self, buffer: Array) -> None:
+    def _divide(self, buffer: AnyArray) -> None:
         """Divide a sum by the number of processes, in place, unless the engine has computed a mean."""
         if self.op is ReduceOp.AVG and not self.engine.averages and self.engine.size > 1:
             buffer /= buffer.dtype.type(self.engine.size)
@@ -217,12 +217,12 @@ class Call:
         return None
 
 
-def _can_be_sent(array: Array) -> bool:
+def _can_be_sent(array: AnyArray) -> bool:
     """Return whether engines can send an array as it is: contiguous and, unlike arrays of mapped files, aligned."""
     return array.flags.c_contiguous and getattr(array.flags, "aligned", True)
 
 
-def _contiguous(device: Any, array: Array) -> Array:
+def _contiguous(device: Any, array: AnyArray) -> AnyArray:
     return array if _can_be_sent(array) else device.backend.xp.array(array, order="C")
 
 

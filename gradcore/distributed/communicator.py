@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcore.core.device import device as Device
 from gradcore.core.dtypes import dtype as DType
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 from gradcore.distributed.reduce_op import BOOLS, ReduceOp
 from gradcore.distributed.work import Request
 
@@ -47,7 +47,7 @@ class Communicator:
         """Return an engine of the same processes with its own order of calls, to use after a call has failed."""
         return self
 
-    def wire(self, array: Array, reduced: bool) -> Array:
+    def wire(self, array: AnyArray, reduced: bool) -> AnyArray:
         """Return a flat array that the engine can send: bools as bytes, complex as pairs, 16-bit floats as bits.
 
         It is a view of `array` if that is contiguous, unless 16-bit floats are to be reduced.
@@ -65,7 +65,7 @@ class Communicator:
         return flat
 
     @staticmethod
-    def unwire(buffer: Array, like: Array) -> Array:
+    def unwire(buffer: AnyArray, like: AnyArray) -> AnyArray:
         """Return a buffer from `wire` converted back to the dtype and shape of `like`."""
         reinterpreted = buffer.nbytes == like.nbytes
         return (buffer.view(like.dtype) if reinterpreted else buffer.astype(like.dtype)).reshape(like.shape)
@@ -73,15 +73,15 @@ class Communicator:
     def check(self, call: str, dtype: DType, device: Device, op: ReduceOp | None) -> None:
         """Raise an error if the engine does not support a call with this dtype, device and reduction."""
 
-    def as_array(self, array: Array) -> Array:
+    def as_array(self, array: AnyArray) -> AnyArray:
         """Return a NumPy array as an array of the engine."""
         return array
 
-    def as_host(self, array: Array) -> Array:
+    def as_host(self, array: AnyArray) -> AnyArray:
         """Return an array of the engine as a NumPy array."""
         return array
 
-    def empty(self, count: int, dtype: Any) -> Array:
+    def empty(self, count: int, dtype: Any) -> AnyArray:
         """Return a new array of the engine."""
         return np.empty(count, dtype)
 
@@ -102,35 +102,35 @@ class Communicator:
     def note_failure(self) -> None:
         """Record that a call has failed, so that the other processes do not wait for this one at its end."""
 
-    def all_reduce(self, buffer: Array, op: ReduceOp) -> Request:
+    def all_reduce(self, buffer: AnyArray, op: ReduceOp) -> Request:
         """Reduce `buffer` in place, in all processes."""
         raise NotImplementedError
 
-    def reduce(self, buffer: Array, op: ReduceOp, root: int) -> Request:
+    def reduce(self, buffer: AnyArray, op: ReduceOp, root: int) -> Request:
         """Reduce `buffer` in place, in the process `root` alone."""
         raise NotImplementedError
 
-    def broadcast(self, buffer: Array, root: int) -> Request:
+    def broadcast(self, buffer: AnyArray, root: int) -> Request:
         """Write the buffer of `root` into those of all others."""
         raise NotImplementedError
 
-    def all_gather(self, out: Array, values: Array, counts: Sequence[int]) -> Request:
+    def all_gather(self, out: AnyArray, values: AnyArray, counts: Sequence[int]) -> Request:
         """Write the arrays of all processes to `out`, concatenated."""
         raise NotImplementedError
 
-    def gather(self, out: Array | None, values: Array, counts: Sequence[int], root: int) -> Request:
+    def gather(self, out: AnyArray | None, values: AnyArray, counts: Sequence[int], root: int) -> Request:
         """Write the arrays of all processes to `out` in the process `root`, concatenated."""
         raise NotImplementedError
 
-    def scatter(self, out: Array, values: Array | None, counts: Sequence[int], root: int) -> Request:
+    def scatter(self, out: AnyArray, values: AnyArray | None, counts: Sequence[int], root: int) -> Request:
         """Write parts of the array of `root` into `out`, one in each process."""
         raise NotImplementedError
 
-    def reduce_scatter(self, out: Array, values: Array, counts: Sequence[int], op: ReduceOp) -> Request:
+    def reduce_scatter(self, out: AnyArray, values: AnyArray, counts: Sequence[int], op: ReduceOp) -> Request:
         """Reduce the arrays of all processes, and write a part of the result into `out` in each."""
         raise NotImplementedError
 
-    def all_to_all(self, out: Array, values: Array, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
+    def all_to_all(self, out: AnyArray, values: AnyArray, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
         """Send a part of `values` to each process, and write the parts from all processes to `out`."""
         raise NotImplementedError
 
@@ -138,11 +138,11 @@ class Communicator:
         """Complete when all processes have made this call."""
         raise NotImplementedError
 
-    def send(self, buffer: Array, to: int, tag: int) -> Request:
+    def send(self, buffer: AnyArray, to: int, tag: int) -> Request:
         """Send an array to another process."""
         raise NotImplementedError
 
-    def receive(self, buffer: Array, source: int | None, tag: int) -> Request:
+    def receive(self, buffer: AnyArray, source: int | None, tag: int) -> Request:
         """Receive an array.
 
         `source` is None for any process; the request has the actual `source` when it is complete.
@@ -169,35 +169,35 @@ class Alone(Communicator):
         """Return the engine itself."""
         return self
 
-    def all_reduce(self, buffer: Array, op: ReduceOp) -> Request:
+    def all_reduce(self, buffer: AnyArray, op: ReduceOp) -> Request:
         return Request()
 
-    def reduce(self, buffer: Array, op: ReduceOp, root: int) -> Request:
+    def reduce(self, buffer: AnyArray, op: ReduceOp, root: int) -> Request:
         return Request()
 
-    def broadcast(self, buffer: Array, root: int) -> Request:
+    def broadcast(self, buffer: AnyArray, root: int) -> Request:
         return Request()
 
-    def all_gather(self, out: Array, values: Array, counts: Sequence[int]) -> Request:
+    def all_gather(self, out: AnyArray, values: AnyArray, counts: Sequence[int]) -> Request:
         return copy_to(out, values)
 
-    def gather(self, out: Array | None, values: Array, counts: Sequence[int], root: int) -> Request:
+    def gather(self, out: AnyArray | None, values: AnyArray, counts: Sequence[int], root: int) -> Request:
         return copy_to(out, values)
 
-    def scatter(self, out: Array, values: Array | None, counts: Sequence[int], root: int) -> Request:
+    def scatter(self, out: AnyArray, values: AnyArray | None, counts: Sequence[int], root: int) -> Request:
         return copy_to(out, values)
 
-    def reduce_scatter(self, out: Array, values: Array, counts: Sequence[int], op: ReduceOp) -> Request:
+    def reduce_scatter(self, out: AnyArray, values: AnyArray, counts: Sequence[int], op: ReduceOp) -> Request:
         return copy_to(out, values)
 
-    def all_to_all(self, out: Array, values: Array, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
+    def all_to_all(self, out: AnyArray, values: AnyArray, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
         return copy_to(out, values)
 
     def barrier(self) -> Request:
         return Request()
 
 
-def copy_to(out: Array, values: Array) -> Request:
+def copy_to(out: AnyArray, values: AnyArray) -> Request:
     """Copy `values` to `out`, and return a completed request."""
     out[...] = values
     return Request()

@@ -11,7 +11,7 @@ from gradcore.autograd.grad_mode import is_grad_enabled, no_grad
 from gradcore.autograd.saved import current_hooks, saved_tensors_hooks
 from gradcore.autograd.variables import Variable
 from gradcore.core.device import device as Device
-from gradcore.core.typing import AnyTensor, Array
+from gradcore.core.typing import AnyArray, AnyTensor
 from gradcore.distributed.checks import check_alike
 from gradcore.distributed.device_mesh import DeviceMesh
 from gradcore.distributed.groups import ProcessGroup, default_device, duplicate_group, resolve
@@ -377,7 +377,7 @@ def units_of(module: Module) -> Iterator[_Unit]:
             yield unit
 
 
-def _memory_of(t: AnyTensor) -> Array:
+def _memory_of(t: AnyTensor) -> AnyArray:
     """Return the array that owns the memory of a tensor."""
     return t._device.backend.owner_of(t._array)
 

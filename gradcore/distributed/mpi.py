@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 from gradcore.distributed.communicator import Communicator
 from gradcore.distributed.errors import DistNetworkError
 from gradcore.distributed.lifetime import deliver_output, limit_start
@@ -53,7 +53,7 @@ class _Received(_MPIRequest):
 
     source: int | None = None
 
-    def __init__(self, comm: Any, buffer: Array, source: int | None, tag: int) -> None:
+    def __init__(self, comm: Any, buffer: AnyArray, source: int | None, tag: int) -> None:
         MPI = import_mpi()
         super().__init__(comm, comm.Irecv, buffer, source=MPI.ANY_SOURCE if source is None else source, tag=tag)
         self._status, self._nbytes = MPI.Status(), buffer.nbytes
@@ -138,17 +138,17 @@ class MPICommunicator(Communicator):
     def _call(self, start: Callable[..., Any], *arrays: Any, **settings: Any) -> Request:
         return _MPIRequest(self.comm, start, *arrays, **settings)
 
-    def all_reduce(self, buffer: Array, op: ReduceOp) -> Request:
+    def all_reduce(self, buffer: AnyArray, op: ReduceOp) -> Request:
         return self._call(self.comm.Iallreduce, self._mpi.IN_PLACE, buffer, op=self._ops[op])
 
-    def reduce(self, buffer: Array, op: ReduceOp, root: int) -> Request:
+    def reduce(self, buffer: AnyArray, op: ReduceOp, root: int) -> Request:
         buffers = (self._mpi.IN_PLACE, buffer) if self.rank == root else (buffer, None)
         return self._call(self.comm.Ireduce, *buffers, op=self._ops[op], root=root)
 
-    def broadcast(self, buffer: Array, root: int) -> Request:
+    def broadcast(self, buffer: AnyArray, root: int) -> Request:
         return self._call(self.comm.Ibcast, buffer, root=root)
 
-    def all_gather(self, out: Array, values: Array, counts: Sequence[int]) -> Request:
+    def all_gather(self, out: AnyArray, values: AnyArray, counts: Sequence[int]) -> Request:
         if min(counts) == max(counts):
             own_address = _address(out) + self.rank * values.nbytes
             return self._call(
@@ -156,31 +156,31 @@ class MPICommunicator(Communicator):
             )
         return self._call(self.comm.Iallgatherv, values, [out, counts])
 
-    def gather(self, out: Array | None, values: Array, counts: Sequence[int], root: int) -> Request:
+    def gather(self, out: AnyArray | None, values: AnyArray, counts: Sequence[int], root: int) -> Request:
         return self._call(self.comm.Igatherv, values, None if out is None else [out, counts], root=root)
 
-    def scatter(self, out: Array, values: Array | None, counts: Sequence[int], root: int) -> Request:
+    def scatter(self, out: AnyArray, values: AnyArray | None, counts: Sequence[int], root: int) -> Request:
         return self._call(self.comm.Iscatterv, None if values is None else [values, counts], out, root=root)
 
-    def reduce_scatter(self, out: Array, values: Array, counts: Sequence[int], op: ReduceOp) -> Request:
+    def reduce_scatter(self, out: AnyArray, values: AnyArray, counts: Sequence[int], op: ReduceOp) -> Request:
         if min(counts) == max(counts):
             return self._call(self.comm.Ireduce_scatter_block, values, out, op=self._ops[op])
         return self._call(self.comm.Ireduce_scatter, values, out, counts, op=self._ops[op])
 
-    def all_to_all(self, out: Array, values: Array, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
+    def all_to_all(self, out: AnyArray, values: AnyArray, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
         return self._call(self.comm.Ialltoallv, [values, counts], [out, out_counts])
 
     def barrier(self) -> Request:
         return self._call(self.comm.Ibarrier)
 
-    def send(self, buffer: Array, to: int, tag: int) -> Request:
+    def send(self, buffer: AnyArray, to: int, tag: int) -> Request:
         return self._call(self.comm.Isend, buffer, dest=to, tag=tag)
 
-    def receive(self, buffer: Array, source: int | None, tag: int) -> Request:
+    def receive(self, buffer: AnyArray, source: int | None, tag: int) -> Request:
         return _Received(self.comm, buffer, source, tag)
 
 
-def _address(array: Array) -> int:
+def _address(array: AnyArray) -> int:
     """Return the address of the first element of an array."""
     return int(array.__array_interface__["data"][0])
 

@@ -13,7 +13,7 @@ import numpy as np
 from gradcore.backends import registry
 from gradcore.core.device import device as Device
 from gradcore.core.dtypes import dtype as DType
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 from gradcore.distributed.communicator import Communicator, select_engine_op
 from gradcore.distributed.errors import DistNetworkError
 from gradcore.distributed.reduce_op import ReduceOp
@@ -163,14 +163,14 @@ class NCCLCommunicator(Communicator):
         if not (is_bool or dtype.is_complex or dtype.name in _DTYPES):
             raise ValueError(f"{call}: NCCL does not reduce {dtype.name}; convert the tensor to int32")
 
-    def as_array(self, array: Array) -> Array:
+    def as_array(self, array: AnyArray) -> AnyArray:
         with self.on_device():
             return self._xp.asarray(array)
 
-    def as_host(self, array: Array) -> Array:
+    def as_host(self, array: AnyArray) -> AnyArray:
         return self._xp.asnumpy(array)
 
-    def empty(self, count: int, dtype: Any) -> Array:
+    def empty(self, count: int, dtype: Any) -> AnyArray:
         with self.on_device():
             return self._xp.empty(count, dtype)
 
@@ -179,7 +179,7 @@ class NCCLCommunicator(Communicator):
     def _call(
         self,
         start: Callable[[Any, int], Any],
-        *arrays: Array | None,
+        *arrays: AnyArray | None,
         source: int | None = None,
         kind: type[_NCCLRequest] = _NCCLRequest,
     ) -> Request:
@@ -223,12 +223,14 @@ class NCCLCommunicator(Communicator):
         for request in requests:
             request.event = event
 
-    def move_bytes(self, call: Callable[..., Any], array: Array, stream: int, *rest: int) -> None:
+    def move_bytes(self, call: Callable[..., Any], array: AnyArray, stream: int, *rest: int) -> None:
         """Send or receive the bytes of an array."""
         if array.size:
             call(array.data.ptr, array.nbytes, self._nccl.NCCL_UINT8, *rest, stream)
 
-    def _exchange(self, out: Sequence[Array] | None, values: Sequence[Array] | None, *arrays: Array | None) -> Request:
+    def _exchange(
+        self, out: Sequence[AnyArray] | None, values: Sequence[AnyArray] | None, *arrays: AnyArray | None
+    ) -> Request:
         """Receive an array from each rank, and send one to each. None means that nothing is sent or received."""
 
         def start(comm: Any, stream: int) -> None:
@@ -241,28 +243,28 @@ class NCCLCommunicator(Communicator):
 
         return self._call(start, *arrays)
 
-    def reduce_buffer(self, buffer: Array, op: ReduceOp) -> tuple[int, int]:
+    def reduce_buffer(self, buffer: AnyArray, op: ReduceOp) -> tuple[int, int]:
         return getattr(self._nccl, _DTYPES[buffer.dtype.name]), getattr(self._nccl, _OPS[op])
 
-    def all_reduce(self, buffer: Array, op: ReduceOp) -> Request:
+    def all_reduce(self, buffer: AnyArray, op: ReduceOp) -> Request:
         if not buffer.size:
             return Request()
         kinds, at = self.reduce_buffer(buffer, op), buffer.data.ptr
         return self._call(lambda comm, stream: comm.allReduce(at, at, buffer.size, *kinds, stream), buffer)
 
-    def reduce(self, buffer: Array, op: ReduceOp, root: int) -> Request:
+    def reduce(self, buffer: AnyArray, op: ReduceOp, root: int) -> Request:
         if not buffer.size:
             return Request()
         kinds, at = self.reduce_buffer(buffer, op), buffer.data.ptr
         return self._call(lambda comm, stream: comm.reduce(at, at, buffer.size, *kinds, root, stream), buffer)
 
-    def broadcast(self, buffer: Array, root: int) -> Request:
+    def broadcast(self, buffer: AnyArray, root: int) -> Request:
         if not buffer.size:
             return Request()
         at, kind = buffer.data.ptr, self._nccl.NCCL_UINT8
         return self._call(lambda comm, stream: comm.broadcast(at, at, buffer.nbytes, kind, root, stream), buffer)
 
-    def all_gather(self, out: Array, values: Array, counts: Sequence[int]) -> Request:
+    def all_gather(self, out: AnyArray, values: AnyArray, counts: Sequence[int]) -> Request:
         if len(set(counts)) > 1:
             return self._exchange(_parts(out, counts), [values] * self.size, out, values)
         if not values.size:
@@ -270,15 +272,15 @@ class NCCLCommunicator(Communicator):
         to, at, kind = out.data.ptr, values.data.ptr, self._nccl.NCCL_UINT8
         return self._call(lambda comm, stream: comm.allGather(at, to, values.nbytes, kind, stream), out, values)
 
-    def gather(self, out: Array | None, values: Array, counts: Sequence[int], root: int) -> Request:
+    def gather(self, out: AnyArray | None, values: AnyArray, counts: Sequence[int], root: int) -> Request:
         messages = [values if rank == root else values[:0] for rank in range(self.size)]
         return self._exchange(None if out is None else _parts(out, counts), messages, out, values)
 
-    def scatter(self, out: Array, values: Array | None, counts: Sequence[int], root: int) -> Request:
+    def scatter(self, out: AnyArray, values: AnyArray | None, counts: Sequence[int], root: int) -> Request:
         targets = [out if rank == root else out[:0] for rank in range(self.size)]
         return self._exchange(targets, None if values is None else _parts(values, counts), out, values)
 
-    def reduce_scatter(self, out: Array, values: Array, counts: Sequence[int], op: ReduceOp) -> Request:
+    def reduce_scatter(self, out: AnyArray, values: AnyArray, counts: Sequence[int], op: ReduceOp) -> Request:
         if not values.size:
             return Request()
         kinds = self.reduce_buffer(values, op)
@@ -295,7 +297,7 @@ class NCCLCommunicator(Communicator):
 
         return self._call(start, out, values)
 
-    def all_to_all(self, out: Array, values: Array, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
+    def all_to_all(self, out: AnyArray, values: AnyArray, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
         return self._exchange(_parts(out, out_counts), _parts(values, counts), out, values)
 
     def barrier(self) -> Request:
@@ -303,10 +305,10 @@ class NCCLCommunicator(Communicator):
         kinds, at = self.reduce_buffer(buffer, ReduceOp.SUM), buffer.data.ptr
         return self._call(lambda comm, stream: comm.allReduce(at, at, 1, *kinds, stream), buffer, kind=_HostRequest)
 
-    def send(self, buffer: Array, to: int, tag: int) -> Request:
+    def send(self, buffer: AnyArray, to: int, tag: int) -> Request:
         return self._call(lambda comm, stream: self.move_bytes(comm.send, buffer, stream, to), buffer)
 
-    def receive(self, buffer: Array, source: int | None, tag: int) -> Request:
+    def receive(self, buffer: AnyArray, source: int | None, tag: int) -> Request:
         if source is None:
             raise ValueError("NCCL cannot receive from any process: pass src")
         return self._call(
@@ -351,6 +353,6 @@ class NCCLCommunicator(Communicator):
         self._comm.destroy()
 
 
-def _parts(array: Array, counts: Sequence[int]) -> list[Array]:
+def _parts(array: AnyArray, counts: Sequence[int]) -> list[AnyArray]:
     ends = list(accumulate(counts))
     return [array[end - count : end] for count, end in zip(counts, ends, strict=True)]

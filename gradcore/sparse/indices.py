@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gradcore.autograd.variables import wrap
 from gradcore.backends.sparsity import flat_places
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 from gradcore.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def are_equal(a: Tensor, b: Tensor) -> bool:
     return a is b or (a.shape == b.shape and bool((a == b).all()))
 
 
-def raw(index: Tensor) -> Array:
+def raw(index: Tensor) -> AnyArray:
     """Return the array of an index tensor."""
     return index._array
 
@@ -45,5 +45,5 @@ def sorted_indices(t: SparseTensor) -> tuple[Tensor | None, Tensor | None, Tenso
     return order, wrap(xp.cumsum(is_first) - 1, device), wrap(distinct, device)
 
 
-def _is_ascending(x: Array) -> bool:
+def _is_ascending(x: AnyArray) -> bool:
     return not bool((x[1:] < x[:-1]).any())

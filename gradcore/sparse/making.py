@@ -10,7 +10,7 @@ from gradcore import functional
 from gradcore.autograd.variables import wrap
 from gradcore.backends.sparsity import flat_places
 from gradcore.core import dtypes
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 from gradcore.sparse.conversion import to_sparse
 from gradcore.sparse.indices import raw
 from gradcore.sparse.tensor import (
@@ -202,7 +202,7 @@ def _check_sizes(sizes: list[int]) -> list[int]:
     return sizes
 
 
-def _check_bounds(index: Array, sizes: Sequence[int]) -> None:
+def _check_bounds(index: AnyArray, sizes: Sequence[int]) -> None:
     """Raise if an index is out of bounds. This is always checked, because such an index would read another row."""
     for dim, row in enumerate(index):
         low, high = int(row.min()), int(row.max())
@@ -277,7 +277,13 @@ def sparse_compressed_tensor(
 
 
 def _check_compressed(
-    ends: Array, inner: Array, nnz: int, sizes: tuple[int, ...], block: tuple[int, ...], layout: Any, distinct: bool
+    ends: AnyArray,
+    inner: AnyArray,
+    nnz: int,
+    sizes: tuple[int, ...],
+    block: tuple[int, ...],
+    layout: Any,
+    distinct: bool,
 ) -> None:
     """Raise if the indices do not describe a matrix; with `distinct`, also if they are not sorted and distinct."""
     first, second = ("crow", "col") if layout in BY_ROWS else ("ccol", "row")
@@ -307,7 +313,7 @@ def _check_compressed(
             raise RuntimeError(f"`{text}` is not satisfied.")
 
 
-def _is_sorted(ends: Array, inner: Array) -> bool:
+def _is_sorted(ends: AnyArray, inner: AnyArray) -> bool:
     rising = inner[1:] > inner[:-1]
     starts = ends[1:-1]
     rising[starts[(starts > 0) & (starts < inner.size)] - 1] = True
@@ -432,6 +438,6 @@ def spdiags(diagonals: Any, offsets: Any, shape: Sequence[int], layout: Any = No
     return out if layout is None else to_sparse(out, layout)
 
 
-def _columns(xp: Any, k: int, height: int, width: int, length: int) -> Array:
+def _columns(xp: Any, k: int, height: int, width: int, length: int) -> AnyArray:
     """Return the columns of the elements of the diagonal `k` of a matrix that has `length` stored columns."""
     return xp.arange(max(k, 0), max(min(width, height + k, length), max(k, 0)))

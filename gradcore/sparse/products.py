@@ -7,7 +7,7 @@ from typing import Any
 from gradcore import functional
 from gradcore.autograd.variables import wrap
 from gradcore.backends.sparsity import Pattern
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 from gradcore.sparse.arithmetic import add, distinct
 from gradcore.sparse.conversion import coalesce, places, sparse_dim, to_sparse, transpose
 from gradcore.sparse.indices import raw
@@ -93,7 +93,7 @@ def _times_sparse(a: SparseTensor, b: SparseTensor) -> Any:
     return out if a.layout is COO or a.layout in BLOCKED else to_sparse(out, CSR)
 
 
-def _meetings(xp: Any, a: Pattern, b: Pattern) -> tuple[Array, Array, Array, Array]:
+def _meetings(xp: Any, a: Pattern, b: Pattern) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
     """Return the positions of the factors of each product in `a` and `b`, and of its result, and the flat indices."""
     order = xp.argsort(b.rows, kind="stable")
     ends = xp.searchsorted(b.rows[order], xp.arange(b.shape[0] + 1))

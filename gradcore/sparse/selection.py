@@ -7,7 +7,7 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.autograd.variables import wrap
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 from gradcore.sparse.conversion import coalesce, dense_dim, sparse_dim, to_sparse
 from gradcore.sparse.indices import raw
 from gradcore.sparse.tensor import BLOCKED, COO, SparseTensor, on, sparse
@@ -22,7 +22,7 @@ def _wrap_dim(dim: int, n: int) -> int:
     return dim % n
 
 
-def _of_entries(t: SparseTensor, index: Array, which: Array, sizes: Sequence[int], in_order: bool) -> Any:
+def _of_entries(t: SparseTensor, index: AnyArray, which: AnyArray, sizes: Sequence[int], in_order: bool) -> Any:
     """Return a COO tensor of the values of `t` at the positions `which`, with the given indices."""
     return sparse(COO, sizes, (wrap(index, t.home),), t.stored[wrap(which, t.home)], in_order)
 

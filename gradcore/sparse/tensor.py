@@ -13,7 +13,7 @@ from gradcore.autograd.variables import new, wrap
 from gradcore.backends.sparsity import Pattern
 from gradcore.core.dtypes import can_cast
 from gradcore.core.size import Size, size_of
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 from gradcore.sparse import text
 from gradcore.sparse.indices import are_equal, raw, sorted_indices
 from gradcore.tensor import Tensor, layouts
@@ -413,7 +413,7 @@ def _kind(t: Tensor) -> str:
     return f"torch.{'sparse.' if isinstance(t, SparseTensor) else ''}{t.dtype.scalar_name}Tensor"
 
 
-def _in_blocks(xp: Any, t: SparseTensor) -> tuple[Array, Array]:
+def _in_blocks(xp: Any, t: SparseTensor) -> tuple[AnyArray, AnyArray]:
     """Return the rows and columns of the elements of a block layout, in the order of the flattened values."""
     outer, inner, (height, width) = *map(raw, t.index), t.stored.shape[1:3]
     block_rows = xp.searchsorted(outer, xp.arange(inner.size), side="right") - 1

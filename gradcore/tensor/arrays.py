@@ -11,7 +11,7 @@ from typing import Any
 
 from gradcore.autograd.variables import VersionCounter, as_class, bump_all, wrap
 from gradcore.backends.numpy import malloc
-from gradcore.core.typing import Array, Device
+from gradcore.core.typing import AnyArray, Device
 
 __all__ = [
     "arrays_of",
@@ -35,7 +35,7 @@ def arrays_of(tensors: Iterable[Any]) -> list[Any]:
     return [t._array for t in tensors]
 
 
-def empty_array(size: int, dtype: Any, device: Device) -> Array:
+def empty_array(size: int, dtype: Any, device: Device) -> AnyArray:
     """Return an uninitialised array for the elements of many tensors.
 
     On the CPU, the first large array makes the process keep freed memory for later arrays.

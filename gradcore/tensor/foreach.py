@@ -10,7 +10,7 @@ from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import bump_all, wrap
 from gradcore.backends.portable.optimizers import Batch
 from gradcore.core import dtypes
-from gradcore.core.typing import Array, Device
+from gradcore.core.typing import AnyArray, Device
 from gradcore.tensor import Tensor
 
 __all__ = ["Batch", "clamp_", "clip_", "divide_", "move_statistics_", "norms", "reciprocal", "unscale_"]
@@ -28,7 +28,7 @@ def _group_by_device(tensors: Iterable[Tensor]) -> tuple[dict[Device, list[Tenso
     return lists, overriding
 
 
-def _apply_in_place(kernel: str, device: Device, tensors: list[Tensor], *args: Array | float) -> list[Tensor]:
+def _apply_in_place(kernel: str, device: Device, tensors: list[Tensor], *args: AnyArray | float) -> list[Tensor]:
     """Change the tensors of one device by a kernel of lists, and return the tensors it does not take."""
     positions = device.kernels[kernel]([t._array for t in tensors], *args)
     left = set(positions)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.core import dtypes
-from gradcore.core.typing import AnyTensor, Array
+from gradcore.core.typing import AnyArray, AnyTensor
 from gradcore.tensor import is_differentiated
 
 __all__ = ["cuda_array_interface", "device_of", "dlpack", "export_array", "from_dlpack_on_host"]
@@ -114,7 +114,7 @@ def _is_capsule(source: Any) -> bool:
 class _Writable:
     """Array interface of a read-only array's memory that says it is writable."""
 
-    def __init__(self, array: Array) -> None:
+    def __init__(self, array: AnyArray) -> None:
         self.lender = array
         self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}
 

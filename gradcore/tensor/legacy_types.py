@@ -17,7 +17,7 @@ from gradcore.backends.registry import CPU, set_default_device, unavailable
 from gradcore.core import dtypes
 from gradcore.core.device import DeviceLike
 from gradcore.core.errors import warn, warn_once
-from gradcore.core.typing import AnyTensor, Array
+from gradcore.core.typing import AnyArray, AnyTensor
 from gradcore.dispatch import check_inplace
 from gradcore.ops.declare.geometry import expand_shape
 from gradcore.tensor import Tensor, is_differentiated
@@ -343,7 +343,7 @@ def reduce_ex(self: Tensor, protocol: Any) -> Any:
     return self.__reduce_ex__(protocol)
 
 
-def array_wrap(self: Tensor, array: Array, context: Any = None, return_scalar: bool = False) -> Tensor:
+def array_wrap(self: Tensor, array: AnyArray, context: Any = None, return_scalar: bool = False) -> Tensor:
     """Return the result of a NumPy function that called `__array__` as a tensor."""
     return tensor(array)
 

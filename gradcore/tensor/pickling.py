@@ -10,7 +10,7 @@ from gradcore import functional
 from gradcore.autograd import variables
 from gradcore.autograd.variables import AutogradMeta, new, version_counter, wrap
 from gradcore.backends.registry import resolve
-from gradcore.core.typing import AnyTensor, Array
+from gradcore.core.typing import AnyArray, AnyTensor
 
 __all__ = ["deep_copy", "reduce_tensor", "shallow_copy"]
 
@@ -82,7 +82,7 @@ def reduce_tensor(t: AnyTensor) -> tuple[Any, ...]:
     return _rebuild, (type(t), array, tuple(t.shape), t._dtype, t._device, state)
 
 
-def _rebuild(cls: type, array: Array, shape: Any, dtype: Any, where: Any, state: dict[str, Any]) -> Any:
+def _rebuild(cls: type, array: AnyArray, shape: Any, dtype: Any, where: Any, state: dict[str, Any]) -> Any:
     """Return a tensor from its pickle, on its former device or on the fall-back device."""
     device = resolve(where)
     if array is None:

@@ -9,13 +9,13 @@ import numpy as np
 
 from gradcore.autograd.variables import bump, wrap
 from gradcore.backends.registry import CPU
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 from gradcore.tensor import Tensor
 
 __all__ = ["is_shared", "reduce_for_processes", "share_memory_", "shared_with_processes"]
 
 
-def _block(array: Array) -> Any:
+def _block(array: AnyArray) -> Any:
     """Return the shared block that an array lies in, or None."""
     owner = array
     while isinstance(owner, (np.ndarray, memoryview)):

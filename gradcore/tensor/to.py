@@ -17,13 +17,13 @@ from gradcore.core import dtypes
 from gradcore.core.device import device as Device
 from gradcore.core.errors import warn_once
 from gradcore.core.tracebacks import shorten
-from gradcore.core.typing import AnyTensor, Array
+from gradcore.core.typing import AnyArray, AnyTensor
 from gradcore.ops.reductions.sums import REAL_PARTS
 
 __all__ = ["astype", "copy", "move_array", "parse_to", "to", "to_copy"]
 
 
-def move_array(array: Array, source: Any, target: Any, non_blocking: bool = False) -> Any:
+def move_array(array: AnyArray, source: Any, target: Any, non_blocking: bool = False) -> Any:
     """Return `array`, which lies on device `source`, on device `target`.
 
     With `non_blocking`, the host does not wait for a copy out of page-locked memory.

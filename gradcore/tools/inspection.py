@@ -15,7 +15,7 @@ from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import tick
 from gradcore.autograd.views import gradient_edge
-from gradcore.core.typing import AnyTensor, Array, Device
+from gradcore.core.typing import AnyArray, AnyTensor, Device
 from gradcore.ops.declare.table import Op
 from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_leaves
@@ -168,7 +168,7 @@ def is_freed(node: Any) -> bool:
     return bool(node.is_freed())
 
 
-def storage(array: Array) -> tuple[int, int]:
+def storage(array: AnyArray) -> tuple[int, int]:
     """Return a key of the memory that an array keeps alive, which views share, and its number of bytes."""
     base = getattr(array, "base", None)
     while base is not None and hasattr(base, "nbytes") and hasattr(base, "shape"):

@@ -6,7 +6,7 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from gradcore.backends.codegen.expr import Expr, NotFusible
 from gradcore.backends.codegen.layout import Layout, layout_of
 from gradcore.backends.codegen.schedule import Input, Kernel
 from gradcore.backends.codegen.trace import Formula, compute_dtype, trace
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["Fusion"]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gradcore.core.typing import Array
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["Layout", "layout_of"]
 

@@ -82,7 +82,7 @@ class SymbolicScalar(ScalarParameter):
         return id(self)
 
     def evaluate(self, hyperparameters: dict[str, Any]) -> float:
-        return self.evaluator(hyperparameters)  # type: ignore[no-any-return]
+        return self.evaluator(hyperparameters)
 
 
 def _symbolic_scalar(value: float, evaluator: Evaluator, expression: Hashable, guards: list[Guard]) -> SymbolicScalar:

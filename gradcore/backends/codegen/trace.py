@@ -42,7 +42,7 @@ class _NumpyNamespace:
         return function
 
     def dtype(self, dtype: Any) -> np.dtype[Any]:
-        return np.dtype(dtype)  # type: ignore[no-any-return]
+        return np.dtype(dtype)
 
     def where(self, condition: Expr, x: Any, y: Any) -> Expr:
         return self._graph.where(condition, x, y)
@@ -95,7 +95,8 @@ class Tracer(Elementwise):
 
     def __init__(self, bodies: dict[str, Callable[..., Any]]) -> None:
         self.graph = ExprGraph()
-        self.xp, self.special = _NumpyNamespace(self.graph), _SpecialNamespace(self.graph)
+        self.xp: Any = _NumpyNamespace(self.graph)
+        self.special = _SpecialNamespace(self.graph)
         self._bodies = bodies
 
     def __getattr__(self, name: str) -> Any:

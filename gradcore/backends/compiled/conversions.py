@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcore.backends.compiled.calls import CompiledCalls, Work
 from gradcore.backends.kernel_methods import kernel_for
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["CompiledConversions", "character"]
 
@@ -28,7 +28,7 @@ def character(dtype: Any) -> str:
     return "E" if ml_dtypes is not None and dtype == ml_dtypes.bfloat16 else ""
 
 
-def _has_kernel(backend: Any, x: Array, dtype: Any) -> bool:
+def _has_kernel(backend: Any, x: AnyArray, dtype: Any) -> bool:
     if x.size < _LARGE or not (x.flags.forc and x.flags.aligned):
         return False
     return character(x.dtype) + character(np.dtype(dtype)) in _PAIRS
@@ -38,7 +38,7 @@ class CompiledConversions(CompiledCalls):
     """Conversions of dense arrays."""
 
     @kernel_for(_has_kernel)
-    def astype(self, x: Array, dtype: Any) -> Array:
+    def astype(self, x: AnyArray, dtype: Any) -> AnyArray:
         out = np.empty_like(x, dtype)  # in the order of `x`
         pair = character(x.dtype) + character(out.dtype)
         self.run_kernel("converted", pair, Work(x.size), x.size, x, out)

@@ -16,7 +16,7 @@ from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.convolution import ConvSettings
 from gradcore.backends.portable.sliding import phases
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["CompiledConvolution", "geometry_of"]
 
@@ -37,7 +37,7 @@ def _is_exact(settings: ConvSettings) -> bool:
     return max(*settings.stride, *settings.padding, *settings.dilation) < 1 << 24
 
 
-def _has_outputs(backend: Any, x: Array, grad: Array, kernel: Ints, settings: ConvSettings) -> bool:
+def _has_outputs(backend: Any, x: AnyArray, grad: AnyArray, kernel: Ints, settings: ConvSettings) -> bool:
     """Return whether enough SIMD lanes have an output. Kernels of one tap are left to BLAS."""
     return (
         prod(kernel) > 1
@@ -64,7 +64,7 @@ class CompiledConvolution(NumpyBackend):
         make = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * addresses)
         return {char: make((f"{name}_{char}", self.library)) for char in _LANES}
 
-    def correlate(self, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
+    def correlate(self, x: AnyArray, weight: AnyArray, settings: ConvSettings, out: AnyArray) -> None:
         geometry = None
         taps = prod(weight.shape[2:])
         if x.dtype.char in _LANES and taps > 1 and out.size and x.size and weight.size and _is_exact(settings):
@@ -80,7 +80,7 @@ class CompiledConvolution(NumpyBackend):
         self._correlations[x.dtype.char](threads.available(), geometry.numbers, strides, *addresses)
 
     @kernel_for(_has_outputs)
-    def weight_gradient(self, x: Array, grad: Array, kernel: Ints, settings: ConvSettings) -> Array:
+    def weight_gradient(self, x: AnyArray, grad: AnyArray, kernel: Ints, settings: ConvSettings) -> AnyArray:
         groups = settings.groups
         shape = grad.shape[1], x.shape[1] // groups, *kernel
         geometry = _geometry(x.shape, shape, grad.shape[2:], *_tuples(settings))

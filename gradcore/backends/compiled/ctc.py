@@ -5,10 +5,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["CompiledCtc"]
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradcore.backends.compiled.reductions import CompiledReductions
 from gradcore.backends.kernel_rules import Reduction, reductions
 from gradcore.backends.numpy.reductions import SUMS, adjacent
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["CompiledHalfReductions"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from gradcore.backends.compiled.conversions import character
 from gradcore.backends.compiled.elementwise import CompiledElementwise, Forward, Loop
 from gradcore.backends.numpy import threads
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["CompiledHalves"]
 
@@ -77,7 +77,7 @@ class CompiledHalves(CompiledElementwise):
         except KeyError:
             return self._looked_up(key, formula, tuple(floats))
 
-    def _run_on_halves(self, loop: Loop, arrays: list[Array]) -> None:
+    def _run_on_halves(self, loop: Loop, arrays: list[AnyArray]) -> None:
         count, out = len(arrays), arrays[-1]
         call = _Call(loop.function, ctypes.addressof(loop.parameters), loop.grain, out.size, count)
         for k, x in enumerate(arrays):

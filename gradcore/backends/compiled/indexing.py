@@ -5,14 +5,16 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradcore.backends.compiled.calls import CompiledCalls
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.indexing import Indices
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["CompiledIndexing"]
 

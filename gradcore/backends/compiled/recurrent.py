@@ -12,7 +12,7 @@ import numpy as np
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.recurrent import Steps
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["CompiledRecurrent"]
 
@@ -39,7 +39,9 @@ class CompiledRecurrent(NumpyBackend):
     def _sequences(self) -> dict[tuple[str, str], Any]:
         return {}
 
-    def _over_steps(self, name: str, steps: Steps, widths: tuple[int, int], *arrays: Array, relu: bool = False) -> None:
+    def _over_steps(
+        self, name: str, steps: Steps, widths: tuple[int, int], *arrays: AnyArray, relu: bool = False
+    ) -> None:
         """Run a kernel of `recurrent.cpp` over all steps, on contiguous arrays of one dtype."""
         char = arrays[-1].dtype.char
         function = self._sequences.get((name, char))
@@ -63,14 +65,14 @@ class CompiledRecurrent(NumpyBackend):
     def run_lstm(
         self,
         steps: Steps,
-        inflow: Array,
-        weight: Array,
-        projection: Array,
-        h: Array,
-        c: Array,
-        result: Array,
-        gates: Array,
-        cells: Array,
+        inflow: AnyArray,
+        weight: AnyArray,
+        projection: AnyArray,
+        h: AnyArray,
+        c: AnyArray,
+        result: AnyArray,
+        gates: AnyArray,
+        cells: AnyArray,
     ) -> None:
         arrays = np.ascontiguousarray(inflow), weight, _or_empty(projection, h), h, c, result, gates, cells
         self._over_steps("lstm", steps, (c.shape[1], h.shape[1]), *arrays)
@@ -78,16 +80,16 @@ class CompiledRecurrent(NumpyBackend):
     def run_lstm_back(
         self,
         steps: Steps,
-        upstream: Array,
-        weight: Array,
-        projection: Array,
-        before: Array,
-        gates: Array,
-        cells: Array,
-        of_h: Array,
-        of_c: Array,
-        of_inflow: Array,
-        sources: Array,
+        upstream: AnyArray,
+        weight: AnyArray,
+        projection: AnyArray,
+        before: AnyArray,
+        gates: AnyArray,
+        cells: AnyArray,
+        of_h: AnyArray,
+        of_c: AnyArray,
+        of_inflow: AnyArray,
+        sources: AnyArray,
     ) -> None:
         is_single_step = len(steps.sizes) == 1
         optional = upstream, None if is_single_step else weight, projection
@@ -98,13 +100,27 @@ class CompiledRecurrent(NumpyBackend):
             of_h[:] = self.matmul(of_inflow, weight)
 
     def run_gru(
-        self, steps: Steps, inflow: Array, weight: Array, bias: Array, h: Array, result: Array, gates: Array
+        self,
+        steps: Steps,
+        inflow: AnyArray,
+        weight: AnyArray,
+        bias: AnyArray,
+        h: AnyArray,
+        result: AnyArray,
+        gates: AnyArray,
     ) -> None:
         arrays = np.ascontiguousarray(inflow), weight, bias, h, result, gates
         self._over_steps("gru", steps, (h.shape[1], h.shape[1]), *arrays)
 
     def run_gru_back(
-        self, steps: Steps, upstream: Array, weight: Array, before: Array, gates: Array, of_h: Array, of_all: Array
+        self,
+        steps: Steps,
+        upstream: AnyArray,
+        weight: AnyArray,
+        before: AnyArray,
+        gates: AnyArray,
+        of_h: AnyArray,
+        of_all: AnyArray,
     ) -> None:
         is_single_step, width = len(steps.sizes) == 1, of_h.shape[1]
         arrays = (
@@ -119,7 +135,7 @@ class CompiledRecurrent(NumpyBackend):
         if is_single_step:
             of_h += self.matmul(of_all[:, width:], weight)
 
-    def run_rnn(self, steps: Steps, weight: Array, h: Array, result: Array, relu: bool) -> None:
+    def run_rnn(self, steps: Steps, weight: AnyArray, h: AnyArray, result: AnyArray, relu: bool) -> None:
         if len(steps.sizes) == 1:
             result += self.matmul(h, weight.T)
             weight = h[:0]
@@ -128,11 +144,11 @@ class CompiledRecurrent(NumpyBackend):
     def run_rnn_back(
         self,
         steps: Steps,
-        upstream: Array,
-        weight: Array,
-        result: Array,
-        of_h: Array,
-        of_inflow: Array,
+        upstream: AnyArray,
+        weight: AnyArray,
+        result: AnyArray,
+        of_h: AnyArray,
+        of_inflow: AnyArray,
         relu: bool,
     ) -> None:
         is_single_step, width = len(steps.sizes) == 1, of_h.shape[1]
@@ -142,6 +158,6 @@ class CompiledRecurrent(NumpyBackend):
             of_h[:] = self.matmul(of_inflow, weight)
 
 
-def _or_empty(x: Array, like: Array) -> Array:
+def _or_empty(x: AnyArray, like: AnyArray) -> AnyArray:
     """Return `x`, or an empty array for None."""
     return like[:0] if x is None else x

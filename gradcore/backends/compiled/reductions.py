@@ -14,7 +14,7 @@ from gradcore.backends.kernel_rules import Reduction
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.reductions import SQUARES, SUMS
 from gradcore.backends.numpy.row_blocks import exponentials, ones
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["CompiledReductions"]
 
@@ -32,22 +32,22 @@ _WIDTH = 32
 class CompiledReductions(CompiledCalls, CompiledElementwise):
     """Reductions of contiguous arrays over adjacent dims. The methods of `NumpyReductions` handle all other cases."""
 
-    def reduce_run(self, kind: Reduction, x: Array, start: int, stop: int) -> Any:
+    def reduce_run(self, kind: Reduction, x: AnyArray, start: int, stop: int) -> Any:
         out = self.reduced_by_kernel(kind, x, start, stop)
         return super().reduce_run(kind, x, start, stop) if out is None else out
 
-    def squared_distances_over(self, x: Array, mean: Array, dims: Any) -> Any:
+    def squared_distances_over(self, x: AnyArray, mean: AnyArray, dims: Any) -> Any:
         if x.size < SUMS.least <= _LARGE_ROWS or x.dtype.char not in "fd":
             return super().squared_distances_over(x, mean, dims)
         return self.squares_over(self.sub(x, mean), dims, True)
 
-    def exp_less(self, x: Array, top: Array) -> Any:
+    def exp_less(self, x: AnyArray, top: AnyArray) -> Any:
         if not _are_shared(x):
             return super().exp_less(x, top)
         difference = np.asarray(self.sub(x, top))
         return exponentials(difference, difference, self.pooled)
 
-    def reduced_by_kernel(self, kind: Reduction, x: Array, start: int, stop: int) -> Any:
+    def reduced_by_kernel(self, kind: Reduction, x: AnyArray, start: int, stop: int) -> Any:
         """Compute `reduce_run` by a kernel (halves in float32), or return None if there is no faster one."""
         char, shape = x.dtype.char, x.shape
         if char == "?":  # any byte but 0 is True
@@ -83,13 +83,13 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
         parts = self._reduce_rows(kind, char, x, -(-n // _ROW), _ROW)
         return np.asarray(getattr(np, kind.function).reduce(parts)).astype(_result(x.dtype), copy=False).reshape(rest)
 
-    def _reduce_rows(self, kind: Reduction, char: str, x: Array, height: int, width: int) -> Any:
+    def _reduce_rows(self, kind: Reduction, char: str, x: AnyArray, height: int, width: int) -> Any:
         dtype = np.float64 if kind.function == "add" and char in "fdeE" else _result(x.dtype)
         out = np.empty(height, dtype)
         self.run_kernel(kind.rows, char, Work(height, height, width, x.size), x.size, x, out)
         return out
 
-    def row_dots(self, x: Array, y: Array) -> Any:
+    def row_dots(self, x: AnyArray, y: AnyArray) -> Any:
         if x.shape[1] < _WIDE or x.size < _LARGE_COLUMNS:
             return super().row_dots(x, y)
         height, width = x.shape
@@ -97,12 +97,14 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
         self.run_kernel("row_dots", x.dtype.char, Work(height, height, width, 0, width), x.size, x, y, out)
         return out.astype(x.dtype)
 
-    def column_dots(self, x: Array, y: Array) -> Any:
+    def column_dots(self, x: AnyArray, y: AnyArray) -> Any:
         if x.dtype.char != "f" or x.size < _LARGE_COLUMNS:
             return super().column_dots(x, y)
         return self._reduce_columns("column_dots", "f", x, 1, *x.shape, y)[0]
 
-    def _reduce_columns(self, kernel: str, char: str, x: Array, outer: int, n: int, inner: int, *others: Array) -> Any:
+    def _reduce_columns(
+        self, kernel: str, char: str, x: AnyArray, outer: int, n: int, inner: int, *others: AnyArray
+    ) -> Any:
         rows = max(_BLOCK // inner, 4)
         blocks = -(-n // rows)
         out = np.empty((outer, blocks, inner))
@@ -115,7 +117,7 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
 _SAME = {"?": "B", "q": "l" if np.dtype("l").itemsize == 8 else "q"}
 
 
-def _are_shared(x: Array) -> bool:
+def _are_shared(x: AnyArray) -> bool:
     """Return whether threads share passes over an array of this size."""
     return bool(x.size >= 2 * WORTH_A_THREAD and threads.available() > 1)
 

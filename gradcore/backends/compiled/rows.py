@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.numpy.row_blocks import rows_of
 from gradcore.backends.portable.normalization import NormGradients, Triple
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["ROW_KERNELS", "CompiledRows"]
 
@@ -85,7 +87,7 @@ def _takes_batch_gradients(backend: Any, arguments: NormGradients) -> bool:
 class CompiledRows(CompiledCalls):
     """Kernels of contiguous rows of float32 and float64: those declared by `native_rows`, and normalizations."""
 
-    def _run(self, name: str, shape: tuple[int, int], *arrays: Any, parts: int | None = None, **more: Any) -> None:
+    def _run(self, name: str, shape: tuple[int, ...], *arrays: Any, parts: int | None = None, **more: Any) -> None:
         """Run a kernel on all rows (or parts of rows) of contiguous arrays of one dtype."""
         height, width = shape
         function = self._function(name, arrays[0].dtype.char, len(arrays))
@@ -145,7 +147,7 @@ class CompiledRows(CompiledCalls):
     # -- normalization of channels ---------------------------------------------------------------------------
 
     @kernel_for(_takes_images(_GROUP_NORM))
-    def native_group_norm(self, x: Array, weight: Array, bias: Array, groups: int, eps: float) -> Triple:
+    def native_group_norm(self, x: Array, weight: Array | None, bias: Array | None, groups: int, eps: float) -> Triple:
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
         rows = _matrix(x, channels // groups * points)
         out, (mean, var) = _like(x), np.empty((2, batch, groups), x.dtype)
@@ -154,7 +156,7 @@ class CompiledRows(CompiledCalls):
         return out, mean, var
 
     @kernel_for(_takes_images(_BATCH_NORM))
-    def native_batch_norm(self, x: Array, weight: Array, bias: Array, eps: float) -> Triple:
+    def native_batch_norm(self, x: Array, weight: Array | None, bias: Array | None, eps: float) -> Triple:
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
         planes, count = _matrix(x, points), batch * points
         mean = self._moments(planes, np.zeros(batch * channels, x.dtype))[0].reshape(batch, channels).sum(0) / count
@@ -164,7 +166,9 @@ class CompiledRows(CompiledCalls):
         return self._line(x, center, scale, weight, bias), mean, var
 
     @kernel_for(_takes_statistics)
-    def batch_norm_given(self, x: Array, mean: Array, var: Array, weight: Array, bias: Array, eps: float) -> Array:
+    def batch_norm_given(
+        self, x: Array, mean: Array, var: Array, weight: Array | None, bias: Array | None, eps: float
+    ) -> Array:
         center, scale = (np.tile(a, (len(x), 1)) for a in (mean, 1 / np.sqrt(var + x.dtype.type(eps))))
         return self._line(x, center, scale, weight, bias)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradcore.backends.compiled.calls import CompiledCalls, Work
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.sorting import comparable
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["CompiledSorting"]
 

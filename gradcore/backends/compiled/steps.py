@@ -90,7 +90,7 @@ class StepFunction:
         numbers = self.numbers(*[evaluate(settings) for evaluate in self.evaluators])
         step, of_batch = ctypes.byref(self.step), ctypes.byref(prepared.batch)
         thread_count = 1 if prepared.in_order else threads.available()
-        return self.run(step, of_batch, thread_count, grads, numbers)  # type: ignore[no-any-return]
+        return self.run(step, of_batch, thread_count, grads, numbers)
 
 
 class CompiledSteps(NumpyBackend):

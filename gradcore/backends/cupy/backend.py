@@ -163,7 +163,7 @@ class CupyBackend(
     def use_index(self, index: int | None) -> contextlib.AbstractContextManager[Any]:
         if self._count == 1 or index is None:
             return contextlib.nullcontext()
-        return self.xp.cuda.Device(index)  # type: ignore[no-any-return]
+        return self.xp.cuda.Device(index)
 
     def synchronize(self, index: int | None = None) -> None:
         with self.use_index(index):

@@ -17,7 +17,7 @@ from gradcore.backends.cupy.kernels import NULL, CudaKernels, accumulation_dtype
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable import convolution
 from gradcore.backends.portable.convolution import Convolution, ConvSettings, conv_output_size
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["CudaConvolution"]
 
@@ -65,11 +65,11 @@ class _Windows:
         return index, _to_index_type(index, *(n for dim in self.settings for n in dim))
 
 
-def _takes(backend: CudaConvolution, x: Array, other: Array, *rest: Any) -> bool:
+def _takes(backend: CudaConvolution, x: AnyArray, other: AnyArray, *rest: Any) -> bool:
     return other.size > 0 and backend.takes("convolution", x, other)
 
 
-def _takes_with_bias(backend: CudaConvolution, x: Array, weight: Array, bias: Array, *rest: Any) -> bool:
+def _takes_with_bias(backend: CudaConvolution, x: AnyArray, weight: AnyArray, bias: AnyArray, *rest: Any) -> bool:
     return weight.size > 0 and backend.takes("convolution", x, weight, bias)
 
 
@@ -79,21 +79,23 @@ class CudaConvolution(CudaKernels, Convolution):
     _multiply: Any
 
     @kernel_for(_takes, ConvSettings)
-    def conv(self, x: Array, weight: Array, settings: ConvSettings) -> Array:
+    def conv(self, x: AnyArray, weight: AnyArray, settings: ConvSettings) -> AnyArray:
         return self._outputs(x, weight, None, settings)
 
     @kernel_for(_takes, ConvSettings)
-    def conv_input(self, grad: Array, weight: Array, size: Ints, settings: ConvSettings) -> Array:
+    def conv_input(self, grad: AnyArray, weight: AnyArray, size: Ints, settings: ConvSettings) -> AnyArray:
         return self._inputs(grad, weight, None, size, settings)
 
     @kernel_for(_takes_with_bias, ConvSettings)
-    def conv_with_bias(self, x: Array, weight: Array, bias: Array, size: Ints | None, settings: ConvSettings) -> Array:
+    def conv_with_bias(
+        self, x: AnyArray, weight: AnyArray, bias: AnyArray, size: Ints | None, settings: ConvSettings
+    ) -> AnyArray:
         if size is None:
             return self._outputs(x, weight, bias, settings)
         return self._inputs(x, weight, bias, size, settings)
 
     @kernel_for(_takes, ConvSettings)
-    def conv_weight(self, x: Array, grad: Array, kernel: Ints, settings: ConvSettings) -> Array:
+    def conv_weight(self, x: AnyArray, grad: AnyArray, kernel: Ints, settings: ConvSettings) -> AnyArray:
         xp, groups = self.xp, settings.groups
         (count, channels), outputs = x.shape[:2], grad.shape[1]
         windows = _Windows(x.shape[2:], grad.shape[2:], kernel, settings)
@@ -120,7 +122,7 @@ class CudaConvolution(CudaKernels, Convolution):
                 self._multiply(upstream, columns.swapaxes(1, 2), total, (1, 1))
         return total.reshape(shape).astype(x.dtype, copy=False)
 
-    def _outputs(self, x: Array, weight: Array, bias: Array, settings: ConvSettings) -> Array:
+    def _outputs(self, x: AnyArray, weight: AnyArray, bias: AnyArray, settings: ConvSettings) -> AnyArray:
         """Return the convolution of `x` and `weight`, plus `bias` if it is not None."""
         xp, groups = self.xp, settings.groups
         (count, channels), outputs = x.shape[:2], weight.shape[0]
@@ -143,7 +145,7 @@ class CudaConvolution(CudaKernels, Convolution):
                 self._plus(matrix, columns.reshape(-1, groups, matrix.shape[2], windows.count), bias, part)
         return out
 
-    def _plus(self, matrix: Array, columns: Array, bias: Array, out: Array) -> None:
+    def _plus(self, matrix: AnyArray, columns: AnyArray, bias: AnyArray, out: AnyArray) -> None:
         """Write ``matrix @ columns`` to `out`, plus the bias of each row if `bias` is not None."""
         shape = (*columns.shape[:-2], matrix.shape[-2], columns.shape[-1])
         out = out.reshape(shape)
@@ -151,7 +153,7 @@ class CudaConvolution(CudaKernels, Convolution):
             out[...] = bias.reshape(*matrix.shape[:-1], 1)
         self._multiply(matrix, columns, out, (1, 0 if bias is None else 1))
 
-    def _inputs(self, grad: Array, weight: Array, bias: Array, size: Ints, settings: ConvSettings) -> Array:
+    def _inputs(self, grad: AnyArray, weight: AnyArray, bias: AnyArray, size: Ints, settings: ConvSettings) -> AnyArray:
         """Return the gradient with respect to the input (a transposed convolution), plus `bias` if it is not None."""
         xp, groups = self.xp, settings.groups
         (count, outputs), channels = grad.shape[:2], weight.shape[1] * groups
@@ -177,7 +179,7 @@ class CudaConvolution(CudaKernels, Convolution):
             kernel(*elements(part.size), (columns, of_bias, part, *_to_index_type(index, part.size, channels), *sizes))
         return out
 
-    def _columns(self, x: Array, windows: _Windows, joined: bool) -> Array:
+    def _columns(self, x: AnyArray, windows: _Windows, joined: bool) -> AnyArray:
         """Return the windows of images as columns.
 
         The shape is ``(channels, taps, images, windows)`` if `joined`; otherwise images come first.
@@ -197,8 +199,8 @@ class CudaConvolution(CudaKernels, Convolution):
         return out
 
     def _depthwise(
-        self, name: str, windows: _Windows, arrays: Sequence[Any], out: Array, numbers: Ints, launch: Any = None
-    ) -> Array:
+        self, name: str, windows: _Windows, arrays: Sequence[Any], out: AnyArray, numbers: Ints, launch: Any = None
+    ) -> AnyArray:
         """Launch a depthwise kernel, by default with one thread for each element of `out`."""
         index, sizes = windows.arguments(*arrays[:2], out)
         inputs = [a if a is NULL else dense(self.xp, a) for a in arrays]
@@ -206,7 +208,7 @@ class CudaConvolution(CudaKernels, Convolution):
         kernel(*(launch or elements(out.size)), (*inputs, out, *_to_index_type(index, *numbers), *sizes))
         return out
 
-    def _kernel(self, name: str, x: Array, index: str) -> Any:
+    def _kernel(self, name: str, x: AnyArray, index: str) -> Any:
         return self.cuda_kernel("convolution", name, type=type_name(x.dtype), index=index)
 
     # -- other numbers -------------------------------------------------------------------------------------------
@@ -216,14 +218,14 @@ class CudaConvolution(CudaKernels, Convolution):
         """CuPy with this package's `matmul`, which can be captured and can use TensorFloat32."""
         return _Multiplying(self.xp, self._multiply)
 
-    def correlate(self, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
+    def correlate(self, x: AnyArray, weight: AnyArray, settings: ConvSettings, out: AnyArray) -> None:
         convolution.correlate(self._conv_library, x, weight, settings, out)
 
-    def weight_gradient(self, x: Array, grad: Array, kernel: Ints, settings: ConvSettings) -> Array:
+    def weight_gradient(self, x: AnyArray, grad: AnyArray, kernel: Ints, settings: ConvSettings) -> AnyArray:
         return convolution.weight_gradient(self._conv_library, x, grad, kernel, settings)
 
 
-def _blocks(count: int, x: Array, size: int, dtype: Any = None) -> Iterator[slice]:
+def _blocks(count: int, x: AnyArray, size: int, dtype: Any = None) -> Iterator[slice]:
     """Yield slices of the images, as many at a time as have columns that fit into the buffer.
 
     Each image has `size` column elements.

@@ -9,7 +9,7 @@ import numpy as np
 from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, int64s, type_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.indexing import OUT_OF_BOUNDS
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["CudaCtc"]
 
@@ -17,11 +17,13 @@ __all__ = ["CudaCtc"]
 _KEPT = 1024
 
 
-def _takes(backend: CudaCtc, log_probs: Array, *others: object) -> bool:
+def _takes(backend: CudaCtc, log_probs: AnyArray, *others: object) -> bool:
     return log_probs.dtype.itemsize > 2 and backend.takes("ctc", log_probs)
 
 
-def _takes_gradients(backend: CudaCtc, grad: Array, grad_alphas: Array, log_probs: Array, *others: object) -> bool:
+def _takes_gradients(
+    backend: CudaCtc, grad: AnyArray, grad_alphas: AnyArray, log_probs: AnyArray, *others: object
+) -> bool:
     """Return whether the backward kernel applies: it does not if `alphas` has a gradient, as in second derivatives."""
     return grad is not None and grad_alphas is None and _takes(backend, log_probs)
 
@@ -29,12 +31,12 @@ def _takes_gradients(backend: CudaCtc, grad: Array, grad_alphas: Array, log_prob
 class CudaCtc(CudaKernels):
     """CTC loss of float32 and float64 arrays; other dtypes use the declared formulas."""
 
-    check_watched: Callable[..., tuple[int, Array]]
+    check_watched: Callable[..., tuple[int, AnyArray]]
 
     @kernel_for(_takes)
     def ctc_losses(
-        self, log_probs: Array, labels: Array, ends: Array, counts: Array, blank: int
-    ) -> tuple[Array, Array]:
+        self, log_probs: AnyArray, labels: AnyArray, ends: AnyArray, counts: AnyArray, blank: int
+    ) -> tuple[AnyArray, AnyArray]:
         xp, dtype, (steps, batch, classes) = self.xp, log_probs.dtype, log_probs.shape
         positions = labels.shape[1]
         losses, alphas = xp.empty(batch, dtype), xp.empty((steps, *labels.shape), dtype)
@@ -48,16 +50,16 @@ class CudaCtc(CudaKernels):
     @kernel_for(_takes_gradients)
     def ctc_losses_backward(
         self,
-        grad: Array,
-        grad_alphas: Array,
-        log_probs: Array,
-        labels: Array,
-        ends: Array,
-        counts: Array,
-        result: Array,
-        alphas: Array,
+        grad: AnyArray,
+        grad_alphas: AnyArray,
+        log_probs: AnyArray,
+        labels: AnyArray,
+        ends: AnyArray,
+        counts: AnyArray,
+        result: AnyArray,
+        alphas: AnyArray,
         blank: int,
-    ) -> Array:
+    ) -> AnyArray:
         xp, dtype, positions = self.xp, log_probs.dtype, labels.shape[1]
         out, links = xp.zeros(log_probs.shape, dtype), xp.empty(labels.shape, np.int64)
         inputs = [dense(xp, a) for a in (grad, log_probs, labels, ends, counts, result, alphas)]
@@ -66,11 +68,13 @@ class CudaCtc(CudaKernels):
         self._launch_ctc("ctc_backward", labels, dtype, (*inputs, out, scratch, links, *sizes))
         return out
 
-    def _ctc_scratch(self, size: int, positions: int, dtype: np.dtype[np.generic]) -> Array:
+    def _ctc_scratch(self, size: int, positions: int, dtype: np.dtype[np.generic]) -> AnyArray:
         """Return scratch memory for one time step, or a null pointer if it fits into shared memory."""
         return NULL if positions <= _KEPT else self.xp.empty(size, dtype)
 
-    def _launch_ctc(self, name: str, labels: Array, dtype: np.dtype[np.generic], arguments: tuple[object, ...]) -> None:
+    def _launch_ctc(
+        self, name: str, labels: AnyArray, dtype: np.dtype[np.generic], arguments: tuple[object, ...]
+    ) -> None:
         """Launch the kernel `name` with one block for each sequence."""
         batch, positions = labels.shape
         threads = min(1024, -(-positions // 32) * 32)

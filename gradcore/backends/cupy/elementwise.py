@@ -13,7 +13,7 @@ from gradcore.backends.codegen.emit_cuda import OF_COMPLEX
 from gradcore.backends.cupy.fusion import CudaFusion
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.elementwise import RENAMED, Elementwise
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["CudaElementwise"]
 
@@ -126,26 +126,26 @@ class CudaElementwise(CudaFusion, Elementwise):
     # `maximum` and `minimum` of CuPy may change the sign of a zero that equals a bound; these ufuncs keep the element.
 
     @functools.cached_property
-    def _at_least(self) -> Callable[..., Array]:
+    def _at_least(self) -> Callable[..., AnyArray]:
         return self._bounding("gradcore_at_least", "in0 < in1")
 
     @functools.cached_property
-    def _at_most(self) -> Callable[..., Array]:
+    def _at_most(self) -> Callable[..., AnyArray]:
         return self._bounding("gradcore_at_most", "in0 > in1")
 
-    def _bounding(self, name: str, is_beyond: str) -> Callable[..., Array]:
+    def _bounding(self, name: str, is_beyond: str) -> Callable[..., AnyArray]:
         loops, body = ("ee->e", "ff->f", "dd->d"), f"out0 = {is_beyond} || in1 != in1 ? in1 : in0"
-        ufunc: Callable[..., Array] = self.xp._core.create_ufunc(name, loops, body)
+        ufunc: Callable[..., AnyArray] = self.xp._core.create_ufunc(name, loops, body)
         return ufunc
 
-    def clamp(self, x: Array, low: Array = None, high: Array = None) -> Array:
+    def clamp(self, x: AnyArray, low: AnyArray = None, high: AnyArray = None) -> AnyArray:
         if x.dtype.kind != "f":
             return super().clamp(x, low, high)
         if low is not None:
             x = self._at_least(x, low)
         return x if high is None else self._at_most(x, high)
 
-    def relu(self, x: Array) -> Array:
+    def relu(self, x: AnyArray) -> AnyArray:
         return self._at_least(x, 0) if x.dtype.kind == "f" else super().relu(x)
 
     def _is_number(self, value: Any) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradcore.backends.cupy.capture import workspace_size
 from gradcore.backends.cupy.cublas_library import LtPlan, Operand
@@ -18,7 +18,9 @@ from gradcore.backends.cupy.gemm import LARGEST, layout_of
 from gradcore.backends.cupy.products import CudaProducts
 from gradcore.core import config
 from gradcore.core.determinism import are_deterministic_algorithms_enabled
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["EPILOGUES", "CudaEpilogues"]
 

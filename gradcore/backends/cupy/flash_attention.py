@@ -17,7 +17,7 @@ from gradcore.backends.cupy.attention import CudaAttention
 from gradcore.backends.cupy.kernels import C_NAMES, NULL, accumulation_dtype, by_value, dense
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.core import config
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["CudaFlashAttention", "defines"]
 
@@ -75,7 +75,9 @@ def defines(name: str, width: int, tensor: bool, backward: bool) -> dict[str, st
     return {"type": C_NAMES[name]} | {key: str(value) for key, value in numbers.items()}
 
 
-def _fits(backend: CudaFlashAttention, query: Array, key: Array, value: Array, mask: Array, *settings: Any) -> bool:
+def _fits(
+    backend: CudaFlashAttention, query: AnyArray, key: AnyArray, value: AnyArray, mask: AnyArray, *settings: Any
+) -> bool:
     widest = min(_WIDTHS[-1], _WIDEST // query.dtype.itemsize)
     sizes = query.size, key.size, value.size
     return (
@@ -85,7 +87,7 @@ def _fits(backend: CudaFlashAttention, query: Array, key: Array, value: Array, m
     )
 
 
-def _fits_backward(backend: CudaFlashAttention, grad: Array, *rest: Any) -> bool:
+def _fits_backward(backend: CudaFlashAttention, grad: AnyArray, *rest: Any) -> bool:
     return not rest[-1][3] and grad.dtype == rest[0].dtype and _fits(backend, *rest[:4])
 
 
@@ -96,7 +98,7 @@ class CudaFlashAttention(CudaAttention):
 
     @kernel_for(_fits)
     def flash_attention(
-        self, query: Array, key: Array, value: Array, mask: Array, scale: float, causal: bool = False
+        self, query: AnyArray, key: AnyArray, value: AnyArray, mask: AnyArray, scale: float, causal: bool = False
     ) -> tuple[Any, Any]:
         xp, queries = self.xp, query.shape[-2]
         plan, (query, key, value, mask, _) = self._attention_plan((query, key, value, mask, None), scale, causal)
@@ -109,13 +111,13 @@ class CudaFlashAttention(CudaAttention):
     @kernel_for(_fits_backward)
     def flash_attention_backward(
         self,
-        grad: Array,
-        query: Array,
-        key: Array,
-        value: Array,
-        mask: Array,
-        result: Array,
-        logsumexp: Array,
+        grad: AnyArray,
+        query: AnyArray,
+        key: AnyArray,
+        value: AnyArray,
+        mask: AnyArray,
+        result: AnyArray,
+        logsumexp: AnyArray,
         scale: float,
         causal: bool,
         needs: Sequence[bool],
@@ -170,7 +172,7 @@ class CudaFlashAttention(CudaAttention):
 
 def _in_rows(x: Any) -> bool:
     """Return whether the last dim of `x` is contiguous."""
-    return x.shape[-1] == 1 or x.strides[-1] == x.itemsize  # type: ignore[no-any-return]
+    return x.shape[-1] == 1 or x.strides[-1] == x.itemsize
 
 
 def _lead(layouts: Sequence[Any]) -> Ints:

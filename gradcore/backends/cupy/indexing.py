@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.indexing import OUT_OF_BOUNDS, Indexing, Indices, distinct, linear
 from gradcore.core import config, determinism
 from gradcore.core.errors import OutOfBoundsError
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["CudaIndexing"]
 

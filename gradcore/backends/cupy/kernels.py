@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradcore.backends.kernel_rules import OPERATIONS
 from gradcore.core import config
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = [
     "COMPLEX_NAMES",
@@ -126,12 +128,12 @@ class CudaKernels:
                 module = self.xp.RawModule(code=(INCLUDE / f"{file}.cu").read_text(), options=options)
                 self._modules[file, *defines.items()] = module
             kernel = self._modules[key] = module.get_function(name)
-        return kernel  # type: ignore[no-any-return]
+        return kernel
 
     def compile_kernel(self, source: str, name: str) -> Callable[..., Any]:
         """Compile a generated source, and return its kernel `name`."""
         module = self.xp.RawModule(code=source, options=compile_options())
-        return module.get_function(name)  # type: ignore[no-any-return]
+        return module.get_function(name)
 
 
 @functools.cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from gradcore.backends.cupy.fusion import CudaFusion
 from gradcore.backends.cupy.kernels import NULL, type_name
 from gradcore.backends.cupy.multi_tensor import launches
 from gradcore.backends.portable.optimizers import Batch, Formula, Optimizers
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["CudaOptimizers"]
 

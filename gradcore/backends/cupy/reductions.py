@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +11,9 @@ from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.kernel_rules import reductions
 from gradcore.backends.portable.reductions import Dims, Reductions
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["CudaReductions"]
 

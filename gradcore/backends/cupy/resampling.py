@@ -13,7 +13,7 @@ from gradcore.backends.cupy.kernels import CudaKernels, accumulation_dtype, dens
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.resampling import Resizing, maps_by_dim
 from gradcore.backends.portable.separable import Taps, on_device
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["CudaResizing"]
 
@@ -21,7 +21,7 @@ __all__ = ["CudaResizing"]
 _MOST_TAPS = 1024
 
 
-def _takes(backend: CudaResizing, x: Array, size: Sequence[int], *settings: object) -> bool:
+def _takes(backend: CudaResizing, x: AnyArray, size: Sequence[int], *settings: object) -> bool:
     return x.ndim <= 5 and 0 not in size and backend.takes("windows", x)
 
 
@@ -29,15 +29,15 @@ class CudaResizing(CudaKernels, Resizing):
     """Resampling over up to three spatial dims."""
 
     @kernel_for(_takes)
-    def resample(self, x: Array, size: Sequence[int], *settings: Any) -> Array:
+    def resample(self, x: AnyArray, size: Sequence[int], *settings: Any) -> AnyArray:
         return self._map(x, maps_by_dim(np.dtype(accumulation_dtype(x)), x.shape[2:], size, *settings))
 
     @kernel_for(_takes)
-    def resample_backward(self, grad: Array, size: Sequence[int], *settings: Any) -> Array:
+    def resample_backward(self, grad: AnyArray, size: Sequence[int], *settings: Any) -> AnyArray:
         maps = maps_by_dim(np.dtype(accumulation_dtype(grad)), size, grad.shape[2:], *settings)
         return self._map(grad, [(dim, taps.adjoint) for dim, taps in reversed(maps)])
 
-    def _map(self, x: Array, maps: list[tuple[int, Taps]]) -> Array:
+    def _map(self, x: AnyArray, maps: list[tuple[int, Taps]]) -> AnyArray:
         """Apply the maps of the spatial dims: in one launch, or dim by dim if an output has very many inputs."""
         at_once = prod(_count_taps(taps) for _, taps in maps) <= _MOST_TAPS
         for part in [maps] if at_once else [[each] for each in maps]:
@@ -46,7 +46,7 @@ class CudaResizing(CudaKernels, Resizing):
             x = self._map_at_once(x, (*[_identity(1)] * (5 - x.ndim), *spatial_maps))
         return x
 
-    def _map_at_once(self, x: Array, maps: tuple[Taps, ...]) -> Array:
+    def _map_at_once(self, x: AnyArray, maps: tuple[Taps, ...]) -> AnyArray:
         outputs = [taps.outputs for taps in maps[5 - x.ndim :]]
         out = self.xp.empty((*x.shape[:2], *outputs), x.dtype)
         sources, weights, sizes = _tables(maps, np.dtype(accumulation_dtype(x)))
@@ -68,7 +68,7 @@ def _count_taps(taps: Taps) -> int:
 
 
 @lru_cache(maxsize=256)
-def _tables(maps: tuple[Taps, ...], dtype: np.dtype[Any]) -> tuple[Array, Array, tuple[int, ...]]:
+def _tables(maps: tuple[Taps, ...], dtype: np.dtype[Any]) -> tuple[AnyArray, AnyArray, tuple[int, ...]]:
     """Return the input indices (-1 for none) and weights of the outputs of all maps, concatenated, and their sizes."""
     sources, weights, sizes = [], [], []
     for taps in maps:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from gradcore.backends.kernel_rules import RowKernel, row_kernels, writes
 from gradcore.backends.portable.cross_entropy import LossGradients, Targets
 from gradcore.backends.portable.normalization import Normalization, NormGradients, Triple
 from gradcore.backends.portable.reductions import Dims, Reductions
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["CudaRows"]
 
@@ -81,14 +83,14 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     # -- layers and groups ---------------------------------------------------------------------------------------
 
     @kernel_for(_takes_norm)
-    def native_layer_norm(self, x: Array, weight: Array, bias: Array, ndims: int, eps: float) -> Triple:
+    def native_layer_norm(self, x: Array, weight: Array | None, bias: Array | None, ndims: int, eps: float) -> Triple:
         lead = x.shape[: x.ndim - ndims]
         out, mean, var = self._normalize_rows(x, weight, bias, prod(lead), 1, 1, eps)
         stats_shape = lead + (1,) * ndims
         return out, mean.reshape(stats_shape), var.reshape(stats_shape)
 
     @kernel_for(_takes_norm)
-    def native_group_norm(self, x: Array, weight: Array, bias: Array, groups: int, eps: float) -> Triple:
+    def native_group_norm(self, x: Array, weight: Array | None, bias: Array | None, groups: int, eps: float) -> Triple:
         batch = x.shape[0]
         out, mean, var = self._normalize_rows(x, weight, bias, batch * groups, groups, prod(x.shape[2:]), eps)
         return out, mean.reshape(batch, groups), var.reshape(batch, groups)
@@ -178,7 +180,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     # -- root mean squares ---------------------------------------------------------------------------------------
 
     @kernel_for(lambda self, x, weight, *settings: self.takes("normalization", x, weight))
-    def fused_rms_norm(self, x: Array, weight: Array, ndims: int, eps: float) -> tuple[Array, Array]:
+    def fused_rms_norm(self, x: Array, weight: Array | None, ndims: int, eps: float) -> tuple[Array, Array]:
         xp, lead = self.xp, x.shape[: x.ndim - ndims]
         rows = prod(lead)
         out, scale = xp.empty(x.shape, x.dtype), xp.empty(lead + (1,) * ndims, accumulation_dtype(x))
@@ -191,8 +193,15 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
 
     @kernel_for(lambda self, *arguments: self.takes("normalization", *arguments[:4]))
     def rms_norm_backward(
-        self, grad: Array, grad_scale: Array, x: Array, weight: Array, scale: Array, ndims: int, needs: Sequence[bool]
-    ) -> tuple[Array, Array]:
+        self,
+        grad: Array,
+        grad_scale: Array,
+        x: Array,
+        weight: Array | None,
+        scale: Array,
+        ndims: int,
+        needs: Sequence[bool],
+    ) -> tuple[Array | None, Array | None]:
         (scale,) = self._statistics(x, scale)
         arrays = (grad, grad_scale, x, weight, scale)
         rows, to_x, to_weight = prod(x.shape[: x.ndim - ndims]), None, None
@@ -210,7 +219,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     # -- channels ------------------------------------------------------------------------------------------------
 
     @kernel_for(_takes_norm)
-    def native_batch_norm(self, x: Array, weight: Array, bias: Array, eps: float) -> Triple:
+    def native_batch_norm(self, x: Array, weight: Array | None, bias: Array | None, eps: float) -> Triple:
         mean, var, scale, shift = self.xp.empty((4, x.shape[1]), accumulation_dtype(x))
         moments = self._sum_channel_parts("channel_moments", (x,))
         sizes = int64s(*moments.sizes, moments.chunk)
@@ -245,7 +254,9 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         return result, of_weight if needs[1] else None, of_bias if needs[2] else None
 
     @kernel_for(lambda self, x, mean, var, weight, bias, eps: self.takes("normalization", x, weight, bias))
-    def batch_norm_given(self, x: Array, mean: Array, var: Array, weight: Array, bias: Array, eps: float) -> Array:
+    def batch_norm_given(
+        self, x: Array, mean: Array, var: Array, weight: Array | None, bias: Array | None, eps: float
+    ) -> Array:
         scale, shift = self.xp.empty((2, x.shape[1]), accumulation_dtype(x))
         inputs = [*self._statistics(x, mean, var), dense(self.xp, weight), dense(self.xp, bias)]
         kernel = self._rows_kernel("normalization", "channel_scales", x)
@@ -299,7 +310,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     # -- cross entropy -------------------------------------------------------------------------------------------
 
     @kernel_for(_takes_loss)
-    def softmax_nll(self, x: Array, target: Array, weight: Array, reduction: str, ignore_index: int) -> Any:
+    def softmax_nll(self, x: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int) -> Any:
         xp, dim = self.xp, min(x.ndim, 2) - 1
         classes, points = x.shape[dim], prod(x.shape[2:])
         rows = x.size // classes

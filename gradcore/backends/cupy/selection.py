@@ -10,7 +10,7 @@ import numpy as np
 from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, elements, int64s
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.sorting import Sorting
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["CudaSelection"]
 
@@ -40,13 +40,13 @@ def _kind(dtype: np.dtype[np.generic]) -> tuple[int, str] | None:
     return _KINDS.get(dtype.name)
 
 
-def _takes(backend: CudaSelection, x: Array, dim: int, *settings: object) -> bool:
+def _takes(backend: CudaSelection, x: AnyArray, dim: int, *settings: object) -> bool:
     """Return whether the dtype is supported, and the indices fit into 31 bits."""
     is_taken = bool(x.size) and backend.uses("selection") and _kind(x.dtype) is not None
     return is_taken and max(x.shape[dim], x.size // x.shape[dim]) < 1 << 31
 
 
-def _takes_top(backend: CudaSelection, x: Array, dim: int, k: int, *settings: object) -> bool:
+def _takes_top(backend: CudaSelection, x: AnyArray, dim: int, k: int, *settings: object) -> bool:
     return 0 < k <= _MOST and _takes(backend, x, dim)
 
 
@@ -56,14 +56,16 @@ class CudaSelection(CudaKernels, Sorting):
     # -- sorting -------------------------------------------------------------------------------------------------
 
     @kernel_for(_takes)
-    def argsort_along(self, x: Array, dim: int, descending: bool = False) -> Array:
+    def argsort_along(self, x: AnyArray, dim: int, descending: bool = False) -> AnyArray:
         return self._sort_rows(x, dim, x.shape[dim], descending, False)[1]
 
     @kernel_for(_takes)
-    def sort_along(self, x: Array, dim: int, descending: bool = False) -> tuple[Array, Array]:
+    def sort_along(self, x: AnyArray, dim: int, descending: bool = False) -> tuple[AnyArray, AnyArray]:
         return self._sort_rows(x, dim, x.shape[dim], descending)
 
-    def _sort_rows(self, x: Array, dim: int, k: int, descending: bool, with_values: bool = True) -> tuple[Array, Array]:
+    def _sort_rows(
+        self, x: AnyArray, dim: int, k: int, descending: bool, with_values: bool = True
+    ) -> tuple[AnyArray, AnyArray]:
         """Return the first `k` elements of sorted rows (None unless `with_values`), and their indices.
 
         Long rows are sorted whole.
@@ -80,7 +82,9 @@ class CudaSelection(CudaKernels, Sorting):
             self._sort_long_rows(x, rows, results, descending)
         return self._from_rows(values, x, dim), self._from_rows(indices, None, dim)
 
-    def _sort_long_rows(self, x: Array, rows: Array, results: tuple[Array, Array], descending: bool) -> None:
+    def _sort_long_rows(
+        self, x: AnyArray, rows: AnyArray, results: tuple[AnyArray, AnyArray], descending: bool
+    ) -> None:
         """Sort rows by integer keys, and write the values and indices to `results`.
 
         The rows are sorted as one array, because CuPy uses radix sort for one row and comparisons for several. Keys are
@@ -101,7 +105,7 @@ class CudaSelection(CudaKernels, Sorting):
     # -- the first elements ----------------------------------------------------------------------------------------
 
     @kernel_for(_takes_top)
-    def topk_along(self, x: Array, dim: int, k: int, largest: bool = True) -> tuple[Array, Array]:
+    def topk_along(self, x: AnyArray, dim: int, k: int, largest: bool = True) -> tuple[AnyArray, AnyArray]:
         n = x.shape[dim]
         if n <= _MOST and (n <= 256 or n <= 4 * k):
             return self._sort_rows(x, dim, k, largest)
@@ -112,8 +116,8 @@ class CudaSelection(CudaKernels, Sorting):
         return self._from_rows(values, x, dim), self._from_rows(indices, None, dim)
 
     def _top_of_rows(
-        self, x: Array, rows: Array, places: Array, k: int, chunk: int, largest: bool
-    ) -> tuple[Array, Array]:
+        self, x: AnyArray, rows: AnyArray, places: AnyArray, k: int, chunk: int, largest: bool
+    ) -> tuple[AnyArray, AnyArray]:
         """Return the first `k` elements, in order, of each part of `chunk` elements of each row, and their indices."""
         n = rows.shape[-1]
         count, parts = rows.size // n, -(-n // chunk)
@@ -125,14 +129,16 @@ class CudaSelection(CudaKernels, Sorting):
     # -- one element of the order ----------------------------------------------------------------------------------
 
     @kernel_for(_takes)
-    def kthvalue_along(self, x: Array, dim: int, k: int, keepdim: bool = False) -> tuple[Array, Array]:
+    def kthvalue_along(self, x: AnyArray, dim: int, k: int, keepdim: bool = False) -> tuple[AnyArray, AnyArray]:
         return self._of_rank(x, dim, k, _RANK, keepdim)
 
     @kernel_for(_takes)
-    def median_along(self, x: Array, dim: int, keepdim: bool = False, ignore_nan: bool = False) -> tuple[Array, Array]:
+    def median_along(
+        self, x: AnyArray, dim: int, keepdim: bool = False, ignore_nan: bool = False
+    ) -> tuple[AnyArray, AnyArray]:
         return self._of_rank(x, dim, 0, _NAN_MEDIAN if ignore_nan else _MEDIAN, keepdim)
 
-    def _of_rank(self, x: Array, dim: int, rank: int, mode: int, keepdim: bool) -> tuple[Array, Array]:
+    def _of_rank(self, x: AnyArray, dim: int, rank: int, mode: int, keepdim: bool) -> tuple[AnyArray, AnyArray]:
         """Return the element of a rank (from 1) or the median of each row, and the index of its first occurrence."""
         rows = self._rows_of_bits(x, dim)
         n = rows.shape[-1]
@@ -145,7 +151,7 @@ class CudaSelection(CudaKernels, Sorting):
         result = self._from_rows(values, x, dim), self._from_rows(indices, None, dim)
         return result if keepdim else (result[0].squeeze(dim), result[1].squeeze(dim))
 
-    def _of_rank_by_blocks(self, x: Array, rows: Array, rank: int, mode: int) -> tuple[Array, Array]:
+    def _of_rank_by_blocks(self, x: AnyArray, rows: AnyArray, rank: int, mode: int) -> tuple[AnyArray, AnyArray]:
         """Return the same as `_of_rank` for few long rows: one launch for each 8-bit digit, and one for the index."""
         xp, n = self.xp, rows.shape[-1]
         count, chunk, digits = rows.size // n, _chunk(rows.size // n, n, 0), rows.dtype.itemsize
@@ -167,24 +173,24 @@ class CudaSelection(CudaKernels, Sorting):
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
-    def _rows_of_bits(self, x: Array, dim: int) -> Array:
+    def _rows_of_bits(self, x: AnyArray, dim: int) -> AnyArray:
         """Return the elements as unsigned integers with the same bits, dense, with `dim` last."""
         if x.dtype.kind == "b":
             x = (x.view(np.uint8) != 0).view(np.uint8)  # whatever bytes stand for True
         return dense(self.xp, self.xp.moveaxis(x, dim, -1)).view(f"u{x.dtype.itemsize}")
 
-    def _result_memory(self, rows: Array, k: int, with_values: bool = True) -> tuple[Array, Array]:
+    def _result_memory(self, rows: AnyArray, k: int, with_values: bool = True) -> tuple[AnyArray, AnyArray]:
         """Return memory for `k` elements of each row (None unless `with_values`), and for their indices."""
         shape = (*rows.shape[:-1], k)
         return self.xp.empty(shape, rows.dtype) if with_values else None, self.xp.empty(shape, np.int64)
 
-    def _from_rows(self, rows: Array, x: Array, dim: int) -> Array:
+    def _from_rows(self, rows: AnyArray, x: AnyArray, dim: int) -> AnyArray:
         """Return `rows` with the last dim moved to `dim`, and the dtype of `x` if that is not None; None for None."""
         if rows is None:
             return None
         return dense(self.xp, self.xp.moveaxis(rows if x is None else rows.view(x.dtype), -1, dim))
 
-    def _selection_kernel(self, name: str, x: Array, count: int) -> Callable[..., object]:
+    def _selection_kernel(self, name: str, x: AnyArray, count: int) -> Callable[..., object]:
         """Return the kernel `name` for rows of up to `count` elements with the dtype of `x`."""
         kind, infinity = _kind(x.dtype)  # type: ignore[misc]
         element, largest_count = f"u{8 * x.dtype.itemsize}", str(_FEW if count <= _FEW else _MOST)

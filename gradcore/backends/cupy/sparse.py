@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,9 @@ from gradcore.backends.cupy.kernels import C_NAMES, COMPLEX_NAMES, NULL, CudaKer
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.sparse import SparseMatrices
 from gradcore.backends.sparsity import Pattern
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["CudaSparse"]
 

@@ -14,7 +14,7 @@ from gradcore.backends.portable.folding import Blocks, Folding
 from gradcore.backends.portable.pooling import AvgPool, MaxPool, Pooling
 from gradcore.backends.portable.sliding import pool_output_size
 from gradcore.core import determinism
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["CudaWindows"]
 
@@ -33,7 +33,7 @@ class GridSettings(NamedTuple):
     align_corners: bool
 
 
-def _takes(backend: CudaWindows, x: Array, *settings: Any) -> bool:
+def _takes(backend: CudaWindows, x: AnyArray, *settings: Any) -> bool:
     return backend.takes("windows", x)
 
 
@@ -46,7 +46,7 @@ class CudaWindows(CudaKernels, Pooling, Folding):
     # -- pooling -------------------------------------------------------------------------------------------------
 
     @kernel_for(_takes, MaxPool)
-    def max_pool(self, x: Array, window: MaxPool) -> tuple[Array, Array]:
+    def max_pool(self, x: AnyArray, window: MaxPool) -> tuple[AnyArray, AnyArray]:
         lead, size = _split(x, len(window.kernel))
         outputs = [pool_output_size(*each, window.ceil_mode) for each in zip(size, *window[:4], strict=True)]
         out, indices = self.xp.empty((*lead, *outputs), x.dtype), self.xp.empty((*lead, *outputs), "int64")
@@ -54,13 +54,13 @@ class CudaWindows(CudaKernels, Pooling, Folding):
         return out, indices
 
     @kernel_for(_takes)
-    def adaptive_max_pool(self, x: Array, size: Ints) -> tuple[Array, Array]:
+    def adaptive_max_pool(self, x: AnyArray, size: Ints) -> tuple[AnyArray, AnyArray]:
         shape = (*_split(x, len(size))[0], *size)
         out, indices = self.xp.empty(shape, x.dtype), self.xp.empty(shape, "int64")
         self._run("adaptive_max_pool", x, (out, indices), out.size, (), _parts(x.shape, size))
         return out, indices
 
-    def max_pool_spread(self, x: Array, indices: Array, size: Ints, windows: Ints = ()) -> Array:
+    def max_pool_spread(self, x: AnyArray, indices: AnyArray, size: Ints, windows: Ints = ()) -> AnyArray:
         n = len(size)
         lead, outputs = _split(x, n)
         if not x.size:
@@ -80,20 +80,20 @@ class CudaWindows(CudaKernels, Pooling, Folding):
         return out
 
     @kernel_for(_takes)
-    def adaptive_avg_pool(self, x: Array, size: Ints) -> Array:
+    def adaptive_avg_pool(self, x: AnyArray, size: Ints) -> AnyArray:
         out = self.xp.empty((*_split(x, len(size))[0], *size), x.dtype)
         self._run("adaptive_avg_pool", x, (out,), out.size, (), _parts(x.shape, size))
         return out
 
     @kernel_for(_takes)
-    def adaptive_avg_pool_spread(self, grad: Array, size: Ints) -> Array:
+    def adaptive_avg_pool_spread(self, grad: AnyArray, size: Ints) -> AnyArray:
         lead, outputs = _split(grad, len(size))
         out = self.xp.empty((*lead, *size), grad.dtype)
         self._run("adaptive_avg_pool_backward", grad, (out,), out.size, (), _parts(size, outputs))
         return out
 
     @kernel_for(_takes, AvgPool)
-    def avg_pool(self, x: Array, window: AvgPool) -> Array:
+    def avg_pool(self, x: AnyArray, window: AvgPool) -> AnyArray:
         lead, size = _split(x, len(window.kernel))
         dims = *window[:3], (1,) * len(size)
         outputs = [pool_output_size(*each, window.ceil_mode) for each in zip(size, *dims, strict=True)]
@@ -102,7 +102,7 @@ class CudaWindows(CudaKernels, Pooling, Folding):
         return out
 
     @kernel_for(_takes, AvgPool)
-    def avg_pool_spread(self, grad: Array, size: Ints, window: AvgPool) -> Array:
+    def avg_pool_spread(self, grad: AnyArray, size: Ints, window: AvgPool) -> AnyArray:
         lead, outputs = _split(grad, len(size))
         out = self.xp.empty((*lead, *size), grad.dtype)
         dims = _dims(size, outputs, *window[:3], (1,) * len(size))
@@ -112,7 +112,7 @@ class CudaWindows(CudaKernels, Pooling, Folding):
     # -- columns -------------------------------------------------------------------------------------------------
 
     @kernel_for(_takes, Blocks)
-    def im2col(self, x: Array, blocks: Blocks) -> Array:
+    def im2col(self, x: AnyArray, blocks: Blocks) -> AnyArray:
         (*lead, channels), size = _split(x, len(blocks.kernel))
         counts = blocks.counts(size)
         out = self.xp.empty((*lead, channels * prod(blocks.kernel), prod(counts)), x.dtype)
@@ -120,25 +120,27 @@ class CudaWindows(CudaKernels, Pooling, Folding):
         return out
 
     @kernel_for(_takes, Blocks)
-    def col2im(self, x: Array, size: Ints, blocks: Blocks) -> Array:
+    def col2im(self, x: AnyArray, size: Ints, blocks: Blocks) -> AnyArray:
         out = self.xp.empty((*x.shape[:-2], x.shape[-2] // prod(blocks.kernel), *size), x.dtype)
         self._run("col2im", x, (out,), out.size, (), _of_blocks(size, blocks.counts(size), blocks))
         return out
 
     # -- grids ---------------------------------------------------------------------------------------------------
 
-    def grid_sampler(self, x: Array, grid: Array, *settings: Any) -> Array:
+    def grid_sampler(self, x: AnyArray, grid: AnyArray, *settings: Any) -> AnyArray:
         out = self.xp.empty((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
         if not self.takes("grids", x, grid) or not out.size:
             return self.bodies["grid_sampler"](self, x, grid, *settings)
         self._sample("grid_sampler", (x, grid), (out,), out.size, GridSettings(*settings))
         return out
 
-    def grid_sampler_backward(self, grad: Array, x: Array, grid: Array, *settings: Any) -> tuple[Array, Array]:
+    def grid_sampler_backward(
+        self, grad: AnyArray, x: AnyArray, grid: AnyArray, *settings: Any
+    ) -> tuple[AnyArray, AnyArray]:
         *sampling, needs = settings
         ordered = needs[0] and determinism.are_deterministic_algorithms_enabled()
         if ordered or not self.takes("grids", grad, x, grid):
-            return self.bodies["grid_sampler_backward"](self, grad, x, grid, *settings)  # type: ignore[no-any-return]
+            return self.bodies["grid_sampler_backward"](self, grad, x, grid, *settings)
         xp = self.xp
         to_x = xp.zeros(x.shape, accumulation_dtype(x)) if needs[0] else None
         to_grid = xp.empty(grid.shape, grid.dtype) if needs[1] else None
@@ -148,7 +150,7 @@ class CudaWindows(CudaKernels, Pooling, Folding):
         return None if to_x is None else to_x.astype(x.dtype, copy=False), to_grid
 
     def _sample(
-        self, name: str, arrays: tuple[Array, ...], results: tuple[Array, ...], total: int, settings: GridSettings
+        self, name: str, arrays: tuple[AnyArray, ...], results: tuple[AnyArray, ...], total: int, settings: GridSettings
     ) -> None:
         """Launch a grid sampling kernel. The last two of `arrays` are the images and the grid."""
         x, grid = arrays[-2:]
@@ -180,7 +182,7 @@ def _fits(most: int, dims: Sequence[np.int64]) -> bool:
     return max(most, largest_index) < 1 << 30
 
 
-def _split(x: Array, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _split(x: AnyArray, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Split the shape of `x` into its leading dims and the last `n`."""
     return x.shape[: x.ndim - n], x.shape[x.ndim - n :]
 

@@ -87,12 +87,12 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Shape:
 
 @shapes("linalg.cholesky linalg.inv linalg.matrix_power")
 def _same(a: Any, *args: Any, **kwargs: Any) -> Shape:
-    return a.shape  # type: ignore[no-any-return]
+    return a.shape
 
 
 @shapes("linalg.cond linalg.det linalg.matrix_rank")
 def _number(a: Any, *args: Any, **kwargs: Any) -> Shape:
-    return a.shape[:-2]  # type: ignore[no-any-return]
+    return a.shape[:-2]
 
 
 @shapes("linalg.slogdet")
@@ -102,7 +102,7 @@ def _slogdet(a: Any) -> list[Shape]:
 
 @shapes("linalg.eigvals linalg.eigvalsh")
 def _eigenvalues(a: Any, *args: Any, **kwargs: Any) -> Shape:
-    return a.shape[:-1]  # type: ignore[no-any-return]
+    return a.shape[:-1]
 
 
 @shapes("linalg.eig linalg.eigh")

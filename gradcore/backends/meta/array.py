@@ -11,7 +11,7 @@ import re
 import types
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
@@ -21,7 +21,9 @@ from gradcore.backends.numpy_rules import RuleTable, expand_ellipsis
 from gradcore.backends.stand_ins import ArrayStandIn
 from gradcore.core.operators import Form, Method, Operator
 from gradcore.core.size import contiguous_strides
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["NO_DATA", "RULES", "MetaArray", "broadcast", "probe", "reduce_shape"]
 

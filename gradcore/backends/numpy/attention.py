@@ -79,7 +79,7 @@ class NumpyAttention(Normalization):
             or not _usual(weights.size * query.shape[-1], query, key, value, grad)
         ):
             body: Any = self.bodies["attention_backward"]
-            return body(self, grad, grad_weights, query, key, value, weights, scale, causal, needs)  # type: ignore[no-any-return]
+            return body(self, grad, grad_weights, query, key, value, weights, scale, causal, needs)
         shapes = query.shape, key.shape, value.shape
         heads = prod(query.shape[:-2])
         query, key, value, weights, grad = (x.reshape(heads, *x.shape[-2:]) for x in (query, key, value, weights, grad))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from gradcore.backends.numpy import small_gemm_convolution
 from gradcore.backends.numpy.matmul import blas_alone, share_products, spread_products
 from gradcore.backends.portable import convolution
 from gradcore.backends.portable.convolution import Convolution, ConvSettings
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["NumpyConvolution"]
 

@@ -12,19 +12,19 @@ import numpy as np
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.kernel_rules import writes
 from gradcore.backends.portable.cross_entropy import NEVER
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["NumpyCtc"]
 
 
-def _takes(backend: Any, log_probs: Array, labels: Array, *others: Any) -> bool:
+def _takes(backend: Any, log_probs: AnyArray, labels: AnyArray, *others: Any) -> bool:
     """Return whether the probabilities are float32 or float64 and all labels are valid classes."""
     if log_probs.dtype.char not in "fd" or not log_probs.size:
         return False
     return bool(labels.min() >= 0 and labels.max() < log_probs.shape[2])
 
 
-def _takes_gradients(backend: Any, grad: Array, grad_alphas: Array, *arrays: Any) -> bool:
+def _takes_gradients(backend: Any, grad: AnyArray, grad_alphas: AnyArray, *arrays: Any) -> bool:
     """Return whether only the losses have a gradient. In second derivatives, `alphas` have one as well."""
     return grad is not None and grad_alphas is None and _takes(backend, *arrays)
 
@@ -34,8 +34,8 @@ class NumpyCtc:
 
     @kernel_for(_takes)
     def ctc_losses(
-        self, log_probs: Array, labels: Array, ends: Array, counts: Array, blank: int
-    ) -> tuple[Array, Array]:
+        self, log_probs: AnyArray, labels: AnyArray, ends: AnyArray, counts: AnyArray, blank: int
+    ) -> tuple[AnyArray, AnyArray]:
         alphas = np.empty((len(log_probs), *labels.shape), log_probs.dtype)
         losses = np.empty(len(labels), log_probs.dtype)
         log_probs, labels, ends, counts = (np.ascontiguousarray(x) for x in (log_probs, labels, ends, counts))
@@ -45,13 +45,13 @@ class NumpyCtc:
     @writes()
     def run_ctc(
         self,
-        log_probs: Array,
-        labels: Array,
-        ends: Array,
-        counts: Array,
+        log_probs: AnyArray,
+        labels: AnyArray,
+        ends: AnyArray,
+        counts: AnyArray,
         blank: int,
-        losses: Array,
-        alphas: Array,
+        losses: AnyArray,
+        alphas: AnyArray,
     ) -> None:
         """Write the losses to `losses`, and to `alphas` the log probability of each label prefix after each step."""
         scores, hops = _scores(log_probs, labels), _hops(labels, blank, log_probs.dtype)
@@ -77,16 +77,16 @@ class NumpyCtc:
     @kernel_for(_takes_gradients)
     def ctc_losses_backward(
         self,
-        grad: Array,
-        grad_alphas: Array,
-        log_probs: Array,
-        labels: Array,
-        ends: Array,
-        counts: Array,
-        result: Array,
-        alphas: Array,
+        grad: AnyArray,
+        grad_alphas: AnyArray,
+        log_probs: AnyArray,
+        labels: AnyArray,
+        ends: AnyArray,
+        counts: AnyArray,
+        result: AnyArray,
+        alphas: AnyArray,
         blank: int,
-    ) -> Array:
+    ) -> AnyArray:
         arrays = grad, log_probs, labels, ends, counts, result, alphas
         grad, log_probs, labels, ends, counts, result, alphas = (np.ascontiguousarray(x) for x in arrays)
         out = np.zeros(log_probs.shape, log_probs.dtype)
@@ -96,15 +96,15 @@ class NumpyCtc:
     @writes("out")
     def run_ctc_back(
         self,
-        grad: Array,
-        log_probs: Array,
-        labels: Array,
-        ends: Array,
-        counts: Array,
-        losses: Array,
-        alphas: Array,
+        grad: AnyArray,
+        log_probs: AnyArray,
+        labels: AnyArray,
+        ends: AnyArray,
+        counts: AnyArray,
+        losses: AnyArray,
+        alphas: AnyArray,
         blank: int,
-        out: Array,
+        out: AnyArray,
     ) -> None:
         """Add the gradient of the losses by `log_probs` to `out`."""
         steps, batch, classes = log_probs.shape
@@ -133,12 +133,12 @@ class NumpyCtc:
         out += np.bincount(positions.ravel(), flows.ravel(), out.size).reshape(out.shape)
 
 
-def _scores(log_probs: Array, labels: Array) -> Array:
+def _scores(log_probs: AnyArray, labels: AnyArray) -> AnyArray:
     """Return the log probability of the label at each position, for each step and sequence."""
     return log_probs[:, np.arange(len(labels))[:, None], labels]
 
 
-def _hops(labels: Array, blank: int, dtype: Any) -> Array:
+def _hops(labels: AnyArray, blank: int, dtype: Any) -> AnyArray:
     """Return the log factor of transitions from two positions before: 0 where they are allowed, otherwise `NEVER`."""
     hops = np.full(labels.shape, NEVER, dtype)
     hops[:, 2:][(labels[:, 2:] != blank) & (labels[:, 2:] != labels[:, :-2])] = 0

@@ -69,7 +69,7 @@ class NumpyFlashAttention(Normalization):
     ) -> tuple[Any, Any, Any, Any]:
         if needs[3]:
             body: Any = self.bodies["flash_attention_backward"]
-            return body(self, grad, query, key, value, mask, result, logsumexp, scale, causal, needs)  # type: ignore[no-any-return]
+            return body(self, grad, query, key, value, mask, result, logsumexp, scale, causal, needs)
         of = Heads.of(np, query, key, value, mask, grad)
         grad, logs = (in_heads(np, x, of.lead) for x in (grad, logsumexp))
         results = [

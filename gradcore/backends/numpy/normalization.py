@@ -7,7 +7,7 @@ half of the memory. For statistics of channels, blocks were not faster.
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from gradcore.backends.kernel_methods import kernel_for, packed
 from gradcore.backends.numpy.matmul import blas_alone
 from gradcore.backends.numpy.row_blocks import in_blocks, number_of_blocks, ones, row_sums
 from gradcore.backends.portable.normalization import Normalization, NormGradients, Triple
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["NumpyNormalization"]
 
@@ -31,7 +33,7 @@ class NumpyNormalization(Normalization):
     """Normalization of arrays of float32 and float64."""
 
     @kernel_for(_takes_layer)
-    def native_layer_norm(self, x: Array, weight: Array, bias: Array, ndims: int, eps: float) -> Triple:
+    def native_layer_norm(self, x: Array, weight: Array | None, bias: Array | None, ndims: int, eps: float) -> Triple:
         lead, width = x.shape[: x.ndim - ndims], prod(x.shape[x.ndim - ndims :])
         rows = np.ascontiguousarray(x).reshape(-1, width)
         scale, shift = (None if each is None else each.reshape(width) for each in (weight, bias))
@@ -57,7 +59,7 @@ class NumpyNormalization(Normalization):
         grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, ndims = arguments
         if grad_mean is not None or grad_var is not None or not _usual(x, grad, weight):
             with blas_alone(x.size):
-                return super().layer_norm_backward(arguments)  # type: ignore[no-any-return]
+                return super().layer_norm_backward(arguments)
         weight_shape = x.shape[x.ndim - ndims :]
         width = prod(weight_shape)
         rows, grads = (np.ascontiguousarray(a).reshape(-1, width) for a in (x, grad))

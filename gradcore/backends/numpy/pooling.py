@@ -12,7 +12,7 @@ import numpy as np
 from gradcore.backends.kernel_methods import kernel_for, packed
 from gradcore.backends.portable.pooling import AvgPool, MaxPool, Pooling
 from gradcore.backends.portable.sliding import pool_output_size
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["NumpyPooling"]
 
@@ -22,7 +22,7 @@ Ints = Sequence[int]
 _SMALL, _MULTIPLICATIONS = 1 << 13, 1 << 18
 
 
-def _is_small(backend: Any, x: Array, window: MaxPool) -> bool:
+def _is_small(backend: Any, x: AnyArray, window: MaxPool) -> bool:
     return 0 < x.size <= _SMALL and x.dtype.char in "fdbBhilq"
 
 
@@ -30,7 +30,7 @@ class NumpyPooling(Pooling):
     """Pooling kernels for small NumPy arrays."""
 
     @kernel_for(_is_small, MaxPool)
-    def max_pool(self, x: Array, window: MaxPool) -> tuple[Array, Array]:
+    def max_pool(self, x: AnyArray, window: MaxPool) -> tuple[AnyArray, AnyArray]:
         n = len(window.kernel)
         size = x.shape[-n:]
         window_indices, outputs = _windows(size, window)
@@ -39,24 +39,24 @@ class NumpyPooling(Pooling):
         indices = window_indices.reshape(-1).take(best + np.arange(0, window_indices.size, window_indices.shape[1]))
         values = planes.reshape(-1).take(indices + np.arange(0, planes.size, planes.shape[1])[:, None])
         if x.dtype.kind == "f" and np.isnan(np.add.reduce(values, None)):  # PyTorch returns the last NaN of a window
-            return super().max_pool(x, window)  # type: ignore[no-any-return]
+            return super().max_pool(x, window)
         shape = (*x.shape[:-n], *outputs)
         return values.reshape(shape), indices.reshape(shape)
 
     @packed(AvgPool)
-    def avg_pool(self, x: Array, window: AvgPool) -> Array:
+    def avg_pool(self, x: AnyArray, window: AvgPool) -> AnyArray:
         size = x.shape[-len(window.kernel) :]
         means = _means(x.dtype, x.size, size, window)
-        result: Array = None if means is None else x.reshape(-1, prod(size)) @ means.matrix
+        result: AnyArray = None if means is None else x.reshape(-1, prod(size)) @ means.matrix
         if means is None or not np.isfinite(result).all():  # as infinity times the zeros of the matrix is NaN
             return super().avg_pool(x, window)
         return result.reshape(*x.shape[: -len(size)], *means.outputs)
 
     @packed(AvgPool)
-    def avg_pool_spread(self, grad: Array, size: Ints, window: AvgPool) -> Array:
+    def avg_pool_spread(self, grad: AnyArray, size: Ints, window: AvgPool) -> AnyArray:
         n = len(size)
         means = _means(grad.dtype, prod(grad.shape[:-n]) * prod(size), size, window)
-        result: Array = None if means is None else grad.reshape(-1, prod(grad.shape[-n:])) @ means.matrix.T
+        result: AnyArray = None if means is None else grad.reshape(-1, prod(grad.shape[-n:])) @ means.matrix.T
         if means is None or not np.isfinite(result).all():
             return super().avg_pool_spread(grad, size, window)
         return result.reshape(*grad.shape[:-n], *size)

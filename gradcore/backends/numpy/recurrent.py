@@ -14,7 +14,7 @@ import numpy as np
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.kernel_rules import writes
 from gradcore.backends.portable.recurrent import GruGradients, LstmGradients, Recurrent, RnnGradients, Steps
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["NumpyRecurrent"]
 
@@ -40,7 +40,7 @@ def _takes_gradients(backend: Any, arguments: Any) -> bool:
     return fields.get("grad_gates") is None is fields.get("grad_cells") and _are_floats(arguments.result, *arguments)
 
 
-def _state(x: Array, like: Array) -> Array:
+def _state(x: AnyArray, like: AnyArray) -> AnyArray:
     """Return a writable copy of the state `x`, or zeros like `like` if `x` is None."""
     return np.zeros(like.shape, like.dtype) if x is None else np.array(x, order="C")
 
@@ -48,21 +48,21 @@ def _state(x: Array, like: Array) -> Array:
 class NumpyRecurrent(Recurrent):
     """Kernels of recurrent layers for float32 and float64 arrays."""
 
-    matmul: Callable[[Array, Array], Array]
+    matmul: Callable[[AnyArray, AnyArray], AnyArray]
 
     # -- long short-term memory ------------------------------------------------------------------------------
 
     @kernel_for(_takes_sequence)
     def lstm_sequence(
         self,
-        inflow: Array,
-        h0: Array,
-        c0: Array,
-        weight: Array,
-        projection: Array = None,
+        inflow: AnyArray,
+        h0: AnyArray,
+        c0: AnyArray,
+        weight: AnyArray,
+        projection: AnyArray = None,
         sizes: tuple[int, ...] | None = None,
         reverse: bool = False,
-    ) -> tuple[Array, ...]:
+    ) -> tuple[AnyArray, ...]:
         steps, width = Steps(inflow.shape, sizes, reverse), c0.shape[1]
         h, c = _state(h0, h0), _state(c0, c0)
         result, gates, cells = (np.empty((steps.rows, n), h.dtype) for n in (h.shape[1], 4 * width, width))
@@ -77,14 +77,14 @@ class NumpyRecurrent(Recurrent):
     def run_lstm(
         self,
         steps: Steps,
-        inflow: Array,
-        weight: Array,
-        projection: Array,
-        h: Array,
-        c: Array,
-        result: Array,
-        gates: Array,
-        cells: Array,
+        inflow: AnyArray,
+        weight: AnyArray,
+        projection: AnyArray,
+        h: AnyArray,
+        c: AnyArray,
+        result: AnyArray,
+        gates: AnyArray,
+        cells: AnyArray,
     ) -> None:
         """Compute the states and gates of all steps, and write them to `result`, `gates` and `cells`.
 
@@ -113,7 +113,7 @@ class NumpyRecurrent(Recurrent):
             h[:n], c[:n] = state, cell
 
     @kernel_for(_takes_gradients, LstmGradients)
-    def lstm_backward(self, arguments: LstmGradients) -> tuple[Array, ...]:
+    def lstm_backward(self, arguments: LstmGradients) -> tuple[AnyArray, ...]:
         grad, grad_h, grad_c, _, _, h0, c0, weight, projection, result, gates, cells, sizes, reverse, needs = arguments
         steps, weight = Steps(result.shape, sizes, reverse), matrix(weight)
         upstream = None if grad is None else matrix(steps.table(self, grad))
@@ -133,16 +133,16 @@ class NumpyRecurrent(Recurrent):
     def run_lstm_back(
         self,
         steps: Steps,
-        upstream: Array,
-        weight: Array,
-        projection: Array,
-        before: Array,
-        gates: Array,
-        cells: Array,
-        of_h: Array,
-        of_c: Array,
-        of_inflow: Array,
-        sources: Array,
+        upstream: AnyArray,
+        weight: AnyArray,
+        projection: AnyArray,
+        before: AnyArray,
+        gates: AnyArray,
+        cells: AnyArray,
+        of_h: AnyArray,
+        of_c: AnyArray,
+        of_inflow: AnyArray,
+        sources: AnyArray,
     ) -> None:
         """Compute the gradients by the inflow of all steps, and write them to `of_inflow`.
 
@@ -182,13 +182,13 @@ class NumpyRecurrent(Recurrent):
     @kernel_for(_takes_sequence)
     def gru_sequence(
         self,
-        inflow: Array,
-        h0: Array,
-        weight: Array,
-        bias: Array = None,
+        inflow: AnyArray,
+        h0: AnyArray,
+        weight: AnyArray,
+        bias: AnyArray = None,
         sizes: tuple[int, ...] | None = None,
         reverse: bool = False,
-    ) -> tuple[Array, ...]:
+    ) -> tuple[AnyArray, ...]:
         steps, width, h = Steps(inflow.shape, sizes, reverse), h0.shape[1], _state(h0, h0)
         result, gates = np.empty((steps.rows, width), h.dtype), np.empty((steps.rows, 4 * width), h.dtype)
         bias = np.zeros(3 * width, h.dtype) if bias is None else matrix(bias)
@@ -197,7 +197,14 @@ class NumpyRecurrent(Recurrent):
 
     @writes()
     def run_gru(
-        self, steps: Steps, inflow: Array, weight: Array, bias: Array, h: Array, result: Array, gates: Array
+        self,
+        steps: Steps,
+        inflow: AnyArray,
+        weight: AnyArray,
+        bias: AnyArray,
+        h: AnyArray,
+        result: AnyArray,
+        gates: AnyArray,
     ) -> None:
         """Compute the states (`result`) and gates of all steps, and replace the initial state `h` by the final one."""
         width = h.shape[1]
@@ -220,7 +227,7 @@ class NumpyRecurrent(Recurrent):
             before[:] = np.add(new, difference, state)
 
     @kernel_for(_takes_gradients, GruGradients)
-    def gru_backward(self, arguments: GruGradients) -> tuple[Array, ...]:
+    def gru_backward(self, arguments: GruGradients) -> tuple[AnyArray, ...]:
         grad, grad_h, _, h0, weight, result, gates, sizes, reverse, needs = arguments
         steps, width, weight = Steps(result.shape, sizes, reverse), h0.shape[1], matrix(weight)
         upstream = None if grad is None else matrix(steps.table(self, grad))
@@ -234,7 +241,14 @@ class NumpyRecurrent(Recurrent):
 
     @writes()
     def run_gru_back(
-        self, steps: Steps, upstream: Array, weight: Array, before: Array, gates: Array, of_h: Array, of_all: Array
+        self,
+        steps: Steps,
+        upstream: AnyArray,
+        weight: AnyArray,
+        before: AnyArray,
+        gates: AnyArray,
+        of_h: AnyArray,
+        of_all: AnyArray,
     ) -> None:
         """Compute the gradients by the inputs of the gates, and write them to `of_all`.
 
@@ -264,20 +278,20 @@ class NumpyRecurrent(Recurrent):
     @kernel_for(_takes_sequence)
     def rnn_sequence(
         self,
-        inflow: Array,
-        h0: Array,
-        weight: Array,
+        inflow: AnyArray,
+        h0: AnyArray,
+        weight: AnyArray,
         relu: bool = False,
         sizes: tuple[int, ...] | None = None,
         reverse: bool = False,
-    ) -> tuple[Array, ...]:
+    ) -> tuple[AnyArray, ...]:
         steps, h = Steps(inflow.shape, sizes, reverse), _state(h0, h0)
         result = np.array(steps.table(self, inflow), order="C")
         self.run_rnn(steps, matrix(weight), h, result, relu)
         return result.reshape(*steps.lead, h.shape[1]), h
 
     @writes()
-    def run_rnn(self, steps: Steps, weight: Array, h: Array, result: Array, relu: bool) -> None:
+    def run_rnn(self, steps: Steps, weight: AnyArray, h: AnyArray, result: AnyArray, relu: bool) -> None:
         """Replace the inflow in `result` by the states of all steps, and the initial state `h` by the final one."""
         transposed, buffer = weight.T, np.empty(h.shape, h.dtype)
         for n, state in _views(steps, result):
@@ -285,7 +299,7 @@ class NumpyRecurrent(Recurrent):
             h[:n] = np.maximum(state, 0, out=state) if relu else np.tanh(state, state)
 
     @kernel_for(_takes_gradients, RnnGradients)
-    def rnn_backward(self, arguments: RnnGradients) -> tuple[Array, ...]:
+    def rnn_backward(self, arguments: RnnGradients) -> tuple[AnyArray, ...]:
         grad, grad_h, h0, weight, result, relu, sizes, reverse, needs = arguments
         steps, result = Steps(result.shape, sizes, reverse), result.reshape(-1, h0.shape[1])
         upstream = None if grad is None else matrix(steps.table(self, grad))
@@ -298,11 +312,11 @@ class NumpyRecurrent(Recurrent):
     def run_rnn_back(
         self,
         steps: Steps,
-        upstream: Array,
-        weight: Array,
-        result: Array,
-        of_h: Array,
-        of_inflow: Array,
+        upstream: AnyArray,
+        weight: AnyArray,
+        result: AnyArray,
+        of_h: AnyArray,
+        of_inflow: AnyArray,
         relu: bool,
     ) -> None:
         """Compute the gradients by the inflow of all steps, and write them to `of_inflow`.
@@ -318,7 +332,7 @@ class NumpyRecurrent(Recurrent):
             np.dot(each, weight, of_h[:n])
 
 
-def _views(steps: Steps, *arrays: Array, back: bool = False) -> Iterator[tuple[Any, ...]]:
+def _views(steps: Steps, *arrays: AnyArray, back: bool = False) -> Iterator[tuple[Any, ...]]:
     """Yield the number of rows of each step and its rows of each array, from the last step to the first if `back`."""
     sizes, order = steps.sizes, list(steps.order)[::-1] if back else steps.order
     if len(sizes) == 1:
@@ -335,13 +349,13 @@ def _views(steps: Steps, *arrays: Array, back: bool = False) -> Iterator[tuple[A
     return zip([sizes[t] for t in order], *([pieces[t] for t in order] for pieces in step_views), strict=True)
 
 
-def _blocks(x: Array, count: int) -> list[Array]:
+def _blocks(x: AnyArray, count: int) -> list[AnyArray]:
     """Split `x` into `count` blocks of columns of the same width."""
     width = x.shape[1] // count
     return [x[:, k * width : (k + 1) * width] for k in range(count)]
 
 
-def _in_order(x: Array, out: Array, width: int) -> Array:
+def _in_order(x: AnyArray, out: AnyArray, width: int) -> AnyArray:
     """Write the columns of `x` to `out` in the order input, forget, output, cell gate, and return `out`.
 
     The first three gates are negated, because `_logistic` expects that.
@@ -352,26 +366,26 @@ def _in_order(x: Array, out: Array, width: int) -> Array:
     return out
 
 
-def _logistic(x: Array) -> None:
+def _logistic(x: AnyArray) -> None:
     """Compute ``1 / (1 + exp(x))`` in place."""
     np.exp(x, x)
     np.add(x, 1, x)
     np.reciprocal(x, x)
 
 
-def _slope(gate: Array, out: Array) -> Array:
+def _slope(gate: AnyArray, out: AnyArray) -> AnyArray:
     """Write the derivative of a sigmoid, computed from its value `gate`, to `out`, and return `out`."""
     np.subtract(1, gate, out)
     return np.multiply(out, gate, out)
 
 
-def _slope_of_tanh(value: Array, out: Array) -> Array:
+def _slope_of_tanh(value: AnyArray, out: AnyArray) -> AnyArray:
     """Write the derivative of a hyperbolic tangent, computed from its value, to `out`, and return `out`."""
     np.multiply(value, value, out)
     return np.subtract(1, out, out)
 
 
-def _product(out: Array, *factors: Array) -> None:
+def _product(out: AnyArray, *factors: AnyArray) -> None:
     """Multiply `out` in place by all factors but the first, which is `out` itself."""
     for factor in factors[1:]:
         np.multiply(out, factor, out)

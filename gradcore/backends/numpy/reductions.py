@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -34,7 +34,9 @@ from gradcore.backends.numpy.row_blocks import (
 )
 from gradcore.backends.portable.cumulative import Cumulative
 from gradcore.backends.portable.reductions import Dims, Reductions
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["MAXIMA", "MINIMA", "PRODUCTS", "SQUARES", "SUMS", "NumpyReductions", "adjacent"]
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.sparse import SparseMatrices, scipy_matrix
 from gradcore.backends.sparsity import Pattern
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["NumpySparse"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from gradcore.backends.kernel_methods import packed
 from gradcore.backends.numpy.row_blocks import exponentials, in_blocks, row_maxima, row_sums, rows_of
 from gradcore.backends.portable.cross_entropy import LossGradients, Targets
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["NumpyTargets"]
 
@@ -47,7 +47,7 @@ class NumpyTargets(Targets):
             loss_and_weight = self._weight_losses(losses, target, weight, None, reduction, ignore_index)
         return *loss_and_weight, powers, total.reshape(-1, 1)
 
-    def cross_entropy_rows(self, rows: Array, target: Array) -> tuple[Array, Array, Array]:
+    def cross_entropy_rows(self, rows: AnyArray, target: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Return the exponentials of rows minus their maxima, the cross entropy of each row, and sums of exponentials.
 
         The matrix `rows` is contiguous, and `target` has a valid class for each row.
@@ -67,7 +67,7 @@ class NumpyTargets(Targets):
         return powers, losses, total
 
     @packed(LossGradients)
-    def softmax_nll_backward(self, arguments: LossGradients) -> Array:
+    def softmax_nll_backward(self, arguments: LossGradients) -> AnyArray:
         grad, _, _, target, weight, total_weight, powers, total, reduction, _ = arguments
         # If the total weight is not the number of targets, some targets are ignored. The caller may have changed
         # targets since the forward pass, through an array that shares their memory.
@@ -78,7 +78,9 @@ class NumpyTargets(Targets):
             grad = grad / total_weight
         return self.cross_entropy_rows_backward(grad, target, powers, total)
 
-    def cross_entropy_rows_backward(self, grad: Array, target: Array, powers: Array, total: Array) -> Array:
+    def cross_entropy_rows_backward(
+        self, grad: AnyArray, target: AnyArray, powers: AnyArray, total: AnyArray
+    ) -> AnyArray:
         """Return the derivative of `cross_entropy_rows`, given the gradient of each loss or one for all of them."""
         result = np.empty(powers.shape, powers.dtype)
         scale = grad.reshape(-1, 1) / total
@@ -87,7 +89,7 @@ class NumpyTargets(Targets):
         return result
 
 
-def _is_usual(x: Array, target: Array, ignore_index: int) -> bool:
+def _is_usual(x: AnyArray, target: AnyArray, ignore_index: int) -> bool:
     """Return whether `x` is a matrix of floats with a valid class for each row, none of which may be ignored."""
     if x.ndim != 2 or not x.size or x.dtype.kind != "f" or x.itemsize < 4:
         return False

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from gradcore.backends.numpy import bits, malloc, threads
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 if TYPE_CHECKING:
     from gradcore.backends.codegen.emit_numpy import NumpyFunction
@@ -41,7 +41,7 @@ _functions: dict[Any, NumpyFunction | None] = {}
 _MOST_FUNCTIONS = 10_000
 
 
-def evaluate(formula: Callable[..., Array], F: Any, operands: tuple[Any, ...]) -> Array:
+def evaluate(formula: Callable[..., AnyArray], F: Any, operands: tuple[Any, ...]) -> AnyArray:
     """Compute ``formula(F, *operands)``, in tiles if that is faster. The first operand has the shape of the result."""
     if malloc.waiting:
         malloc.begin()
@@ -63,7 +63,7 @@ def evaluate(formula: Callable[..., Array], F: Any, operands: tuple[Any, ...]) -
     return formula(F, *operands)
 
 
-def _compile(formula: Callable[..., Array], F: Any, operands: tuple[Any, ...]) -> NumpyFunction | None:
+def _compile(formula: Callable[..., AnyArray], F: Any, operands: tuple[Any, ...]) -> NumpyFunction | None:
     if len(_functions) >= _MOST_FUNCTIONS:  # the program creates new formulas or settings for each call
         _functions.clear()
     if any(isinstance(o, np.ndarray) and o.dtype not in _DTYPES for o in operands):
@@ -90,7 +90,7 @@ def _useful_threads(function: NumpyFunction, size: int) -> int:
     return min(size * function.calls // WORTH_A_THREAD, size // LEAST_OF_A_THREAD)
 
 
-def run(function: NumpyFunction, operands: list[Array], *results: Array) -> None:
+def run(function: NumpyFunction, operands: list[AnyArray], *results: AnyArray) -> None:
     """Compute one-dimensional `results` from operands of the same size or of a single element, in tiles."""
     size = len(results[0])
     number = max(1, min(threads.available(), _useful_threads(function, size)))
@@ -115,7 +115,7 @@ def run(function: NumpyFunction, operands: list[Array], *results: Array) -> None
         threads.share(compute, count, number)
 
 
-def _flat_view(a: Array, shape: tuple[int, ...], order: Literal["C", "F"]) -> Array | None:
+def _flat_view(a: AnyArray, shape: tuple[int, ...], order: Literal["C", "F"]) -> AnyArray | None:
     """Return `a` as a flat view in the given memory order, as a 0-dim array if it has one element, or else None."""
     if a.shape != shape:
         return a.reshape(()) if a.size == 1 and a.ndim <= len(shape) else None

@@ -9,7 +9,10 @@ errors stated are the largest ones on 3 million numbers, compared with SciPy in 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["DTYPES", "erf", "erfc", "erfinv"]
 
@@ -40,18 +43,18 @@ _ERFINV = (
 )  # fmt: skip
 
 
-def _polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
+def _polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:
     result = x * coefficients[-1]
     for coefficient in coefficients[-2:0:-1]:
         result = (result + coefficient) * x
     return result + coefficients[0]
 
 
-def _quotient(x: Any, coefficients: tuple[tuple[float, ...], tuple[float, ...]]) -> Any:
+def _quotient(x: Array, coefficients: tuple[tuple[float, ...], tuple[float, ...]]) -> Array:
     return _polynomial(x, coefficients[0]) / _polynomial(x, coefficients[1])
 
 
-def erf(F: Any, x: Any) -> Any:
+def erf(F: Any, x: Array) -> Array:
     """Return the error function of single or double precision, within 6 units in the last place."""
     if x.dtype == "float64":
         x = F.clamp(x, -6, 6)
@@ -60,14 +63,14 @@ def erf(F: Any, x: Any) -> Any:
     return F.tanh(_polynomial(x * x, _ERF) * x)
 
 
-def erfc(F: Any, x: Any) -> Any:
+def erfc(F: Any, x: Array) -> Array:
     """``1 - erf(x)`` in single precision, within 7 units in the last place (below 1e-38: of 1e-38)."""
     x_double = x.astype("float64")  # the square has to be exact
     of_magnitude = F.exp(x_double * -x_double).astype("float32") * _quotient(F.clamp(abs(x), 0, 10.1), _ERFCX)
     return F.where(x < 0, 2 - of_magnitude, of_magnitude)
 
 
-def erfinv(F: Any, x: Any) -> Any:
+def erfinv(F: Any, x: Array) -> Array:
     """Return the inverse of `erf` in single precision, within 5 units in the last place."""
     complement = (1 - x) * (1 + x)
     result = _quotient(F.clamp(F.log(complement), -17.4, 0), _ERFINV) * x

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["Block", "Heads", "blocks", "in_heads"]
 
@@ -42,7 +45,9 @@ class Heads(NamedTuple):
     lead: tuple[int, ...]
 
     @classmethod
-    def of(cls, xp: Any, query: Any, key: Any, value: Any, mask: Any, grad: Any = None) -> Heads:
+    def of(
+        cls, xp: Namespace, query: Array, key: Array, value: Array, mask: Array | None, grad: Array | None = None
+    ) -> Heads:
         """Return the operands of attention with broadcast batch dims, which are merged into one dim of heads.
 
         The batch dims of `grad`, if it is given, are part of the broadcast.
@@ -62,14 +67,14 @@ class Heads(NamedTuple):
         """Return the shape of the scores: heads, queries and keys."""
         return (*self.query.shape[:2], self.key.shape[1])
 
-    def mask_part(self, block: Block) -> Any:
+    def mask_part(self, block: Block) -> Array:
         """Return the part of the mask that belongs to a block."""
         rows, keys = (cut if n > 1 else slice(None) for cut, n in zip(block[1:], self.mask.shape[1:], strict=True))
         part = self.mask[:, rows, keys]
         return part if self.mask_of is None else part[self.mask_of[block.heads]]
 
 
-def in_heads(xp: Any, x: Any, lead: Sequence[int]) -> Any:
+def in_heads(xp: Namespace, x: Array, lead: Sequence[int]) -> Array:
     """Broadcast `x` to the batch dims `lead`, and merge these into one dim of heads."""
     return xp.broadcast_to(x, (*lead, *x.shape[-2:])).reshape(prod(lead), *x.shape[-2:])
 

@@ -15,12 +15,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gradcore.backends.kernel_methods import packed
 from gradcore.backends.kernel_rules import writes
 from gradcore.backends.portable.sliding import Phase, Windows, conv_output_size, phases
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["ConvSettings", "Convolution", "conv_output_size", "correlate", "weight_gradient"]
 
@@ -42,7 +44,7 @@ class ConvSettings(NamedTuple):
 class Convolution:
     """Cross-correlation and its two adjoints."""
 
-    xp: Any
+    xp: Namespace
 
     @packed(ConvSettings)
     def conv(self, x: Array, weight: Array, settings: ConvSettings) -> Array:
@@ -111,11 +113,11 @@ class Convolution:
 
 
 def correlate(
-    xp: Any,
-    x: Any,
-    weight: Any,
+    xp: Namespace,
+    x: Array,
+    weight: Array,
     settings: ConvSettings,
-    out: Any,
+    out: Array,
 ) -> None:
     """Cross-correlate `x`, padded with zeros, with `weight`, and write to `out`, of any spatial size."""
     stride, padding, _, groups = settings
@@ -141,14 +143,14 @@ def correlate(
     (_multiply_first if multiply_first else _gather_first)(xp, x, weight, settings, out)
 
 
-def _swap_channels(weight: Any, groups: int) -> Any:
+def _swap_channels(weight: Array, groups: int) -> Array:
     """Exchange the input and output channels of each group."""
     outputs, channels, *kernel = weight.shape
     weight = weight.reshape(groups, outputs // groups, channels, *kernel).swapaxes(1, 2)
     return weight.reshape(groups * channels, outputs // groups, *kernel)
 
 
-def _gather_first(xp: Any, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
+def _gather_first(xp: Namespace, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
     """Write products of columns of windows with the weight to `out`, block by block."""
     outputs, groups = weight.shape[0], settings.groups
     # Reversed taps must be copied: reshape may keep negative strides, which BLAS does not take.
@@ -160,7 +162,7 @@ def _gather_first(xp: Any, x: Array, weight: Array, settings: ConvSettings, out:
         out[images, :, rows] = windows.separate(products).swapaxes(0, 1)
 
 
-def _multiply_first(xp: Any, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
+def _multiply_first(xp: Namespace, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
     """Compute the same as `_gather_first` by multiplying the input with every tap and adding the shifted products."""
     (outputs, channels, *kernel), groups = weight.shape, settings.groups
     windows = Windows(xp, x, kernel, settings, out.shape[2:], outputs // groups)
@@ -198,12 +200,12 @@ def _shifts(phase: tuple[Phase, ...], sizes: tuple[int, ...]) -> list[int]:
 
 
 def weight_gradient(
-    xp: Any,
-    x: Any,
-    grad: Any,
+    xp: Namespace,
+    x: Array,
+    grad: Array,
     kernel: Sequence[int],
     settings: ConvSettings,
-) -> Any:
+) -> Array:
     """Sum windows of `x` times `grad` over all positions: `(groups, O / groups, C / groups * K)`."""
     result, joined = _sum_of_products(xp, x, grad, kernel, settings, join=True)
     if joined and not xp.isfinite(result).all():
@@ -213,7 +215,7 @@ def weight_gradient(
 
 
 def _sum_of_products(
-    xp: Any, x: Array, grad: Array, kernel: Sequence[int], settings: ConvSettings, join: bool
+    xp: Namespace, x: Array, grad: Array, kernel: Sequence[int], settings: ConvSettings, join: bool
 ) -> tuple[Array, bool]:
     """Return the weight gradient, and whether the columns had unused values between rows (`Windows.join`)."""
     groups = settings.groups

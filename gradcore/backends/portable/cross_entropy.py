@@ -6,10 +6,12 @@ Scores have the shape ``(batch, classes, *)`` or ``(classes,)``. Targets have th
 from __future__ import annotations
 
 from math import prod
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from gradcore.backends.kernel_methods import packed
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["NEVER", "LossGradients", "Targets"]
 
@@ -20,11 +22,11 @@ NEVER = -1e30
 class LossGradients(NamedTuple):
     """Arguments of the backward of `softmax_nll`: upstream gradients, its other arguments, and its results."""
 
-    grad: Array
-    grad_powers: Array
-    grad_total: Array
+    grad: Any
+    grad_powers: Array | None
+    grad_total: Array | None
     target: Array
-    weight: Array
+    weight: Array | None
     total_weight: Array
     powers: Array
     total: Array
@@ -40,7 +42,7 @@ class LossGradients(NamedTuple):
 class Targets:
     """Kernels of losses of class targets. Ignored targets count with a score and a weight of zero."""
 
-    xp: Any
+    xp: Namespace
     div: Any
     log: Any
     host_scalars: bool
@@ -50,12 +52,12 @@ class Targets:
     index_add: Any
     bodies: ClassVar[dict[str, Any]]
 
-    def class_pick(self, x: Any, target: Any, ignore_index: int) -> Any:
+    def class_pick(self, x: Array, target: Array, ignore_index: int) -> Array:
         """Return the score of each target's class."""
         valid_target, ignored = self._known_classes(target, x.shape[min(x.ndim, 2) - 1], ignore_index)
         return self._without_ignored(self._pick(x, valid_target), ignored)
 
-    def class_spread(self, x: Any, target: Any, classes: int, ignore_index: int) -> Any:
+    def class_spread(self, x: Array, target: Array, classes: int, ignore_index: int) -> Array:
         """Return zeros with the elements of `x` at their targets' classes (the adjoint of `class_pick`)."""
         valid_target, ignored = self._known_classes(target, classes, ignore_index)
         shape = (*target.shape[:1], classes, *target.shape[1:]) if target.ndim else (classes,)
@@ -64,34 +66,36 @@ class Targets:
         view[key] = self._without_ignored(x, ignored).reshape(key[1].shape)
         return result
 
-    def class_ones(self, target: Any, like: Any, ignore_index: int) -> Any:
+    def class_ones(self, target: Array, like: Array, ignore_index: int) -> Array:
         """Return 1 for each target and 0 for ignored ones, in the dtype of `like`."""
         return (target != ignore_index).astype(like.dtype)
 
-    def class_totals(self, x: Any, target: Any, classes: int, ignore_index: int) -> Any:
+    def class_totals(self, x: Array, target: Array, classes: int, ignore_index: int) -> Array:
         """Return the sums of the elements of `x` that belong to each class."""
         valid_target, ignored = self._known_classes(target, classes, ignore_index)
         x = self._without_ignored(x, ignored).reshape(-1)
         return self.index_add(self.xp.zeros(classes, x.dtype), 0, valid_target.reshape(-1), x)
 
-    def class_weights(self, target: Any, weight: Any, ignore_index: int) -> Any:
+    def class_weights(self, target: Array, weight: Array, ignore_index: int) -> Array:
         """Return the weight of each target's class."""
         valid_target, ignored = self._known_classes(target, len(weight), ignore_index)
         return self._without_ignored(weight[valid_target], ignored)
 
-    def _weights(self, target: Any, weight: Any, like: Any, ignore_index: int) -> Any:
+    def _weights(self, target: Array, weight: Array | None, like: Array, ignore_index: int) -> Array:
         if weight is None:
             return self.class_ones(target, like, ignore_index)
         return self.class_weights(target, weight, ignore_index)
 
-    def nll(self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> tuple[Any, Any]:
+    def nll(
+        self, x: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int
+    ) -> tuple[Array, Array]:
         """Return the reduced, weighted negative scores of the targets' classes, and the sum of weights."""
         weights = self._weights(target, weight, x, ignore_index)
         return self._reduced_losses(-self.class_pick(x, target, ignore_index) * weights, weights, reduction)
 
     def softmax_nll(
-        self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int
-    ) -> tuple[Any, Any, Any, Any]:
+        self, x: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int
+    ) -> tuple[Array, Array, Array, Array]:
         """Return the cross entropy and the sum of weights, and for backward the exponentials and their sums.
 
         The exponentials are those of the scores minus their maximum over the classes.
@@ -106,15 +110,15 @@ class Targets:
         return *self._weight_losses(losses, target, weight, ignored, reduction, ignore_index), powers, total
 
     def _weight_losses(
-        self, losses: Any, target: Any, weight: Any, ignored: Any, reduction: str, ignore_index: int
-    ) -> tuple[Any, Any]:
+        self, losses: Any, target: Array, weight: Array | None, ignored: Any, reduction: str, ignore_index: int
+    ) -> tuple[Array, Array]:
         """Return the losses, weighted and reduced, and the sum of weights."""
         weights = self._weights(target, weight, losses, ignore_index)
         if weight is not None or ignored is not None:
             losses = self._without_ignored(losses, ignored) * weights
         return self._reduced_losses(losses, weights, reduction)
 
-    def _reduced_losses(self, losses: Any, weights: Any, reduction: str) -> tuple[Any, Any]:
+    def _reduced_losses(self, losses: Any, weights: Array, reduction: str) -> tuple[Array, Array]:
         """Return the losses, their sum or their weighted mean, as `reduction` says, and the sum of weights."""
         total = weights.sum()
         if reduction == "none":
@@ -137,7 +141,7 @@ class Targets:
         view[key] -= grad.reshape(key[1].shape)
         return result
 
-    def _known_classes(self, target: Any, classes: int, ignore_index: int) -> tuple[Any, Any]:
+    def _known_classes(self, target: Array, classes: int, ignore_index: int) -> tuple[Array, Array | None]:
         """Return the targets, with 0 for ignored ones, and a mask of these (None if no target can be ignored)."""
         if self.host_scalars and not 0 <= ignore_index < classes:
             try:
@@ -151,16 +155,16 @@ class Targets:
         self.check_bounds(valid_target, classes, 0, 0, "Target {index} is out of bounds.")
         return valid_target, ignored
 
-    def _without_ignored(self, x: Any, ignored: Any) -> Any:
+    def _without_ignored(self, x: Array, ignored: Any) -> Array:
         """Return `x` with zeros where targets are ignored."""
         return x if ignored is None else self.xp.where(ignored, self.xp.zeros((), x.dtype), x)
 
-    def _pick(self, x: Any, known: Any) -> Any:
+    def _pick(self, x: Array, known: Any) -> Array:
         """Return the element of `x` at each target's class, in the shape of the targets."""
         view, key = self._class_places(x, known)
         return view[key].reshape(known.shape)
 
-    def _class_places(self, x: Any, target: Any) -> tuple[Any, tuple[Any, ...]]:
+    def _class_places(self, x: Array, target: Array) -> tuple[Array, tuple[Array, ...]]:
         """Return a view of `x` as ``(batch, classes, n)``, and the key of the targets' elements in it."""
         batch, classes = (x.shape[0], x.shape[1]) if x.ndim > 1 else (1, x.shape[0])
         n = prod(x.shape[2:])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradcore.backends.kernel_rules import writes
 from gradcore.core import dtypes
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["RENAMED", "SPECIAL", "Elementwise"]
 
@@ -46,50 +49,50 @@ SPECIAL = {
 class Elementwise:
     """Kernels that act on each element, after broadcasting."""
 
-    xp: Any
+    xp: Namespace
     special: Any
     asarray: Any
     restride: Any
     #: Whether float16 and bfloat16 are computed in float32 by the caller (slow natively on this backend).
     upcasts = True
 
-    def astype(self, x: Any, dtype: Any) -> Any:
+    def astype(self, x: Array, dtype: Any) -> Array:
         """Convert `x` to a NumPy dtype, and take the real part of complex numbers if `dtype` is real."""
         if x.dtype.kind == "c" and self.xp.dtype(dtype).kind not in "cb":
             x = x.real
         return x.astype(dtype)
 
-    def to(self, x: Any, dtype: Any) -> Any:
+    def to(self, x: Array, dtype: Any) -> Array:
         """Convert `x` to one of gradcore's dtypes."""
         return x if x.dtype == dtype.numpy else self.astype(x, dtype.numpy)
 
-    def conj(self, x: Any) -> Any:
+    def conj(self, x: Array) -> Array:
         """Return the complex conjugate; a real array is returned as it is."""
         return self.xp.conjugate(x) if x.dtype.kind == "c" else x
 
-    def copy_elements(self, x: Any, order: Any = "K") -> Any:
+    def copy_elements(self, x: Array, order: Any = "K") -> Array:
         """Return a copy in the memory order of `x` (`order` "K") or in row-major order ("C")."""
         return x.copy(order)
 
-    def zeros_like(self, x: Any) -> Any:
+    def zeros_like(self, x: Array) -> Array:
         return self.xp.zeros_like(x)
 
-    def ones_like(self, x: Any) -> Any:
+    def ones_like(self, x: Array) -> Array:
         return self.xp.ones_like(x)
 
-    def new_zeros(self, x: Any, shape: Any) -> Any:
+    def new_zeros(self, x: Array, shape: Any) -> Array:
         """Return zeros of the given shape in the dtype of `x`."""
         return self.xp.zeros(shape, x.dtype)
 
     @writes("target")
-    def copy_into(self, target: Any, source: Any) -> None:
+    def copy_into(self, target: Array, source: Array) -> None:
         """Write `source` into the memory of `target`, converting its dtype."""
         target[...] = source
 
     #: Whether reading a 0-dim array costs nothing (no device to wait for).
     host_scalars = True
 
-    def number(self, x: Any) -> Any:
+    def number(self, x: Array) -> Array:
         """Return the element of a 0-dim array as a Python number; this waits for a device."""
         return x.item()
 
@@ -99,10 +102,10 @@ class Elementwise:
 
     # -- selection -------------------------------------------------------------------------------------------
 
-    def where(self, condition: Any, x: Any, y: Any) -> Any:
+    def where(self, condition: Array, x: Array | float, y: Array | float) -> Array:
         return self.xp.where(condition, x, y)
 
-    def clamp(self, x: Any, low: Any = None, high: Any = None) -> Any:
+    def clamp(self, x: Array, low: Any = None, high: Any = None) -> Array:
         """Clamp `x` between two bounds, either of which may be None.
 
         An element that equals a bound is kept, with the sign of a zero. That is why it comes second: of two equal
@@ -112,15 +115,15 @@ class Elementwise:
             x = self.xp.maximum(low, x)
         return x if high is None else self.xp.minimum(high, x)
 
-    def relu(self, x: Any) -> Any:
+    def relu(self, x: Array) -> Array:
         return self.clamp(x, 0)
 
-    def heaviside(self, x: Any, values: Any) -> Any:
+    def heaviside(self, x: Array, values: Any) -> Array:
         return self.where(x == 0, values, (x > 0).astype(x.dtype))
 
     def nan_to_num(
-        self, x: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
-    ) -> Any:
+        self, x: Array, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+    ) -> Array:
         """Replace NaN by 0, and infinities by the limits of the dtype, unless other numbers are given."""
         if x.dtype.kind == "c":
             return self.complex(*(self.nan_to_num(part, nan, posinf, neginf) for part in (x.real, x.imag)))
@@ -133,16 +136,16 @@ class Elementwise:
 
     # -- rounding --------------------------------------------------------------------------------------------
 
-    def floor(self, x: Any) -> Any:
+    def floor(self, x: Array) -> Array:
         return x.copy() if x.dtype.kind in "iu" else self.xp.floor(x)
 
-    def ceil(self, x: Any) -> Any:
+    def ceil(self, x: Array) -> Array:
         return x.copy() if x.dtype.kind in "iu" else self.xp.ceil(x)
 
-    def trunc(self, x: Any) -> Any:
+    def trunc(self, x: Array) -> Array:
         return x.copy() if x.dtype.kind in "iu" else self.xp.trunc(x)
 
-    def round(self, x: Any, decimals: int = 0) -> Any:
+    def round(self, x: Array, decimals: int = 0) -> Array:
         """Round to `decimals` digits, and halves to the even neighbour."""
         if x.dtype.kind in "iu":
             return x.copy()
@@ -151,7 +154,7 @@ class Elementwise:
         scale = 10.0 ** abs(decimals) if abs(decimals) <= 308 else math.inf  # then results are NaN, as in PyTorch
         return self.xp.rint(x * scale) / scale if decimals > 0 else self.xp.rint(x / scale) * scale
 
-    def sign(self, x: Any) -> Any:
+    def sign(self, x: Array) -> Array:
         """Return -1, 0 or 1, and 0 for NaN."""
         if x.dtype.kind == "b":
             return x.copy()
@@ -159,7 +162,7 @@ class Elementwise:
 
     # -- interpolation -----------------------------------------------------------------------------------------------
 
-    def lerp(self, x: Any, end: Any, weight: Any) -> Any:
+    def lerp(self, x: Array, end: Array, weight: Array) -> Array:
         """Interpolate, starting from the nearer end, so that weights of 0 and 1 give exactly `x` and `end`."""
         near_start = abs(weight) < 0.5
         if self.host_scalars and not weight.ndim:
@@ -169,30 +172,30 @@ class Elementwise:
 
     # -- quotients and powers --------------------------------------------------------------------------------
 
-    def _check_divisor(self, y: Any) -> None:
+    def _check_divisor(self, y: Array) -> None:
         """Raise for an integer divisor of zero. On a GPU this is not checked, because the host would have to wait."""
         if self.host_scalars and y.dtype.kind in "iu" and not y.all():
             raise RuntimeError("ZeroDivisionError")
 
-    def floor_divide(self, x: Any, y: Any) -> Any:
+    def floor_divide(self, x: Array, y: Array) -> Array:
         self._check_divisor(y)
         return self.xp.floor_divide(x, y)
 
-    def trunc_divide(self, x: Any, y: Any) -> Any:
+    def trunc_divide(self, x: Array, y: Array) -> Array:
         if x.dtype.kind in "fc":
             return self.xp.trunc(x / y)
         self._check_divisor(y)
         return self.xp.floor_divide(x - self.xp.fmod(x, y), y)
 
-    def remainder(self, x: Any, y: Any) -> Any:
+    def remainder(self, x: Array, y: Array) -> Array:
         self._check_divisor(y)
         return self.xp.remainder(x, y)
 
-    def fmod(self, x: Any, y: Any) -> Any:
+    def fmod(self, x: Array, y: Array) -> Array:
         self._check_divisor(y)
         return self.xp.fmod(x, y)
 
-    def pow(self, x: Any, exponent: Any) -> Any:
+    def pow(self, x: Array, exponent: Any) -> Array:
         """Compute ``x ** exponent``, by multiplication for small integer exponents: a power is 100 times slower."""
         value = self._number(exponent)
         if x.dtype.kind in "fc":
@@ -202,7 +205,7 @@ class Elementwise:
             return self._integer_power(x, exponent)
         return self.xp.power(x, exponent)
 
-    def power(self, x: Any, exponent: Any, value: Any) -> Any:
+    def power(self, x: Array, exponent: Any, value: float | None) -> Array:
         """Return a power of floating-point numbers. `value` is the exponent as a Python number, if known."""
         return self.xp.power(x, exponent)
 
@@ -212,7 +215,7 @@ class Elementwise:
             return value
         return value.item() if self.host_scalars and not value.ndim and value.dtype.kind != "b" else None
 
-    def _integer_power(self, x: Any, exponent: Any) -> Any:
+    def _integer_power(self, x: Array, exponent: Array) -> Array:
         """Return a power of integers. For a negative exponent it is 0, unless the base is 1 or -1."""
         xp = self.xp
         if exponent.dtype.kind == "u":
@@ -221,13 +224,13 @@ class Elementwise:
         unit = xp.where(exponent % 2 == 0, abs(x), x)
         return xp.where(exponent < 0, xp.where(abs(x) == 1, unit, 0), result)
 
-    def ldexp(self, x: Any, exponent: Any) -> Any:
+    def ldexp(self, x: Array, exponent: Array) -> Array:
         """Compute ``x * 2**exponent``."""
         if exponent.dtype.kind == "i":
             return self.xp.ldexp(x, exponent)
         return x * self.xp.exp2(exponent)
 
-    def frexp(self, x: Any) -> Any:
+    def frexp(self, x: Array) -> tuple[Array, Array]:
         if x.dtype.kind != "f":
             raise RuntimeError("torch.frexp() only supports floating-point dtypes")
         mantissa, exponent = self.xp.frexp(x)
@@ -235,7 +238,7 @@ class Elementwise:
 
     # -- exponentials and logarithms -------------------------------------------------------------------------
 
-    def sigmoid(self, x: Any) -> Any:
+    def sigmoid(self, x: Array) -> Array:
         """Compute ``1 / (1 + exp(-x))``. Where exp overflows, the quotient is 0, as it should be."""
         if not x.ndim:
             return 1 / (1 + self.xp.exp(-x))
@@ -244,30 +247,30 @@ class Elementwise:
         y += 1
         return self.xp.divide(1, y, out=y)
 
-    def logaddexp(self, x: Any, y: Any) -> Any:
+    def logaddexp(self, x: Array, y: Array) -> Array:
         if x.dtype.kind == "c":
             x_is_greater = x.real >= y.real
             large, small = self.where(x_is_greater, x, y), self.where(x_is_greater, y, x)
             return self.where(x == y, x + math.log(2), large + self.xp.log(1 + self.xp.exp(small - large)))
         return self.xp.maximum(x, y) + self.xp.log1p(self.xp.exp(-self._distance(x, y)))
 
-    def logaddexp2(self, x: Any, y: Any) -> Any:
+    def logaddexp2(self, x: Array, y: Array) -> Array:
         correction = self.xp.log1p(self.xp.exp2(-self._distance(x, y))) / math.log(2)
         return self.xp.maximum(x, y) + correction
 
-    def _distance(self, x: Any, y: Any) -> Any:
+    def _distance(self, x: Array, y: Array) -> Array:
         """Compute ``abs(x - y)``, but a large number where both are the same infinity or one is NaN."""
         return self.xp.fmin(abs(x - y), 1e30)
 
     # -- special functions -----------------------------------------------------------------------------------
 
-    def airy_ai(self, x: Any) -> Any:
+    def airy_ai(self, x: Array) -> Array:
         return self.special.airy(x)[0]
 
-    def airy_slope(self, x: Any) -> Any:
+    def airy_slope(self, x: Array) -> Array:
         return self.special.airy(x)[1]
 
-    def polygamma(self, n: int, x: Any) -> Any:
+    def polygamma(self, n: int, x: Array) -> Array:
         if n < 0:
             raise RuntimeError("polygamma(n, x) does not support negative n.")
         return self.special.digamma(x) if n == 0 else self.special.polygamma(n, x).astype(x.dtype)
@@ -280,10 +283,10 @@ class Elementwise:
 
     # -- complex numbers -------------------------------------------------------------------------------------
 
-    def is_complex(self, x: Any) -> bool:
+    def is_complex(self, x: Array) -> bool:
         return bool(x.dtype.kind == "c")
 
-    def complex(self, real: Any, imag: Any) -> Any:
+    def complex(self, real: Any, imag: Any) -> Array:
         """Compute ``real + 1j * imag`` without the NaN that this product gives for infinities."""
         shape = np.broadcast_shapes(real.shape, imag.shape)
         result = self.xp.empty(shape, "complex64" if real.dtype == "float32" else "complex128")
@@ -291,12 +294,12 @@ class Elementwise:
         result.imag[...] = imag
         return result
 
-    def angle(self, x: Any) -> Any:
+    def angle(self, x: Array) -> Array:
         if x.dtype.kind == "c":
             return self.xp.arctan2(x.imag, x.real)
         return self.where(x < 0, math.pi, self.where(x != x, x, 0.0))
 
-    def view_as_real(self, x: Any) -> Any:
+    def view_as_real(self, x: Array) -> Array:
         if x.dtype.kind != "c":
             raise RuntimeError("view_as_real is only supported for complex tensors")
         # The real part of a NumPy scalar is not followed by the imaginary part in memory, so a scalar becomes an array.
@@ -304,7 +307,7 @@ class Elementwise:
         real = x.real
         return self.restride(real, (*x.shape, 2), (*x.strides, real.dtype.itemsize))
 
-    def view_as_complex(self, x: Any) -> Any:
+    def view_as_complex(self, x: Array) -> Array:
         """Return a complex view of `x`, whose last dim holds pairs of real and imaginary parts."""
         if x.dtype.kind != "f" or x.dtype.itemsize < 4:
             name = dtypes.from_numpy(x.dtype).scalar_name

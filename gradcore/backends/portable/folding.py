@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gradcore.backends.kernel_methods import packed
 from gradcore.backends.portable.sliding import conv_output_size, overlap
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["Blocks", "Folding"]
 
@@ -32,7 +34,7 @@ class Blocks(NamedTuple):
 class Folding:
     """Kernels that convert between images and columns of their windows."""
 
-    xp: Any
+    xp: Namespace
 
     @packed(Blocks)
     def im2col(self, x: Array, blocks: Blocks) -> Array:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradcore.backends.kernel_rules import all_samples, along, writes
 from gradcore.core import dtypes
 from gradcore.core.errors import OutOfBoundsError
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["Indexing", "distinct", "linear"]
 
@@ -25,26 +28,26 @@ class Indexing:
     them around silently.
     """
 
-    xp: Any
+    xp: Namespace
     div: Any
     host_scalars: bool
     array_type: type
     shares_memory: Any
 
-    def is_tensor(self, value: Any) -> bool:
+    def is_tensor(self, value: Array) -> bool:
         """Return whether a value is an array of this backend."""
         return isinstance(value, self.array_type)
 
     # -- indexing with ints, slices and None ----------------------------------------------------------------------
 
-    def getitem(self, x: Any, key: Any, name: str = "") -> Any:
+    def getitem(self, x: Array, key: Array, name: str = "") -> Array:
         """Return the view ``x[key]``, for a `key` of integers, slices, None and an ellipsis."""
         try:
             return x[key]
         except IndexError as error:
             raise index_error(error, x.shape) from None
 
-    def getitem_backward(self, grad: Any, shape: Sequence[int], key: Any) -> Any:
+    def getitem_backward(self, grad: Array, shape: Sequence[int], key: Array) -> Array:
         """Return zeros of `shape` with `grad` at `key`."""
         out = self.xp.zeros(shape, grad.dtype)
         out[key] = grad
@@ -52,7 +55,7 @@ class Indexing:
 
     # -- indexing with arrays ---------------------------------------------------------------------------------------
 
-    def index(self, x: Any, indices: Indices) -> Any:
+    def index(self, x: Array, indices: Indices) -> Array:
         """Return the elements at `indices`."""
         key = self._key_of(x.shape, indices)
         try:
@@ -63,20 +66,22 @@ class Indexing:
         except (IndexError, ValueError) as error:
             raise index_error(error, x.shape, self._without_masks(indices)) from None
 
-    def taken_along(self, x: Any, dim: int, index: Any, negative: bool = False, message: str = OUT_OF_BOUNDS) -> Any:
+    def taken_along(
+        self, x: Array, dim: int, index: Array, negative: bool = False, message: str = OUT_OF_BOUNDS
+    ) -> Array:
         """Return the slices at `index` along a dim. Without `negative`, an index out of bounds raises `message`."""
         if not negative:
             self.check_bounds(index, x.shape[dim], dim, 0, message)
         return x.take(index, dim)
 
-    def index_write(self, x: Any, values: Any, indices: Indices, accumulate: bool = False) -> Any:
+    def index_write(self, x: Array, values: Any, indices: Indices, accumulate: bool = False) -> Array:
         """Return a copy of `x` with `values` written, or added, at `indices`."""
         out = self.xp.array(x)
         self.index_into(out, values, indices, accumulate)
         return out
 
     @writes("out")
-    def index_into(self, out: Any, values: Any, indices: Indices, accumulate: bool = False) -> None:
+    def index_into(self, out: Array, values: Any, indices: Indices, accumulate: bool = False) -> None:
         """Write `values` to `out` at `indices`, or add them (an index may then occur more than once)."""
         key = self._key_of(out.shape, indices)
         try:
@@ -99,7 +104,7 @@ class Indexing:
         except (IndexError, ValueError) as error:
             raise index_error(error, out.shape, self._without_masks(indices), values.shape) from None
 
-    def index_backward(self, grad: Any, shape: Sequence[int], indices: Indices) -> Any:
+    def index_backward(self, grad: Array, shape: Sequence[int], indices: Indices) -> Array:
         """Return zeros of `shape` with `grad` added at `indices`."""
         if not distinct(indices):
             return self._accumulate(shape, indices, grad)
@@ -107,7 +112,7 @@ class Indexing:
         self.index_into(out, grad, indices)
         return out
 
-    def _alone(self, x: Any, indices: Indices) -> tuple[Any, int, Any] | None:
+    def _alone(self, x: Array, indices: Indices) -> tuple[Array, int, Array] | None:
         """If there is a single index array, return `x`, the indexed dim and integer indices along it; else None.
 
         A mask is turned into the indices of its True elements, and the dims that it covers are merged into one. Reading
@@ -123,7 +128,7 @@ class Indexing:
             index = index.reshape(-1).nonzero()[0]
         return x, dim, index
 
-    def _key_of(self, shape: Sequence[int], indices: Indices) -> tuple[Any, ...]:
+    def _key_of(self, shape: Sequence[int], indices: Indices) -> tuple[slice | Array, ...]:
         """Return the key for the library's indexing, after a bounds check if the library makes none."""
         if not self.host_scalars:
             self._check_each(shape, indices)
@@ -140,7 +145,7 @@ class Indexing:
             dim += 1
 
     @all_samples
-    def check_bounds(self, index: Any, size: int, dim: int, low: int = 0, message: str = OUT_OF_BOUNDS) -> None:
+    def check_bounds(self, index: Array, size: int, dim: int, low: int = 0, message: str = OUT_OF_BOUNDS) -> None:
         """Raise unless all of ``low <= index < size`` holds."""
         if not index.size:
             return
@@ -156,14 +161,14 @@ class Indexing:
             raise OutOfBoundsError(message.format(index=int(wrong), dim=dim, size=size))
 
     @writes("out")
-    def masked_write(self, out: Any, mask: Any, source: Any) -> None:
+    def masked_write(self, out: Array, mask: Array, source: Array) -> None:
         """Write the first elements of the vector `source` to the elements of `out` where `mask` is True."""
         positions = mask.reshape(-1).nonzero()[0]
         if positions.size > source.size:
             raise RuntimeError("Number of elements of source < number of ones in mask")
         out.reshape(-1)[positions] = source[: positions.size]
 
-    def _accumulate(self, shape: Sequence[int], indices: Indices, values: Any) -> Any:
+    def _accumulate(self, shape: Sequence[int], indices: Indices, values: Any) -> Array:
         """Return zeros of `shape` with `values` added at `indices`, which may repeat."""
         flat, rows, dims = self._as_rows(shape, indices, values)
         total = self.sum_into_rows(math.prod(shape[d] for d in dims), flat, rows)
@@ -172,7 +177,7 @@ class Indexing:
         return total.reshape([shape[d] for d in order]).transpose(inverse_order)
 
     @writes("out")
-    def _accumulate_into(self, out: Any, indices: Indices, values: Any) -> None:
+    def _accumulate_into(self, out: Array, indices: Indices, values: Any) -> None:
         """Add `values` to `out` at `indices`, without a pass over all of `out` if they are few."""
         flat, rows, dims = self._as_rows(out.shape, indices, values)
         touches_few = 4 * rows.size < out.size or rows.shape[1] < 8
@@ -183,7 +188,7 @@ class Indexing:
         else:
             out += self._accumulate(out.shape, indices, values)
 
-    def _as_rows(self, shape: Sequence[int], indices: Indices, values: Any) -> tuple[Any, Any, list[int]]:
+    def _as_rows(self, shape: Sequence[int], indices: Indices, values: Any) -> tuple[Array, Array, list[int]]:
         """Return flat indices over the indexed dims, the values as a row for each, and the indexed dims."""
         indices = self._without_masks(indices)
         dims = [d for d, index in enumerate(indices) if index is not None]
@@ -222,13 +227,13 @@ class Indexing:
                 results.append(index)
         return results
 
-    def sum_into_rows(self, height: int, index: Any, rows: Any) -> Any:
+    def sum_into_rows(self, height: int, index: Array, rows: Array) -> Array:
         """Return `height` rows of zeros with each row of `rows` added to the row that `index` says."""
         out = self.xp.zeros((height, rows.shape[1]), rows.dtype)
         return self.add_rows(out, index, rows) if rows.size else out
 
     @writes("out")
-    def add_rows(self, out: Any, index: Any, rows: Any) -> Any:
+    def add_rows(self, out: Array, index: Array, rows: Array) -> Array:
         """Add `rows` to the rows `index` of the new matrix `out`, and return it. Halves are summed in float32."""
         if _is_reduced(out):
             return self.add_rows(out.astype("float32"), index, rows.astype("float32")).astype(out.dtype)
@@ -241,7 +246,7 @@ class Indexing:
     # -- one index per element --------------------------------------------------------------------------------------
 
     @along(1)
-    def gather_along(self, x: Any, dim: int, index: Any) -> Any:
+    def gather_along(self, x: Array, dim: int, index: Array) -> Array:
         """Return ``out[i, j] = x[index[i, j], j]`` for dim 0, and accordingly for others."""
         if not x.ndim or not index.size:
             rows = x.reshape(-1)
@@ -253,7 +258,7 @@ class Indexing:
         return _cut(x, index.shape, dim)[self._along(index, dim)]
 
     @along(1)
-    def scatter_along(self, x: Any, dim: int, index: Any, src: Any) -> Any:
+    def scatter_along(self, x: Array, dim: int, index: Array, src: Array) -> Array:
         """Return a copy of `x` with ``out[index[i, j], j] = src[i, j]`` for dim 0; `src` may be a number."""
         out = self.xp.array(x, order="C")
         rows, index = _row(out), _row(index)
@@ -265,12 +270,12 @@ class Indexing:
         return out
 
     @writes("out")
-    def write_at(self, out: Any, places: Any, values: Any) -> None:
+    def write_at(self, out: Array, places: Array, values: Any) -> None:
         """Write `values`, an array or a number, to the elements `places` of the vector `out`."""
         out[places] = values
 
     @writes("out")
-    def added_along(self, out: Any, dim: int, index: Any, src: Any) -> Any:
+    def added_along(self, out: Array, dim: int, index: Array, src: Array) -> Array:
         """Compute ``out[index[i, j], j] += src[i, j]`` for dim 0 in the new array `out`, and return it."""
         if not index.size:
             return out
@@ -280,21 +285,21 @@ class Indexing:
         positions = self._places(out.shape, dim, index).reshape(-1)
         return self.add_rows(out.reshape(-1, 1), positions, src.reshape(-1, 1)).reshape(shape)
 
-    def cut(self, x: Any, index: Any) -> Any:
+    def cut(self, x: Array, index: Array) -> Array:
         """Return the part of `x` that starts at its first element and has the shape of an index array."""
         return x if x.shape == index.shape or not x.ndim else x[tuple(slice(n) for n in index.shape)]
 
-    def _along(self, index: Any, dim: int) -> tuple[Any, ...]:
+    def _along(self, index: Array, dim: int) -> tuple[Array, ...]:
         """Return the key with which ``x[key]`` reads `index` along a dim."""
         key = [self._range_along(n, 1, d, index.ndim) for d, n in enumerate(index.shape)]
         key[dim] = index
         return tuple(key)
 
-    def _range_along(self, n: int, step: int, dim: int, ndim: int) -> Any:
+    def _range_along(self, n: int, step: int, dim: int, ndim: int) -> Array:
         """Return ``0, step, ...`` as an array of `ndim` dims whose elements lie along `dim`."""
         return self.xp.arange(0, n * step, step).reshape((1,) * dim + (n,) + (1,) * (ndim - dim - 1))
 
-    def _places(self, shape: Sequence[int], dim: int, index: Any) -> Any:
+    def _places(self, shape: Sequence[int], dim: int, index: Array) -> Array:
         """Return the flat positions, in an array of `shape`, of the elements that `index` selects along a dim."""
         step, rest = 1, None
         for d in range(len(shape) - 1, -1, -1):
@@ -309,7 +314,7 @@ class Indexing:
     # -- reductions at given places ---------------------------------------------------------------------------------
 
     @along(1)
-    def reduced_along(self, x: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool) -> Any:
+    def reduced_along(self, x: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool) -> Array:
         """Return a copy of `x` whose elements at `index` along `dim` are reduced with the elements of `src`."""
         if not index.size:
             return self.xp.array(x)
@@ -330,12 +335,12 @@ class Indexing:
             out = self.reduce_at(out, positions, values, reduce)
         return out.reshape(x.shape)
 
-    def _divide(self, x: Any, count: Any) -> Any:
+    def _divide(self, x: Array, count: Any) -> Array:
         if x.dtype.kind in "iub":
             return (x // count).astype(x.dtype)
         return self.div(x, count.astype(x.real.dtype))
 
-    def _identity(self, reduce: str, dtype: Any) -> Any:
+    def _identity(self, reduce: str, dtype: Any) -> bool | float:
         """Return the neutral element of a reduction."""
         if reduce in ("sum", "mean", "prod"):
             return reduce == "prod"
@@ -347,7 +352,7 @@ class Indexing:
         return -float("inf") if low else float("inf")
 
     @writes("out")
-    def reduce_at(self, out: Any, places: Any, values: Any, reduce: str) -> Any:
+    def reduce_at(self, out: Array, places: Array, values: Any, reduce: str) -> Array:
         """Reduce the elements `places` of the new vector `out` with `values` by ``prod``, ``amax`` or ``amin``."""
         ufunc = {"prod": self.xp.multiply, "amax": self.xp.maximum, "amin": self.xp.minimum}[reduce]
         if self.host_scalars or reduce != "prod":  # CuPy has no `multiply.at`
@@ -364,7 +369,7 @@ class Indexing:
         return out
 
 
-def _is_reduced(x: Any) -> bool:
+def _is_reduced(x: Array) -> bool:
     entry = dtypes.FROM_NUMPY.get(x.dtype)
     return entry is not None and entry.is_reduced
 
@@ -375,20 +380,20 @@ def distinct(indices: Indices) -> bool:
     return len(present) == 1 and present[0].dtype.kind == "b"
 
 
-def _row(x: Any) -> Any:
+def _row(x: Array) -> Array:
     """Return a 0-dim array as a vector of one element, and others unchanged."""
     return x if x.ndim else x.reshape(1)
 
 
-def _cut(x: Any, shape: Sequence[int], dim: int) -> Any:
+def _cut(x: Array, shape: Sequence[int], dim: int) -> Array:
     """Return the part of `x` that starts at its first element and has the sizes `shape`, except along `dim`."""
     return x[tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(shape))]
 
 
-def linear(arrays: Sequence[Any], sizes: Sequence[int]) -> Any:
+def linear(arrays: Sequence[Any], sizes: Sequence[int]) -> Array:
     """Return index arrays along several dims as one array of flat indices. Negative ones count from the end."""
     arrays = [index.astype("int64", copy=False) for index in arrays]
-    flat = arrays[0]
+    flat: Any = arrays[0]
     if len(arrays) > 1:
         flat = 0
         for index, size in zip(arrays, sizes, strict=True):

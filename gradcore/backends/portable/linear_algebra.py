@@ -7,12 +7,15 @@ reports where a factorisation failed.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradcore.backends.kernel_rules import Result, all_samples, along, leading, shaped
 from gradcore.core.errors import LinAlgError
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["LinearAlgebra"]
 
@@ -33,22 +36,22 @@ _PADE = [math.comb(13, k) * math.factorial(26 - k) // math.factorial(13) for k i
 _PADE_LIMIT = 5.37
 
 
-def _info(a: Any) -> Result:
+def _info(a: Array) -> Result:
     return Result(a.shape[:-2], "int32")
 
 
-def _complex(a: Any) -> Any:
+def _complex(a: Array) -> np.dtype[Any]:
     return np.result_type(a.dtype, "complex64")
 
 
-def _solution(a: Any, b: Any) -> Result:
+def _solution(a: Array, b: Array) -> Result:
     return Result((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype)
 
 
 class LinearAlgebra:
     """Factorizations and solvers of batches of matrices. As in LAPACK, an `info` of 0 means success."""
 
-    xp: Any
+    xp: Namespace
     div: Any
     matmul: Any
     hermitian: Any
@@ -61,7 +64,7 @@ class LinearAlgebra:
 
     @leading(2)
     @shaped(lambda a: (a, Result((*a.shape[:-2], min(a.shape[-2:])), "int32"), _info(a)))
-    def factor_lu(self, a: Any) -> tuple[Any, Any, Any]:
+    def factor_lu(self, a: Array) -> tuple[Array, Array, Array]:
         """Return LU factors in one matrix, pivots (from 1) and info, by elimination of all matrices at once."""
         *batch, m, n = a.shape
         lu = a.reshape(math.prod(batch), m, n).copy()
@@ -82,7 +85,7 @@ class LinearAlgebra:
 
     @leading(2, 1, 2)
     @shaped(lambda lu, pivots, b, adjoint=False: _solution(lu, b))
-    def solve_lu(self, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
+    def solve_lu(self, lu: Array, pivots: Array, b: Array, adjoint: bool = False) -> Array:
         """Return the solution of ``a @ x = b``, or with the conjugate transpose of `a`, from the factors of `a`."""
         p = self.permutation(lu, pivots, lu.shape[-1])
         if adjoint:
@@ -91,7 +94,7 @@ class LinearAlgebra:
         b = self.matmul(p.swapaxes(-1, -2), b)
         return self.solve_triangle(lu, self.solve_triangle(lu, b, False, True), True)
 
-    def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
+    def solve_and_factor(self, a: Array, b: Array) -> tuple[Array, Array, Array, Array]:
         """Return the solution of ``a @ x = b``, factors and pivots for further right-hand sides, and info.
 
         The factors are empty where the library does not give them, or they are not worth keeping.
@@ -102,7 +105,7 @@ class LinearAlgebra:
         return x, self.xp.zeros((0, 0), a.dtype), self.xp.zeros(0, "int32"), failed
 
     @leading(2, 2, 1, 2)
-    def solve_with_factors(self, a: Any, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
+    def solve_with_factors(self, a: Array, lu: Array, pivots: Array, b: Array, adjoint: bool = False) -> Array:
         """Solve as `solve_lu` does, with the factors that `solve_and_factor` returned for `a`."""
         if lu.shape[-1] != a.shape[-1]:
             return self.xp.linalg.solve(self.hermitian(a) if adjoint else a, b)
@@ -110,7 +113,7 @@ class LinearAlgebra:
 
     @leading(2, 2)
     @shaped(lambda a, b, upper, unitriangular=False: _solution(a, b))
-    def solve_triangle(self, a: Any, b: Any, upper: bool, unitriangular: bool = False) -> Any:
+    def solve_triangle(self, a: Array, b: Array, upper: bool, unitriangular: bool = False) -> Array:
         """Return the solution of ``a @ x = b``, reading only the upper or the lower triangle of `a`."""
         a = self.xp.triu(a) if upper else self.xp.tril(a)
         if unitriangular:
@@ -119,7 +122,7 @@ class LinearAlgebra:
 
     @leading(2, 2)
     @shaped(lambda ab, b, l, u: _solution(ab, b))
-    def solve_banded(self, ab: Any, b: Any, l: int, u: int) -> Any:
+    def solve_banded(self, ab: Array, b: Array, l: int, u: int) -> Array:
         """Return the solution of ``a @ x = b`` for a matrix stored by its `l` lower, main and `u` upper diagonals."""
         n = ab.shape[-1]
         a = self.xp.zeros((*ab.shape[:-2], n, n), ab.dtype)
@@ -134,7 +137,7 @@ class LinearAlgebra:
 
     @leading(2, 2, 2)
     @shaped(lambda a, b, q: q)
-    def solve_sylvester(self, a: Any, b: Any, q: Any) -> Any:
+    def solve_sylvester(self, a: Array, b: Array, q: Array) -> Array:
         """Return the solution of ``a @ x + x @ b = q``, from one system of equations for all elements."""
         n, m = q.shape[-2:]
         of_a = a[..., :, None, :, None] * self.xp.eye(m, dtype=a.dtype)[:, None, :]
@@ -145,11 +148,11 @@ class LinearAlgebra:
 
     @leading(2)
     @shaped(lambda a: a)
-    def square_root(self, a: Any) -> Any:
+    def square_root(self, a: Array) -> Array:
         """Return the principal square root of matrices by the Denman-Beavers iteration in double precision."""
         return self._root(a.astype("complex128" if a.dtype.kind == "c" else "float64"), 24).astype(a.dtype)
 
-    def _root(self, a: Any, iterations: int) -> Any:
+    def _root(self, a: Array, iterations: int) -> Array:
         """Return the square root after so many iterations, each of which inverts two matrices by one call."""
         pair = self.xp.zeros((2, *a.shape), a.dtype)
         pair[0], pair[1] = a, self.xp.eye(a.shape[-1], dtype=a.dtype)
@@ -159,7 +162,7 @@ class LinearAlgebra:
 
     @leading(2)
     @shaped(lambda a: a)
-    def logarithm(self, a: Any) -> Any:
+    def logarithm(self, a: Array) -> Array:
         """Return the principal logarithm of matrices.
 
         It takes square roots until they are close to the identity, whose logarithm a Gaussian quadrature computes.
@@ -181,13 +184,13 @@ class LinearAlgebra:
 
     @leading(2)
     @shaped(lambda a, hermitian=False: (a, Result(a.shape[:-1], "int32"), _info(a)))
-    def factor_ldl(self, a: Any, hermitian: bool = False) -> tuple[Any, Any, Any]:
+    def factor_ldl(self, a: Array, hermitian: bool = False) -> tuple[Array, Array, Array]:
         """Return the LDL factors of symmetric or Hermitian matrices in one matrix, LAPACK's pivots, and info."""
         raise NotImplementedError
 
     @leading(2, 1, 2)
     @shaped(lambda ld, pivots, b, hermitian=False: _solution(ld, b))
-    def solve_ldl(self, ld: Any, pivots: Any, b: Any, hermitian: bool = False) -> Any:
+    def solve_ldl(self, ld: Array, pivots: Array, b: Array, hermitian: bool = False) -> Array:
         """Return the solution of ``a @ x = b`` from the LDL factors of `a`."""
         raise NotImplementedError
 
@@ -195,7 +198,7 @@ class LinearAlgebra:
 
     @all_samples
     @shaped(lambda info, caller: None)
-    def check_info(self, info: Any, caller: str) -> None:
+    def check_info(self, info: Array, caller: str) -> None:
         """Raise for the first matrix of a batch whose factorisation failed."""
         if not info.any():
             return
@@ -206,17 +209,17 @@ class LinearAlgebra:
 
     @all_samples
     @shaped(lambda kept: True)
-    def has_full_rank(self, kept: Any) -> bool:
+    def has_full_rank(self, kept: Array) -> bool:
         """Return whether the mask `kept` of singular values is True everywhere."""
         return bool(kept.all())
 
-    def assert_small(self, x: Any, text: str) -> Any:
+    def assert_small(self, x: Array, text: str) -> Array:
         """Raise with the message `text` where an element is too large to be a rounding error."""
         if (abs(x) > 1e-2).any():
             raise RuntimeError(text)
         return x
 
-    def _no_convergence(self, name: str, a: Any) -> LinAlgError:
+    def _no_convergence(self, name: str, a: Array) -> LinAlgError:
         if not self.xp.isfinite(a).all():
             reason = "the input matrix contained non-finite values."
         else:
@@ -227,14 +230,14 @@ class LinearAlgebra:
 
     @leading(2)
     @shaped(lambda a: (a, _info(a)))
-    def factor_cholesky(self, a: Any) -> tuple[Any, Any]:
+    def factor_cholesky(self, a: Array) -> tuple[Array, Array]:
         """Return the lower Cholesky factor and info."""
         factor = self.xp.linalg.cholesky(a)
         failed = self.xp.isnan(factor).any(axis=(-2, -1))
         return factor, failed.astype("int32")
 
     @leading(2)
-    def factor_eigh(self, a: Any, uplo: str = "L") -> tuple[Any, Any]:
+    def factor_eigh(self, a: Array, uplo: str = "L") -> tuple[Array, Array]:
         try:
             values, vectors = self.xp.linalg.eigh(a, uplo)
         except ValueError:
@@ -242,7 +245,7 @@ class LinearAlgebra:
         return values, vectors
 
     @leading(2)
-    def eigenvalues_hermitian(self, a: Any, uplo: str = "L") -> Any:
+    def eigenvalues_hermitian(self, a: Array, uplo: str = "L") -> Array:
         try:
             return self.xp.linalg.eigvalsh(a, uplo)
         except ValueError:
@@ -250,7 +253,7 @@ class LinearAlgebra:
 
     @leading(2)
     @shaped(lambda a: (Result(a.shape[:-1], _complex(a)), Result(a.shape, _complex(a))))
-    def factor_eig(self, a: Any) -> tuple[Any, Any]:
+    def factor_eig(self, a: Array) -> tuple[Array, Array]:
         """Return complex eigenvalues and eigenvectors."""
         if not self.xp.isfinite(a).all():
             raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
@@ -263,7 +266,7 @@ class LinearAlgebra:
 
     @leading(2)
     @shaped(lambda a: Result(a.shape[:-1], _complex(a)))
-    def eigenvalues(self, a: Any) -> Any:
+    def eigenvalues(self, a: Array) -> Array:
         """Return complex eigenvalues."""
         if not self.xp.isfinite(a).all():
             raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
@@ -274,7 +277,7 @@ class LinearAlgebra:
         return values.astype(self.xp.result_type(a.dtype, "complex64"))
 
     @leading(2)
-    def factor_svd(self, a: Any, full_matrices: bool = False) -> tuple[Any, Any, Any]:
+    def factor_svd(self, a: Array, full_matrices: bool = False) -> tuple[Array, Array, Array]:
         try:
             u, s, vh = self.xp.linalg.svd(a, full_matrices)
         except ValueError:
@@ -282,14 +285,14 @@ class LinearAlgebra:
         return u, s, vh
 
     @leading(2)
-    def singular_values(self, a: Any) -> Any:
+    def singular_values(self, a: Array) -> Array:
         try:
             return self.xp.linalg.svd(a, False, False)
         except ValueError:
             raise self._no_convergence("linalg.svd", a) from None
 
     @leading(2)
-    def factor_qr(self, a: Any, mode: str = "reduced") -> tuple[Any, Any]:
+    def factor_qr(self, a: Array, mode: str = "reduced") -> tuple[Array, Array]:
         """Return Q and R, with an empty Q for the mode ``"r"``."""
         if mode == "r":
             return self.xp.zeros(0, a.dtype), self.xp.linalg.qr(a, "r")
@@ -300,23 +303,23 @@ class LinearAlgebra:
 
     @leading(2)
     @shaped(lambda a: (a, _info(a)))
-    def invert(self, a: Any) -> tuple[Any, Any]:
+    def invert(self, a: Array) -> tuple[Array, Array]:
         """Return the inverse and info. For a singular matrix, the elements of the inverse are undefined."""
         result = self.xp.linalg.inv(a)
         failed = ~self.xp.isfinite(result).all(axis=(-2, -1))
         return result, failed.astype("int32")
 
     @leading(2)
-    def determinant(self, a: Any) -> Any:
+    def determinant(self, a: Array) -> Array:
         return self.xp.linalg.det(a)
 
     @leading(2)
-    def log_determinant(self, a: Any) -> tuple[Any, Any]:
+    def log_determinant(self, a: Array) -> tuple[Array, Array]:
         """Return the sign, and the logarithm of the absolute value, of the determinants."""
         sign, size = self.xp.linalg.slogdet(a)
         return sign, size
 
-    def adjugate(self, a: Any) -> Any:
+    def adjugate(self, a: Array) -> Array:
         """Return the adjugate (the transpose of the cofactors): where possible, the inverse times the determinant."""
         if a.shape[-1] < 2:
             return self.xp.ones_like(a)
@@ -328,11 +331,11 @@ class LinearAlgebra:
         phase = (self.xp.linalg.det(u) * self.xp.linalg.det(vh))[..., None]
         return (self.hermitian(vh) * (phase * self.products_of_others(s))[..., None, :]) @ self.hermitian(u)
 
-    def is_regular(self, a: Any) -> bool:
+    def is_regular(self, a: Array) -> bool:
         """Return whether all matrices are far enough from singular for an accurate inverse."""
         return self._is_accurate(a, *self.invert(a))
 
-    def _is_accurate(self, a: Any, inverse: Any, info: Any) -> bool:
+    def _is_accurate(self, a: Array, inverse: Array, info: Array) -> bool:
         """Return whether all matrices have an inverse, and a moderate condition number."""
         if not a.size:
             return True
@@ -340,7 +343,7 @@ class LinearAlgebra:
         return bool(((info == 0) & (norms[0] * norms[1] < self.xp.finfo(a.dtype).eps ** -0.5)).all())
 
     @leading(1)
-    def products_of_others(self, s: Any) -> Any:
+    def products_of_others(self, s: Array) -> Array:
         """Return, for each element of the last dim, the product of all others."""
         before = self.xp.ones_like(s)
         after = self.xp.ones_like(s)
@@ -349,7 +352,7 @@ class LinearAlgebra:
         return before * after
 
     @shaped(lambda like, pivots, rows: Result((*pivots.shape[:-1], rows, rows), like.dtype))
-    def permutation(self, like: Any, pivots: Any, rows: int) -> Any:
+    def permutation(self, like: Array, pivots: Array, rows: int) -> Array:
         """Return the permutation matrix of LAPACK's pivots, which are row exchanges in sequence."""
         batch = pivots.shape[:-1]
         count = math.prod(batch)
@@ -366,7 +369,7 @@ class LinearAlgebra:
 
     @leading(2)
     @shaped(lambda a: a)
-    def matrix_exponential(self, a: Any) -> Any:
+    def matrix_exponential(self, a: Array) -> Array:
         """Return the exponential of matrices, by scaling and squaring and a Padé approximant of degree 13."""
         if not a.size:
             return a.copy()
@@ -391,7 +394,7 @@ class LinearAlgebra:
     # -- norms ----------------------------------------------------------------------------------------------------
 
     @along(2)
-    def vector_norm(self, x: Any, ord: float, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
+    def vector_norm(self, x: Array, ord: float, axes: tuple[int, ...] | None, keepdim: bool) -> Array:
         """Return the norm of order `ord` over `axes` (over all of them if None)."""
         if ord == 2 and x.dtype.kind == "f":
             if axes is None and not keepdim:
@@ -409,7 +412,7 @@ class LinearAlgebra:
 
     @leading(2)
     @shaped(lambda x: (x, Result((*x.shape[:-2], min(x.shape[-2:])), x.dtype)))
-    def raw_qr(self, x: Any) -> tuple[Any, Any]:
+    def raw_qr(self, x: Array) -> tuple[Array, Array]:
         """Return the Householder vectors and factors of a QR factorisation, as LAPACK stores them."""
         h, tau = self.xp.linalg.qr(x, mode="raw")
         return h.swapaxes(-1, -2), tau

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gradcore.backends.kernel_methods import packed
 from gradcore.backends.kernel_rules import native_rows, writes
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["NormGradients", "Normalization", "Triple"]
 
@@ -41,10 +43,10 @@ class NormGradients(NamedTuple):
     """
 
     grad: Array
-    grad_mean: Array
-    grad_var: Array
+    grad_mean: Array | None
+    grad_var: Array | None
     x: Array
-    weight: Array
+    weight: Array | None
     mean: Array
     var: Array
     eps: float
@@ -52,7 +54,7 @@ class NormGradients(NamedTuple):
     size: int = 0
 
     @property
-    def arrays(self) -> tuple[Array, ...]:
+    def arrays(self) -> tuple[Any, ...]:
         """The arrays, in the order in which kernels take them."""
         return self[:7]
 
@@ -65,7 +67,7 @@ class NormGradients(NamedTuple):
 class Normalization:
     """Kernels that return normalized arrays, and the mean and the biased variance that they used."""
 
-    xp: Any
+    xp: Namespace
     div: Any
     reciprocal: Any
     sum_over: Any
@@ -77,7 +79,7 @@ class Normalization:
     @native_rows(
         "layer_norm", "rows column=1 column=0 -> rows kept kept", "dims number", 32, native_layer_norm="dims number"
     )
-    def native_layer_norm(self, x: Any, weight: Any, bias: Any, ndims: int, eps: float) -> Triple:
+    def native_layer_norm(self, x: Array, weight: Array | None, bias: Array | None, ndims: int, eps: float) -> Triple:
         lead, normalized = x.shape[: x.ndim - ndims], x.shape[x.ndim - ndims :]
         width = prod(normalized)
         out, mean, var = self._centered_rows(x.reshape(prod(lead), width))
@@ -89,7 +91,7 @@ class Normalization:
         stats_shape = lead + (1,) * ndims
         return out.reshape(x.shape), mean.reshape(stats_shape), var.reshape(stats_shape)
 
-    def fused_rms_norm(self, x: Any, weight: Any, ndims: int, eps: float) -> tuple[Any, Any]:
+    def fused_rms_norm(self, x: Array, weight: Array | None, ndims: int, eps: float) -> tuple[Array, Array]:
         lead, width = x.shape[: x.ndim - ndims], prod(x.shape[x.ndim - ndims :])
         rows = x.reshape(prod(lead), width)
         scale = self._inverse_root(self._row_products(rows, rows).reshape(-1, 1) / max(width, 1), eps)
@@ -98,7 +100,7 @@ class Normalization:
             out *= weight.reshape(-1)
         return out.reshape(x.shape), scale.reshape(lead + (1,) * ndims)
 
-    def native_group_norm(self, x: Any, weight: Any, bias: Any, groups: int, eps: float) -> Triple:
+    def native_group_norm(self, x: Array, weight: Array | None, bias: Array | None, groups: int, eps: float) -> Triple:
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
         out, mean, var = self._centered_rows(x.reshape(batch * groups, channels // groups * points))
         scale = self._inverse_root(var, eps)
@@ -112,7 +114,7 @@ class Normalization:
             out += bias.reshape(channels, 1)
         return out.reshape(x.shape), mean.reshape(batch, groups), var.reshape(batch, groups)
 
-    def native_batch_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> Triple:
+    def native_batch_norm(self, x: Array, weight: Array | None, bias: Array | None, eps: float) -> Triple:
         shape, dims, column = _channels(x)
         count = prod(x.shape) // max(x.shape[1], 1)
         parts = x.reshape(shape)
@@ -125,7 +127,9 @@ class Normalization:
             out += bias.reshape(column)
         return out.reshape(x.shape), mean, var
 
-    def batch_norm_given(self, x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float) -> Any:
+    def batch_norm_given(
+        self, x: Array, mean: Array, var: Any, weight: Array | None, bias: Array | None, eps: float
+    ) -> Array:
         shape, _, column = _channels(x)
         scale = self._inverse_root(var, eps)
         if weight is not None:
@@ -134,7 +138,7 @@ class Normalization:
         out += (-mean * scale if bias is None else bias - mean * scale).reshape(column)
         return out.reshape(x.shape)
 
-    def softmax_or_zero(self, x: Any) -> Any:
+    def softmax_or_zero(self, x: Array) -> Array:
         """Return the softmax over the last dim, and zeros for rows of minus infinity."""
         return self._softmax_in_place(x.copy())
 
@@ -143,8 +147,8 @@ class Normalization:
         return True
 
     def attention(
-        self, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False
-    ) -> tuple[Any, Any]:
+        self, query: Array, key: Array, value: Array, mask: Array | None, scale: float, causal: bool = False
+    ) -> tuple[Array, Array]:
         scores = self.matmul(query * scale, key.swapaxes(-1, -2))
         if causal:
             is_visible = self.xp.tri(*scores.shape[-2:], dtype="bool")
@@ -155,7 +159,7 @@ class Normalization:
         return self.matmul(weights, value), weights
 
     @writes("x")
-    def _softmax_in_place(self, x: Any) -> Any:
+    def _softmax_in_place(self, x: Array) -> Array:
         """Compute `softmax_or_zero` in the memory of `x`."""
         xp, last_dim = self.xp, (x.ndim - 1,)
         highest = self.max_over(x, last_dim, True)
@@ -190,8 +194,15 @@ class Normalization:
         return result.reshape(x.shape), to_weight, to_bias
 
     def rms_norm_backward(
-        self, grad: Any, grad_scale: Any, x: Any, weight: Any, scale: Any, ndims: int, needs: Sequence[bool]
-    ) -> tuple[Any, Any]:
+        self,
+        grad: Array,
+        grad_scale: Any,
+        x: Array,
+        weight: Array | None,
+        scale: Any,
+        ndims: int,
+        needs: Sequence[bool],
+    ) -> tuple[Array | None, Array | None]:
         xp, normalized = self.xp, x.shape[x.ndim - ndims :]
         rows, width = prod(x.shape[: x.ndim - ndims]), prod(normalized)
         grad, flat, r = grad.reshape(rows, width), x.reshape(rows, width), scale.reshape(rows)
@@ -250,28 +261,28 @@ class Normalization:
 
     # -- rows ------------------------------------------------------------------------------------------------
 
-    def _inverse_root(self, var: Any, eps: float) -> Any:
+    def _inverse_root(self, var: Any, eps: float) -> Array:
         return self.reciprocal(self.xp.sqrt(var + eps))
 
-    def _centered_rows(self, x: Any) -> Triple:
+    def _centered_rows(self, x: Array) -> Triple:
         """Return the rows minus their means, and the means and variances as columns."""
         count = x.shape[1]
         mean = self.sum_over(x, (1,), True) / count
         out = x - mean
         return out, mean, self._row_products(out, out).reshape(-1, 1) / count
 
-    def _row_products(self, x: Any, y: Any) -> Any:
+    def _row_products(self, x: Array, y: Array) -> Array:
         """Return the inner products of the rows of `x` and `y`."""
         if self.xp is np and x.shape[-1] >= _LONG:
             return np.vecdot(x, y)
         return self.sum_over(x * y, (x.ndim - 1,))
 
-    def _channel_products(self, x: Any, y: Any) -> Any:
+    def _channel_products(self, x: Array, y: Array) -> Array:
         """Return the inner products of the channels of `x` and `y`."""
         return self._row_products(x, y).sum(axis=0) if x.ndim == 3 else self.sum_over(x * y, (0,))
 
 
-def _channels(x: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def _channels(x: Array) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Return `x`'s shape as images, the dims to reduce for a channel's statistics, and the shape of statistics."""
     (batch, channels), points = x.shape[:2], prod(x.shape[2:])
     if points == 1:  # NumPy is slow along dims of size 1
@@ -279,12 +290,12 @@ def _channels(x: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]
     return (batch, channels, points), (0, 2), (channels, 1)
 
 
-def _plus(x: Any, grad: Any) -> Any:
+def _plus(x: Array, grad: Array | None) -> Array:
     """Return `x` plus `grad`, the gradient of a statistic, which may be None."""
     return x if grad is None else x + grad.reshape(x.shape)
 
 
-def _affine(xp: Any, grad: Any, scale: Any, c: Any, slope: Any, shift: Any) -> Any:
+def _affine(xp: Namespace, grad: Array, scale: Any, c: Array, slope: Any, shift: Any) -> Array:
     """Compute ``grad * scale + (c * slope + shift)`` in the memory of `c`."""
     c *= slope
     c += shift

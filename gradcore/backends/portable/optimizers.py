@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from gradcore.backends.kernel_rules import writes
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["Batch", "Optimizers"]
 
@@ -52,7 +55,7 @@ class Batch:
 class Optimizers:
     """Kernel of an optimizer's step, for all parameters of a batch."""
 
-    xp: Any
+    xp: Namespace
     is_tensor: Any
     #: Largest number of elements on which a formula runs at once, so that a tile and its temporaries stay in cache.
     tile_size = 1 << 18
@@ -177,7 +180,7 @@ class Tile:
         #: Views of the scratch memory for the parameters and for their gradients, if the tile is computed there.
         self.parts: tuple[Any, Any, list[Any]] | None = None
 
-    def grads(self, flat: list[Any]) -> list[Any]:
+    def grads(self, flat: list[Any]) -> list[Array]:
         """Return the parts of the flat gradients `flat` that belong to the elements of this tile."""
         return flat[self.first : self.stop] if self.start is None else [flat[self.first][self.start : self.stop]]
 
@@ -212,7 +215,7 @@ class Cut:
             views = [scratch[0][a:b] for a, b in itertools.pairwise([0, *ends])]
             tile.parts = scratch[0][:size], scratch[1][:size], views
 
-    def run(self, formula: Formula, grads: list[Any], settings: dict[str, Any]) -> None:
+    def run(self, formula: Formula, grads: list[Array], settings: dict[str, Any]) -> None:
         """Run the formula on all tiles."""
         grads = [_flat(g) for g in grads] if self.is_complex else [g.ravel() for g in grads]
         for original, copy in self.copies:
@@ -231,7 +234,7 @@ class Cut:
         for original, copy in self.copies:
             original[...] = copy
 
-    def _run_in_scratch(self, formula: Formula, tile: Tile, grads: list[Any], settings: dict[str, Any]) -> None:
+    def _run_in_scratch(self, formula: Formula, tile: Tile, grads: list[Array], settings: dict[str, Any]) -> None:
         assert tile.parts is not None
         p, g, views = tile.parts
         self.backend.xp.concatenate(tile.params, out=p)
@@ -247,12 +250,12 @@ class Cut:
             param[...] = view
 
 
-def _step_dtype(dtype: Any) -> Any:
+def _step_dtype(dtype: Any) -> np.dtype[Any]:
     """Return the dtype in which a step of parameters of `dtype` is computed: float32 for 16-bit floats."""
     return np.dtype({2: "float32"}.get(dtype.itemsize, np.empty(0, dtype).real.dtype))
 
 
-def _flat(array: Any) -> Any:
+def _flat(array: Any) -> Array:
     """Return the elements as a vector, complex ones as pairs of numbers: a view, or a copy if not contiguous."""
     flat = array.ravel()
     return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat

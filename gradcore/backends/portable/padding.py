@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradcore.backends.portable.separable import Taps, fold, spread
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["Padding"]
 
@@ -17,9 +19,9 @@ __all__ = ["Padding"]
 class Padding:
     """Padding of the last dims."""
 
-    xp: Any
+    xp: Namespace
 
-    def constant_pad_nd(self, x: Array, pad: Sequence[int], value: Any = 0) -> Array:
+    def constant_pad_nd(self, x: Array, pad: Sequence[int], value: float = 0) -> Array:
         """Pad the last dims with `value`. Negative numbers remove elements."""
         shape = list(x.shape)
         inside: list[slice] = [slice(None)] * x.ndim

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gradcore.backends.kernel_methods import packed
 from gradcore.backends.portable.separable import Step, Taps, along, fold, on_device, select, spread
 from gradcore.backends.portable.sliding import pool_output_size
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["AvgPool", "MaxPool", "Pooling", "pool_output_size"]
 
@@ -55,7 +57,7 @@ class AvgPool(NamedTuple):
 class Pooling:
     """Pooling of the last dims, with any number of dims in front of them."""
 
-    xp: Any
+    xp: Namespace
     check_bounds: Any
     write_at: Any
 
@@ -188,7 +190,7 @@ def _uniform(counts: Counts) -> Counts | float:
     return counts
 
 
-def _divide(xp: Any, array: Any, counts: Counts | float) -> Any:
+def _divide(xp: Namespace, array: Any, counts: Counts | float) -> Array:
     if isinstance(counts, float):
         return array / array.dtype.type(counts)
     product = on_device(xp, counts[0], array.dtype)
@@ -197,7 +199,7 @@ def _divide(xp: Any, array: Any, counts: Counts | float) -> Any:
     return array / product
 
 
-def _fold_all(combine: Any, reduce: Any, xp: Any, x: Any, by_dim: Sequence[Taps], empty: Any = 0) -> Any:
+def _fold_all(combine: Any, reduce: Any, xp: Namespace, x: Array, by_dim: Sequence[Taps], empty: Any = 0) -> Array:
     """Reduce the windows of all dims: in one call along dims whose output is one element, tap by tap along others."""
     first = x.ndim - len(by_dim)
     total = tuple(dim for dim, taps in enumerate(by_dim, first) if taps.total)
@@ -213,18 +215,18 @@ def _fold_all(combine: Any, reduce: Any, xp: Any, x: Any, by_dim: Sequence[Taps]
 
 
 def _max(
-    xp: Any,
-    x: Any,
+    xp: Namespace,
+    x: Array,
     by_dim: Sequence[Taps],
     starts: Sequence[np.ndarray],
     kernel: Sequence[int],
     dilation: Sequence[int],
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
     first = x.ndim - len(by_dim)
     sizes = x.shape[first:]
     code_type = np.min_scalar_type(prod(kernel))
-    codes = None
+    codes: Array | None = None
     # From the last dimension to the first, so that of equal maxima the first in memory wins.
     for i in reversed(range(len(sizes))):
         x, codes = _max_along(xp, x, codes, first + i, by_dim[i], prod(kernel[i + 1 :]), code_type, lowest)
@@ -243,15 +245,15 @@ def _max(
 
 
 def _max_along(
-    xp: Any, x: Any, codes: Any, dim: int, taps: Taps, scale: int, code_type: Any, lowest: Any
-) -> tuple[Any, Any]:
+    xp: Namespace, x: Array, codes: Array | None, dim: int, taps: Taps, scale: int, code_type: Any, lowest: Any
+) -> tuple[Array, Array]:
     """Return the maxima of windows along one dim, and codes that say which tap each maximum came from.
 
     A code numbers the taps of all dims, with the last dim fastest. A later tap has a larger code. Therefore the code of
     the maximum is the maximum over the codes of taps that were larger than those before, without a branch on data.
     """
 
-    def candidate(step: Step) -> tuple[Any, Any]:
+    def candidate(step: Step) -> tuple[Array, Array]:
         code = code_type.type(step.tap * scale)
         if codes is not None:
             code = select(xp, codes, dim, step.inputs) + code
@@ -274,7 +276,7 @@ def _max_along(
     return best, best_code
 
 
-def _better(xp: Any, best: Any, best_code: Any, value: Any, code: Any) -> tuple[Any, Any]:
+def _better(xp: Namespace, best: Array, best_code: Array, value: Array, code: Array) -> tuple[Array, Array]:
     """Return the larger value and its code, that of `value` if both are NaN."""
     is_better = value > best
     if value.dtype.kind not in "iu":
@@ -282,7 +284,7 @@ def _better(xp: Any, best: Any, best_code: Any, value: Any, code: Any) -> tuple[
     return xp.maximum(best, value), xp.maximum(best_code, is_better * code)
 
 
-def _flat(xp: Any, indices: Any, planes: int, size: int) -> Any:
+def _flat(xp: Namespace, indices: Array, planes: int, size: int) -> Array:
     """Return indices in planes of `size` elements as indices of the flattened array."""
     offsets = xp.arange(planes).reshape(planes, 1) * size
     return (indices.reshape(planes, indices.size // max(planes, 1)) + offsets).reshape(-1)

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from gradcore.backends.kernel_methods import packed
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = [
     "GruGradients",
@@ -34,18 +34,18 @@ Run = Callable[..., Any]
 class LstmGradients(NamedTuple):
     """Arguments of the gradients of `lstm_sequence`; gradients of unused outputs are None."""
 
-    grad: Array
-    grad_h: Array
-    grad_c: Array
-    grad_gates: Array
-    grad_cells: Array
-    h0: Array
-    c0: Array
-    weight: Array
-    projection: Array
-    result: Array
-    gates: Array
-    cells: Array
+    grad: AnyArray
+    grad_h: AnyArray
+    grad_c: AnyArray
+    grad_gates: AnyArray
+    grad_cells: AnyArray
+    h0: AnyArray
+    c0: AnyArray
+    weight: AnyArray
+    projection: AnyArray
+    result: AnyArray
+    gates: AnyArray
+    cells: AnyArray
     sizes: tuple[int, ...] | None
     reverse: bool
     needs: tuple[bool, ...]
@@ -54,13 +54,13 @@ class LstmGradients(NamedTuple):
 class GruGradients(NamedTuple):
     """Arguments of the gradients of `gru_sequence`."""
 
-    grad: Array
-    grad_h: Array
-    grad_gates: Array
-    h0: Array
-    weight: Array
-    result: Array
-    gates: Array
+    grad: AnyArray
+    grad_h: AnyArray
+    grad_gates: AnyArray
+    h0: AnyArray
+    weight: AnyArray
+    result: AnyArray
+    gates: AnyArray
     sizes: tuple[int, ...] | None
     reverse: bool
     needs: tuple[bool, ...]
@@ -69,11 +69,11 @@ class GruGradients(NamedTuple):
 class RnnGradients(NamedTuple):
     """Arguments of the gradients of `rnn_sequence`."""
 
-    grad: Array
-    grad_h: Array
-    h0: Array
-    weight: Array
-    result: Array
+    grad: AnyArray
+    grad_h: AnyArray
+    h0: AnyArray
+    weight: AnyArray
+    result: AnyArray
     relu: bool
     sizes: tuple[int, ...] | None
     reverse: bool
@@ -411,52 +411,52 @@ class Recurrent:
 
     def lstm_sequence(
         self,
-        inflow: Array,
-        h0: Array,
-        c0: Array,
-        weight: Array,
-        projection: Array = None,
+        inflow: AnyArray,
+        h0: AnyArray,
+        c0: AnyArray,
+        weight: AnyArray,
+        projection: AnyArray = None,
         sizes: tuple[int, ...] | None = None,
         reverse: bool = False,
-    ) -> tuple[Array, ...]:
+    ) -> tuple[AnyArray, ...]:
         """Return an LSTM's hidden states at all steps, the last states, and gates and cells for backward."""
         return _lstm(self, self.evaluate_step, inflow, h0, c0, weight, projection, sizes, reverse)
 
     @packed(LstmGradients)
-    def lstm_backward(self, arguments: LstmGradients) -> tuple[Array, ...]:
+    def lstm_backward(self, arguments: LstmGradients) -> tuple[AnyArray, ...]:
         """Return the gradients of `lstm_sequence`."""
         return lstm_gradients(self, self.evaluate_step, arguments)
 
     def gru_sequence(
         self,
-        inflow: Array,
-        h0: Array,
-        weight: Array,
-        bias: Array = None,
+        inflow: AnyArray,
+        h0: AnyArray,
+        weight: AnyArray,
+        bias: AnyArray = None,
         sizes: tuple[int, ...] | None = None,
         reverse: bool = False,
-    ) -> tuple[Array, ...]:
+    ) -> tuple[AnyArray, ...]:
         """Return a GRU's states at all steps, the last one, and the gates for backward."""
         return _gru(self, self.evaluate_step, inflow, h0, weight, bias, sizes, reverse)
 
     @packed(GruGradients)
-    def gru_backward(self, arguments: GruGradients) -> tuple[Array, ...]:
+    def gru_backward(self, arguments: GruGradients) -> tuple[AnyArray, ...]:
         """Return the gradients of `gru_sequence`."""
         return gru_gradients(self, self.evaluate_step, arguments)
 
     def rnn_sequence(
         self,
-        inflow: Array,
-        h0: Array,
-        weight: Array,
+        inflow: AnyArray,
+        h0: AnyArray,
+        weight: AnyArray,
         relu: bool = False,
         sizes: tuple[int, ...] | None = None,
         reverse: bool = False,
-    ) -> tuple[Array, ...]:
+    ) -> tuple[AnyArray, ...]:
         """Return the states of a plain recurrent network at all steps, and the last one."""
         return _rnn(self, self.evaluate_step, inflow, h0, weight, relu, sizes, reverse)
 
     @packed(RnnGradients)
-    def rnn_backward(self, arguments: RnnGradients) -> tuple[Array, ...]:
+    def rnn_backward(self, arguments: RnnGradients) -> tuple[AnyArray, ...]:
         """Return the gradients of `rnn_sequence`."""
         return rnn_gradients(self, self.evaluate_step, arguments)

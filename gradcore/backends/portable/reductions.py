@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradcore.backends.kernel_rules import along, native_rows, reduces
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["Reductions"]
 
@@ -20,7 +23,7 @@ Dims = tuple[int, ...] | None
 class Reductions:
     """Sums, products, extrema, norms and softmax over dims."""
 
-    xp: Any
+    xp: Namespace
     div: Any
     log: Any
     host_scalars: bool
@@ -29,12 +32,12 @@ class Reductions:
 
     @along(1)
     @reduces("sum", "add", "row_sums", 1 << 14, 1 << 12, ("element", "a + b", "a", "0"), "sum")
-    def sum_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    def sum_over(self, x: Array, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Array:
         """Sum over dims. Integers and bools are summed in int64, unless one of gradcore's dtypes is given."""
         return self.xp.add.reduce(x, axis=dims, dtype=_sum_dtype(x, dtype), keepdims=keepdim)
 
     @reduces("sum")
-    def sum_to_size(self, x: Any, shape: Sequence[int]) -> Any:
+    def sum_to_size(self, x: Array, shape: Sequence[int]) -> Array:
         """Sum the dimensions along which `shape` was broadcast to ``x.shape``."""
         lead = x.ndim - len(shape)
         if lead and shape and x.shape[lead:] == shape:
@@ -44,13 +47,13 @@ class Reductions:
             x = self.sum_over(x, dims)
         return x.reshape(shape)
 
-    def product_to_size(self, x: Any, y: Any, shape: Sequence[int]) -> Any:
+    def product_to_size(self, x: Array, y: Array, shape: Sequence[int]) -> Array:
         """Return ``sum_to_size(x * y, shape)``, where the product has the shape of `x`."""
         return self.sum_to_size(x * y, shape)
 
     @along(1)
     @reduces("", cuda=("element == element ? static_cast<float>(element) : 0.f", "a + b", "a", "0"))
-    def nansum_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    def nansum_over(self, x: Array, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Array:
         """Sum over dims, with NaN as zero."""
         if x.dtype.kind == "f":
             if self.host_scalars:
@@ -62,21 +65,21 @@ class Reductions:
 
     @along(1)
     @reduces("mean", cuda=("element", "a + b", "a / (_in_ind.size() / _out_ind.size())", "0"), operations="mean")
-    def mean_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    def mean_over(self, x: Array, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Array:
         return self.sum_over(x, dims, keepdim, dtype) / _count(x.shape, dims)
 
     @reduces("", "add", "row_squares", 1 << 14)
-    def squares_over(self, x: Any, dims: Dims, keepdim: bool) -> Any:
+    def squares_over(self, x: Array, dims: Dims, keepdim: bool) -> Array:
         """Sum of ``x * x`` over dims."""
         return self.sum_over(x * x, dims, keepdim)
 
     @along(2)
-    def dot_over(self, x: Any, y: Any, dim: int) -> Any:
+    def dot_over(self, x: Array, y: Array, dim: int) -> Array:
         """Sum of ``x * y`` over one dim, which stays with size 1."""
         return self.sum_over(x * y, (dim,), True)
 
     @along(1)
-    def var_mean_over(self, x: Any, dims: Dims, correction: float, root: bool = False) -> tuple[Any, Any]:
+    def var_mean_over(self, x: Array, dims: Dims, correction: float, root: bool = False) -> tuple[Array, Array]:
         """Return the variance (or its root) and the mean over dims, which stay with size 1.
 
         The mean is computed first, then the squared distances from it. Where squares of float32 overflow, the variance
@@ -90,7 +93,7 @@ class Reductions:
         var = total / max(_count(x.shape, dims) - correction, 0.0)
         return xp.sqrt(var) if root else var, mean
 
-    def squared_distances_over(self, x: Any, mean: Any, dims: Dims) -> Any:
+    def squared_distances_over(self, x: Array, mean: Array, dims: Dims) -> Array:
         """Sum of ``abs(x - mean) ** 2`` over dims, which stay with size 1."""
         difference = self.xp.asarray(x - mean)
         if difference.dtype.kind == "c":
@@ -104,12 +107,12 @@ class Reductions:
 
     @along(1)
     @reduces("", "multiply", "row_products", 1 << 13, cuda=("element", "a * b", "a", "1"))
-    def prod_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    def prod_over(self, x: Array, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Array:
         """Multiply over dims. Integers and bools are multiplied in int64, unless one of gradcore's dtypes is given."""
         return self.xp.multiply.reduce(x, axis=dims, dtype=_sum_dtype(x, dtype), keepdims=keepdim)
 
     @along(1)
-    def prod_others_along(self, x: Any, dim: int) -> Any:
+    def prod_others_along(self, x: Array, dim: int) -> Array:
         """Return, for each element, the product of all others along a dim."""
         xp = self.xp
         zero = x == 0
@@ -129,7 +132,7 @@ class Reductions:
         "max", "maximum", "row_maxima", 1 << 15, 1 << 12, ("element", "a != a || a > b ? a : b", "a", "-1.f / 0.f"),
         "amax max_all",
     )  # fmt: skip
-    def max_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
+    def max_over(self, x: Array, dims: Dims = None, keepdim: bool = False) -> Array:
         return x.max(axis=dims, keepdims=keepdim)
 
     @along(1)
@@ -137,47 +140,47 @@ class Reductions:
         "min", "minimum", "row_minima", 1 << 14, 1 << 12, ("element", "a != a || a < b ? a : b", "a", "1.f / 0.f"),
         "amin min_all",
     )  # fmt: skip
-    def min_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
+    def min_over(self, x: Array, dims: Dims = None, keepdim: bool = False) -> Array:
         return x.min(axis=dims, keepdims=keepdim)
 
     @along(1)
-    def argmax_along(self, x: Any, dim: int, keepdim: bool = False) -> Any:
+    def argmax_along(self, x: Array, dim: int, keepdim: bool = False) -> Array:
         """Return the index of the first maximum, or of the first NaN if there is one."""
         return self.keep_dim(x.argmax(axis=dim), dim, keepdim)
 
     @along(1)
-    def argmin_along(self, x: Any, dim: int, keepdim: bool = False) -> Any:
+    def argmin_along(self, x: Array, dim: int, keepdim: bool = False) -> Array:
         """Return the index of the first minimum, or of the first NaN if there is one."""
         return self.keep_dim(x.argmin(axis=dim), dim, keepdim)
 
     @along(1)
-    def max_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+    def max_along(self, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
         """Return the maximum along a dim and its index."""
         return self.at_index(x, x.argmax(axis=dim), dim, keepdim)
 
     @along(1)
-    def min_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+    def min_along(self, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
         """Return the minimum along a dim and its index."""
         return self.at_index(x, x.argmin(axis=dim), dim, keepdim)
 
     @along(2)
-    def at_index(self, x: Any, index: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    def at_index(self, x: Array, index: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
         """Return the elements at an index along `dim`, which the index lacks, and the index."""
         kept_index = self.keep_dim(index, dim)
         values = self.take_along(x, kept_index, dim)
         return (values, kept_index) if keepdim else (values.reshape(index.shape), index)
 
     @along(2)
-    def take_along(self, x: Any, index: Any, dim: int) -> Any:
+    def take_along(self, x: Array, index: Array, dim: int) -> Array:
         """Return the elements at `index` along a dim. The index has the other dims of `x`."""
         return self.xp.take_along_axis(x, index, dim)
 
     @along(1)
-    def keep_dim(self, x: Any, dim: int, keepdim: bool = True) -> Any:
+    def keep_dim(self, x: Array, dim: int, keepdim: bool = True) -> Array:
         """Return a reduced result, with the reduced dim as a dim of size 1 if `keepdim`."""
         return x.reshape((*x.shape[:dim], 1, *x.shape[dim:])) if keepdim else x
 
-    def put_along(self, x: Any, shape: tuple[int, ...], dim: int, index: Any) -> Any:
+    def put_along(self, x: Array, shape: tuple[int, ...], dim: int, index: Array) -> Array:
         """Return zeros of `shape` with the elements of `x` at `index` along a dim, where no index repeats."""
         out = self.xp.zeros(shape, x.dtype)
         self.xp.put_along_axis(out, index, x, dim)
@@ -186,21 +189,21 @@ class Reductions:
     # -- tests ----------------------------------------------------------------------------------------------------
 
     @along(1)
-    def any_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
+    def any_over(self, x: Array, dims: Dims = None, keepdim: bool = False) -> Array:
         return x.any(axis=dims, keepdims=keepdim)
 
     @along(1)
-    def all_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
+    def all_over(self, x: Array, dims: Dims = None, keepdim: bool = False) -> Array:
         return x.all(axis=dims, keepdims=keepdim)
 
     @along(1)
-    def count_over(self, x: Any, dims: Dims = None) -> Any:
+    def count_over(self, x: Array, dims: Dims = None) -> Array:
         """Return the number of elements that are not zero."""
         result = self.xp.count_nonzero(x, axis=dims)
         # Before version 2.4, NumPy returns an int for a count over all dims.
         return self.xp.asarray(result) if result.__class__ is int else result
 
-    def equal_or_nan(self, x: Any, y: Any) -> Any:
+    def equal_or_nan(self, x: Array, y: Array) -> Array:
         """Return whether elements are equal, or both NaN."""
         equal = x == y
         if self.host_scalars and not (y != y).any():
@@ -210,7 +213,7 @@ class Reductions:
     # -- exponentials ---------------------------------------------------------------------------------------------
 
     @along(1)
-    def logsumexp_over(self, x: Any, dims: Dims, keepdim: bool) -> Any:
+    def logsumexp_over(self, x: Array, dims: Dims, keepdim: bool) -> Array:
         """Compute ``log(sum(exp(x)))`` over dims without overflow; -inf for no elements."""
         xp = self.xp
         if not x.size:
@@ -220,14 +223,14 @@ class Reductions:
         total = self.sum_over(self.exp_less(x, top), dims, keepdim)
         return self.log(total) + (top if keepdim else top.reshape(total.shape))
 
-    def exp_less(self, x: Any, top: Any) -> Any:
+    def exp_less(self, x: Array, top: Array) -> Array:
         """Compute ``exp(x - top)``."""
         shifted = self.xp.asarray(x - top)
         return self.xp.exp(shifted, out=shifted)
 
     @along(1)
     @native_rows("softmax", "rows -> rows", "dim", 32, "softmax softmax", softmax="dim dtype")
-    def softmax_along(self, x: Any, dim: int) -> Any:
+    def softmax_along(self, x: Array, dim: int) -> Array:
         """Compute ``exp(x) / sum(exp(x))`` along a dim."""
         if not x.size:
             return x.copy()
@@ -235,7 +238,7 @@ class Reductions:
         out /= self.sum_over(out, (dim,), True)
         return out
 
-    def exp_for_ratio(self, x: Any, top: Any) -> Any:
+    def exp_for_ratio(self, x: Array, top: Array) -> Array:
         """Return the exponentials of `x` up to a factor, which cancels in a ratio: here ``exp(x - top)``.
 
         Elements that share an element of `top`, their maximum, have the same factor.
@@ -246,7 +249,7 @@ class Reductions:
 
     @along(1)
     @native_rows("log_softmax", "rows -> rows", "dim", 32, "softmax softmax logarithm", log_softmax="dim dtype")
-    def log_softmax_along(self, x: Any, dim: int) -> Any:
+    def log_softmax_along(self, x: Array, dim: int) -> Array:
         """Compute ``x - log(sum(exp(x)))`` along a dim."""
         if not x.size:
             return x.copy()
@@ -256,7 +259,7 @@ class Reductions:
 
     @along(2)
     @native_rows("softmax_backward", "rows rows -> rows", "dim", 32, "softmax softmax_backward", softmax_backward="dim")
-    def softmax_product(self, t: Any, y: Any, dim: int) -> Any:
+    def softmax_product(self, t: Array, y: Array, dim: int) -> Array:
         """Return the product of softmax's (symmetric) Jacobian matrix at the result `y` with `t`."""
         out = t - self.dot_over(t, y, dim)
         out *= y
@@ -267,14 +270,14 @@ class Reductions:
         "log_softmax_backward", "rows rows -> rows", "dim", 32, "softmax softmax_backward logarithm",
         log_softmax_backward="dim",
     )  # fmt: skip
-    def log_softmax_transposed(self, t: Any, y: Any, dim: int) -> Any:
+    def log_softmax_transposed(self, t: Array, y: Array, dim: int) -> Array:
         """Return the product of log_softmax's transposed Jacobian matrix at the result `y` with `t`."""
         out = self.xp.exp(y)
         out *= self.sum_over(t, (dim,), True)
         return self.xp.subtract(t, out, out=out)
 
 
-def _sum_dtype(x: Any, dtype: Any) -> Any:
+def _sum_dtype(x: Array, dtype: Any) -> Any:
     """Return the NumPy dtype in which to sum, or None for that of `x`."""
     if dtype is not None:
         return dtype.numpy

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gradcore.backends.kernel_rules import Result, shaped
 from gradcore.backends.sparsity import Pattern, flat_places
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["Iteration", "SparseMatrices", "scipy_matrix"]
 

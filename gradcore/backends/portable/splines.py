@@ -6,9 +6,12 @@ import itertools
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import comb, factorial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array, Namespace
 
 __all__ = ["all_taps", "filter_matrix"]
 
@@ -37,7 +40,7 @@ def _evaluate_polynomial(coefficients: Sequence[float], x: Any) -> Any:
     return total
 
 
-def _outside(xp: Any, i: Any, n: int, mode: str) -> Any:
+def _outside(xp: Namespace, i: Any, n: int, mode: str) -> Array:
     """Return the index of the element to read for each integer position `i`, which may be outside of the array."""
     if mode == "nearest":
         return xp.clip(i, 0, n - 1)
@@ -60,7 +63,7 @@ def filter_matrix(n: int, order: int, mode: str) -> np.ndarray:
     return np.linalg.inv(samples) if n > 1 else np.ones((1, 1))
 
 
-def _map_inside(xp: Any, x: Any, n: int, mode: str) -> tuple[Any, Any]:
+def _map_inside(xp: Namespace, x: Array, n: int, mode: str) -> tuple[Array, Array | None]:
     """Map coordinates into the grid, and return the derivative of that map (None: 1 everywhere)."""
     if mode in ("grid-constant", "nearest"):
         return x, None
@@ -79,7 +82,7 @@ def _map_inside(xp: Any, x: Any, n: int, mode: str) -> tuple[Any, Any]:
     return xp.where(is_reflected, period - last - folded, folded), xp.where(is_reflected, -1.0, 1.0)
 
 
-def _taps(xp: Any, x: Any, n: int, order: int, mode: str, derivative: int) -> Iterator[Tap]:
+def _taps(xp: Namespace, x: Array, n: int, order: int, mode: str, derivative: int) -> Iterator[Tap]:
     """Return the index and the weight of each tap along one dim."""
     x, slope = _map_inside(xp, x, n, mode)
     first = xp.floor(x if order % 2 else x + 0.5)
@@ -99,7 +102,7 @@ def _taps(xp: Any, x: Any, n: int, order: int, mode: str, derivative: int) -> It
 
 
 def all_taps(
-    xp: Any, coordinates: Any, sizes: Sequence[int], order: int, mode: str, derivatives: Sequence[int]
+    xp: Namespace, coordinates: Array, sizes: Sequence[int], order: int, mode: str, derivatives: Sequence[int]
 ) -> Iterator[Tap]:
     """Return the index into the flattened grid, and the weight, of each tap over all dims."""
     taps_by_dim = [list(_taps(xp, coordinates[d], n, order, mode, derivatives[d])) for d, n in enumerate(sizes)]

@@ -23,7 +23,7 @@ from gradcore.backends.numpy_rules import RuleTable
 from gradcore.backends.stand_ins import ArrayStandIn
 from gradcore.backends.vmap.messages import CONTROL_FLOW, INPLACE, ITEM
 from gradcore.core.operators import Form, Method, Operator
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = [
     "LIBRARIES",
@@ -101,7 +101,7 @@ class BatchedArray(ArrayStandIn):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.array.shape[1:]  # type: ignore[no-any-return]
+        return self.array.shape[1:]
 
     @property
     def dtype(self) -> Any:
@@ -109,11 +109,11 @@ class BatchedArray(ArrayStandIn):
 
     @property
     def ndim(self) -> int:
-        return self.array.ndim - 1  # type: ignore[no-any-return]
+        return self.array.ndim - 1
 
     @property
     def strides(self) -> tuple[int, ...]:
-        return self.array.strides[1:]  # type: ignore[no-any-return]
+        return self.array.strides[1:]
 
     @property
     def flags(self) -> Any:
@@ -183,7 +183,7 @@ class BatchedArray(ArrayStandIn):
         def unary(self: BatchedArray) -> BatchedArray:
             return BatchedArray(plain(self.array), self.level)
 
-        def from_left(self: BatchedArray, other: object) -> Array:
+        def from_left(self: BatchedArray, other: object) -> AnyArray:
             if other.__class__ is BatchedArray:
                 if other.level is self.level and other.array.ndim == self.array.ndim:
                     return BatchedArray(plain(self.array, other.array), self.level)
@@ -191,19 +191,19 @@ class BatchedArray(ArrayStandIn):
                 return BatchedArray(plain(self.array, other), self.level)
             return apply(ufunc, "__call__", self, other)
 
-        def from_right(self: BatchedArray, other: object) -> Array:
+        def from_right(self: BatchedArray, other: object) -> AnyArray:
             if other.__class__ in _NUMBERS:
                 return BatchedArray(plain(other, self.array), self.level)
             return apply(ufunc, "__call__", other, self)
 
-        def in_place(self: BatchedArray, other: object) -> Array:
+        def in_place(self: BatchedArray, other: object) -> AnyArray:
             return apply(ufunc, "__call__", self, other, out=(self,))
 
         methods: dict[Form, Method]
         methods = {"unary": unary, "left": from_left, "right": from_right, "in place": in_place}
         return methods[form]
 
-    def call_method(self, name: str, function: Method, args: tuple[object, ...], named: dict[str, Any]) -> Array:
+    def call_method(self, name: str, function: Method, args: tuple[object, ...], named: dict[str, Any]) -> AnyArray:
         if args and args[0].__class__ is BatchedArray:  # perhaps of a later level
             return function(self, *args, **named)
         if isinstance(function, np.ufunc):

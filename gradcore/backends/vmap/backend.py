@@ -127,13 +127,13 @@ class BatchedBackend(BatchedKernels, Backend):
     # -- devices ------------------------------------------------------------------------------------------------
 
     def device_count(self) -> int:
-        return self.inner.device_count()  # type: ignore[no-any-return]
+        return self.inner.device_count()
 
     def current_index(self) -> int | None:
-        return self.inner.current_index()  # type: ignore[no-any-return]
+        return self.inner.current_index()
 
     def use_index(self, index: int | None) -> contextlib.AbstractContextManager[Any]:
-        return self.inner.use_index(index)  # type: ignore[no-any-return]
+        return self.inner.use_index(index)
 
     def synchronize(self, index: int | None = None) -> None:
         self.inner.synchronize(index)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradcore.backends.vmap.array import BatchedArray, align_batch, physical, rewrap
-from gradcore.core.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Array
 
 __all__ = ["as_batched", "call_elementwise", "call_generic", "is_array", "is_batched"]
 

@@ -237,7 +237,7 @@ class BatchedKernels:
 
     def geometry_of(self, x: Any) -> tuple[tuple[int, ...], int]:
         """Return the strides and the offset of one sample, in elements."""
-        return self.inner.geometry_of(x.array[0] if calls.is_batched(self.level, x) else x)  # type: ignore[no-any-return]
+        return self.inner.geometry_of(x.array[0] if calls.is_batched(self.level, x) else x)
 
     def address(self, x: Any) -> int:
         """Return the address of the first element."""
@@ -254,7 +254,7 @@ class BatchedKernels:
     def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
         """Return the solution and the factors of `a`, which can have fewer batch dims than `b`."""
         if not calls.is_batched(self.level, (a, b)):
-            return self.inner.solve_and_factor(a, b)  # type: ignore[no-any-return]
+            return self.inner.solve_and_factor(a, b)
         if a.ndim == b.ndim:
             solve = self.inner.kernels["solve_and_factor"]
             x, lu, pivots, info = solve(physical(a, self.level), physical(b, self.level))
@@ -390,4 +390,4 @@ class BatchedKernels:
 
     def degrees_up_to(self, n: Any) -> range:
         """Return the degrees that the polynomials of any sample need."""
-        return self.inner.degrees_up_to(split_batch(n, self.level)[0])  # type: ignore[no-any-return]
+        return self.inner.degrees_up_to(split_batch(n, self.level)[0])

@@ -20,7 +20,7 @@ from gradcore.autograd.variables import TensorMeta, Variable, new, tick, version
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.compiler.capture.numbers import plain_numbers
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 from gradcore.tensor import Tensor
 from gradcore.tensor.random.generator import repeat_draws
 
@@ -122,7 +122,7 @@ class CompiledFunctionBackward(Node):
             for each in self.results:
                 each.check(self)
 
-    def compute_gradients(self, grads: Any) -> Sequence[Array] | None:
+    def compute_gradients(self, grads: Any) -> Sequence[AnyArray] | None:
         arriving = grads if self._n_outputs > 1 else [grads]
         array_type = self._device.backend.array_type
         if not self.half.fresh or any(g is not None and not isinstance(g, (np.generic, array_type)) for g in arriving):

@@ -20,7 +20,7 @@ from gradcore.backends.stand_ins import METHODS, SIZED_BY_VALUES, ArrayStandIn
 from gradcore.backends.vmap.array import BatchedArray
 from gradcore.compiler.program.program import map_leaves
 from gradcore.core.operators import BY_UFUNC, Form, Method, Operator, define_operators, names_of
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 
 __all__ = ["RecordedArray", "RecordedInt", "current", "give_holders_plain_arrays", "give_plain_arrays", "plain_batch"]
 
@@ -83,7 +83,7 @@ class RecordedArray(ArrayStandIn):
         _read(f"{name} of its array is used")
         return value
 
-    def call_method(self, name: str, function: Method, args: tuple[object, ...], named: dict[str, Any]) -> Array:
+    def call_method(self, name: str, function: Method, args: tuple[object, ...], named: dict[str, Any]) -> AnyArray:
         return self.__getattr__(name)(*args, **named)
 
     def convert(self, name: str, *args: object, **kwargs: object) -> Any:
@@ -100,16 +100,16 @@ class RecordedArray(ArrayStandIn):
         name, function = f"operator.{operator.name}", operator.function
         in_place, name_in_place = operator.in_place or function, f"operator.i{operator.name}"
 
-        def unary(self: RecordedArray) -> Array:
+        def unary(self: RecordedArray) -> AnyArray:
             return _call(name, function, self)
 
-        def from_left(self: RecordedArray, other: object) -> Array:
+        def from_left(self: RecordedArray, other: object) -> AnyArray:
             return NotImplemented if _takes_over(other) else _call(name, function, self, other)
 
-        def from_right(self: RecordedArray, other: object) -> Array:
+        def from_right(self: RecordedArray, other: object) -> AnyArray:
             return _call(name, function, other, self)
 
-        def assign(self: RecordedArray, other: object) -> Array:
+        def assign(self: RecordedArray, other: object) -> AnyArray:
             return NotImplemented if _takes_over(other) else _call(name_in_place, in_place, self, other)
 
         methods: dict[Form, Method] = {"unary": unary, "left": from_left, "right": from_right, "in place": assign}
@@ -184,13 +184,13 @@ def _make_attributes() -> None:
     """Give `RecordedArray` the methods and attributes of arrays: some are captured, others only describe the array."""
     for name in _RECORDED:
 
-        def method(self: RecordedArray, *args: object, name: str = f"method.{name}", **kwargs: object) -> Array:
+        def method(self: RecordedArray, *args: object, name: str = f"method.{name}", **kwargs: object) -> AnyArray:
             return _call(name, operator.methodcaller, self, *args, **kwargs)
 
         setattr(RecordedArray, name, method)
     for name in _PARTS:
 
-        def part(self: RecordedArray, name: str = name) -> Array:
+        def part(self: RecordedArray, name: str = name) -> AnyArray:
             return _call(f"method.{name}", operator.attrgetter(name), self)
 
         setattr(RecordedArray, name, property(part, getattr(ArrayStandIn, name).fset))

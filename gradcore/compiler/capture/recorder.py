@@ -36,7 +36,7 @@ from gradcore.core import dtypes
 from gradcore.core.device import device
 from gradcore.core.locks import process_lock
 from gradcore.core.tracebacks import user_line
-from gradcore.core.typing import Array
+from gradcore.core.typing import AnyArray
 from gradcore.dispatch import operands
 from gradcore.ops.declare.table import Formula
 from gradcore.tensor.random.generator import default_generator
@@ -147,7 +147,7 @@ class Recorder:
         #: Stand-ins that the function still holds, by value number. Others are freed, as in eager execution.
         self._known: weakref.WeakValueDictionary[int, RecordedArray] = weakref.WeakValueDictionary()
         self._numbers, self._memories = _Numbers(), _Numbers()
-        self._inputs: dict[int, Array] = {}
+        self._inputs: dict[int, AnyArray] = {}
         self._number = 0
         #: The CPU backend and the others, the classes of their arrays, and each backend's current device.
         self._cpu, self._others = CPU.backend, find_cupy_backends()
@@ -173,7 +173,7 @@ class Recorder:
                     "fullgraph out."
                 )
 
-    def add_input(self, array: Array) -> RecordedArray:
+    def add_input(self, array: AnyArray) -> RecordedArray:
         """Return the stand-in of an array, and make the array an input of the program if it is not yet a value."""
         result = self._find(array)
         if result is None:
@@ -195,7 +195,7 @@ class Recorder:
         self.program.calls.append(Call("copy", copied, args, {}, Value(out.number)))
         return out
 
-    def adopt(self, array: Array) -> RecordedArray:
+    def adopt(self, array: AnyArray) -> RecordedArray:
         """Return the stand-in of an array. An array that is no value of the program becomes a literal."""
         stand_in = self._find(array)
         return self.literal(array) if stand_in is None else stand_in
@@ -218,23 +218,23 @@ class Recorder:
         """Return whether calls on the device `where` are captured: the CPU and CUDA, but not within `vmap` batches."""
         return where is CPU or (type(where) is device and any(where.type == each.type for each in self._others))
 
-    def memories_of(self, numbers: Sequence[int]) -> Callable[[Array], bool]:
+    def memories_of(self, numbers: Sequence[int]) -> Callable[[AnyArray], bool]:
         """Return a function that tells whether an array shares memory with one of the values `numbers`."""
         types, inputs = self.program.types, [self._inputs[n] for n in numbers if n in self._inputs]
         memories = {types[n].memory for n in numbers if n in types}
 
-        def is_shared(array: Array) -> bool:
+        def is_shared(array: AnyArray) -> bool:
             number = self.number_of(array)
             shares_value = number is not None and types[number].memory in memories
             return shares_value or any(share_memory(array, each) for each in inputs)
 
         return is_shared
 
-    def number_of(self, array: Array) -> int | None:
+    def number_of(self, array: AnyArray) -> int | None:
         """Return the value number of an array in this run, or None."""
         return self._numbers.get(array)
 
-    def _find(self, array: Array) -> RecordedArray | None:
+    def _find(self, array: AnyArray) -> RecordedArray | None:
         """Return the stand-in of an array, or None if it is no value of the program."""
         number = self._numbers.get(array)
         if number is None:
@@ -242,7 +242,7 @@ class Recorder:
         result = self._known.get(number)
         return self._stand_for(array, number) if result is None else result
 
-    def _stand_for(self, array: Array, number: int) -> RecordedArray:
+    def _stand_for(self, array: AnyArray, number: int) -> RecordedArray:
         result = self._known[number] = RecordedArray(array, number)
         return result
 

@@ -16,7 +16,7 @@ import numpy as np
 from gradcore import functional as F
 from gradcore.autograd.function import Function
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.core.typing import AnyTensor, Array
+from gradcore.core.typing import AnyArray, AnyTensor
 from gradcore.func import jvp, vjp
 from gradcore.scipy.integrate.dense import OdeSolution
 from gradcore.scipy.integrate.steps import EXPLICIT, Counts, Settings, StepTooSmallError, explicit_steps, solver_of
@@ -25,7 +25,7 @@ from gradcore.tensor import Tensor
 __all__ = ["states_at", "trajectory"]
 
 
-def states_at(f: Any, times: Array, y0: AnyTensor, settings: Settings, counts: Counts) -> AnyTensor:
+def states_at(f: Any, times: AnyArray, y0: AnyTensor, settings: Settings, counts: Counts) -> AnyTensor:
     """Solve the problem without recording, and return the states at `times`; the first one is `y0`."""
     start, bound, rows = float(times[0]), float(times[-1]), []
     with no_grad():
@@ -52,7 +52,7 @@ def states_at(f: Any, times: Array, y0: AnyTensor, settings: Settings, counts: C
 
 
 def trajectory(
-    field: Callable[..., Any], times: Array, y0: AnyTensor, parameters: Sequence[Tensor], settings: Settings,
+    field: Callable[..., Any], times: AnyArray, y0: AnyTensor, parameters: Sequence[Tensor], settings: Settings,
     values: AnyTensor | None = None,
 ) -> AnyTensor:  # fmt: skip
     """Return the states at `times` of ``dy/dt = field(parameters, t, y)``, differentiable in `y0` and `parameters`."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcore import functional as F
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.core.typing import AnyTensor, Array
+from gradcore.core.typing import AnyArray, AnyTensor
 from gradcore.numpy.conversion import inexact, tensor_of
 from gradcore.scipy.closures import capture
 from gradcore.scipy.implicit import solution
@@ -151,7 +151,7 @@ def _scale_problem(f: Any, t_span: Any, options: dict[str, Any]) -> tuple[Any, t
     return lambda s, y: scaling.length * f(scaling.outer(s), y), (0.0, 1.0), scaling
 
 
-def _times(t_eval: Any, span: tuple[float, float]) -> Array:
+def _times(t_eval: Any, span: tuple[float, float]) -> AnyArray:
     """Check `t_eval`, and return it as an array."""
     times = np.asarray(t_eval.detach().host() if isinstance(t_eval, Tensor) else t_eval, float)
     low, high = min(span), max(span)

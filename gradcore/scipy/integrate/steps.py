@@ -11,7 +11,7 @@ import numpy as np
 
 from gradcore import functional as F
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.core.typing import AnyTensor, Array
+from gradcore.core.typing import AnyArray, AnyTensor
 from gradcore.scipy.closures import capture
 from gradcore.scipy.implicit import root_at
 from gradcore.scipy.integrate.dense import Segment
@@ -57,13 +57,13 @@ class Counts:
 class _Tableau:
     """The coefficients of a Runge-Kutta method and of its interpolant, a polynomial in ``(t - t_old) / h``."""
 
-    A: Array
-    B: Array
-    C: Array
-    errors: tuple[Array, ...]
-    P: Array
+    A: AnyArray
+    B: AnyArray
+    C: AnyArray
+    errors: tuple[AnyArray, ...]
+    P: AnyArray
     order: int
-    further: tuple[tuple[Array, float], ...] = field(default=())
+    further: tuple[tuple[AnyArray, float], ...] = field(default=())
 
 
 @functools.cache
@@ -196,7 +196,7 @@ def solver_of(f: Field, t: float, y: AnyTensor, bound: float, settings: Settings
     """Return the SciPy solver of the method, with a right side that calls `f` on tensors and returns arrays."""
     host = y.detach().host()
 
-    def right_side(t: float, values: Array) -> Array:
+    def right_side(t: float, values: AnyArray) -> AnyArray:
         with no_grad():
             state = F.to(F.as_tensor(values, device=y.device), y.dtype)
             return f(_time(t, y), state).detach().host()
@@ -205,7 +205,7 @@ def solver_of(f: Field, t: float, y: AnyTensor, bound: float, settings: Settings
 
 
 @functools.cache
-def _radau() -> tuple[Array, Array, Array]:
+def _radau() -> tuple[AnyArray, AnyArray, AnyArray]:
     """Return Radau's nodes, its stage coefficients, and the matrix from stages to its interpolant's coefficients."""
     C = np.array([(4 - 6**0.5) / 10, (4 + 6**0.5) / 10, 1.0])
     powers = np.arange(3)

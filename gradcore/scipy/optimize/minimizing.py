@@ -14,7 +14,7 @@ import numpy as np
 
 from gradcore import functional as F
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.core.typing import AnyTensor, Array
+from gradcore.core.typing import AnyArray, AnyTensor
 from gradcore.func import grad, vjp
 from gradcore.numpy.conversion import inexact, tensor_of
 from gradcore.scipy.implicit import solution
@@ -109,7 +109,7 @@ def _callback(callback: Any, unknowns: Unknowns) -> Any:
     return lambda x, *rest: callback(unknowns.nest(unknowns.tensor(x)), *rest)
 
 
-def _mask_fixed(bounds: Any, x: Array) -> Array:
+def _mask_fixed(bounds: Any, x: AnyArray) -> AnyArray:
     """Return the mask of the elements of `x` that lie on a bound."""
     if bounds is None:
         return np.zeros(len(x), bool)
@@ -180,7 +180,7 @@ class _Constraints:
 _STATIONARY = 1e-4
 
 
-def _stationary(f: Any, unknowns: Unknowns, result: Any, fixed: Array, constraints: _Constraints) -> AnyTensor:
+def _stationary(f: Any, unknowns: Unknowns, result: Any, fixed: AnyArray, constraints: _Constraints) -> AnyTensor:
     """Return the minimum as a differentiable function of the tensors that the objective and active constraints read.
 
     It is the point where the gradient of the Lagrangian is zero.

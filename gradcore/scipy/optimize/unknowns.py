@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcore import functional as F
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.core.typing import AnyTensor, Array
+from gradcore.core.typing import AnyArray, AnyTensor
 from gradcore.func import grad as gradient_of
 from gradcore.func import grad_and_value, hessian, jacrev, jvp
 from gradcore.numpy.conversion import inexact, promote, tensor_of
@@ -62,9 +62,9 @@ class Unknowns:
                 raise TypeError("unknowns must be real numbers; use gradcore.view_as_real for complex ones")
             self.like = leaves
             self.vector: AnyTensor = F.cat([F.reshape(x, (-1,)) for x in promote(*leaves)])
-        self.start: Array = np.array(self.vector.host(), float)
+        self.start: AnyArray = np.array(self.vector.host(), float)
 
-    def tensor(self, values: Array) -> AnyTensor:
+    def tensor(self, values: AnyArray) -> AnyTensor:
         """Convert a solver's array to a vector on the device of the unknowns."""
         return F.to(F.as_tensor(np.asarray(values, float), device=self.vector.device), self.vector.dtype)
 
@@ -98,7 +98,7 @@ class Unknowns:
     def on_host(self, f: Callable[..., Any]) -> Callable[..., Any]:
         """Convert a function of vectors to a function from arrays to arrays, for SciPy."""
 
-        def call(*arrays: Array) -> Any:
+        def call(*arrays: AnyArray) -> Any:
             with no_grad():
                 return _host(f(*map(self.tensor, arrays)))
 
@@ -110,7 +110,7 @@ class Unknowns:
     def value_and_gradient(self, f: Callable[..., Any]) -> Callable[..., Any]:
         evaluate = self.on_host(grad_and_value(f))
 
-        def call(x: Array) -> Any:
+        def call(x: AnyArray) -> Any:
             gradient, value = evaluate(x)
             return float(value), gradient
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from gradcore import functional as F
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.core.typing import AnyTensor, Array, ArrayLike
+from gradcore.core.typing import AnyArray, AnyTensor, ArrayLike
 from gradcore.scipy.closures import capture
 from gradcore.scipy.conversion import floating, like
 from gradcore.scipy.implicit import root_at
@@ -51,7 +51,7 @@ def _operator(A: LinearOperator | AnyTensor, name: str) -> tuple[LinearOperator,
 
 def _host_operator(
     product: Callable[..., AnyTensor], adjoint: Callable[..., AnyTensor], shape: tuple[int, ...], example: AnyTensor
-) -> Array:
+) -> AnyArray:
     """Convert functions for products of tensors to a SciPy operator on arrays."""
 
     def on_host(function: Callable[..., AnyTensor]) -> Callable[..., AnyTensor]:
@@ -61,7 +61,7 @@ def _host_operator(
     return module.LinearOperator(shape, on_host(product), on_host(adjoint), dtype=example.dtype.numpy)
 
 
-def _start(v0: ArrayLike, size: int, example: AnyTensor) -> Array:
+def _start(v0: ArrayLike, size: int, example: AnyTensor) -> AnyArray:
     """Return ARPACK's starting vector: `v0`, or a fixed vector, so that results do not vary between calls."""
     if v0 is not None:
         return v0.detach().host() if isinstance(v0, Tensor) else v0
