@@ -12,7 +12,10 @@ import builtins
 import contextlib
 import functools
 from collections.abc import Callable
+from math import prod
 from typing import Any, ClassVar
+
+import numpy as np
 
 from gradcore.backends.kernel_rules import BatchRule
 from gradcore.backends.portable.convolution import Convolution
@@ -39,7 +42,7 @@ from gradcore.backends.portable.sorting import Sorting
 from gradcore.backends.portable.sparse import SparseMatrices
 from gradcore.backends.portable.special_functions import SpecialFunctions
 from gradcore.backends.random import philox
-from gradcore.backends.random.generator import PhiloxState
+from gradcore.backends.random.generator import DropoutDraw, PhiloxState
 
 __all__ = ["SMALL", "Backend", "Kernels"]
 
@@ -258,3 +261,9 @@ class Backend(
         """Return `n` numbers of a distribution of `gradcore.backends.random.philox` on the current device."""
         words = self.random_words(philox.word_count(n, dtype), key, counter)
         return distribution(self.xp, words, dtype, *parameters)[:n]
+
+    def dropout_factors(self, draw: DropoutDraw, dtype: Any) -> Any:
+        """Return the factors of a dropout as an array: `draw.scale` for elements that are kept, and zeros."""
+        single, count = np.dtype("float32"), prod(draw.shape)
+        kept = self.random_numbers(philox.bernoulli, count, single, draw.key, draw.counter, draw.p)
+        return self.astype(kept.reshape(draw.shape), dtype) * self.xp.asarray(draw.scale, dtype)

@@ -81,8 +81,8 @@ def _attention(tensor: bool) -> list[Any]:
     names = [name for name in C_NAMES if not tensor or name != "float64"]
     files = ("flash_attention", "flash_attention_backward")
     macros = [
-        (file, defines(name, 64 if name == "float64" else 128, tensor, file != "flash_attention"))
-        for file, name in itertools.product(files, names)
+        (file, defines(name, 64 if name == "float64" else 128, tensor, file != "flash_attention", drops))
+        for file, name, drops in itertools.product(files, names, (False, True))
     ]
     return [(file, tuple(f"-DGRADCORE_{k.upper()}={v}" for k, v in found.items())) for file, found in macros]
 

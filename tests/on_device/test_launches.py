@@ -131,6 +131,92 @@ def test_attention_of_long_rows(device: str, dtype: Any) -> None:
     agree(with_gradients(attend, *[t.to(device) for t in inputs]), with_gradients(attend, *inputs), str(dtype))
 
 
+#: Shapes of query, key, value and mask, and settings: rows of 8, of 16, of more than a tile, or odd; one head is wide.
+DROPPING: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
+    "rows of 8": ([(2, 3, 20, 16), (2, 3, 40, 16), (2, 3, 40, 12)], {}),
+    "odd rows": ([(2, 3, 70, 16), (2, 3, 37, 16), (2, 3, 37, 12)], {}),
+    "causal": ([(2, 50, 64), (2, 45, 64), (2, 45, 64)], {"is_causal": True}),
+    "mask": ([(2, 3, 20, 16), (2, 3, 99, 16), (2, 3, 99, 16), (20, 99)], {}),
+    "groups of heads": ([(1, 4, 19, 32), (1, 2, 33, 32), (1, 2, 33, 32)], {"enable_gqa": True}),
+    "shared keys": ([(2, 1, 20, 16), (1, 3, 40, 16), (40, 16)], {}),
+    "results that share weights": ([(20, 16), (40, 16), (3, 40, 16)], {}),
+    "wide": ([(20, 100), (50, 100), (50, 128)], {}),
+}
+
+
+@pytest.mark.parametrize("name", DROPPING)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_attention_with_dropout(device: str, name: str, dtype: Any) -> None:
+    """The weights that are dropped are those that the CPU drops, forward and backward, and as many words are drawn."""
+    shapes, settings = DROPPING[name]
+    rng = np.random.default_rng(0)
+    inputs = [drawn(rng, dtype, *shape) for shape in shapes]
+
+    def run(where: str, kind: Any) -> list[Any]:
+        attend = lambda *x: F.scaled_dot_product_attention(*x, *mask, dropout_p=0.3, **settings)  # noqa: E731
+        mask = [t.to(where, kind) for t in inputs[3:]]
+        gc.manual_seed(3)
+        found = with_gradients(attend, *[t.to(where, kind) for t in inputs[:3]])
+        return [t.to(dtype) for t in (*found, gc.rand(3, device=where))]
+
+    agree(run(device, dtype), run("cpu", gc.float64), str(dtype))
+
+
+def test_all_derivatives_of_attention_with_dropout(device: str) -> None:
+    """Also of second order, of a mask, along a tangent, of batches of gradients, and of graphs."""
+    rng = np.random.default_rng(0)
+    inputs = [drawn(rng, gc.float64, *shape) for shape in [(2, 2, 9, 8), (2, 2, 11, 8), (2, 2, 11, 8), (9, 11)]]
+    cotangents = drawn(rng, gc.float64, 3, 2, 2, 9, 8)
+
+    def run(where: str) -> list[Any]:
+        attend = lambda *x: F.scaled_dot_product_attention(*x, dropout_p=0.3)  # noqa: E731
+        moved = [t.to(where) for t in inputs]
+        gc.manual_seed(5)
+        found = [t for i in (3, 4) for t in with_gradients(attend, *moved[:i], second=True)]
+        tracked = [t.detach().requires_grad_() for t in moved[:3]]
+        out = attend(*tracked)
+        found += gc.autograd.grad(out, tracked, cotangents.to(where), is_grads_batched=True)
+        found += gc.func.jvp(attend, tuple(moved), tuple(t.cos() for t in moved))
+        found.append(gc.vmap(attend, (0, 0, 0, None), randomness="different")(*moved))
+        return found
+
+    agree(run(device), run("cpu"))
+
+
+def test_a_graph_drops_other_weights_at_each_replay(device: str) -> None:
+    rng = np.random.default_rng(0)
+    tensors = [drawn(rng, gc.float32, 2, 20, 16, device=device).requires_grad_() for _ in range(3)]
+
+    def step() -> list[Any]:
+        out = F.scaled_dot_product_attention(*tensors, dropout_p=0.3)
+        return [out, *gc.autograd.grad(out.square().sum(), tensors)]
+
+    gc.manual_seed(1)
+    expected = [step() for _ in range(3)]
+    gc.manual_seed(1)
+    step()
+    graph = gc.cuda.CUDAGraph()
+    with gc.cuda.graph(graph):
+        found = step()
+    for wanted in expected[1:]:
+        graph.replay()
+        assert all(gc.equal(f, w) for f, w in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_launches_of_attention_with_dropout(device: str, dtype: Any) -> None:
+    """Two launches backward, one forward: as many as without dropout."""
+    inputs = [gc.ones(20, 2, 4, 32, dtype=dtype, device=device).permute(1, 2, 0, 3).requires_grad_() for _ in range(3)]
+    for given in ({}, {"is_causal": True}):
+        attend: Callable[[], Any] = lambda given=given: F.scaled_dot_product_attention(  # noqa: E731
+            *inputs, dropout_p=0.1, **given
+        )
+        assert launches(attend) == 1
+        out = attend()
+        ones = gc.ones_like(out)
+        assert launches(lambda out=out, ones=ones: gc.autograd.grad(out, inputs, ones, retain_graph=True)) == 2
+
+
 # -- dropout -------------------------------------------------------------------------------------------------------
 
 

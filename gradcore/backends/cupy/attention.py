@@ -15,7 +15,9 @@ import numpy as np
 from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, accumulation_dtype, int64s, rows_of, type_name
 from gradcore.backends.portable.attention import Block, Heads, blocks, in_heads
 from gradcore.backends.portable.normalization import Normalization
+from gradcore.backends.random.generator import DropoutDraw
 from gradcore.backends.switches import cuda
+from gradcore.core.typing import AnyArray
 
 __all__ = ["CudaAttention"]
 
@@ -34,8 +36,20 @@ class CudaAttention(CudaKernels, Normalization):
         return not (scores and self.uses("attention") and dtype in C_NAMES and cuda.flash_sdp_enabled())
 
     def flash_attention(
-        self, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False
+        self,
+        query: AnyArray,
+        key: AnyArray,
+        value: AnyArray,
+        mask: AnyArray,
+        scale: float,
+        causal: bool = False,
+        dropout: DropoutDraw | None = None,
     ) -> tuple[Any, Any]:
+        if dropout is not None:
+            body: Any = self.bodies["flash_attention"]
+            wide = (x if x is None else x.astype(accumulation_dtype(x), copy=False) for x in (query, key, value, mask))
+            out, logs = body(self, *wide, scale, causal, dropout)
+            return out.astype(query.dtype, copy=False), logs
         xp = self.xp
         of = Heads.of(xp, query, key, value, mask)
         heads, queries, _ = of.scores_shape()
@@ -51,21 +65,23 @@ class CudaAttention(CudaKernels, Normalization):
 
     def flash_attention_backward(
         self,
-        grad: Any,
-        query: Any,
-        key: Any,
-        value: Any,
-        mask: Any,
-        result: Any,
-        logsumexp: Any,
+        grad: AnyArray,
+        query: AnyArray,
+        key: AnyArray,
+        value: AnyArray,
+        mask: AnyArray,
+        result: AnyArray,
+        logsumexp: AnyArray,
         scale: float,
         causal: bool,
+        dropout: DropoutDraw | None,
         needs: Sequence[bool],
     ) -> tuple[Any, Any, Any, Any]:
-        if needs[3]:
+        if needs[3] or dropout is not None:
             body: Any = self.bodies["flash_attention_backward"]
-            converted = (x.astype(accumulation_dtype(x), copy=False) for x in (grad, query, key, value, mask))
-            gradients = body(self, *converted, result, logsumexp, scale, causal, needs)
+            inputs = grad, query, key, value, mask
+            converted = (x if x is None else x.astype(accumulation_dtype(x), copy=False) for x in inputs)
+            gradients = body(self, *converted, result, logsumexp, scale, causal, dropout, needs)
             narrow = [None if x is None else x.astype(grad.dtype, copy=False) for x in gradients]
             return narrow[0], narrow[1], narrow[2], narrow[3]
         xp = self.xp

@@ -20,7 +20,17 @@ from gradcore.backends.cupy.epilogues import CudaEpilogues
 from gradcore.backends.cupy.flash_attention import CudaFlashAttention
 from gradcore.backends.cupy.foreach import CudaLists
 from gradcore.backends.cupy.indexing import CudaIndexing
-from gradcore.backends.cupy.kernels import INCLUDE, NULL, compile_options, dense, elements, type_name
+from gradcore.backends.cupy.kernels import (
+    INCLUDE,
+    bernoulli_threshold,
+    compile_options,
+    dense,
+    elements,
+    random_position,
+    random_stream,
+    type_name,
+    words_of,
+)
 from gradcore.backends.cupy.linalg import CudaLinearAlgebra
 from gradcore.backends.cupy.memory import allocator
 from gradcore.backends.cupy.memory_pools import Pools, PrivatePool
@@ -349,7 +359,7 @@ class CupyBackend(
 
     def write_place(self, memory: Any, key: int, counter: int) -> None:
         """Write a key and a counter to memory from `place_memory`, without waiting on the host."""
-        self._philox.get_function("philox_place")((1,), (1,), (memory, *_pieces(key, 2), *_pieces(counter, 4)))
+        self._philox.get_function("philox_place")((1,), (1,), (memory, *words_of(key, 2), *words_of(counter, 4)))
 
     def random_words(self, n: int, key: Any, counter: int) -> Any:
         words = self.xp.empty(n, "uint64")
@@ -381,7 +391,9 @@ class CupyBackend(
         out = self.xp.empty(n, bool)
         if n:
             kernel = self.cuda_kernel("bernoulli", f"bernoulli_{real.__name__}")
-            kernel(*elements(-(-n // 4)), (out, np.uint64(n), *_place(key, counter), _threshold(p, real)))
+            kernel(
+                *elements(-(-n // 4)), (out, np.uint64(n), *random_position(key, counter), bernoulli_threshold(p, real))
+            )
         return out
 
     @property
@@ -396,7 +408,7 @@ class CupyBackend(
         """Return ``x * mask * scale``, and the random bool mask, whose elements are True with probability `p`."""
         out, mask = self.xp.empty(x.shape, x.dtype), self.xp.empty(x.shape, bool)
         kernel = self.cuda_kernel("dropout", "dropout", type=type_name(x.dtype))
-        stream = np.uint64(x.size), *_place(key, counter), _threshold(p, np.float32)
+        stream = random_stream(x.size, p, key, counter)
         kernel(*elements(-(-x.size // 8)), (dense(self.xp, x), out, mask, *stream, np.float64(scale)))
         return out, mask
 
@@ -404,7 +416,7 @@ class CupyBackend(
         """Launch the random number kernel `name`, which fills `out` and consumes `words` random words."""
         if words:
             blocks = min(-(-words // (4 * _THREADS)), _MOST_BLOCKS)
-            stream = np.uint64(out.size), *_place(key, counter), np.uint64(0)
+            stream = np.uint64(out.size), *random_position(key, counter), np.uint64(0)
             self._philox.get_function(name)((blocks,), (_THREADS,), (out, *stream, *parameters))
 
 
@@ -426,23 +438,3 @@ _ARGUMENTS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "normal": lambda kind, real, mean=0.0, std=1.0: (mean, std),
     "exponential": lambda kind, real, rate=1.0: (rate,),
 }
-
-
-def _place(key: Any, counter: int) -> tuple[Any, ...]:
-    """Return the kernel arguments for a position in the random stream, whether or not a graph is captured."""
-    if isinstance(key, int):
-        return NULL, *_pieces(key, 2), *_pieces(counter, 4)
-    return key, *_pieces(0, 2), *_pieces(counter, 4)
-
-
-def _threshold(p: float, real: Any) -> np.uint64:
-    """Return the integer threshold of a Bernoulli draw.
-
-    A random integer of 31 bits (float32) or 53 bits (float64) is below it with probability `p`.
-    """
-    return np.uint64(np.ceil(real(p) * real(2.0 ** (53 if real is np.float64 else 31))))
-
-
-def _pieces(value: int, count: int) -> list[np.uint64]:
-    """Split an integer into `count` 64-bit words, the lowest first."""
-    return [np.uint64(value >> 64 * i & 2**64 - 1) for i in range(count)]

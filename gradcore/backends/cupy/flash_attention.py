@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.cupy.attention import CudaAttention
-from gradcore.backends.cupy.kernels import C_NAMES, NULL, accumulation_dtype, by_value, dense
+from gradcore.backends.cupy.kernels import C_NAMES, NULL, accumulation_dtype, by_value, dense, random_stream
 from gradcore.backends.kernel_methods import kernel_for
+from gradcore.backends.random.generator import DropoutDraw
 from gradcore.core import config
 from gradcore.core.typing import AnyArray
 
@@ -57,9 +58,10 @@ class _Plan(NamedTuple):
 
 
 @functools.cache
-def defines(name: str, width: int, tensor: bool, backward: bool) -> dict[str, str]:
+def defines(name: str, width: int, tensor: bool, backward: bool, drops: bool = False) -> dict[str, str]:
     """Return the macros for compiling the kernels, given a dtype and the width of queries or values.
 
+    Kernels that drop weights (`drops`) have a macro more.
     Tiles take 48 KiB of shared memory at most.
     """
     itemsize = np.dtype("float16" if name == "bfloat16" else name).itemsize
@@ -72,6 +74,8 @@ def defines(name: str, width: int, tensor: bool, backward: bool) -> dict[str, st
     else:
         rows, columns = 64, 64 if tensor and not backward else 32
     numbers = {"width": width, "rows": rows, "columns": columns, "tensor": int(tensor)}
+    if drops:
+        numbers["dropout"] = 1
     return {"type": C_NAMES[name]} | {key: str(value) for key, value in numbers.items()}
 
 
@@ -98,14 +102,21 @@ class CudaFlashAttention(CudaAttention):
 
     @kernel_for(_fits)
     def flash_attention(
-        self, query: AnyArray, key: AnyArray, value: AnyArray, mask: AnyArray, scale: float, causal: bool = False
+        self,
+        query: AnyArray,
+        key: AnyArray,
+        value: AnyArray,
+        mask: AnyArray,
+        scale: float,
+        causal: bool = False,
+        dropout: DropoutDraw | None = None,
     ) -> tuple[Any, Any]:
         xp, queries = self.xp, query.shape[-2]
         plan, (query, key, value, mask, _) = self._attention_plan((query, key, value, mask, None), scale, causal)
         out = xp.empty((*plan.lead, queries, value.shape[-1]), query.dtype)
         logs = xp.empty((*plan.lead, queries, 1), accumulation_dtype(query))
         arrays = query, key, value, NULL if mask is None else mask, out, logs
-        self._launch_attention("flash_attention", plan.lead, queries, query, value, (*arrays, plan.heads))
+        self._launch_attention("flash_attention", plan.lead, queries, query, value, (*arrays, plan.heads), dropout)
         return out, logs
 
     @kernel_for(_fits_backward)
@@ -120,6 +131,7 @@ class CudaFlashAttention(CudaAttention):
         logsumexp: AnyArray,
         scale: float,
         causal: bool,
+        dropout: DropoutDraw | None,
         needs: Sequence[bool],
     ) -> tuple[Any, Any, Any, Any]:
         xp, dtype = self.xp, query.dtype
@@ -129,7 +141,8 @@ class CudaFlashAttention(CudaAttention):
         of_query = xp.empty((*plan.lead, *query.shape[-2:]), dtype)
         inputs = query, key, value, NULL if mask is None else mask, grad
         arguments = (*inputs, result, logs, products, of_query, plan.heads)
-        self._launch_attention("flash_attention_queries", plan.lead, query.shape[-2], query, value, arguments)
+        queries = query.shape[-2]
+        self._launch_attention("flash_attention_queries", plan.lead, queries, query, value, arguments, dropout)
         if not needs[1] and not needs[2]:
             return of_query, None, None, None
         of_key, of_value = (
@@ -138,7 +151,8 @@ class CudaFlashAttention(CudaAttention):
         )
         outputs = (NULL if x is None else x for x in (of_key, of_value))
         arguments = (*inputs, logs, products, *outputs, plan.heads)
-        self._launch_attention("flash_attention_keys", plan.lead_of_keys, key.shape[-2], query, value, arguments)
+        keys = key.shape[-2]
+        self._launch_attention("flash_attention_keys", plan.lead_of_keys, keys, query, value, arguments, dropout)
         return of_query if needs[0] else None, of_key, of_value, None
 
     def _attention_plan(self, operands: Sequence[Any], scale: float, causal: bool) -> tuple[_Plan, Sequence[Any]]:
@@ -155,12 +169,22 @@ class CudaFlashAttention(CudaAttention):
         return self._attention_plan([x if x is None else self.xp.ascontiguousarray(x) for x in expanded], scale, causal)
 
     def _launch_attention(
-        self, name: str, lead: Ints, rows: int, query: Any, value: Any, arguments: Sequence[Any]
+        self,
+        name: str,
+        lead: Ints,
+        rows: int,
+        query: Any,
+        value: Any,
+        arguments: Sequence[Any],
+        dropout: DropoutDraw | None,
     ) -> None:
         file = "flash_attention" if name == "flash_attention" else "flash_attention_backward"
         width = max(query.shape[-1], value.shape[-1])
-        macros = defines(query.dtype.name, width, self._has_tensor_cores(query), file != name)
+        macros = defines(query.dtype.name, width, self._has_tensor_cores(query), file != name, dropout is not None)
         step = int(macros["rows"])
+        if dropout is not None:
+            stream = random_stream(prod(dropout.shape), dropout.p, dropout.key, dropout.counter)
+            arguments = *arguments, *stream, np.float64(dropout.scale)
         self.cuda_kernel(file, name, **macros)((prod(lead) * -(-rows // step),), (2 * step,), arguments)
 
     def _has_tensor_cores(self, x: Any) -> bool:

@@ -22,13 +22,17 @@ __all__ = [
     "NULL",
     "CudaKernels",
     "accumulation_dtype",
+    "bernoulli_threshold",
     "by_value",
     "compile_options",
     "dense",
     "elements",
     "int64s",
+    "random_position",
+    "random_stream",
     "rows_of",
     "type_name",
+    "words_of",
 ]
 
 #: The folder of CUDA sources.
@@ -182,3 +186,28 @@ def rows_of(x: Array, rows: int, width: int) -> tuple[tuple[int, ...], tuple[int
     if width <= _SHORT:
         return (-(-rows // 8),), (32, 8)
     return (rows,), (min(512, 32 * -(-width * x.dtype.itemsize // 512)),)
+
+
+def random_position(key: Any, counter: int) -> tuple[Any, ...]:
+    """Return the kernel arguments for a position in the random stream, whether or not a graph is captured."""
+    if isinstance(key, int):
+        return NULL, *words_of(key, 2), *words_of(counter, 4)
+    return key, *words_of(0, 2), *words_of(counter, 4)
+
+
+def bernoulli_threshold(p: float, real: Any) -> np.uint64:
+    """Return the integer threshold of a Bernoulli draw.
+
+    A random integer of 31 bits (float32) or 53 bits (float64) is below it with probability `p`.
+    """
+    return np.uint64(np.ceil(real(p) * real(2.0 ** (53 if real is np.float64 else 31))))
+
+
+def words_of(value: int, count: int) -> list[np.uint64]:
+    """Split an integer into `count` 64-bit words, the lowest first."""
+    return [np.uint64(value >> 64 * i & 2**64 - 1) for i in range(count)]
+
+
+def random_stream(count: int, p: float, key: Any, counter: int) -> tuple[Any, ...]:
+    """Return the kernel arguments for `count` draws of probability `p` from a position in the random stream."""
+    return np.uint64(count), *random_position(key, counter), bernoulli_threshold(p, np.float32)

@@ -16,7 +16,9 @@ from gradcore.backends.numpy.matmul import share_products
 from gradcore.backends.numpy.row_blocks import exponentials
 from gradcore.backends.portable.attention import Block, Heads, blocks, in_heads
 from gradcore.backends.portable.normalization import Normalization
+from gradcore.backends.random.generator import DropoutDraw
 from gradcore.backends.switches import cuda
+from gradcore.core.typing import AnyArray
 
 __all__ = ["NumpyFlashAttention"]
 
@@ -35,8 +37,18 @@ class NumpyFlashAttention(Normalization):
         return scores < _MANY or dtype not in ("float32", "float64") or not cuda.flash_sdp_enabled()
 
     def flash_attention(
-        self, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False
+        self,
+        query: AnyArray,
+        key: AnyArray,
+        value: AnyArray,
+        mask: AnyArray,
+        scale: float,
+        causal: bool = False,
+        dropout: DropoutDraw | None = None,
     ) -> tuple[Any, Any]:
+        if dropout is not None:
+            body: Any = self.bodies["flash_attention"]
+            return body(self, query, key, value, mask, scale, causal, dropout)
         of = Heads.of(np, query, key, value, mask)
         heads, queries, _ = of.scores_shape()
         out = np.empty((heads, queries, value.shape[-1]), query.dtype)
@@ -56,20 +68,21 @@ class NumpyFlashAttention(Normalization):
 
     def flash_attention_backward(
         self,
-        grad: Any,
-        query: Any,
-        key: Any,
-        value: Any,
-        mask: Any,
-        result: Any,
-        logsumexp: Any,
+        grad: AnyArray,
+        query: AnyArray,
+        key: AnyArray,
+        value: AnyArray,
+        mask: AnyArray,
+        result: AnyArray,
+        logsumexp: AnyArray,
         scale: float,
         causal: bool,
+        dropout: DropoutDraw | None,
         needs: Sequence[bool],
     ) -> tuple[Any, Any, Any, Any]:
-        if needs[3]:
+        if needs[3] or dropout is not None:
             body: Any = self.bodies["flash_attention_backward"]
-            return body(self, grad, query, key, value, mask, result, logsumexp, scale, causal, needs)
+            return body(self, grad, query, key, value, mask, result, logsumexp, scale, causal, dropout, needs)
         of = Heads.of(np, query, key, value, mask, grad)
         grad, logs = (in_heads(np, x, of.lead) for x in (grad, logsumexp))
         results = [

@@ -5,7 +5,7 @@ which is all that this module does. The numbers of a range can be computed later
 """
 
 import operator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,28 @@ _STATE_BYTES = (KEY_BITS + COUNTER_BITS) // 8
 
 #: Lock that protects reading and changing a state.
 _lock = process_lock()
+
+
+class DropoutDraw(NamedTuple):
+    """The random decisions of a dropout, which kernels compute where they use them.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Shape of the decisions. They are those of `philox.bernoulli` for float32, in row-major order.
+    p : float
+        Probability that an element is kept.
+    scale : float
+        Factor of elements that are kept.
+    key, counter
+        Position in the stream of random words, as `Backend.random_place` returns it.
+    """
+
+    shape: tuple[int, ...]
+    p: float
+    scale: float
+    key: Any
+    counter: int
 
 
 class PhiloxState:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import composite
-from gradcore.ops.nn.attention import attend
+from gradcore.ops.nn.attention import attend, attend_and_drop
 
 
 def _projections(
@@ -200,10 +200,13 @@ def multi_head_attention_forward(
     if static_k is not None:
         keys = k.shape[2] - bool(add_zero_attn)
     mask = _masks(F, query, attn_mask, key_padding_mask, num_heads, keys, k.shape[2] - keys)
-    weights, scale = None, 1 / sqrt(q.shape[-1])
+    result, weights, scale = None, None, 1 / sqrt(q.shape[-1])
     if training and dropout_p:
-        weights = F.dropout(F.attention(q, k, v, mask, scale)[1], dropout_p)
-        result = F.matmul(weights, v)
+        if not need_weights:
+            result = attend_and_drop(F, q, k, v, mask, scale, False, dropout_p)
+        if result is None:
+            weights = F.dropout(F.attention(q, k, v, mask, scale)[1], dropout_p)
+            result = F.matmul(weights, v)
     elif need_weights:
         result, weights = F.attention(q, k, v, mask, scale)
     else:

@@ -14,7 +14,7 @@ from gradcore.autograd.batch_dims import add_batch_dim, remove_batch_dim
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import wrap
 from gradcore.backends.random import gammas, philox, sampling
-from gradcore.backends.random.generator import PhiloxState
+from gradcore.backends.random.generator import DropoutDraw, PhiloxState
 from gradcore.backends.registry import resolve
 from gradcore.backends.vmap import all_samples, batched_device
 from gradcore.core import dtypes
@@ -36,6 +36,7 @@ __all__ = [
     "bernoulli_mask",
     "binomial",
     "check_probability",
+    "draw_dropout",
     "dropped_by_kernel",
     "log_standard_gamma",
     "multinomial",
@@ -366,17 +367,30 @@ def dropped_by_kernel(input: Tensor, p: float) -> Tensor | None:
     It draws the same numbers as `bernoulli_mask`.
     """
     device, x = input._device, input._array
-    if local.state.batches or not device.backend.has_dropout or not input._dtype.is_floating_point or not x.size:
-        return None
-    real = np.float64 if x.dtype.itemsize == 8 else np.float32
-    scale = float(real(1) / real(1 - p))
     with device.backend.use_index(device.index):
-        stream_position = device.backend.random_place(
-            default_generator._state, philox.word_count(x.size, np.dtype("float32"))
-        )
-        array, kept_mask = device.backend.dropout(x, 1 - p, scale, *stream_position)
+        drawn = draw_dropout(input, x.shape, p)
+        if drawn is None:
+            return None
+        array, kept_mask = device.backend.dropout(x, drawn.p, drawn.scale, drawn.key, drawn.counter)
     result, mask = wrap(array, device, input._dtype), wrap(kept_mask, device, dtypes.bool_)
-    return functional.record_dropout(result, input, mask, scale)  # type: ignore[no-any-return]
+    return functional.record_dropout(result, input, mask, drawn.scale)  # type: ignore[no-any-return]
+
+
+def draw_dropout(like: Tensor, shape: tuple[int, ...], p: float) -> DropoutDraw | None:
+    """Draw which elements a dropout of probability `p` keeps, for kernels that compute the decisions themselves.
+
+    Return None, and draw nothing, if the device of `like` has no such kernels for its dtype, or the call is batched.
+    The decisions are those of `bernoulli_mask`.
+    """
+    device, count = like._device, math.prod(shape)
+    can_draw = device.backend.has_dropout and like._dtype.is_floating_point and not local.state.batches
+    if not can_draw or not count or p >= 1:
+        return None
+    real = np.float64 if like._dtype.itemsize == 8 else np.float32
+    with device.backend.use_index(device.index):
+        words = philox.word_count(count, np.dtype("float32"))
+        key, counter = device.backend.random_place(default_generator._state, words)
+    return DropoutDraw(tuple(shape), 1 - p, float(real(1) / real(1 - p)), key, counter)
 
 
 @overridable

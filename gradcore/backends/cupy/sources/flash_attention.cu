@@ -1,16 +1,18 @@
 // Attention without a matrix of scores: the softmax is accumulated while tiles of scores are computed.
 //
-// GRADCORE_TYPE is the type of the arrays; see heads.cuh and tiles.cuh. A block computes some queries of one head.
+// GRADCORE_TYPE is the type of the arrays; see heads.cuh, tiles.cuh and kept.cuh. A block computes some queries of one
+// head.
 
 #include "heads.cuh"
 
 using namespace gradcore;
 
 extern "C" __global__ void __launch_bounds__(THREADS) flash_attention(
-    const T* query, const T* key, const T* value, const T* mask, T* out, A* logs, const Heads of) {
+    const T* query, const T* key, const T* value, const T* mask, T* out, A* logs, const Heads of DROPOUT) {
     alignas(16) __shared__ T queries[ROWS * STRIDE], keys[COLUMNS * STRIDE], values[COLUMNS * STRIDE];
     __shared__ Stage<ROWS, COLUMNS> stage;
     const Lane lane;
+    const Kept kept = KEPT;
     const i64 tiles = (of.queries + ROWS - 1) / ROWS, head = blockIdx.x / tiles;
     const i64 first = (tiles - 1 - blockIdx.x % tiles) * ROWS;  // blocks that see the most keys begin first
     const int of_warp = threadIdx.x / 32 * 16;
@@ -49,12 +51,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention(
                 sums[n][2 * i + 1] *= factor;
             }
         }
+        const Kept::OfQueries<COLUMNS> is_kept(kept, head, row, start);
         GRADCORE_UNROLL
         for (int n = 0; n < COLUMNS / 8; ++n)
             GRADCORE_UNROLL
             for (int i = 0; i < 4; ++i) {
                 scores[n][i] = power(scores[n][i] - shift[i / 2]);
                 total[i / 2] += scores[n][i];
+                if (!is_kept(n, i)) scores[n][i] = 0;
             }
         add_quads_by_rows(sums, scores, values, stage.rows_of_warp());
     }
@@ -66,5 +70,5 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention(
         if (lane.column == 0 && row + 8 * i < of.queries) logs[head * of.queries + row + 8 * i] = top[i] + log(total[i]);
     }
     out += head * of.queries * of.value_width;
-    store_rows(out, sums, 1 / total[0], 1 / total[1], first + of_warp, of.queries, of.value_width);
+    store_rows(out, sums, kept.scale / total[0], kept.scale / total[1], first + of_warp, of.queries, of.value_width);
 }

@@ -2,7 +2,7 @@
 // additions: a block computes the whole gradient of some queries of one head, or of some keys, which several heads may
 // share.
 //
-// GRADCORE_TYPE is the type of the arrays; see heads.cuh and tiles.cuh.
+// GRADCORE_TYPE is the type of the arrays; see heads.cuh, tiles.cuh and kept.cuh.
 
 #include "heads.cuh"
 
@@ -12,10 +12,11 @@ using namespace gradcore;
 // result.
 extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_queries(
     const T* query, const T* key, const T* value, const T* mask, const T* grad, const T* out, const A* logs, A* products,
-    T* of_query, const Heads of) {
+    T* of_query, const Heads of DROPOUT) {
     alignas(16) __shared__ T queries[ROWS * STRIDE], grads[ROWS * STRIDE], keys[COLUMNS * STRIDE], values[COLUMNS * STRIDE];
     __shared__ Stage<ROWS, COLUMNS> stage;
     const Lane lane;
+    const Kept kept = KEPT;
     const i64 tiles = (of.queries + ROWS - 1) / ROWS, head = blockIdx.x / tiles;
     const i64 first = (tiles - 1 - blockIdx.x % tiles) * ROWS;  // blocks that see the most keys begin first
     const int of_warp = threadIdx.x / 32 * 16;
@@ -50,12 +51,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_queries(
         A scores[COLUMNS / 8][4] = {}, of_weights[COLUMNS / 8][4] = {};
         add_rows_by_rows<WIDTH>(scores, queries + of_warp * STRIDE, keys);
         add_rows_by_rows<WIDTH>(of_weights, grads + of_warp * STRIDE, values);
+        const Kept::OfQueries<COLUMNS> is_kept(kept, head, row, start);
         GRADCORE_UNROLL
         for (int n = 0; n < COLUMNS / 8; ++n)
             GRADCORE_UNROLL
             for (int i = 0; i < 4; ++i) {
                 const A score = of.score(scores[n][i], mask, row + i / 2 * 8, start + 8 * n + lane.column + i % 2);
-                scores[n][i] = power(score - shift[i / 2]) * (of_weights[n][i] - product[i / 2]);
+                const A of_weight = is_kept(n, i) ? of_weights[n][i] * kept.scale : A(0);
+                scores[n][i] = power(score - shift[i / 2]) * (of_weight - product[i / 2]);
             }
         add_quads_by_rows(sums, scores, keys, stage.rows_of_warp());
     }
@@ -66,10 +69,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_queries(
 // The gradients by keys and values, each of which may be missing (null).
 extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_keys(
     const T* query, const T* key, const T* value, const T* mask, const T* grad, const A* logs, const A* products, T* of_key,
-    T* of_value, const Heads of) {
+    T* of_value, const Heads of DROPOUT) {
     alignas(16) __shared__ T queries[COLUMNS * STRIDE], grads[COLUMNS * STRIDE], keys[ROWS * STRIDE], values[ROWS * STRIDE];
     __shared__ Stage<ROWS, COLUMNS> stage;
     const Lane lane;
+    const Kept kept = KEPT;
     const i64 tiles = (of.keys + ROWS - 1) / ROWS, shared = blockIdx.x / tiles, first = blockIdx.x % tiles * ROWS;
     const int of_warp = threadIdx.x / 32 * 16;
     const i64 row = first + of_warp + lane.row, first_head = shared * of.sizes[3];
@@ -89,6 +93,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_keys(
             A weights[COLUMNS / 8][4] = {}, of_scores[COLUMNS / 8][4] = {};
             add_rows_by_rows<WIDTH>(weights, keys + of_warp * STRIDE, queries);
             add_rows_by_rows<WIDTH>(of_scores, values + of_warp * STRIDE, grads);
+            const Kept::OfKeys<COLUMNS> is_kept(kept, head, start, first + of_warp);
             GRADCORE_UNROLL
             for (int n = 0; n < COLUMNS / 8; ++n)
                 GRADCORE_UNROLL
@@ -97,7 +102,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_keys(
                     const bool inside = at < of.queries;
                     const A score = of.score(weights[n][i], its_mask, at, row + i / 2 * 8);
                     weights[n][i] = power(score - (inside ? logs[number] : A(0)));
-                    of_scores[n][i] = weights[n][i] * (of_scores[n][i] - (inside ? products[number] : A(0)));
+                    const bool keeps = is_kept(n, i);
+                    const A of_weight = keeps ? of_scores[n][i] * kept.scale : A(0);
+                    of_scores[n][i] = weights[n][i] * (of_weight - (inside ? products[number] : A(0)));
+                    if (!keeps) weights[n][i] = 0;
                 }
             add_quads_by_rows(value_sums, weights, grads, stage.rows_of_warp());
             add_quads_by_rows(key_sums, of_scores, queries, stage.rows_of_warp());
@@ -105,6 +113,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_keys(
     }
     const A scale = static_cast<A>(of.scale);
     if (of_key) store_rows(of_key + shared * of.keys * of.width, key_sums, scale, scale, first + of_warp, of.keys, of.width);
-    if (of_value)
-        store_rows(of_value + shared * of.keys * of.value_width, value_sums, 1, 1, first + of_warp, of.keys, of.value_width);
+    if (of_value) {
+        of_value += shared * of.keys * of.value_width;
+        store_rows(of_value, value_sums, kept.scale, kept.scale, first + of_warp, of.keys, of.value_width);
+    }
 }

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "kept.cuh"
 #include "tiles.cuh"
 
 namespace gradcore {
