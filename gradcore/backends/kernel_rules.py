@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 __all__ = [
     "OPERATIONS",
     "BatchRule",
+    "IndexKernel",
     "Reduction",
     "Result",
     "RowCall",
@@ -22,6 +23,8 @@ __all__ = [
     "along",
     "batch_rules",
     "images",
+    "index_kernels",
+    "indexes",
     "leading",
     "native_rows",
     "reduces",
@@ -315,6 +318,59 @@ def reduces(
         return kernel
 
     return declare
+
+
+class IndexKernel(NamedTuple):
+    """A kernel that moves elements from or to the positions that tensors of indices name.
+
+    Attributes
+    ----------
+    action : str
+        ``"take"`` returns the elements at the positions, ``"put"`` writes values there, ``"add"`` adds them.
+    by : str
+        How the indices name positions: ``"tuple"``, by a sequence with a tensor or None for each dim, from the end if
+        negative; ``"dim"``, by the slices of one dim; ``"each"``, by an index along one dim for each element.
+    calls : dict
+        The contents of each argument, by the name of the kernel and of operations that are calls of it: ``x``, of which
+        the elements are taken, or a copy is written to; ``out``, which is written to itself; ``values``; ``index``;
+        ``dim``, which is 0 if it is missing; ``accumulate``, which turns ``put`` into ``add``; the ``shape`` of the
+        result and ``-``, which change nothing. If there is neither ``x`` nor ``out``, the result is zero elsewhere.
+    """
+
+    action: str
+    by: str
+    calls: dict[str, tuple[str, ...]]
+
+    def writes_to(self, name: str) -> bool:
+        """Return whether the kernel or operation `name` modifies an argument."""
+        return "out" in self.calls[name]
+
+
+def indexes(action: str, by: str, call: str = "", **operations: str) -> Callable[[_Kernel], _Kernel]:
+    """Declare that a kernel moves elements by index, so that compiled programs have C++ loops for it.
+
+    Parameters
+    ----------
+    action, by : str
+        The attributes of `IndexKernel`.
+    call : str
+        The contents of the kernel's arguments, for example ``"x dim index"``; none if only its operations have loops.
+    **operations : str
+        The contents of the arguments of operations whose body is a call of this kernel.
+    """
+
+    def declare(kernel: _Kernel) -> _Kernel:
+        name: str = kernel.__name__  # type: ignore[attr-defined]
+        calls = {each: tuple(words.split()) for each, words in ({name: call} | operations).items() if words}
+        vars(kernel)["indexes"] = IndexKernel(action, by, calls)
+        return kernel
+
+    return declare
+
+
+def index_kernels(backend: Any) -> dict[str, IndexKernel]:
+    """Return the kernels by index that a backend class declares, by the names of its methods."""
+    return _rules(backend, "indexes")
 
 
 def reductions(backend: Any) -> dict[str, Reduction]:

@@ -13,6 +13,7 @@ from gradcore.compiler.function import CompiledFunction
 from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.targets import native
 from gradcore.compiler.targets.native import indexing, segments
+from gradcore.compiler.targets.native.indexing import INDEX_CALLS
 from gradcore.compiler.targets.native.rows import ROW_OPERATIONS
 from gradcore.compiler.targets.native.segments import NativeProgram
 from tests.compiler.test_native import arrays_of, check, libraries, pytestmark, writer
@@ -378,6 +379,32 @@ def test_declared_kernels_of_rows(name: str, dtype: Any) -> None:
         assert by_python(check(lambda t: operation(t, *missing[1:], *rest), x)) == []
     if rest == (-1,):
         check(lambda *tensors: operation(*tensors, 0), *arrays)
+
+
+@pytest.mark.parametrize("dtype", [gc.float16, gc.float32, gc.int64], ids=str)
+def test_declared_kernels_by_index(dtype: Any) -> None:
+    """Every operation with a declared kernel by index is native, and equal to eager execution."""
+    names = [name for name in INDEX_CALLS if hasattr(functional, name)]
+    assert len(names) >= 9
+    x, each = gc.randint(-9, 9, (5, 6, 4)).to(dtype), gc.stack([gc.randperm(6)[:3] for _ in range(20)])
+    indices = {"each": each.reshape(5, 4, 3).mT, "dim": gc.tensor([4, 0, 4]), "tuple": gc.tensor([[1, -5], [0, 3]])}
+    shapes = {"each": (5, 3, 4), "dim": (5, 3, 4), "tuple": (5, 2, 2, 4)}
+    values = {by: gc.randint(-9, 9, shape).to(dtype) for by, shape in shapes.items()}
+
+    def call_all(x: gc.Tensor, values: dict[str, gc.Tensor], indices: dict[str, gc.Tensor]) -> list[gc.Tensor]:
+        results = []
+        for name in names:
+            kernel = INDEX_CALLS[name]
+            index: Any = (None, indices["tuple"]) if kernel.by == "tuple" else indices[kernel.by]
+            contents = {"x": x, "values": values[kernel.by], "index": index, "dim": 1, "shape": (5, 6, 4)}
+            words = [word for word in kernel.calls[name] if word != "-"]
+            for accumulate in (False, True)[: 1 + ("accumulate" in words)]:
+                if dtype != gc.float16 or not (accumulate or kernel.action == "add"):  # 16-bit floats are not added
+                    arguments = contents | {"accumulate": accumulate}
+                    results.append(getattr(functional, name)(*(arguments[word] for word in words)))
+        return results
+
+    assert by_python(check(call_all, x, values, indices)) == []
 
 
 @pytest.mark.parametrize("dtype", [gc.float32, gc.float64], ids=str)

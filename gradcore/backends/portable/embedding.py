@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from gradcore.backends.kernel_rules import indexes
+
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace
 
@@ -20,6 +22,7 @@ class Embedding:
     sum_into_rows: Any
     taken_along: Any
 
+    @indexes("take", "dim", "x index - -")
     def embedding_rows(self, weight: Array, indices: Array, *_: Any) -> Any:
         """Return the rows `indices` of `weight`, ``(*indices, *width)``. Other settings only concern the gradient."""
         return self.taken_along(weight, 0, indices, False, "index out of range in self")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradcore.backends.kernel_rules import all_samples, along, writes
+from gradcore.backends.kernel_rules import all_samples, along, indexes, writes
 from gradcore.core import dtypes
 from gradcore.core.errors import OutOfBoundsError
 
@@ -55,6 +55,7 @@ class Indexing:
 
     # -- indexing with arrays ---------------------------------------------------------------------------------------
 
+    @indexes("take", "tuple", "x index")
     def index(self, x: Array, indices: Indices) -> Array:
         """Return the elements at `indices`."""
         key = self._key_of(x.shape, indices)
@@ -66,6 +67,7 @@ class Indexing:
         except (IndexError, ValueError) as error:
             raise index_error(error, x.shape, self._without_masks(indices)) from None
 
+    @indexes("take", "dim", "x dim index", index_select="x dim index")
     def taken_along(
         self, x: Array, dim: int, index: Array, negative: bool = False, message: str = OUT_OF_BOUNDS
     ) -> Array:
@@ -74,12 +76,14 @@ class Indexing:
             self.check_bounds(index, x.shape[dim], dim, 0, message)
         return x.take(index, dim)
 
+    @indexes("put", "tuple", "x values index accumulate")
     def index_write(self, x: Array, values: Any, indices: Indices, accumulate: bool = False) -> Array:
         """Return a copy of `x` with `values` written, or added, at `indices`."""
         out = self.xp.array(x)
         self.index_into(out, values, indices, accumulate)
         return out
 
+    @indexes("put", "tuple", "out values index accumulate")
     @writes("out")
     def index_into(self, out: Array, values: Any, indices: Indices, accumulate: bool = False) -> None:
         """Write `values` to `out` at `indices`, or add them (an index may then occur more than once)."""
@@ -104,6 +108,7 @@ class Indexing:
         except (IndexError, ValueError) as error:
             raise index_error(error, out.shape, self._without_masks(indices), values.shape) from None
 
+    @indexes("add", "tuple", "values shape index")
     def index_backward(self, grad: Array, shape: Sequence[int], indices: Indices) -> Array:
         """Return zeros of `shape` with `grad` added at `indices`."""
         if not distinct(indices):
@@ -246,6 +251,7 @@ class Indexing:
     # -- one index per element --------------------------------------------------------------------------------------
 
     @along(1)
+    @indexes("take", "each", "x dim index", gather="x dim index -")
     def gather_along(self, x: Array, dim: int, index: Array) -> Array:
         """Return ``out[i, j] = x[index[i, j], j]`` for dim 0, and accordingly for others."""
         if not x.ndim or not index.size:
@@ -258,6 +264,7 @@ class Indexing:
         return _cut(x, index.shape, dim)[self._along(index, dim)]
 
     @along(1)
+    @indexes("put", "each", "x dim index values", scatter_src="x values dim index")
     def scatter_along(self, x: Array, dim: int, index: Array, src: Array) -> Array:
         """Return a copy of `x` with ``out[index[i, j], j] = src[i, j]`` for dim 0; `src` may be a number."""
         out = self.xp.array(x, order="C")
@@ -274,6 +281,7 @@ class Indexing:
         """Write `values`, an array or a number, to the elements `places` of the vector `out`."""
         out[places] = values
 
+    @indexes("add", "each", gather_backward="values shape dim index")
     @writes("out")
     def added_along(self, out: Array, dim: int, index: Array, src: Array) -> Array:
         """Compute ``out[index[i, j], j] += src[i, j]`` for dim 0 in the new array `out`, and return it."""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradcore.backends.kernel_rules import along, native_rows, reduces
+from gradcore.backends.kernel_rules import along, indexes, native_rows, reduces
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace
@@ -180,6 +180,7 @@ class Reductions:
         """Return a reduced result, with the reduced dim as a dim of size 1 if `keepdim`."""
         return x.reshape((*x.shape[:dim], 1, *x.shape[dim:])) if keepdim else x
 
+    @indexes("put", "each", "values shape dim index", place="values shape dim index")
     def put_along(self, x: Array, shape: tuple[int, ...], dim: int, index: Array) -> Array:
         """Return zeros of `shape` with the elements of `x` at `index` along a dim, where no index repeats."""
         out = self.xp.zeros(shape, x.dtype)

@@ -9,14 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.codegen.cpp import C_TYPES
+from gradcore.backends.kernel_rules import IndexKernel, index_kernels
+from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.numpy.tiled import NO_CACHE
 from gradcore.compiler.program.program import Call, Literal, Value
 from gradcore.compiler.targets.native.steps import Kernel, Step, Unsupported, View
 
-__all__ = ["Places"]
+__all__ = ["INDEX_CALLS", "Places"]
 
 #: The smallest number of elements for which several threads are used.
 _LARGE = 1 << 15
+#: The declared kernel of each kernel and operation that moves elements by index.
+INDEX_CALLS = {name: kernel for kernel in index_kernels(NumpyBackend).values() for name in kernel.calls}
 
 
 class _Indexed(NamedTuple):
@@ -54,27 +58,32 @@ class Places:
     _write: Any
     temporary_view: Any
 
-    # -- tuples of indices, some dims without one ---------------------------------------------------------------------
-
-    def _move_index(self, call: Call, results: list[View]) -> list[Step]:
-        x, indices = call.args
-        return [_kernel("take", results[0], self._by_tuple(self._view(x), indices))]
-
-    def _lower_index_backward(self, call: Call, results: list[View]) -> list[Step]:
-        grad, _, indices = call.args
-        (out,) = results
-        return [*self._fill(out, 0), _kernel("add", self._view(grad), self._by_tuple(out, indices))]
-
-    def _move_index_write(self, call: Call, results: list[View]) -> list[Step]:
-        x, values, indices, accumulate = (*call.args, False)[:4]
-        (out,) = results
-        kind = "add" if accumulate else "put"
-        return [self._convert(out, self._view(x)), _kernel(kind, self._view(values), self._by_tuple(out, indices))]
-
-    def _move_index_into(self, call: Call, results: list[View]) -> list[Step]:
-        out, values, indices, accumulate = (*call.args, False)[:4]
-        kind = "add" if accumulate else "put"
-        return [_kernel(kind, self._view(values), self._by_tuple(self._view(out), indices))]
+    def _lower_index_kernel(self, kernel: IndexKernel, name: str, call: Call, results: list[View]) -> list[Step]:
+        """Return the steps of a call of a declared kernel by index, or of one of its operations."""
+        contents = kernel.calls[name]
+        given = dict(zip(contents, call.args, strict=False))
+        if call.named or len(call.args) > len(contents):
+            raise Unsupported("the arguments")
+        steps: list[Step] = []
+        if kernel.action == "take" or "out" in given:
+            x = self._view(given["x" if kernel.action == "take" else "out"])
+        else:
+            x = results[0]
+            steps += [self._convert(x, self._view(given["x"]))] if "x" in given else self._fill(x, 0)
+        if kernel.by == "tuple":
+            at = self._by_tuple(x, given["index"])
+        elif kernel.by == "each":
+            at = self._each(x, given["dim"], given["index"])
+        else:
+            index: View = self._view(given["index"])
+            if not index.shape and len(results[0].shape) == len(x.shape):
+                index = index._replace(shape=(1,), strides=(0,))
+            at = self._along(x, given.get("dim", 0), index)
+        action = "add" if given.get("accumulate") else kernel.action
+        values = results[0] if action == "take" else self._view(given["values"])
+        if kernel.by == "each" and action == "put":
+            values = values.select(tuple(slice(n) for n in at.shape))
+        return [*steps, _kernel(action, values, at)]
 
     def _put(self, out: View, index: tuple[Any, ...], value: Any) -> list[Step]:
         """Return the steps that write a number or an array at tensors of indices along the first dims."""
@@ -100,18 +109,6 @@ class Places:
             views.append(i._replace(shape=full_shape, strides=(*(0 for _ in head), *own_strides, *(0 for _ in tail))))
         return _Indexed(x, full_shape, strides, views, dims, True)
 
-    # -- an index along a dim -----------------------------------------------------------------------------------------
-
-    def _move_index_select(self, call: Call, results: list[View]) -> list[Step]:
-        x, dim, index = call.args
-        a, i = self._view(x), self._view(index)
-        vector = i if i.shape else i._replace(shape=(1,), strides=(0,))
-        return [_kernel("take", results[0], self._along(a, dim, vector))]
-
-    def _move_embedding_rows(self, call: Call, results: list[View]) -> list[Step]:
-        weight, index = call.args[:2]
-        return [_kernel("take", results[0], self._along(self._view(weight), 0, self._view(index)))]
-
     def _along(self, x: View, dim: int, index: View) -> _Indexed:
         """Return the elements of `x` at a tensor of indices along `dim`, as in `index_select`."""
         if not x.shape:
@@ -122,29 +119,6 @@ class Places:
         strides = (*x.strides[:dim], *(0 for _ in index.shape), *x.strides[dim + 1 :])
         view = index._replace(shape=full_shape, strides=(*(0 for _ in lead), *index.strides, *(0 for _ in tail)))
         return _Indexed(x, full_shape, strides, [view], [dim], False)
-
-    # -- an index for each element ------------------------------------------------------------------------------------
-
-    def _move_gather(self, call: Call, results: list[View]) -> list[Step]:
-        x, dim, index = call.args[:3]
-        return [_kernel("take", results[0], self._each(self._view(x), dim, index))]
-
-    def _lower_gather_backward(self, call: Call, results: list[View]) -> list[Step]:
-        grad, _, dim, index = call.args
-        (out,) = results
-        return [*self._fill(out, 0), _kernel("add", self._view(grad), self._each(out, dim, index))]
-
-    def _move_place(self, call: Call, results: list[View]) -> list[Step]:
-        x, _, dim, index = call.args
-        (out,) = results
-        return [*self._fill(out, 0), _kernel("put", self._view(x), self._each(out, dim, index))]
-
-    def _move_scatter_src(self, call: Call, results: list[View]) -> list[Step]:
-        x, src, dim, index = call.args
-        (out,) = results
-        indexed = self._each(out, dim, index)
-        values = self._view(src).select(tuple(slice(n) for n in indexed.shape))
-        return [self._convert(out, self._view(x)), _kernel("put", values, indexed)]
 
     def _each(self, x: View, dim: int, index: Any) -> _Indexed:
         """Return the elements of `x` at an index for each element along `dim`, as in `gather`."""

@@ -20,7 +20,7 @@ from gradcore.compiler.program.program import ArrayType, Call, Literal, Program,
 from gradcore.compiler.targets.native.channels import Channels
 from gradcore.compiler.targets.native.draws import Draws
 from gradcore.compiler.targets.native.images import Images
-from gradcore.compiler.targets.native.indexing import Places
+from gradcore.compiler.targets.native.indexing import INDEX_CALLS, Places
 from gradcore.compiler.targets.native.products import Products
 from gradcore.compiler.targets.native.rows import ROW_OPERATIONS, Rows
 from gradcore.compiler.targets.native.steps import Loop, Reduction, Step, Unsupported, View, contiguous_strides
@@ -35,7 +35,9 @@ _HALVES = frozenset([dtypes.float16.numpy, dtypes.bfloat16.numpy])
 _EXPANDING = frozenset(["broadcast_to", "expand", "broadcast_view"])
 #: In-place operators and functions that write to their first argument.
 _IN_PLACE = frozenset(f"i{name}" for name in BASIC)
-_WRITERS = _IN_PLACE | {"setitem", "copy_into", "index_into"}
+_WRITERS = (
+    _IN_PLACE | {"setitem", "copy_into"} | {name for name, kernel in INDEX_CALLS.items() if kernel.writes_to(name)}
+)
 #: Operators without loops, and elementwise functions in addition to operators, operations and functions of NumPy.
 _WITHOUT_LOOPS = {"floordiv", "lshift", "matmul", "mod", "pow", "rshift"}
 _ELEMENTWISE = (OPERATORS.keys() - _WITHOUT_LOOPS) | _IN_PLACE | {
@@ -152,6 +154,8 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         if results and not allocated and name not in _WRITERS:  # It only makes views.
             return []
         moving = getattr(self, f"_move_{name}", None)  # It only moves elements, and so supports 16-bit floats, too.
+        if name in INDEX_CALLS:
+            moving = functools.partial(self._lower_index_kernel, INDEX_CALLS[name], name)
         handler = moving or getattr(self, f"_lower_{name}", None)
         if name in ROW_OPERATIONS:
             handler = functools.partial(self._lower_row_kernel, *ROW_OPERATIONS[name])
