@@ -28,6 +28,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of every library (default: 1)")
+    parser.add_argument("--cpu-time", action="store_true", help="measure CPU time: for a machine that others use, too")
     parser.add_argument("--only", default="", metavar="REGEX", help="cases whose 'group: name' matches")
     parser.add_argument("--libraries", default="", metavar="A,B", help="instead of all that are installed")
     parser.add_argument("--baseline", default="", help="whose time is 1 (default: torch, else numpy, cupy)")
@@ -59,7 +60,9 @@ def compare(options: argparse.Namespace) -> Report:
     )
     if baseline not in ready:
         raise SystemExit(f"no baseline: {missing or 'nothing to compare'}")
-    plan = timing.QUICK if options.quick else timing.FULL
+    if options.cpu_time and options.device != "cpu":
+        raise SystemExit(f"--cpu-time says nothing about the device {options.device!r}")
+    plan = dataclasses.replace(timing.QUICK if options.quick else timing.FULL, cpu_time=options.cpu_time)
     if options.threads > 1:
         plan = dataclasses.replace(plan, pause=0.04, warm_up=0.06)
     order = random.Random(options.seed)
@@ -74,6 +77,7 @@ def compare(options: argparse.Namespace) -> Report:
         measured[number] = [*measure.measure(blank, makers, plan, order), *skipped]
     results = [result for number in range(len(wanted)) for result in measured[number]]
     about = describe(options.device, options.threads, ready, missing, measure_rates(options.device))
+    about["clock"] = "CPU time, but for first calls" if options.cpu_time else "wall time"
     return Report(results, baseline, {**about, "plan": "quick" if options.quick else "full"})
 
 
@@ -87,7 +91,7 @@ def jobs(options: argparse.Namespace, ready: Mapping[str, Worker], plan: Plan) -
         imported = [name for name in ready if name != "numpy" and "compile" not in name]
         yield (
             Result("Import", "import", ""),
-            {name: functools.partial(measure.import_sample, name) for name in imported},
+            {name: functools.partial(measure.import_sample, name, plan.cpu_time) for name in imported},
             [],
         )
     for case in every_case(options.quick):

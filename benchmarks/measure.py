@@ -120,10 +120,11 @@ def prepare_sample(worker: Worker, case: Case, plan: Plan) -> Sample:
     return worker.sample
 
 
-def import_sample(library: str) -> Sample:
+def import_sample(library: str, cpu_time: bool = False) -> Sample:
     """Return what times the import of a library's module in a fresh process that has imported NumPy already."""
+    clock = "process_time" if cpu_time else "perf_counter"
     module, environment = LIBRARIES[library].module, LIBRARIES[library].environment
-    code = f"import numpy, time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
+    code = f"import numpy; from time import {clock} as now; t = now(); import {module}; print(now() - t)"
     command = [sys.executable, "-c", code]
     _output(command, environment)  # warm-up: the file system's cache, and byte code
     return lambda: Time(float(_output(command, environment)))

@@ -42,6 +42,9 @@ class Plan:
     warm_up : float
         Seconds of runs after the pause that are not timed, and at least one: the cores of a virtual machine sleep in
         the pause, and a loop that has run for a while is what is to be known.
+    cpu_time : bool
+        Whether a time is the CPU time of the library's process, all of its threads together, instead of the time that
+        passes. Other processes then disturb it less.
     """
 
     rounds: int = 15
@@ -50,6 +53,7 @@ class Plan:
     least: int = 3
     pause: float = 0.0
     warm_up: float = 0.0
+    cpu_time: bool = False
 
 
 FULL, QUICK = Plan(), Plan(rounds=3, seconds=0.002, budget=0.5, least=1)
@@ -83,18 +87,19 @@ class Timer:
     def sample(self) -> Time:
         """Take one time."""
         library, run, number = self.library, self.program.run, self.number
+        now = time.process_time if self.plan.cpu_time else time.perf_counter
         if self.plan.pause:
             self._rest_and_warm_up()
         begin = library.mark()
-        start = time.perf_counter()
+        start = now()
         for _ in range(number - 1):
             run()
         outputs = run()
-        queued = time.perf_counter() - start
+        queued = now() - start
         end = library.mark()
         library.wait(outputs)
         del outputs
-        total = time.perf_counter() - start
+        total = now() - start
         if begin is None:
             return Time(total / number)
         return Time(total / number, queued / number, library.elapsed(begin, end) / number)
