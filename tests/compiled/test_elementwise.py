@@ -103,10 +103,10 @@ def target(request: pytest.FixtureRequest) -> str:
 def functions(compiled: Any, target: str, tmp_path_factory: pytest.TempPathFactory) -> CompiledElementwise:
     """A library of these formulas alone."""
     folder: Path = tmp_path_factory.mktemp("functions")
-    gelu = OPS["gelu"].body
+    gelu, slope = OPS["gelu"].body, OPS["tanh_gelu_slope"].body
     found = [
         trace_loop(formula, [np.dtype(dtype), *settings], F.bodies)
-        for formula, *settings in (*((f,) for f in TWICE.values()), (gelu, "none"), (gelu, "tanh"))
+        for formula, *settings in (*((f,) for f in TWICE.values()), (gelu, "none"), (gelu, "tanh"), (slope,))
         for dtype in ("f4", "f8")
     ]
     sources = [emit(each) for each in found if each is not None]
@@ -151,6 +151,17 @@ def test_error_of_gelu(functions: CompiledElementwise, approximate: str, dtype: 
     if approximate == "tanh":
         share = scipy.special.expit(math.sqrt(8 / math.pi) * y * (1 + 0.044715 * y * y))
     assert (np.abs(result - y * share) / np.maximum(np.abs(y * share), 1)).max() <= 3 * np.finfo(dtype).eps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_error_of_slope_of_tanh_gelu(functions: CompiledElementwise, dtype: str) -> None:
+    x = np.linspace(-9, 9, 200_001).astype(dtype)
+    result, y = functions.by_loop(OPS["tanh_gelu_slope"].body, (x,)), x.astype("f8")
+    scale, cube = math.sqrt(8 / math.pi), 0.044715
+    z, rise = scale * y * (1 + cube * y * y), scale * (1 + 3 * cube * y * y)
+    exact = scipy.special.expit(z) + y * rise * scipy.special.expit(z) * scipy.special.expit(-z)
+    assert (np.abs(result - exact) / np.maximum(np.abs(exact), 1)).max() <= 4 * np.finfo(dtype).eps
 
 
 class TestLayouts:

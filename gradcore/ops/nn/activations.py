@@ -466,7 +466,33 @@ def gelu_slope(K, self):
     return 0.5 * (1 + K.erf(self * _HALF_ROOT)) + self * (K.exp(-0.5 * self * self) * _DENSITY)
 
 
+def _tanh_gelu_curvature(F, x):
+    """Return the second derivative of ``gelu(x, approximate="tanh")``, which is x times the sigmoid of 2 * y."""
+    y, rise = _gelu_inner(x), 2 * _GELU_SCALE * (1 + 3 * _GELU_CUBE * x * x)
+    slope = F.sigmoid(2 * y) * F.sigmoid(-2 * y)  # of the sigmoid; small factors first, against overflow
+    climb = slope * rise
+    return 2 * climb + x * (slope * ((12 * _GELU_SCALE * _GELU_CUBE) * x) - climb * rise * F.tanh(y))
+
+
+@elementwise(
+    lambda F, t, self: t * _tanh_gelu_curvature(F, self),
+    promotion=_REAL,
+    function=False,
+    method=False,
+    inplace=False,
+)
+def tanh_gelu_slope(K, self):
+    """Return the derivative of ``gelu(self, approximate="tanh")``."""
+    # One minus the sigmoid of 2 * y, or one plus the hyperbolic tangent of y, loses digits on one side of zero. The
+    # bound keeps the exponential finite; at the bound, its reciprocal is too small to matter.
+    square = self * self
+    power = K.exp(K.minimum(self * (1 + _GELU_CUBE * square) * (2 * _GELU_SCALE), 80))
+    rest = 1 / (1 + power)
+    return power * rest * (1 + self * rest * (2 * _GELU_SCALE + (6 * _GELU_SCALE * _GELU_CUBE) * square))
+
+
 def _gelu_inner(x):
+    """Return y in ``gelu(x, approximate="tanh") = 0.5 * x * (1 + tanh(y))``."""
     return _GELU_SCALE * x * (1 + _GELU_CUBE * x * x)
 
 
@@ -474,14 +500,7 @@ def _gelu_inner(x):
 def _(F, t, self, approximate):
     if approximate == "none":
         return t * F.gelu_slope(self)
-    return t * tanh_gelu_slope(F, self)
-
-
-def tanh_gelu_slope(F, x):
-    """Return the derivative of ``gelu(x, approximate="tanh")``."""
-    wave = F.tanh(_gelu_inner(x))
-    slope = _GELU_SCALE * (1 + 3 * _GELU_CUBE * x * x)
-    return 0.5 * (1 + wave) + 0.5 * x * (1 - wave * wave) * slope
+    return t * F.tanh_gelu_slope(self)
 
 
 # -- compositions of other activations -----------------------------------------------------------------------

@@ -6,7 +6,6 @@ from gradcore.ops.declare.annotations import Number
 from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import composite, general
-from gradcore.ops.nn.activations import tanh_gelu_slope
 from gradcore.ops.products.linear import addmm, gradient_of_summand, scale
 
 
@@ -64,7 +63,7 @@ def activation_backward(F, grad, read, gelu: bool):
 
     `read` is the input of `gelu` or, if not `gelu`, the result of `relu`.
     """
-    return grad * tanh_gelu_slope(F, read) if gelu else F.where(read <= 0, 0, grad)
+    return grad * F.tanh_gelu_slope(read) if gelu else F.where(read <= 0, 0, grad)
 
 
 def _gradients(F, grad, shape, mat1, mat2, beta, alpha, needs):
