@@ -9,7 +9,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 
 #include "lanes.h"
@@ -60,11 +59,8 @@ public:
                     T* target = out + top * lead + first;
                     if (a.column == 1) {
                         multiply_block<false>(tall, wide, deep, left.data, a.row, right, *panels, target, lead, d > 0);
-                    } else if (a.row == 1 && columns <= width) {
-                        multiply_block<true>(tall, wide, deep, left.data, a.column, right, *panels, target, lead, d > 0);
                     } else {
-                        pack_rows(tall, deep, left, panels->left);
-                        multiply_block<true>(tall, wide, deep, panels->left, tile_rows, right, *panels, target, lead, d > 0);
+                        multiply_block<true>(tall, wide, deep, left.data, a.column, right, *panels, target, lead, d > 0);
                     }
                 }
             }
@@ -80,7 +76,7 @@ private:
     // level of cache.
     static constexpr i64 depth = 256, width = 1024 / sizeof(T);
     static constexpr i64 least_rows = 16, least_inner = 16, least_transposed = 1 << 17, least = 1 << 20, most = 1 << 27;
-    static constexpr i64 most_transposed = 1 << 17;
+    static constexpr i64 most_transposed = registers == 32 ? 1 << 18 : 1 << 17;
     // Return whether rows of the second operand are read in place: too few rows of the result would use a copy, or the
     // part fits into the cache.
     static bool is_near(i64 rows, i64 inner, i64 bytes) {
@@ -92,7 +88,6 @@ private:
 
     struct Panels {
         alignas(64) T right[depth * width];
-        alignas(64) T left[depth * tile_rows];
         alignas(64) T edge[tile_rows * panel];
     };
 
@@ -130,18 +125,8 @@ private:
         }
     }
 
-    // Rows of the first operand for a tile. The elements of one column are adjacent.
-    static void pack_rows(i64 rows, i64 inner, Operand<T> a, T* to) {
-        if (a.row == 1 && rows == tile_rows) {
-            for (i64 k = 0; k < inner; ++k) std::memcpy(to + k * tile_rows, a.data + k * a.column, tile_rows * sizeof(T));
-            return;
-        }
-        for (i64 k = 0; k < inner; ++k)
-            for (i64 i = 0; i < rows; ++i) to[k * tile_rows + i] = a.data[i * a.row + k * a.column];
-    }
-
     // Compute some rows of the result, at most as many as a tile has, for all packed columns.
-    template <bool packed>
+    template <bool transposed>
     static void multiply_block(i64 rows, i64 columns, i64 inner, const T* a, i64 row, const Right& b, Panels& panels,
                                T* out, i64 lead, bool adds) {
         for (i64 j = 0; j < columns; j += panel) {
@@ -149,10 +134,10 @@ private:
             const T* right = direct ? b.data + j : b.packed + (j - b.direct) * inner;
             const i64 used = columns - j, step = direct ? b.row : panel;
             if (used >= panel) {
-                multiply_rows<packed>(rows, inner, a, row, right, step, out + j, lead, adds);
+                multiply_rows<transposed>(rows, inner, a, row, right, step, out + j, lead, adds);
                 continue;
             }
-            multiply_rows<packed>(rows, inner, a, row, right, step, panels.edge, panel, false);
+            multiply_rows<transposed>(rows, inner, a, row, right, step, panels.edge, panel, false);
             for (i64 i = 0; i < rows; ++i) {
                 T* to = out + i * lead + j;
                 const T* from = panels.edge + i * panel;
@@ -161,13 +146,13 @@ private:
         }
     }
 
-    template <bool packed, int R = tile_rows>
+    template <bool transposed, int R = tile_rows>
     static void multiply_rows(i64 rows, i64 inner, const T* a, i64 row, const T* right, i64 step, T* out, i64 lead, bool adds) {
-        if (rows == R) return multiply_tile<packed, R>(inner, a, row, right, step, out, lead, adds);
-        if constexpr (R > 1) multiply_rows<packed, R - 1>(rows, inner, a, row, right, step, out, lead, adds);
+        if (rows == R) return multiply_tile<transposed, R>(inner, a, row, right, step, out, lead, adds);
+        if constexpr (R > 1) multiply_rows<transposed, R - 1>(rows, inner, a, row, right, step, out, lead, adds);
     }
 
-    template <bool packed, int R>
+    template <bool transposed, int R>
     static void multiply_tile(i64 inner, const T* a, i64 row, const T* right, i64 step, T* out, i64 lead, bool adds) {
         Vector sums[R][tile_vectors] = {};
         // A pointer for each row would leave too few registers for addresses.
@@ -176,9 +161,11 @@ private:
         for (i64 k = 0; k < inner; ++k, right += step) {
             Vector read[tile_vectors];
             for (int v = 0; v < tile_vectors; ++v) read[v] = load(right + v * lanes);
+            // The CPU does not fetch lines that are a row of a wide matrix apart ahead of time.
+            if (transposed && registers == 32) __builtin_prefetch(a + (k + 16) * row + R / 2);
 #pragma GCC unroll 16
             for (int r = 0; r < R; ++r) {
-                const T factor = packed ? a[k * row + r] : rows[r / 3][r % 3 * row + k];
+                const T factor = transposed ? a[k * row + r] : rows[r / 3][r % 3 * row + k];
                 for (int v = 0; v < tile_vectors; ++v) sums[r][v] += read[v] * factor;
             }
         }
