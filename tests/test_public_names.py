@@ -14,6 +14,8 @@ from importlib.util import find_spec
 import pytest
 
 import gradcore as gc
+from gradcore.backends.kernel_rules import OPERATIONS
+from gradcore.tensor.namespaces import LazyMethod
 from gradcore.torch_names.paths import former
 
 #: Modules of which gradcore is made; all others are for users.
@@ -94,3 +96,15 @@ def test_misspelt_names_are_corrected(code: str, expected: str) -> None:
     program = f"import gradcore as gc; {code}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert f"Did you mean: '{expected}'?" in done.stderr
+
+
+def test_tensors_list_so_few_names_that_python_suggests_corrections() -> None:
+    """Python suggests none for objects of more than 750 names. Each new elementwise operation adds two."""
+    assert len(dir(gc.tensor(1.0))) <= 735
+
+
+def test_no_operation_for_internal_use_is_a_method() -> None:
+    internal = {op.name for op in OPERATIONS.values() if not (op.function or op.method)}
+    leaked = {name for name in internal if isinstance(vars(gc.Tensor).get(name + "_"), LazyMethod)}
+    assert len(internal) > 100
+    assert not leaked

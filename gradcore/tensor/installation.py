@@ -172,7 +172,7 @@ def _register(op: Op) -> None:
     make = partial(_make_method, op)
     for name in names:
         setattr(Tensor, name, LazyMethod(name, make))
-    if op.inplace and "." not in op.path:
+    if op.inplace and "." not in op.path and (names or op.function):  # not if only operations call it
         for name in names or (op.name,):
             setattr(Tensor, name + "_", LazyMethod(name + "_", partial(getattr, functional, op.name + "_")))
 

@@ -712,14 +712,12 @@ def _stores(frame: FrameType) -> bool:
     return frame.f_code.co_code[frame.f_lasti] == _STORE
 
 
-#: Names that `dir` leaves out: private attributes, and operations for internal use. Python suggests corrections of
+#: Names that `dir` leaves out: private attributes, and protocols that no user calls. Python suggests corrections of
 #: misspelled names only if there are at most 750, and each new operation adds one or two.
 _UNLISTED = {
     "_array", "_autograd", "_device", "_dtype", "_edge", "_execution_engine", "_on_host", "_only", "_real", "_set_data",
     "_strided", "_vc",
-    "__array_namespace__", "__cupy_override_elementwise_kernel__", "clamp_max_number_", "clamp_max_tensor_",
-    "clamp_min_number_", "clamp_min_tensor_", "clamp_numbers_", "clamp_tensors_", "pow_number_", "pow_tensor_",
-    "rrelu_with_noise_", "tanh_backward_", "trunc_divide_",
+    "__array_namespace__", "__cupy_override_elementwise_kernel__",
 }  # fmt: skip
 _STORE = opcode.opmap["STORE_SUBSCR"]
 
