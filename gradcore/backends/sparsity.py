@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from math import prod
 from typing import Any
 
 from gradcore.core.typing import AnyArray
 
-__all__ = ["Pattern", "add_border", "flat_places"]
+__all__ = ["Pattern", "add_border", "flat_places", "unravel_places"]
 
 
 class Pattern:
@@ -94,7 +95,22 @@ def add_border(pattern: Pattern) -> Pattern:
 
 def flat_places(index: AnyArray | Sequence[AnyArray], sizes: Sequence[int]) -> AnyArray:
     """Return the flat, row-major position of each column of indices in a tensor of these sizes."""
+    if prod(sizes) >= 2**63:
+        raise RuntimeError(f"numel: integer multiplication overflow: a tensor of sizes {list(sizes)} has 2**63 "
+                           "elements or more")  # fmt: skip
     flat: AnyArray = index[0] * 1
     for row, size in zip(index[1:], sizes[1:], strict=True):
         flat = flat * size + row
     return flat
+
+
+def unravel_places(xp: Any, flat: AnyArray, sizes: Sequence[int]) -> AnyArray:
+    """Return the indices, one row for each dim, of flat, row-major positions in a tensor of these sizes."""
+    index = xp.empty((len(sizes), flat.size), "int64")
+    for dim in range(len(sizes) - 1, 0, -1):
+        rest = flat // sizes[dim]
+        xp.multiply(rest, sizes[dim], out=index[dim])
+        xp.subtract(flat, index[dim], out=index[dim])
+        flat = rest
+    index[:1] = flat
+    return index

@@ -187,14 +187,13 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Any:
 # -- layouts ---------------------------------------------------------------------------------------------------------
 
 
-def _in_order_of(t: SparseTensor) -> Any:
-    """Convert a sparse tensor to a coalesced COO tensor."""
+def _as_coo(t: SparseTensor) -> SparseTensor:
+    """Convert a sparse tensor to a COO tensor, whose indices may be in any order."""
     if t.layout is COO:
-        return coalesce(t)
-    xp = t.xp
-    index = wrap(xp.stack([t.pattern.rows, t.pattern.cols]), t.home)
+        return t
+    index = wrap(t.xp.stack([t.pattern.rows, t.pattern.cols]), t.home)
     values = t.stored.reshape(-1) if t.layout in BLOCKED else t.stored
-    return coalesce(sparse(COO, t.sizes, (index,), values, False))
+    return sparse(COO, t.sizes, (index,), values, False)
 
 
 @on("to_sparse")
@@ -207,29 +206,27 @@ def to_sparse(t: SparseTensor, layout: Any = None, *, blocksize: Any = None, **k
     if layout is t.layout and layout not in BLOCKED:
         return t
     if layout is COO:
-        return _in_order_of(t)
+        return coalesce(_as_coo(t))
     if layout not in COMPRESSED:
         raise RuntimeError(f"to_sparse: conversion from {SPOKEN[t.layout]} to {layout} layout is not supported")
     if len(t.sizes) != 2:
         raise RuntimeError(f"to_sparse: the layout {layout} is for matrices, but the tensor has {len(t.sizes)} dims")
-    return _compress(_in_order_of(t), layout, blocksize)
-
-
-def _compress(t: SparseTensor, layout: Any, blocksize: Any) -> SparseTensor:
-    """Convert a coalesced COO matrix to a compressed layout."""
+    t = _as_coo(t)
     if layout in BLOCKED:
-        return _in_blocks(t, layout, blocksize)
+        return _in_blocks(coalesce(t), layout, blocksize)
+    return _compress(t, layout)
+
+
+def _compress(t: SparseTensor, layout: Any) -> SparseTensor:
+    """Convert a COO matrix to CSR or CSC. The columns of CSC are the rows of the transpose."""
+    by_rows = coalesce(t if layout is CSR else transpose(t, 0, 1))
     xp, device = t.xp, t.home
-    outer, inner = raw(t.index[0]) if layout is CSR else raw(t.index[0])[::-1]
-    values = t.stored
-    if layout is CSC:
-        order = device.backend.argsort_along(outer, 0)
-        outer, inner, values = outer[order], inner[order], values[wrap(order, device)]
-    counts = xp.bincount(outer, minlength=t.sizes[layout is CSC])
+    outer, inner = raw(by_rows.index[0])
+    counts = xp.bincount(outer, minlength=by_rows.sizes[0])
     ends = xp.concatenate([xp.zeros(1, "int64"), xp.cumsum(counts)])
     name = "ToSparseCsrBackward0" if layout is CSR else "ToSparseCscBackward0"
     index = wrap(ends, device), wrap(inner, device)
-    return sparse(layout, t.sizes, index, known_as(values, name))
+    return sparse(layout, t.sizes, index, known_as(by_rows.stored, name))
 
 
 def _in_blocks(t: SparseTensor, layout: Any, blocksize: Any) -> SparseTensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradcore.autograd.variables import wrap
-from gradcore.backends.sparsity import flat_places
+from gradcore.backends.sparsity import flat_places, unravel_places
 from gradcore.core.typing import AnyArray
 from gradcore.tensor import Tensor
 
@@ -33,16 +33,21 @@ def sorted_indices(t: SparseTensor) -> tuple[Tensor | None, Tensor | None, Tenso
     xp, device = t.xp, t.home
     index = raw(t.index[0])
     sizes = t.sizes[: index.shape[0]]
-    order = None
-    if not (_is_ascending(index[0]) and _is_ascending(flat_places(index, sizes))):
-        positions, index = device.backend.sort_coordinates(index, sizes)
+    order, places = None, flat_places(index, sizes)
+    if not _is_ascending(places):
+        places, positions = device.backend.sort_along(places, 0)
         order = wrap(positions, device)
-    is_first = (index[:, 1:] != index[:, :-1]).any(0)
-    if bool(is_first.all()):
-        return order, None, t.index[0] if order is None else wrap(index, device)
-    is_first = xp.concatenate([xp.ones(1, bool), is_first])
-    distinct = xp.stack([row[is_first] for row in index])
-    return order, wrap(xp.cumsum(is_first) - 1, device), wrap(distinct, device)
+    is_first = places[1:] != places[:-1]
+    is_distinct = bool(is_first.all())
+    if order is None and is_distinct:
+        return None, None, t.index[0]
+    groups = None
+    if not is_distinct:
+        is_first = xp.concatenate([xp.zeros(1, bool), is_first])  # so that the sums count from zero
+        groups = wrap(xp.cumsum(is_first), device)
+        is_first[0] = True
+        places = places[is_first]
+    return order, groups, wrap(unravel_places(xp, places, sizes), device)
 
 
 def _is_ascending(x: AnyArray) -> bool:

@@ -104,6 +104,30 @@ def test_sorting_is_stable(n: int, dtype: str, descending: bool) -> None:
     same(values.indices.tolist(), np.argsort(key, kind="stable"))
 
 
+@pytest.mark.parametrize("n", [4096, 5000])
+@pytest.mark.parametrize(("low", "high"), [(-5, 5), (0, 2**40), (0, 2**52), (-(2**62), 2**62), (-(2**63), 2**63 - 1)])
+@pytest.mark.parametrize("kind", ["random", "repeated", "high bits equal", "close"])
+def test_integers_of_every_range_are_sorted(
+    n: int, low: int, high: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gradcore.backends.numpy.sorting.LARGE", 2048)
+    rng = np.random.default_rng(n)
+    x = rng.integers(low, high, n, endpoint=True)
+    if kind == "repeated":
+        x = np.where(rng.random(n) < 0.3, x[0], x)
+    elif kind == "high bits equal":
+        x = (x[rng.integers(0, n // 64, n)] >> 4 << 4) | rng.integers(0, 16, n)
+    elif kind == "close":
+        x[::20] = x[1::20] ^ 1
+    for numbers, dim in ((x, 0), (x[:, None], 0), (np.stack([x, x[::-1]]), 1), (np.stack([x, x[::-1]], 1), 0)):
+        for descending in (False, True):
+            expected = np.argsort(~numbers if descending else numbers, axis=dim, kind="stable")
+            values, indices = gc.tensor(numbers).sort(dim=dim, descending=descending, stable=True)
+            assert indices.tolist() == expected.tolist()
+            assert values.tolist() == np.take_along_axis(numbers, expected, dim).tolist()
+            assert gc.tensor(numbers).argsort(dim=dim, descending=descending).tolist() == expected.tolist()
+
+
 def test_zeros_of_both_signs_are_equal_in_order() -> None:
     x = gc.tensor([0.0, -0.0] * 2000)
     same(x.sort().indices.tolist(), np.arange(4000))

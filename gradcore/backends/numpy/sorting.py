@@ -14,6 +14,8 @@ __all__ = ["NumpySorting"]
 
 #: Elements below which NumPy's stable sort is as fast.
 SMALL = 2048
+#: Integers from which sorted elements are taken from the keys rather than gathered.
+LARGE = 1 << 21
 #: Number of largest elements up to which `topk` finds them one after another.
 FEW = 16
 #: Elements in the sample of a vector, and a margin that is added to the expected number of elements beyond the bound.
@@ -33,36 +35,74 @@ def _order_keys(x: Any, descending: bool) -> Any:
         keys = keys.astype(np.int64)
     elif x.dtype.kind in "biu" and x.itemsize < 8:
         keys = x.astype(np.int64)
-    elif x.dtype == np.int64:
-        low = x.min()
-        if int(x.max()) - int(low) >= 1 << 31:
-            return None
-        keys = x - low
     else:
         return None
     return ~keys if descending else keys
 
 
-def _order_of_wide(x: Any, dim: int) -> Any:
-    """Return indices that sort int64 elements stably, or None if their range is too large.
+def _sort_integers(x: Any, dim: int, descending: bool, with_values: bool) -> tuple[Any, Any]:
+    """Sort int64 elements stably. Return the indices, and the sorted elements (or None) if `with_values`.
 
-    This is a radix sort of up to two digits, each of which fits into one int64 together with the index. Each pass sorts
-    plain integers, which is several times as fast as sorting indices.
+    This is a radix sort of one or two digits, each of which fits into one uint64 together with the index. Each pass
+    sorts plain integers, which is several times as fast as sorting indices. Return None for the indices if the range of
+    the elements is too large.
     """
-    low, n = x.min(), x.shape[dim]
-    bits = n.bit_length()
-    digit, span = 63 - bits, int(x.max()) - int(low)
-    if span.bit_length() > min(2 * digit, 62):
-        return None
-    keys, indices = x - low, np.arange(n).reshape((-1,) + (1,) * (x.ndim - dim - 1))
-    order = (keys & ((1 << digit) - 1)) << bits | indices
+    low, high, n = int(x.min()), int(x.max()), x.shape[dim]
+    bits = (n - 1).bit_length()
+    digit, span = 64 - bits, high - low
+    if span.bit_length() > (digit if descending else 2 * digit):  # NumPy's unstable sort takes less than two passes
+        return None, None
+    keys = (high - x if descending else x - low).view(np.uint64)  # differences that overflow are right modulo 2**64
+    indices = np.arange(n, dtype=np.uint64).reshape((-1,) + (1,) * (x.ndim - dim - 1))
+    shift, mask, values = np.uint64(bits), np.uint64((1 << bits) - 1), None
+    if not span >> digit:
+        order = keys
+        order <<= shift
+        order |= indices
+        order.sort(axis=dim)
+        if with_values:
+            values = (order >> shift).view(np.int64)
+            np.subtract(high, values, out=values) if descending else np.add(values, low, out=values)
+        order &= mask
+        return order.view(np.int64), values
+    if x.size == n:
+        order, values = _sort_by_high_bits(x.reshape(-1), keys.reshape(-1) >> np.uint64(span.bit_length() - digit))
+        if order is not None:
+            return order.reshape(x.shape), values.reshape(x.shape)
+    order = keys << shift  # the bits of the second digit are lost
+    order |= indices
     order.sort(axis=dim)
-    order &= (1 << bits) - 1
-    if span >> digit:
-        high = np.take_along_axis(keys >> digit, order, dim) << bits | indices
-        high.sort(axis=dim)
-        order = np.take_along_axis(order, high & ((1 << bits) - 1), dim)
-    return order
+    order &= mask
+    order = order.view(np.int64)
+    keys >>= np.uint64(digit)
+    last = np.take_along_axis(keys, order, dim)
+    last <<= shift
+    last |= indices
+    last.sort(axis=dim)
+    last &= mask
+    return np.take_along_axis(order, last.view(np.int64), dim), None
+
+
+def _sort_by_high_bits(x: Any, high: Any) -> tuple[Any, Any]:
+    """Sort a vector by `high`, the high bits of its elements, then the few elements whose high bits are equal.
+
+    Return the indices and the sorted elements, or None for both if the high bits of many elements are equal.
+    """
+    order, _ = _sort_integers(high.view(np.int64), 0, False, False)
+    values = x.take(order)
+    if not (values[1:] < values[:-1]).any():
+        return order, values
+    high = high.take(order)
+    is_equal = high[1:] == high[:-1]
+    is_tied = np.zeros(x.size, bool)
+    is_tied[1:] = is_equal
+    is_tied[:-1] |= is_equal
+    tied = np.flatnonzero(is_tied)
+    if tied.size > x.size >> 3:
+        return None, None
+    again = np.argsort(values[tied], kind="stable")
+    order[tied], values[tied] = order[tied[again]], values[tied[again]]
+    return order, values
 
 
 class NumpySorting(Sorting):
@@ -88,15 +128,22 @@ class NumpySorting(Sorting):
             keys.sort(axis=dim)
             keys &= (1 << 31) - 1
             return keys
-        if x.dtype == np.int64 and not descending:
-            order_of_wide = _order_of_wide(x, dim)
-            if order_of_wide is not None:
-                return order_of_wide
+        if x.dtype == np.int64:
+            order, _ = _sort_integers(x, dim, descending, False)
+            if order is not None:
+                return order
         order = np.argsort(x if not descending else -x if x.dtype.kind == "f" else ~x, axis=dim)
         rows = np.moveaxis(self.take_along(x, order, dim), dim, 0)
         if (rows[1:] == rows[:-1]).any() or np.isnan(rows).any():
             return super().argsort_along(x, dim, descending)
         return order
+
+    @kernel_for(lambda self, x, dim, *_: x.dtype == np.int64 and x.size >= LARGE and 16 <= x.shape[dim] < 1 << 31)
+    def sort_along(self, x: Any, dim: int, descending: bool = False) -> tuple[Any, Any]:
+        order, values = _sort_integers(x, dim, descending, True)
+        if order is None:
+            return super().sort_along(x, dim, descending)
+        return self.take_along(x, order, dim) if values is None else values, order
 
     def partition_along(self, x: Any, k: int, dim: int) -> Any:
         return np.partition(x, k, axis=dim)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradcore.backends.kernel_rules import Result, shaped
-from gradcore.backends.sparsity import Pattern, flat_places
-
-if TYPE_CHECKING:
-    from gradcore.core.arrays import Array
+from gradcore.backends.sparsity import Pattern
 
 __all__ = ["Iteration", "SparseMatrices", "scipy_matrix"]
 
@@ -40,7 +36,6 @@ class SparseMatrices:
 
     xp: Any
     sum_into_rows: Any
-    argsort_along: Callable[..., Array]
     to_host: Any
     from_host: Any
 
@@ -59,15 +54,6 @@ class SparseMatrices:
         """Return the elements of ``left @ right.T`` at the positions of the pattern."""
         parts = left[pattern.rows] * right[pattern.cols]
         return parts.sum(1) if parts.ndim > 1 else parts
-
-    @shaped(lambda index, sizes: (Result(index.shape[1:], np.dtype("int64")), index))
-    def sort_coordinates(self, index: Array, sizes: Sequence[int]) -> tuple[Array, Array]:
-        """Sort indices of shape ``(dims, nnz)`` in row-major order, equal ones in their former order.
-
-        Return the sorting permutation and the sorted indices.
-        """
-        order = self.argsort_along(flat_places(index, sizes), 0)
-        return order, index.take(order, axis=1)
 
     @shaped(lambda values, b, pattern, *_: (b, Result((), np.dtype("int64"))))
     def sparse_solve(
