@@ -127,6 +127,11 @@ def own_sources() -> list[tuple[str, tuple[str, ...]]]:
     return found
 
 
+def own_attention() -> list[tuple[str, tuple[str, ...]]]:
+    """Those of attention that need tensor cores of compute capability 8.0."""
+    return _attention(tensor=True)
+
+
 def _own() -> list[Any]:
     return [pytest.param(name, defines, id=" ".join([name, *defines])) for name, defines in own_sources()]
 
@@ -143,6 +148,9 @@ def test_own_kernels(name: str, defines: tuple[str, ...], tmp_path: Path) -> Non
 def test_kernels_for_tensor_cores(name: str, defines: tuple[str, ...], architecture: int, tmp_path: Path) -> None:
     ptx = ptx_of((INCLUDE / f"{name}.cu").read_text(), architecture, tmp_path, defines)
     assert "mma.sync.aligned" in ptx
+    if "float16" in defines[0]:  # one load for four matrices; only the rows' inner products are read by numbers
+        assert "ldmatrix.sync.aligned.m8n8.x4" in ptx
+        assert ptx.count("ld.shared") < ptx.count("ldmatrix")
 
 
 @pytest.mark.slow

@@ -67,6 +67,28 @@ def test_convolution(device: str, case: str, transposed: bool, few: bool, monkey
             agree(there, here, f"{case} {dtype}")
 
 
+@pytest.mark.parametrize("dtype", [gc.float32, gc.bfloat16], ids=str)
+def test_memory_has_the_columns_of_one_part(device: str, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forward, and backward with a matrix of the upstream gradient and a sum beside the columns."""
+    convolution = pytest.importorskip("gradcore.backends.cupy.convolution")
+    limit = 4 * 9 * 8 * 32 * 32  # the columns of an image in float32
+    monkeypatch.setattr(convolution, "_COLUMNS", limit)
+    x = gc.ones(16, 8, 32, 32, dtype=dtype, device=device, requires_grad=True)
+    weight = gc.ones(8, 8, 3, 3, dtype=dtype, device=device, requires_grad=True)
+    out = F.conv2d(x, weight, padding=1)
+    ones, size = gc.ones_like(out), x.numel() * x.element_size()
+    for run, arrays in (
+        (lambda: F.conv2d(x, weight, padding=1), 1),
+        (lambda: gc.autograd.grad(out, (x, weight), ones, retain_graph=True), 1.3),
+    ):
+        run()
+        gc.cuda.empty_cache()
+        before = gc.cuda.memory_allocated()
+        gc.cuda.reset_peak_memory_stats()
+        run()
+        assert gc.cuda.max_memory_allocated() - before <= arrays * size + limit + 20000
+
+
 def test_complex_convolution(device: str) -> None:
     rng = np.random.default_rng(0)
     x, weight = (

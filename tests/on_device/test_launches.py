@@ -131,6 +131,18 @@ def test_attention_of_long_rows(device: str, dtype: Any) -> None:
     agree(with_gradients(attend, *[t.to(device) for t in inputs]), with_gradients(attend, *inputs), str(dtype))
 
 
+@pytest.mark.parametrize("width", [129, 192, 256])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_attention_of_heads_wider_than_the_kernels(device: str, width: int, dtype: Any) -> None:
+    """They are computed in blocks of scores, whose products are cuBLAS's."""
+    rng = np.random.default_rng(0)
+    inputs = [drawn(rng, dtype, 2, 3, n, width) / 4 for n in (17, 40, 40)]
+    for causal in (False, True):
+        attend = lambda *x, causal=causal: F.scaled_dot_product_attention(*x, is_causal=causal)  # noqa: E731
+        expected = with_gradients(attend, *[t.to(gc.float64) for t in inputs])
+        agree(with_gradients(attend, *[t.to(device) for t in inputs]), [t.to(dtype) for t in expected], str(dtype))
+
+
 #: Shapes of query, key, value and mask, and settings: rows of 8, of 16, of more than a tile, or odd; one head is wide.
 DROPPING: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
     "rows of 8": ([(2, 3, 20, 16), (2, 3, 40, 16), (2, 3, 40, 12)], {}),
@@ -141,6 +153,7 @@ DROPPING: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
     "shared keys": ([(2, 1, 20, 16), (1, 3, 40, 16), (40, 16)], {}),
     "results that share weights": ([(20, 16), (40, 16), (3, 40, 16)], {}),
     "wide": ([(20, 100), (50, 100), (50, 128)], {}),
+    "wider than the kernels": ([(20, 200), (50, 200), (50, 256)], {}),
 }
 
 

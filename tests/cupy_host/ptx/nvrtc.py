@@ -18,9 +18,14 @@ class CompileError(Exception):
 
 
 def library() -> Path | None:
-    """Where NVRTC's library is: in the rig's folder, else beside this Python's packages; None where it is not."""
+    """Where NVRTC's library is: in the rig's folder, else beside this Python's packages; None where it is not.
+
+    `GRADCORE_TEST_NVRTC` names another one.
+    """
     import sysconfig
 
+    if chosen := os.environ.get("GRADCORE_TEST_NVRTC"):
+        return Path(chosen)
     home = (
         os.environ.get("CUPY_HOST_HOME")
         or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cupy-host"

@@ -122,7 +122,18 @@ GRADCORE_FUNCTION void multiply_fragments(float (&sums)[4], const u32 (&a)[4], c
 }
 #endif
 
-// Loads fragments of 16 rows and 8 columns. `row` loads a lane's part of `depth` numbers of a row.
+#ifdef __CUDA_ARCH__
+// Load four matrices of 8 x 8 numbers of 16 bits. Each lane has the address of a row: the first 8 lanes those of the
+// first matrix.
+#define GRADCORE_LOAD_MATRICES(words, row, transposed)                                                              \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4" transposed ".shared.b16 {%0,%1,%2,%3}, [%4];"                      \
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])                                   \
+                 : "r"(static_cast<u32>(__cvta_generic_to_shared(row)))                                             \
+                 : "memory")
+#endif
+
+// Loads fragments of `depth` numbers of the inner index: `rows` the left operand of 16 rows, the others two right operands
+// of 8 columns each, whose columns are rows (`from_rows`) or columns (`from_columns`) of a tile.
 template <class N>
 struct Operand {  // float16, bfloat16
     static constexpr int depth = 16;
@@ -131,9 +142,20 @@ struct Operand {  // float16, bfloat16
     static GRADCORE_FUNCTION u32 both(float low, float high) {
         return store<N>(low).bits | static_cast<u32>(store<N>(high).bits) << 16;
     }
-    static GRADCORE_FUNCTION void row(u32& low, u32& high, const N* source, const Lane& lane) {
-        low = word(source + lane.column);
-        high = word(source + lane.column + 8);
+    static GRADCORE_FUNCTION void rows(u32 (&a)[4], const N* source, int stride, const Lane& lane) {
+#ifdef __CUDA_ARCH__
+        GRADCORE_LOAD_MATRICES(a, source + threadIdx.x % 16 * stride + threadIdx.x % 32 / 16 * 8, "");
+#else
+        for (int i = 0; i < 4; ++i) a[i] = word(source + (lane.row + i % 2 * 8) * stride + lane.column + i / 2 * 8);
+#endif
+    }
+    static GRADCORE_FUNCTION void from_rows(u32 (&b)[4], const N* source, int stride, const Lane& lane) {
+#ifdef __CUDA_ARCH__
+        const int row = threadIdx.x % 8 + threadIdx.x % 32 / 16 * 8;
+        GRADCORE_LOAD_MATRICES(b, source + row * stride + threadIdx.x / 8 % 2 * 8, "");
+#else
+        for (int i = 0; i < 4; ++i) b[i] = word(source + (lane.row + i / 2 * 8) * stride + lane.column + i % 2 * 8);
+#endif
     }
     static GRADCORE_FUNCTION void quads(u32 (&a)[4], const float (*p)[4]) {
         a[0] = both(p[0][0], p[0][1]);
@@ -141,15 +163,12 @@ struct Operand {  // float16, bfloat16
         a[2] = both(p[1][0], p[1][1]);
         a[3] = both(p[1][2], p[1][3]);
     }
-    // Load a column of each lane, of `depth` rows.
-    static GRADCORE_FUNCTION void column(u32 (&b)[2], const N* source, int stride, const Lane& lane) {
+    static GRADCORE_FUNCTION void from_columns(u32 (&b)[4], const N* source, int stride, const Lane& lane) {
 #ifdef __CUDA_ARCH__
-        const u32 address = static_cast<u32>(__cvta_generic_to_shared(source + threadIdx.x % 16 * stride));
-        asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
-                     : "=r"(b[0]), "=r"(b[1]) : "r"(address) : "memory");
+        GRADCORE_LOAD_MATRICES(b, source + threadIdx.x % 16 * stride + threadIdx.x % 32 / 16 * 8, ".trans");
 #else
-        for (int i = 0; i < 2; ++i) {
-            const N* first = source + (lane.column + 8 * i) * stride + lane.row;
+        for (int i = 0; i < 4; ++i) {
+            const N* first = source + (lane.column + i % 2 * 8) * stride + lane.row + i / 2 * 8;
             b[i] = first[0].bits | static_cast<u32>(first[stride].bits) << 16;
         }
 #endif
@@ -170,9 +189,15 @@ struct Operand<float> {
         return (bits & 0x7F800000) == 0x7F800000 ? bits : (bits + 0x1000) & 0xFFFFE000;
 #endif
     }
-    static GRADCORE_FUNCTION void row(u32& low, u32& high, const float* source, const Lane& lane) {
-        low = rounded(source[lane.column / 2]);
-        high = rounded(source[lane.column / 2 + 4]);
+    static GRADCORE_FUNCTION void rows(u32 (&a)[4], const float* source, int stride, const Lane& lane) {
+        GRADCORE_UNROLL
+        for (int i = 0; i < 4; ++i)
+            a[i] = rounded(source[(lane.row + i % 2 * 8) * stride + lane.column / 2 + i / 2 * 4]);
+    }
+    static GRADCORE_FUNCTION void from_rows(u32 (&b)[4], const float* source, int stride, const Lane& lane) {
+        GRADCORE_UNROLL
+        for (int i = 0; i < 4; ++i)
+            b[i] = rounded(source[(lane.row + i / 2 * 8) * stride + lane.column / 2 + i % 2 * 4]);
     }
     // The inner index is permuted, in both operands: columns 2 * t and 2 * t + 1 are t and t + 4 for tensor cores.
     static GRADCORE_FUNCTION void quads(u32 (&a)[4], const float (*p)[4]) {
@@ -181,11 +206,18 @@ struct Operand<float> {
         a[2] = rounded(p[0][1]);
         a[3] = rounded(p[0][3]);
     }
-    static GRADCORE_FUNCTION void column(u32 (&b)[2], const float* source, int stride, const Lane& lane) {
-        b[0] = rounded(source[lane.column * stride + lane.row]);
-        b[1] = rounded(source[(lane.column + 1) * stride + lane.row]);
+    static GRADCORE_FUNCTION void from_columns(u32 (&b)[4], const float* source, int stride, const Lane& lane) {
+        GRADCORE_UNROLL
+        for (int i = 0; i < 4; ++i) b[i] = rounded(source[(lane.column + i % 2) * stride + lane.row + i / 2 * 8]);
     }
 };
+
+// Multiply by two right operands.
+GRADCORE_FUNCTION void multiply_two(A (&first)[4], A (&second)[4], const u32 (&a)[4], const u32 (&b)[4]) {
+    const u32 left[2] = {b[0], b[1]}, right[2] = {b[2], b[3]};
+    multiply_fragments(first, a, left);
+    multiply_fragments(second, a, right);
+}
 
 // sums += a @ b.T: 16 rows and 8 * N rows of WIDTH numbers.
 template <int WIDTH, int N>
@@ -194,13 +226,12 @@ GRADCORE_FUNCTION void add_rows_by_rows(A (&sums)[N][4], const T* a, const T* b)
     const Lane lane;
     GRADCORE_UNROLL
     for (int k = 0; k < WIDTH; k += Operand<T>::depth) {
-        u32 x[4], y[2];
-        Operand<T>::row(x[0], x[2], a + lane.row * stride + k, lane);
-        Operand<T>::row(x[1], x[3], a + (lane.row + 8) * stride + k, lane);
+        u32 x[4], y[4];
+        Operand<T>::rows(x, a + k, stride, lane);
         GRADCORE_UNROLL
-        for (int n = 0; n < N; ++n) {
-            Operand<T>::row(y[0], y[1], b + (8 * n + lane.row) * stride + k, lane);
-            multiply_fragments(sums[n], x, y);
+        for (int n = 0; n < N; n += 2) {
+            Operand<T>::from_rows(y, b + 8 * n * stride + k, stride, lane);
+            multiply_two(sums[n], sums[n + 1], x, y);
         }
     }
 }
@@ -212,12 +243,12 @@ GRADCORE_FUNCTION void add_quads_by_rows(A (&sums)[N][4], const A (&p)[K][4], co
     const Lane lane;
     GRADCORE_UNROLL
     for (int k = 0; k < K; k += quads) {
-        u32 x[4], y[2];
+        u32 x[4], y[4];
         Operand<T>::quads(x, p + k);
         GRADCORE_UNROLL
-        for (int n = 0; n < N; ++n) {
-            Operand<T>::column(y, b + 8 * k * stride + 8 * n, stride, lane);
-            multiply_fragments(sums[n], x, y);
+        for (int n = 0; n < N; n += 2) {
+            Operand<T>::from_columns(y, b + 8 * k * stride + 8 * n, stride, lane);
+            multiply_two(sums[n], sums[n + 1], x, y);
         }
     }
 }

@@ -1,0 +1,123 @@
+"""All CUDA sources by one NVRTC for all architectures, in pieces: ``python -m tests.cuda.compile_matrix --state FILE``.
+
+A piece stops after ``--seconds``; the state file has what is done, so that the next piece goes on. Sources that are
+equal with their macros and the files that they include are compiled once. Of each level of features, the lowest and the
+highest architecture stand for those between. `GRADCORE_TEST_NVRTC` is the path of a compiler (``libnvrtc.so``) other
+than the rig's. It runs in the rig's Python, whose CuPy has the headers of complex numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import hashlib
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from gradcore.backends.cupy.kernels import INCLUDE
+from tests.cuda.host import includes
+from tests.cuda.test_compilation import OPTIONS, generated, own_attention, own_sources
+from tests.cupy_host.ptx import nvrtc
+
+#: The lowest and highest architecture with the same features as far as sources ask: no tensor cores, those of Ampere,
+#: those of Hopper, those of Blackwell.
+LEVELS = ((70, 75), (80, 89), (90, 90), (100, 121))
+#: The dtypes of generated kernels.
+DTYPES = ("float32", "float16", "bfloat16", "float64", "complex64", "complex128", "uint8", "int32", "int64", "bool")
+
+
+#: Generated sources that are compiled together: most of the time is that of the headers.
+TOGETHER = 25
+
+
+class Unit(NamedTuple):
+    """A source with its macros, or several sources without."""
+
+    name: str
+    text: str
+    defines: tuple[str, ...] = ()
+    sources: int = 1
+
+    @property
+    def digest(self) -> str:
+        """What differs: the text and the macros."""
+        return hashlib.sha256("\n".join([self.text, *self.defines]).encode()).hexdigest()[:20]
+
+
+def version() -> tuple[int, int]:
+    """Return the version of the compiler."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    ctypes.CDLL(str(nvrtc.library())).nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    return major.value, minor.value
+
+
+def architectures() -> list[int]:
+    """Return the architectures that stand for all of the compiler's."""
+    library, count = ctypes.CDLL(str(nvrtc.library())), ctypes.c_int()
+    library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
+    known = (ctypes.c_int * count.value)()
+    library.nvrtcGetSupportedArchs(known)
+    found = []
+    for low, high in LEVELS:
+        level = sorted(n for n in known if low <= n <= high)
+        found += sorted({level[0], level[-1]}) if level else []
+    return found
+
+
+def units() -> Iterator[Unit]:
+    """Return the package's sources, and those that operations generate, each once."""
+    for name, defines in dict.fromkeys([*own_sources(), *own_attention(), ("philox", ())]):
+        yield Unit(name, (INCLUDE / f"{name}.cu").read_text(), defines)
+    for dtype in DTYPES:
+        found = generated(dtype)
+        for is_complex in (False, True):
+            names = [name for name, text in found.items() if ("complex.cuh" in text) == is_complex]
+            for i in range(0, len(names), TOGETHER):
+                part = names[i : i + TOGETHER]
+                text = "\n".join(found[name] for name in part)
+                yield Unit(f"{dtype} {part[0]} to {part[-1]}", text, (), len(part))
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--state", type=Path, required=True, help="file of what is done")
+    parser.add_argument("--seconds", type=float, default=600, help="after which the piece ends")
+    arguments = parser.parse_args()
+    end = time.monotonic() + arguments.seconds
+    headers = hashlib.sha256(b"".join(p.read_bytes() for p in sorted(INCLUDE.glob("*.cuh")))).hexdigest()[:12]
+    done: dict[str, str] = json.loads(arguments.state.read_text()) if arguments.state.exists() else {}
+    release = ".".join(map(str, version()))
+    pairs = [(f"{headers} {release} {a} {u.digest}", u, a) for u in units() for a in architectures()]
+    left = [pair for pair in pairs if pair[0] not in done]
+    # Drawn in an order that is the same each time, so that each piece has some of all.
+    left.sort(key=lambda pair: hashlib.sha256(pair[0].encode()).digest())
+    for key, unit, architecture in left:
+        if time.monotonic() > end:
+            break
+        options = [f"--gpu-architecture=compute_{architecture}", *OPTIONS, *unit.defines, *includes()]
+        try:
+            nvrtc.compile_source(unit.text, options, strict=architecture >= 75)  # older ones are deprecated: a warning
+            done[key] = ""
+        except nvrtc.CompileError as error:
+            done[key] = f"{unit.name} {' '.join(unit.defines)}: {error}"
+        arguments.state.write_text(json.dumps(done))
+    mine = {key: done[key] for key, _, _ in pairs if key in done}
+    tried: Counter[int] = Counter()
+    for key, unit, architecture in pairs:
+        tried[architecture] += unit.sources if key in mine else 0
+    failed = [text for text in mine.values() if text]
+    sys.stdout.write(
+        f"NVRTC {release}: {tried.total()} of {sum(unit.sources for _, unit, _ in pairs)} pairs of a source and an "
+        f"architecture compiled ({dict(tried)}), {len(failed)} with errors\n" + "".join(f"{t}\n" for t in failed)
+    )
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()
