@@ -148,7 +148,12 @@ KERNEL_ERRORS = (TypeError, KeyError, MemoryError, ValueError, IndexError)
 #: Errors that a composite's body raises if an argument is not a tensor or has other dims than expected.
 BODY_ERRORS = (AttributeError, TypeError, ValueError, IndexError)
 _NO_TENSOR = re.compile(r"'[\w.]+' object |object of type|unsupported operand|bad operand|'[<>]=?' not supported")
-_UNFIT_SHAPES = re.compile(r"tuple index out|(not enough|too many) values to unpack|operands could not be broadcast")
+_UNFIT_SHAPES = re.compile(
+    r"tuple index out|(not enough|too many) values to unpack|operands could not be broadcast|"
+    r"(min|max)\(\) (arg|iterable)"
+)
+#: Errors of a function that was called with an argument of that type where it takes a tensor.
+_WRONG_TYPE = re.compile(r"\w+\(\): argument .* must be Tensor, not (\w+)$")
 _NAMED = re.compile(r"(\w+)\(\): ")
 _NO_LOOP = (
     "ufunc ", "numpy boolean", "The numpy boolean", "Cannot cast", "data type", "cupy boolean", "The cupy boolean",
@@ -179,15 +184,22 @@ def body_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
     match = _NAMED.match(text)
     inner = OPS.get(match[1]) if match else None
     internal = inner is not None and not inner.function
-    if internal or _NO_TENSOR.match(text):
+    wrong_type = _WRONG_TYPE.match(text)
+    if internal or wrong_type or _NO_TENSOR.match(text):
+        wrong = []
         for p in op.tensors:
             is_left_out = args[p] is None and op.parameters[p].default is None
             if p in op.sequences and isinstance(args[p], (list, tuple)):
                 wrong_index = next((i for i, t in enumerate(args[p]) if not isinstance(t, Variable)), None)
                 if wrong_index is not None:
                     return _element_error(op, p, args[p], wrong_index)
-            elif not (is_left_out or isinstance(args[p], Variable) or (internal and isinstance(args[p], NUMBERS))):
-                return type_error(op, p, args[p])
+            elif not (is_left_out or isinstance(args[p], Variable)):
+                wrong.append(p)
+        # Some functions take a number in the place of a tensor, so an argument of the type in the error comes first.
+        named = [p for p in wrong if wrong_type and type(args[p]).__name__ == wrong_type[1]]
+        named += [p for p in wrong if not (internal and isinstance(args[p], NUMBERS))]
+        if named:
+            return type_error(op, named[0], args[named[0]])
     if match and internal:
         return type(error)(text.replace(match[1], op.path.rpartition(".")[2], 1))
     return _unfit_shapes(op, args) if _UNFIT_SHAPES.match(text) else error

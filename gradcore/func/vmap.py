@@ -203,6 +203,8 @@ def _inputs(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tu
 
 
 def _checked_dim(where: str, t: AnyTensor, dim: Any) -> int:
+    if isinstance(dim, bool):
+        raise TypeError("size(): argument 'dim' (position 1) must be int, not bool")
     if not isinstance(dim, int):
         raise ValueError(
             f"{where}Got in_dim={dim} for an input but in_dim must be either an integer dimension or None."

@@ -19,8 +19,11 @@ SETTINGS: list[Any] = ["a", -100, None, 2.5, (7, 8), [None]]
 RAW = re.compile(
     r"<lambda>|'\w+' object (has no|is not)|object of type|unsupported operand|'[<>]=?' not supported|tuple index|"
     r"(not enough|too many) values to unpack|could not be broadcast together|ufunc|numpy|_array\b|unhashable|"
-    r"must be real number|truth value of an array|setting an array|only integer scalar|only length-1"
+    r"must be real number|truth value of an array|setting an array|only integer scalar|only length-1|"
+    r"(min|max)\(\) (arg|iterable)"
 )
+#: The name of the function that was given something else than a tensor.
+CALLED = re.compile(r"(\w+)\(\): argument .* must be Tensor, not")
 #: Calls whose arguments are read one by one, before anybody knows what they should have been.
 READ = {"chain_matmul", "convolution", "ctc_loss", "index_put"}
 
@@ -76,6 +79,7 @@ def calls(case: Drawn) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 @pytest.mark.parametrize("op", [op for op in OPS.values() if public(op)], ids=lambda op: op.path)
 def test_errors_are_about_the_call(op: Op) -> None:
+    names = {op.path.rpartition(".")[2], *op.aliases}
     drawn = [case for case in cases(op)[:1] if not any(isinstance(a, Symmetric) for a in case.arrays())]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -86,4 +90,6 @@ def test_errors_are_about_the_call(op: Op) -> None:
                 except Exception as error:
                     message = str(error)
                     assert not INTERNAL.intersection(re.findall(r"\w+", message)), message
+                    called = CALLED.match(message)
+                    assert called is None or called[1] in names, (args, settings, message)
                     assert not RAW.search(message) or op.path.rpartition(".")[2] in READ, (args, settings, message)

@@ -214,6 +214,24 @@ def test_cross_entropy_is_nll_of_log_softmax() -> None:
         close(gc.autograd.grad(one, x, up)[0], gc.autograd.grad(two, x, up)[0].numpy())
 
 
+@pytest.mark.parametrize("function", [gc.nn.functional.cross_entropy, gc.nn.functional.nll_loss])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("shape", [(4, 3), (3,), (2, 3, 2)])
+def test_classes_may_be_uint8(function: Any, reduction: str, shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.standard_normal(shape)
+    classes = rng.integers(0, 3, shape[:1] + shape[2:] if len(shape) > 1 else ())
+    for weight in (None, gc.tensor([1.0, 2.0, 3.0], dtype=gc.float64)):
+        for ignore_index in (-100, 1):
+            results = []
+            for dtype in (gc.int64, gc.uint8):
+                x, target = gc.tensor(scores, requires_grad=True), gc.tensor(classes, dtype=dtype)
+                loss = function(x, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
+                loss.sum().backward()
+                results.append((loss.tolist(), x.grad.tolist()))
+            assert str(results[0]) == str(results[1])  # the mean of no losses is NaN
+
+
 def test_cross_entropy_of_probabilities_and_classes_agree() -> None:
     x, target = gc.randn(5, 3, 2, dtype=gc.float64), gc.randint(0, 3, (5, 2))
     certain = F.one_hot(target, 3).permute(0, 2, 1).to(gc.float64)

@@ -70,6 +70,7 @@ OTHERS = [
     "xp.ones(2).geometric_()",
     "xp.ones(2).index_put_((xp.tensor([0]),), 3)",
     "xp.ones(2).index_put_(xp.tensor([0]), xp.ones(1))",
+    *(f"xp.func.vmap(xp.sin, in_dims={dims})(xp.ones(2, 2))" for dims in ("True", "False", "(True,)")),
     "xp.load('/nonexistent/file')",
     "xp.save(xp.ones(2), '/nonexistent/file')",
     "xp.save(xp.ones(2), 3)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from gradcore.core import dtypes
 from gradcore.ops.declare.checks import check_implemented, with_older_reductions
 from gradcore.ops.declare.samples import case, floats, ints
 from gradcore.ops.declare.table import bilinear, composite, constant, general, linear
@@ -186,6 +187,8 @@ def _checked_target(F: Any, input: Any, target: Any, weight: Any) -> Any:
     """Return the target in the shape of the input without its class dim, or raise PyTorch's error."""
     if target.dtype.name not in ("int64", "uint8"):
         raise RuntimeError(f"expected target dtype to be Long or Byte, but got {target.dtype.scalar_name}")
+    if target.dtype.name == "uint8":  # kernels read indices of 64 bits, and `ignore_index` may be negative
+        target = F.to(target, dtypes.int64)
     sizes, target_sizes = tuple(input.shape), tuple(target.shape)
     if not sizes:
         raise ValueError("Expected 1 or more dimensions (got 0)")

@@ -186,6 +186,12 @@ def multi_head_attention_forward(
         key, value = (query, query) if is_self_attention else (key, value)
         key_padding_mask = None if key_padding_mask is None else F.unsqueeze(key_padding_mask, 0)
     separate = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
+    required = {"in_proj_weight": in_proj_weight}
+    if use_separate_proj_weight:
+        required = {"q_proj_weight": q_proj_weight, "k_proj_weight": k_proj_weight, "v_proj_weight": v_proj_weight}
+    for name, weight in {**required, "out_proj_weight": out_proj_weight}.items():
+        if weight is None:
+            raise AssertionError(f"use_separate_proj_weight is {bool(use_separate_proj_weight)} but {name} is None")
     q, k, v = _projections(F, (query, key, value), in_proj_weight, separate, in_proj_bias)
     batch, keys = query.shape[1], key.shape[0]
     if bias_k is not None and bias_v is not None:
