@@ -8,8 +8,7 @@ from typing import Any
 
 from gradcore.ops.declare.annotations import Steps
 from gradcore.ops.declare.samples import case, constants, floats
-from gradcore.ops.declare.table import composite
-from gradcore.ops.images.spatial import DIMS, for_pooling
+from gradcore.ops.images.spatial import for_dims, for_pooling, spatial
 
 
 def _starts(F: Any, sample: Any, size: int, outputs: int, kernel: int) -> Any:
@@ -84,34 +83,9 @@ def _pool(
     return F.max_pool_chosen(input, indices, n), indices
 
 
+@for_dims(2, 3)
 def _declare(n: int) -> None:
     name = f"fractional_max_pool{n}d"
-
-    def fractional_max_pool(
-        F,
-        input,
-        kernel_size: Steps,
-        output_size: Steps | None = None,
-        output_ratio: float | Sequence[float] | None = None,
-        return_indices: bool = False,
-        _random_samples=None,
-    ):
-        out, indices = _pool(F, n, input, kernel_size, output_size, output_ratio, _random_samples)
-        return (out, indices) if return_indices else out
-
-    fractional_max_pool.__doc__ = f"""The maxima of windows at random positions of {DIMS[n]}.
-
-    Parameters
-    ----------
-    input : Tensor
-        Input of shape ``(batch, channels, *sizes)``, or without the batch dim.
-    kernel_size : int or sequence of int
-    output_size : int or sequence of int, optional
-    output_ratio : float or sequence of float, optional
-        The output's size as a share of the input's, if `output_size` is not given.
-    return_indices : bool
-        Whether to return the flat spatial index of each maximum as well.
-    """
     shape = (2, 2, 6, 7, 5)[: n + 2]
 
     def samples() -> Any:
@@ -121,8 +95,33 @@ def _declare(n: int) -> None:
             case(floats(*shape, form="distinct"), (2,) * n, None, 0.5, False, random_samples),
         ]
 
-    composite(name=name, path=f"nn.functional.{name}", samples=samples, autocast="float32:cpu")(fractional_max_pool)
+    @spatial(name, samples=samples, autocast="float32:cpu")
+    def fractional_max_pool(
+        F,
+        input,
+        kernel_size: Steps,
+        output_size: Steps | None = None,
+        output_ratio: float | Sequence[float] | None = None,
+        return_indices: bool = False,
+        _random_samples=None,
+    ):
+        """Return the maxima of windows at random positions of {dims}.
 
+        Parameters
+        ----------
+        input : Tensor
+            Input of shape ``(batch, channels, *sizes)``, or without the batch dim.
+        kernel_size : int or sequence of int
+        output_size : int or sequence of int, optional
+        output_ratio : float or sequence of float, optional
+            The output's size as a share of the input's, if `output_size` is not given.
+        return_indices : bool
+            Whether to return the flat spatial index of each maximum as well.
+        """
+        out, indices = _pool(F, n, input, kernel_size, output_size, output_ratio, _random_samples)
+        return (out, indices) if return_indices else out
+
+    @spatial(f"{name}_with_indices", samples=samples, autocast="float32:cpu")
     def with_indices(
         F,
         input,
@@ -132,13 +131,5 @@ def _declare(n: int) -> None:
         return_indices: bool = False,
         _random_samples=None,
     ):
+        """Compute `fractional_max_pool{n}d` with ``return_indices=True``."""
         return _pool(F, n, input, kernel_size, output_size, output_ratio, _random_samples)
-
-    with_indices.__doc__ = f"`{name}` with ``return_indices=True``."
-    composite(
-        name=f"{name}_with_indices", path=f"nn.functional.{name}_with_indices", samples=samples, autocast="float32:cpu"
-    )(with_indices)
-
-
-_declare(2)
-_declare(3)

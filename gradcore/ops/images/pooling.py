@@ -7,6 +7,7 @@ indices are adjoint maps.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import inf, prod
 from typing import Any
 
@@ -16,8 +17,8 @@ from gradcore.ops.declare.annotations import Ints, OutputSizes, Scalar, Sizes, S
 from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.samples import case, floats, ints
 from gradcore.ops.declare.shapes import check_elements
-from gradcore.ops.declare.table import bilinear, composite, general, linear
-from gradcore.ops.images.spatial import DIMS, each, for_pooling
+from gradcore.ops.declare.table import bilinear, general, linear
+from gradcore.ops.images.spatial import each, for_dims, for_pooling, spatial
 
 # -- linear maps and their adjoints --------------------------------------------------------------------------
 
@@ -297,38 +298,9 @@ def _distinct(*shape: int) -> Any:
     return floats(*shape, form="distinct")
 
 
+@for_dims(1, 2, 3)
 def _declare_max_pool(n: int) -> None:
     name = f"max_pool{n}d"
-
-    def max_pool_nd(
-        F,
-        input,
-        kernel_size: Steps,
-        stride: Steps | None = None,
-        padding: Steps = 0,
-        dilation: Steps = 1,
-        ceil_mode: bool = False,
-        return_indices: bool = False,
-    ):
-        windows = _windows(name, input, n, kernel_size, stride, padding, dilation)
-        _check_output(input, n, windows, ceil_mode)
-        out, indices = F.max_pool(input, *windows, ceil_mode)
-        return (out, indices) if return_indices else out
-
-    max_pool_nd.__doc__ = f"""The maximum of every window of {DIMS[n]}.
-
-    Parameters
-    ----------
-    input : Tensor
-        Input of shape ``(batch, channels, *sizes)``, or without the batch dim.
-    kernel_size, stride, padding, dilation : int or sequence of int
-        The size of a window, the steps between windows (None: the size), the border outside the input that windows may
-        reach into, and the steps between a window's elements.
-    ceil_mode : bool
-        Whether a last window may reach over the end.
-    return_indices : bool
-        Whether to return the flat spatial index of each maximum as well, as `max_unpool{n}d` wants it.
-    """
 
     def samples():
         shape = _SHAPES[n]
@@ -339,14 +311,45 @@ def _declare_max_pool(n: int) -> None:
             case(_distinct(0, *shape[1:]), 2),
         ]
 
-    composite(
-        name=name,
-        path=f"nn.functional.{name}",
+    @spatial(
+        name,
         aliases=(f".{name}",),
         samples=samples,
         autocast=(lambda *args: "" if args[-1] else "float32:cpu") if n == 3 else "",
-    )(max_pool_nd)
+    )
+    def max_pool_nd(
+        F,
+        input,
+        kernel_size: Steps,
+        stride: Steps | None = None,
+        padding: Steps = 0,
+        dilation: Steps = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ):
+        """Return the maximum of every window of {dims}.
 
+        Parameters
+        ----------
+        input : Tensor
+            Input of shape ``(batch, channels, *sizes)``, or without the batch dim.
+        kernel_size, stride, padding, dilation : int or sequence of int
+            The size of a window, the steps between windows (None: the size), the border outside the input that windows
+            may reach into, and the steps between a window's elements.
+        ceil_mode : bool
+            Whether a last window may reach over the end.
+        return_indices : bool
+            Whether to return the flat spatial index of each maximum as well, as `max_unpool{n}d` wants it.
+        """
+        windows = _windows(name, input, n, kernel_size, stride, padding, dilation)
+        _check_output(input, n, windows, ceil_mode)
+        out, indices = F.max_pool(input, *windows, ceil_mode)
+        return (out, indices) if return_indices else out
+
+    @spatial(
+        f"{name}_with_indices",
+        samples=lambda: [case(_distinct(*_SHAPES[n]), 2)],
+    )
     def with_indices(
         F,
         input,
@@ -356,53 +359,13 @@ def _declare_max_pool(n: int) -> None:
         dilation: Steps = 1,
         ceil_mode: bool = False,
     ):
+        """Compute `max_pool{n}d` with ``return_indices=True``."""
         return max_pool_nd(F, input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
-    with_indices.__doc__ = f"`{name}` with ``return_indices=True``."
-    composite(
-        name=f"{name}_with_indices",
-        path=f"nn.functional.{name}_with_indices",
-        samples=lambda: [case(_distinct(*_SHAPES[n]), 2)],
-    )(with_indices)
 
-
+@for_dims(1, 2, 3)
 def _declare_avg_pool(n: int) -> None:
     name = f"avg_pool{n}d"
-
-    def avg_pool_nd(
-        F,
-        input,
-        kernel_size: Steps,
-        stride: Steps | None = None,
-        padding: Steps = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ):
-        kernel, stride, padding, dilation = _windows(name, input, n, kernel_size, stride, padding)
-        _check_output(input, n, (kernel, stride, padding, dilation), ceil_mode)
-        if divisor_override == 0:
-            raise RuntimeError("divisor must be not zero")
-        is_integer = input.dtype is dtypes.int64
-        check_implemented("avg_pool2d" if n < 3 else "avg_pool3d_out_frame", input, "bc" if is_integer else "bic")
-        out = F.avg_pool(input, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        return F.to(F.trunc(out), dtypes.int64) if is_integer else out
-
-    avg_pool_nd.__doc__ = f"""The mean of every window of {DIMS[n]}.
-
-    Parameters
-    ----------
-    input : Tensor
-        Input of shape ``(batch, channels, *sizes)``, or without the batch dim.
-    kernel_size, stride, padding : int or sequence of int
-        The size of a window, the steps between windows (None: the size), and the border of zeros around the input.
-    ceil_mode : bool
-        Whether a last window may reach over the end.
-    count_include_pad : bool
-        Whether the zeros of the border count.
-    divisor_override : int, optional
-        What sums are divided by, instead of the number of elements.
-    """
 
     def samples():
         shape = _SHAPES[n]
@@ -413,19 +376,58 @@ def _declare_avg_pool(n: int) -> None:
             case(floats(0, *shape[1:]), 2),
         ]
 
-    composite(
-        name=name,
-        path=f"nn.functional.{name}",
+    @spatial(
+        name,
         aliases=(f".{name}",),
         samples=samples,
         autocast="float32:cpu" if n == 3 else "",
-    )(avg_pool_nd)
+    )
+    def avg_pool_nd(
+        F,
+        input,
+        kernel_size: Steps,
+        stride: Steps | None = None,
+        padding: Steps = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ):
+        """Return the mean of every window of {dims}.
+
+        Parameters
+        ----------
+        input : Tensor
+            Input of shape ``(batch, channels, *sizes)``, or without the batch dim.
+        kernel_size, stride, padding : int or sequence of int
+            The size of a window, the steps between windows (None: the size), and the border of zeros around the input.
+        ceil_mode : bool
+            Whether a last window may reach over the end.
+        count_include_pad : bool
+            Whether the zeros of the border count.
+        divisor_override : int, optional
+            What sums are divided by, instead of the number of elements.
+        """
+        kernel, stride, padding, dilation = _windows(name, input, n, kernel_size, stride, padding)
+        _check_output(input, n, (kernel, stride, padding, dilation), ceil_mode)
+        if divisor_override == 0:
+            raise RuntimeError("divisor must be not zero")
+        is_integer = input.dtype is dtypes.int64
+        check_implemented("avg_pool2d" if n < 3 else "avg_pool3d_out_frame", input, "bc" if is_integer else "bic")
+        out = F.avg_pool(input, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return F.to(F.trunc(out), dtypes.int64) if is_integer else out
 
 
+@for_dims(1, 2, 3)
 def _declare_adaptive(n: int) -> None:
     mean, maximum = f"adaptive_avg_pool{n}d", f"adaptive_max_pool{n}d"
+    shape, autocast = _SHAPES[n], "float32:cpu" if n == 3 else ""
 
+    def samples(draw: Any) -> Any:
+        return [case(draw(*shape), 2), case(draw(*shape[1:]), (3,) * n), case(draw(*shape), 1)]
+
+    @spatial(mean, aliases=(f".{mean}",), samples=partial(samples, floats), autocast=autocast)
     def adaptive_avg_nd(F, input, output_size: OutputSizes):
+        """Return the means of `output_size` equal parts of {dims}; None keeps the size of a dim."""
         sizes = _output_size(mean, input, n, output_size)
         if prod(sizes) == 1 and n > 1:
             return F.mean(input, tuple(range(-n, 0)), True)
@@ -433,48 +435,36 @@ def _declare_adaptive(n: int) -> None:
         check_elements((*input.shape[:-n], *sizes))
         return F.adaptive_avg_pool(input, sizes)
 
-    adaptive_avg_nd.__doc__ = f"""The means of `output_size` equal parts of {DIMS[n]}; None keeps the size of a dim."""
-
+    @spatial(maximum, aliases=(f".{maximum}",), samples=partial(samples, _distinct), autocast=autocast)
     def adaptive_max_nd(F, input, output_size: OutputSizes, return_indices: bool = False):
+        """Return the maxima of `output_size` equal parts of {dims}; None keeps the size of a dim.
+
+        With `return_indices`, also the flat spatial index of each.
+        """
         sizes = _output_size(maximum, input, n, output_size)
         _check_input(maximum, input, n)
         check_elements((*input.shape[:-n], *sizes))
         out, indices = F.adaptive_max_pool(input, sizes)
         return (out, indices) if return_indices else out
 
-    adaptive_max_nd.__doc__ = f"""The maxima of `output_size` equal parts of {DIMS[n]}; None keeps the size of a dim.
-
-    With `return_indices`, also the flat spatial index of each.
-    """
-    for name, function, draw in ((mean, adaptive_avg_nd, floats), (maximum, adaptive_max_nd, _distinct)):
-
-        def samples(draw: Any = draw) -> Any:
-            shape = _SHAPES[n]
-            return [case(draw(*shape), 2), case(draw(*shape[1:]), (3,) * n), case(draw(*shape), 1)]
-
-        composite(
-            name=name,
-            path=f"nn.functional.{name}",
-            aliases=(f".{name}",),
-            samples=samples,
-            autocast="float32:cpu" if n == 3 else "",
-        )(function)
-
+    @spatial(f"{maximum}_with_indices", autocast=autocast, samples=lambda: [case(_distinct(*shape), 2)])
     def with_indices(F, input, output_size: OutputSizes):
+        """Compute `adaptive_max_pool{n}d` with ``return_indices=True``."""
         return adaptive_max_nd(F, input, output_size, True)
 
-    with_indices.__doc__ = f"`{maximum}` with ``return_indices=True``."
-    composite(
-        name=f"{maximum}_with_indices",
-        path=f"nn.functional.{maximum}_with_indices",
-        autocast="float32:cpu" if n == 3 else "",
-        samples=lambda: [case(_distinct(*_SHAPES[n]), 2)],
-    )(with_indices)
 
-
+@for_dims(1, 2, 3)
 def _declare_max_unpool(n: int) -> None:
     name = f"max_unpool{n}d"
 
+    @spatial(
+        name,
+        autocast="float32:cpu",
+        samples=lambda: [  # one element for each plane: no index occurs twice
+            case(floats(3, 2, *(1,) * n), ints(3, 2, *(1,) * n, high=3**n), 3),
+            case(floats(2, *(1,) * n), ints(2, *(1,) * n, high=2**n), (2,) * n),
+        ],
+    )
     def max_unpool_nd(
         F,
         input,
@@ -484,6 +474,17 @@ def _declare_max_unpool(n: int) -> None:
         padding: Steps = 0,
         output_size: Ints | None = None,
     ):
+        """Return zeros, with the elements of `input` at the indices that `max_pool{n}d` returned.
+
+        Parameters
+        ----------
+        input, indices : Tensor
+            The maxima and their flat spatial indices.
+        kernel_size, stride, padding : int or sequence of int
+            As `max_pool{n}d` had them.
+        output_size : sequence of int, optional
+            The spatial sizes of the result, where several would do.
+        """
         kernel = for_pooling(name, "kernel_size", kernel_size, n)
         steps = kernel if stride is None else for_pooling(name, "stride", stride, n)
         sizes = _unpooled_size(input, kernel, steps, for_pooling(name, "padding", padding, n), output_size)
@@ -496,34 +497,24 @@ def _declare_max_unpool(n: int) -> None:
             )
         return F.max_unpool(input, indices, sizes)
 
-    max_unpool_nd.__doc__ = f"""Zeros, with the elements of `input` at the indices that `max_pool{n}d` returned.
 
-    Parameters
-    ----------
-    input, indices : Tensor
-        The maxima and their flat spatial indices.
-    kernel_size, stride, padding : int or sequence of int
-        As `max_pool{n}d` had them.
-    output_size : sequence of int, optional
-        The spatial sizes of the result, where several would do.
-    """
-    composite(
-        name=name,
-        path=f"nn.functional.{name}",
-        autocast="float32:cpu",
-        samples=lambda: [  # one element for each plane: no index occurs twice
-            case(floats(3, 2, *(1,) * n), ints(3, 2, *(1,) * n, high=3**n), 3),
-            case(floats(2, *(1,) * n), ints(2, *(1,) * n, high=2**n), (2,) * n),
-        ],
-    )(max_unpool_nd)
-
-
+@for_dims(1, 2, 3)
 def _declare_lp_pool(n: int) -> None:
     name = f"lp_pool{n}d"
 
+    @spatial(
+        name,
+        autocast="float32:cpu" if n == 3 else "",
+        samples=lambda: [
+            case(floats(*_SHAPES[n], low=0.5, high=2.0), 2, 2),
+            case(floats(*_SHAPES[n][1:], low=0.5, high=2.0), 3.0, 2, stride=1, ceil_mode=True),
+            case(floats(*_SHAPES[n], low=0.1, high=2.0, form="distinct"), inf, 2),
+        ],
+    )
     def lp_pool_nd(
         F, input, norm_type: Scalar, kernel_size: Steps, stride: Steps | None = None, ceil_mode: bool = False
     ):
+        """Return the p-norm of every window of {dims}, without the absolute value: ``sum(x ** p) ** (1 / p)``."""
         kernel = for_pooling(name, "kernel_size", kernel_size, n)
         if abs(norm_type) == inf:
             return _extreme(F, input, norm_type, kernel, stride, ceil_mode)
@@ -536,25 +527,3 @@ def _declare_lp_pool(n: int) -> None:
         sign = 1 if norm_type > 0 else -1
         windows = _windows(name, input, n, kernel, stride, 0)
         return sign * F.max_pool(sign * F.abs(input), *windows, ceil_mode)[0]
-
-    lp_pool_nd.__doc__ = (
-        f"""The p-norm of every window of {DIMS[n]}, without the absolute value: ``sum(x ** p) ** (1 / p)``."""
-    )
-    composite(
-        name=name,
-        path=f"nn.functional.{name}",
-        autocast="float32:cpu" if n == 3 else "",
-        samples=lambda: [
-            case(floats(*_SHAPES[n], low=0.5, high=2.0), 2, 2),
-            case(floats(*_SHAPES[n][1:], low=0.5, high=2.0), 3.0, 2, stride=1, ceil_mode=True),
-            case(floats(*_SHAPES[n], low=0.1, high=2.0, form="distinct"), inf, 2),
-        ],
-    )(lp_pool_nd)
-
-
-for _n in (1, 2, 3):
-    _declare_max_pool(_n)
-    _declare_avg_pool(_n)
-    _declare_adaptive(_n)
-    _declare_max_unpool(_n)
-    _declare_lp_pool(_n)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from gradcore.ops.declare.annotations import Steps
+from gradcore.ops.declare.table import composite
 
-__all__ = ["DIMS", "each", "for_convolution", "for_pooling"]
+__all__ = ["DIMS", "each", "for_convolution", "for_dims", "for_pooling", "spatial"]
 
 
 def each(value: Steps, n: int) -> tuple[int, ...] | None:
@@ -46,6 +48,43 @@ def for_convolution(name: str, value: Steps, n: int, lowest: int) -> tuple[int, 
 
 #: The number of spatial dimensions as a word, for docstrings.
 DIMS = {1: "one dim", 2: "two dims", 3: "three dims"}
+#: A function that declares operations for a number of spatial dimensions.
+_Declare = Callable[[int], None]
+
+
+def for_dims(*numbers: int) -> Callable[[_Declare], _Declare]:
+    """Call the decorated function, which declares operations, for each of these numbers of spatial dimensions."""
+
+    def declare_all(declare: _Declare) -> _Declare:
+        for n in numbers:
+            declare(n)
+        return declare
+
+    return declare_all
+
+
+def spatial(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare the decorated body as the composite operation ``nn.functional.<name>``, and return the body.
+
+    The name has the number of spatial dimensions in it. The body's docstring may contain ``{n}``, this number, and
+    ``{dims}``, the number as a word.
+
+    Parameters
+    ----------
+    name : str
+    **options
+        Further options of the declaration.
+    """
+    n = int("".join(filter(str.isdigit, name)))
+
+    def declare(body: Callable[..., Any]) -> Callable[..., Any]:
+        body.__doc__ = (body.__doc__ or "").format(n=n, dims=DIMS[n])
+        composite(name=name, path=f"nn.functional.{name}", **options)(body)
+        return body
+
+    return declare
+
+
 _WORDS = {1: "one int", 2: "two ints", 3: "three ints"}
 
 

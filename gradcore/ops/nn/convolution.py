@@ -12,8 +12,8 @@ from gradcore.ops.declare.annotations import Ints, Sizes, Steps
 from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.promotion import same_dtypes
 from gradcore.ops.declare.samples import case, floats
-from gradcore.ops.declare.table import bilinear, composite, general
-from gradcore.ops.images.spatial import DIMS, for_convolution
+from gradcore.ops.declare.table import bilinear, general
+from gradcore.ops.images.spatial import for_convolution, for_dims, spatial
 
 # -- the trilinear form --------------------------------------------------------------------------------------
 
@@ -327,22 +327,6 @@ def _check_output_padding(output_padding: Sizes, stride: Sizes, dilation: Sizes)
         )
 
 
-_ARGUMENTS = """
-
-Parameters
-----------
-input : Tensor
-    Of shape ``(batch, channels, *sizes)``, or without the batch dim.
-weight : Tensor
-    Of shape ``{weight}``.
-bias : Tensor, optional
-    One number for each output channel.
-stride, padding, {more}dilation : int or sequence of int
-    One number, or one for each spatial dim.{same}
-groups : int
-    Into how many groups, independent of each other, the channels are split.
-"""
-
 _CONV_SAMPLES = {
     1: lambda: [
         case(floats(2, 3, 7), floats(4, 3, 3), floats(4), stride=2, padding=1),
@@ -375,7 +359,11 @@ _TRANSPOSED_SAMPLES = {
 }
 
 
+@for_dims(1, 2, 3)
 def _declare_conv(n: int) -> None:
+    name = f"conv{n}d"
+
+    @spatial(name, aliases=(f".{name}",), samples=_CONV_SAMPLES[n], autocast="lower")
     def conv(
         F,
         input,
@@ -386,20 +374,29 @@ def _declare_conv(n: int) -> None:
         dilation: Steps = 1,
         groups: int = 1,
     ):
+        """Return the convolution (cross-correlation) over {dims}.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of shape ``(batch, channels, *sizes)``, or without the batch dim.
+        weight : Tensor
+            Of shape ``(output channels, channels / groups, *kernel)``.
+        bias : Tensor, optional
+            One number for each output channel.
+        stride, padding, dilation : int or sequence of int
+            One number, or one for each spatial dim. `padding` may also be ``'same'`` or ``'valid'``.
+        groups : int
+            Into how many groups, independent of each other, the channels are split.
+        """
         return _conv(F, n, input, weight, bias, stride, padding, dilation, groups)
 
-    conv.__doc__ = f"Convolution (cross-correlation) over {DIMS[n]}." + _ARGUMENTS.format(
-        weight="(output channels, channels / groups, *kernel)",
-        more="",
-        same=" `padding` may also be ``'same'`` or ``'valid'``.",
-    )
-    name = f"conv{n}d"
-    composite(
-        name=name, path=f"nn.functional.{name}", aliases=(f".{name}",), samples=_CONV_SAMPLES[n], autocast="lower"
-    )(conv)
 
-
+@for_dims(1, 2, 3)
 def _declare_conv_transpose(n: int) -> None:
+    name = f"conv_transpose{n}d"
+
+    @spatial(name, aliases=(f".{name}",), samples=_TRANSPOSED_SAMPLES[n], autocast="lower")
     def conv_transpose(
         F,
         input,
@@ -411,18 +408,19 @@ def _declare_conv_transpose(n: int) -> None:
         groups: int = 1,
         dilation: Steps = 1,
     ):
+        """Return the transposed convolution over {dims}: the gradient of `conv{n}d` with respect to its input.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of shape ``(batch, channels, *sizes)``, or without the batch dim.
+        weight : Tensor
+            Of shape ``(channels, output channels / groups, *kernel)``.
+        bias : Tensor, optional
+            One number for each output channel.
+        stride, padding, output_padding, dilation : int or sequence of int
+            One number, or one for each spatial dim.
+        groups : int
+            Into how many groups, independent of each other, the channels are split.
+        """
         return _conv_transpose(F, n, input, weight, bias, stride, padding, output_padding, groups, dilation)
-
-    conv_transpose.__doc__ = (
-        f"Transposed convolution over {DIMS[n]}: the gradient of `conv{n}d` with respect to its input, as a function."
-        + _ARGUMENTS.format(weight="(channels, output channels / groups, *kernel)", more="output_padding, ", same="")
-    )
-    name = f"conv_transpose{n}d"
-    composite(
-        name=name, path=f"nn.functional.{name}", aliases=(f".{name}",), samples=_TRANSPOSED_SAMPLES[n], autocast="lower"
-    )(conv_transpose)
-
-
-for _n in (1, 2, 3):
-    _declare_conv(_n)
-    _declare_conv_transpose(_n)

@@ -7,6 +7,7 @@ from typing import Any
 from gradcore.core.errors import warn
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import composite, elementwise, general
+from gradcore.ops.images.spatial import for_dims, spatial
 
 # The limit of the scaled exponential linear unit (selu) at minus infinity: -scale * alpha.
 _SATURATION = -1.7580993408473766
@@ -163,10 +164,14 @@ def feature_alpha_dropout(F, input, p: float = 0.5, training: bool = False, inpl
     return _alpha_drop(F, input, _channels(input) if training else (), p, training, inplace)
 
 
+@for_dims(1, 2, 3)
 def _declare_channelwise(n: int) -> None:
     name = f"dropout{n}d"
+    shape = (2, 3, 4, 2, 2)[: n + 2]
 
+    @spatial(name, random=True, samples=lambda: [case(floats(*shape), 0.3)])
     def dropout_nd(F, input, p: float = 0.5, training: bool = True, inplace: bool = False):
+        """Set whole channels to zero with probability `p`: `dropout` for a sample or a batch over {dims}."""
         _check(p)
         if input.ndim not in (n + 1, n + 2):
             message = f"{name}: Expected {n + 1}D or {n + 2}D input, but received a {input.ndim}D input."
@@ -178,15 +183,3 @@ def _declare_channelwise(n: int) -> None:
         batched = input.ndim != n + 1 or n == 2
         shape = _channels(input) if batched else (input.shape[0], *(1,) * n)
         return _drop(F, input, shape, p, training, inplace)
-
-    dropout_nd.__doc__ = (
-        f"Set whole channels to zero with probability `p`: `dropout` for inputs of {n + 1} or {n + 2} dims."
-    )
-    shape = (2, 3, 4, 2, 2)[: n + 2]
-    composite(name=name, path=f"nn.functional.{name}", random=True, samples=lambda: [case(floats(*shape), 0.3)])(
-        dropout_nd
-    )
-
-
-for _n in (1, 2, 3):
-    _declare_channelwise(_n)
