@@ -154,6 +154,7 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         "op": op,
         "backward": backward,
         "rows": tuple(rows),
+        "spans": tuple(tuple(op.edge_index[op.position[key]] for key in keys) for keys, *_ in rows),
         "slots": slots,
         "plain": tuple(slot.kind in ("shape", "setting") for slot in slots),
         "single": tuple(i for i, slot in enumerate(slots) if slot.kind in ("tensor", "output")),
@@ -265,14 +266,11 @@ def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | No
     widen = arithmetic.widening(node, grads)
     if widen is not None:
         grads = widen(grads)
-    for keys, formula, readers in type(node).rows:
-        if op.sequences and keys[0] == op.names[0]:
-            span: Sequence[int] = range(len(edges) - len(op.tensors) + 1)
-        else:
-            span = [
-                op.edge_index[op.position[key]] + (len(edges) - len(op.tensors) if op.sequences else 0) for key in keys
-            ]
-        if not any(needed[i] for i in span):
+    extra = len(edges) - len(op.tensors) if op.sequences else 0
+    for (keys, formula, readers), span in zip(node.rows, node.spans, strict=True):
+        if op.sequences:
+            span = range(extra + 1) if keys[0] == op.names[0] else [number + extra for number in span]
+        if True not in [needed[i] for i in span]:
             continue
         values = readers[arithmetic.recorded](node)
         if "needs" in formula.names:
@@ -325,12 +323,18 @@ def _materialize(node: Any, grads: list[Any], arithmetic: Any) -> Any:
     if node._n_outputs == 1:
         grads = [grads]
     chosen = range(len(grads)) if op.variadic else op.differentiable
-    chosen_grads = [grads[i] for i in chosen]
-    if all(g is None for g in chosen_grads):
+    chosen_grads, missing = [], 0  # in one loop, as calls of list comprehensions take longer than their work
+    for i in chosen:
+        grad = grads[i]
+        chosen_grads.append(grad)
+        if grad is None:
+            missing += 1
+    if missing == len(chosen):
         return None
-    for k, i in enumerate(chosen):
-        if chosen_grads[k] is None and op.materialize:
-            chosen_grads[k] = arithmetic.zeros(node._outputs[i])
+    if missing and op.materialize:
+        for k, i in enumerate(chosen):
+            if chosen_grads[k] is None:
+                chosen_grads[k] = arithmetic.zeros(node._outputs[i])
     return chosen_grads if op.variadic or len(op.differentiable) > 1 else chosen_grads[0]
 
 

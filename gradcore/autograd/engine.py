@@ -11,6 +11,7 @@ node. These nodes outlive graphs, so their creation number does not tell whether
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush
@@ -464,17 +465,16 @@ class GraphTask:
         if not self.retain and (node._inner is None or node._inner not in buffer.pending):
             node.release()
         device, devices = node._device, node._input_devices
-        uses: dict[int, int] = {}
-        if fresh:
-            for array in (*grad, *grads) if type(grad) is list else (grad, *grads):
-                uses[id(array)] = uses.get(id(array), 0) + 1
+        # A gradient may be modified in place later only if it is no other gradient of this node as well.
+        arrays = [id(a) for a in ((*grad, *grads) if type(grad) is list else (grad, *grads)) if a is not None]
+        uses = Counter(arrays) if fresh and len(set(arrays)) < len(arrays) else None
         for i, (edge, grad_input) in enumerate(zip(node._edges, grads, strict=True)):
             if edge is None or (needed is not None and not needed[i]):
                 continue
             if devices is not None:
                 device = devices[i]
                 arithmetic = buffer.arithmetic(device)
-            is_new = fresh and uses[id(grad_input)] == 1
+            is_new = fresh and (uses is None or uses[id(grad_input)] == 1)
             if isinstance(grad_input, Variable) and not grad_input._strided:
                 if edge[0].is_accumulator:
                     buffer.sparse, is_new = True, False

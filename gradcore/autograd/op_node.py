@@ -75,6 +75,8 @@ class OpNode(Node):
     view_key: ClassVar[Any] = None
     #: The numbers of the edges that `shown` returns, in its order; None stands for all.
     seen: ClassVar[tuple[int, ...] | None] = None
+    #: For each formula, the numbers of the edges whose gradients it computes, unless the first parameter is a sequence.
+    spans: ClassVar[tuple[tuple[int, ...], ...]] = ()
     #: The slots, and their numbers by name.
     slots: ClassVar[tuple[Slot, ...]] = ()
     number_of: ClassVar[dict[str, int]] = {}
