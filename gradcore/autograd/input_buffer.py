@@ -103,8 +103,11 @@ class RawGrads:
             return None
         grad_list = grads if isinstance(grads, list) else [grads]
         dtype = dtypes.from_numpy(next(g for g in grad_list if g is not None).dtype)
-        needs_widening = dtype.is_reduced and not F.computes_half_in_float(op.name, grad_list, True)
-        return partial(_upcast, F) if needs_widening else None
+        if dtype.is_complex:  # There are no complex halves: eigenvalues of half-precision matrices are complex64.
+            return partial(_upcast, F) if any(meta and meta[1].is_reduced for meta in node.metas) else None
+        if not dtype.is_reduced:
+            return None
+        return None if F.computes_half_in_float(op.name, grad_list, True) else partial(_upcast, F)
 
     def evaluate(self, op: Any, function: Any, grads: Any, values: list[Any]) -> Any:
         """Return the value of a formula. For complex differentials, `grads` and the result are conjugated."""

@@ -70,6 +70,78 @@ def test_every_dtype_is_taken_or_refused_in_words(op: Op) -> None:
             outcome(case, [numbers(a, name) for a in case.arrays()])
 
 
+#: Operations whose results for integers are not those for numbers of float64, by reason.
+OTHER_INTEGERS = {
+    "a factor or a bound that the integers cannot have": {"scatter", "clamp"},
+    "differences of unsigned integers wrap": {"l1_loss"},
+    "means of integers are cut off": {"avg_pool2d", "avg_pool3d"},
+    "images of bytes are rounded": {"upsample_bilinear"},
+}
+
+
+@pytest.mark.parametrize("op", OPERATIONS, ids=lambda op: op.name)
+def test_integers_give_the_integers_of_floats(op: Op) -> None:
+    """A kernel that computes positions, counts or sums in a small dtype of its operands would give others."""
+    if any(op.name in names for names in OTHER_INTEGERS.values()):
+        return
+    for case in cases(op):
+        if case.settings.get("mode") in ("bilinear", "bicubic"):  # `interpolate` rounds bytes.
+            continue
+        arrays = [abs(np.trunc(3 * a.real)) % 4 if a.dtype.kind in "fc" else a for a in case.arrays()]
+        kinds = [a.dtype.kind in "fc" for a in case.arrays()]
+        results = {}
+        for name in ("float64", "uint8", "int8", "int16", "int32", "int64"):
+            dtype = dtypes.DTYPES[name]
+            results[name] = outcome(
+                case, [gc.tensor(a, dtype=dtype if k else None) for a, k in zip(arrays, kinds, strict=True)]
+            )
+        exact = results.pop("float64")
+        for name, found in results.items():
+            for ours, wanted in zip(found or (), exact or (), strict=False):
+                if isinstance(ours, gc.Tensor) and ours.dtype.category == dtypes.INTEGER and not wanted.is_complex():
+                    assert ours.shape == wanted.shape, (case.label, name)
+                    whole = np.nan_to_num(wanted.double().numpy(), posinf=0, neginf=0).astype(np.int64)
+                    finite = np.isfinite(wanted.double().numpy())
+                    bits = min(8 * ours.element_size(), 62)  # They wrap, as in PyTorch.
+                    difference = (ours.to(gc.int64).numpy() - whole)[finite] % 2**bits
+                    assert not difference.any(), (case.label, name)
+
+
+def gradients(case: Drawn, name: str) -> tuple[list[Any] | None, list[Any]]:
+    """The dtypes of the results, None if the call is refused, and those of the gradients."""
+    tensors = [numbers(a, name) for a in case.arrays()]
+    inputs = [t.requires_grad_() for t in tensors if t.is_floating_point()]
+    results = outcome(case, tensors)
+    if results is None:
+        return None, []
+    dtypes_of_results = [t.dtype for t in results if isinstance(t, gc.Tensor)]
+    outputs = [t for t in results if isinstance(t, gc.Tensor) and t.requires_grad]
+    if not outputs or not inputs:
+        return dtypes_of_results, []
+    try:
+        grads = gc.autograd.grad(outputs, inputs, [gc.ones_like(t) for t in outputs], allow_unused=True)
+    except (NotImplementedError, RuntimeError) as error:  # a derivative that does not exist, or is not unique
+        return dtypes_of_results, [type(error)]
+    return dtypes_of_results, [g is not None and g.dtype for g in grads]
+
+
+@pytest.mark.parametrize("op", OPERATIONS, ids=lambda op: op.name)
+def test_halves_stay_halves(op: Op) -> None:
+    """Where results and gradients of float32 are of float32, those of halves are halves."""
+    for case in cases(op):
+        results, grads = gradients(case, "float32")
+        for name in ("float16", "bfloat16"):
+            found, found_grads = gradients(case, name)
+            if results is None or found is None:
+                continue
+            half = dtypes.DTYPES[name]
+            for wide, narrow in zip(results + grads, found + found_grads, strict=True):
+                if isinstance(wide, type) or isinstance(narrow, type):  # halves can be singular where others are not
+                    continue
+                whole = op.name.startswith("fft_") or op.name in ("bincount", "stft")  # transforms are complex64
+                assert wide is not dtypes.float32 or narrow is half or whole, (case.label, name)
+
+
 def shapes(array: Any) -> list[tuple[int, ...]]:
     """The array's shape with one dim of size 0, without dims, and of no elements."""
     dims = range(array.ndim)

@@ -19,15 +19,13 @@ from tests.ops.cases import Drawn, cases
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.oracle
 
-FAMILIES = """
-    activated activations affine arithmetic bessel comparison complex cumulative exponential extrema joining logical
-    movement polynomials products reductions rounding selection slicing softmax special triangular trigonometric
-"""
 #: Precision of the results; double precision is that of PyTorch's special functions.
 PRECISION = {"float16": 8e-3, "bfloat16": 6e-2, "float32": 1e-5, "complex64": 1e-5}
 DOUBLE = 2e-8
 INTEGERS = {"uint8", "int8", "int16", "int32", "int64"}
 UNSIGNED = {"uint16", "uint32", "uint64"}
+
+DTYPES = list(dtypes.DTYPES.values())
 
 #: What PyTorch takes and gradcore refuses: names of cases by reason, and the dtypes.
 REFUSED: dict[str, tuple[set[str], set[str]]] = {
@@ -41,9 +39,42 @@ REFUSED: dict[str, tuple[set[str], set[str]]] = {
         {"complex64", "complex128"},
     ),
     "matrices of bools; PyTorch does not look at empty ones": ({"mm", "bmm", "mv"}, {"bool"}),
+    "matrices of integers; PyTorch does not look at empty ones": (
+        {"cholesky-2", "linalg_eigh-2", "linalg_eigvalsh-2"},
+        {"bool"} | INTEGERS | UNSIGNED,
+    ),
+    "complex numbers have no order; PyTorch does not look at empty or single ones": (
+        {"bincount-1", "masked_median", "kthvalue-2", "mode-2", "adaptive_avg_pool1d-2"},
+        {"complex64", "complex128"},
+    ),
+    "bools have no bounds; PyTorch does not ask for those of all": (
+        {"masked_amax-0", "masked_amin-0", "masked_logsumexp-0", "kthvalue-2"},
+        {"bool"},
+    ),
+    "powers are of int64, to which these integers are not promoted": ({"linalg_vander"}, UNSIGNED),
 }
 #: Other dtypes than PyTorch's, ours and theirs.
-OTHER = {("complex", "float16"): (["complex64"], ["complex32"])}
+OTHER = {
+    ("complex", "float16"): (["complex64"], ["complex32"]),
+    ("local_response_norm", "int64"): (["float64"], ["float32"]),
+    **{("bilinear", name): (["int64"], [name]) for name in ("uint8", "int8", "int16", "int32")},  # PyTorch's overflow
+    **{("hinge_embedding_loss-1", name): (["float32"], ["int64"]) for name in INTEGERS},  # PyTorch cuts margins off
+    **{("hinge_embedding_loss-2", name): (["float32"], [name]) for name in INTEGERS},
+    **{("masked_logsumexp", name): (["float32"], [name]) for name in INTEGERS | UNSIGNED},  # and the logarithms
+}
+#: Operations whose values are not compared for some dtypes, by reason.
+OTHER_VALUES: dict[str, tuple[set[str], set[str]]] = {
+    "the indices of equal elements are not specified": (
+        {"topk", "median", "kthvalue"},
+        INTEGERS | {"bfloat16", "float16"},
+    ),
+    "vectors are only determined up to their signs": ({"linalg_eigh", "linalg_svd"}, {d.name for d in DTYPES}),
+    "the triangle of a matrix of bools is singular but for rounding": ({"cholesky", "linalg_cholesky"}, {"bool"}),
+    "PyTorch's powers overflow": ({"matrix_exp", "linalg_matrix_exp"}, {"float16", "bfloat16"}),
+    "an element lies on the border of two bins": ({"histc"}, {"bfloat16"}),
+    "PyTorch cuts off means of integers": ({"lp_pool1d", "lp_pool2d", "lp_pool3d"}, {"int64"}),
+    "PyTorch rounds bytes before the norm": ({"triplet_margin_loss"}, {"uint8"}),
+}
 
 
 def their_addmm_activation(*args: Any, use_gelu: bool = False, **factors: Any) -> Any:
@@ -67,13 +98,7 @@ def their_function(op: Op) -> Callable[..., Any] | None:
     return getattr(torch.Tensor, name, None)
 
 
-DTYPES = list(dtypes.DTYPES.values())
-OPERATIONS = [
-    op
-    for op in OPS.values()
-    if op.module.rpartition(".")[2] in FAMILIES.split() and (op.function or op.method) and not op.random
-    if their_function(op) is not None
-]
+OPERATIONS = [op for op in OPS.values() if (op.function or op.method) and not op.random and their_function(op)]
 
 
 class Outcome(NamedTuple):
@@ -162,7 +187,10 @@ def agree(case: Drawn, dtype: str, ours: Outcome, theirs: Outcome) -> None:
         assert refused(case, dtype), f"{dtype}: only gradcore refuses: {ours.error}"
         return
     if ours.dtypes != theirs.dtypes:
-        assert OTHER.get((case.op.name, dtype)) == (ours.dtypes, theirs.dtypes), dtype
+        known = OTHER.get((case.label, dtype), OTHER.get((case.op.name, dtype)))
+        assert known == (ours.dtypes, theirs.dtypes), dtype
+        return
+    if any(case.op.name.removesuffix("_ex") in names and dtype in kinds for names, kinds in OTHER_VALUES.values()):
         return
     for name, a, b in zip(ours.dtypes, ours.values, theirs.values, strict=True):
         tolerance = PRECISION.get(name, DOUBLE)
@@ -183,7 +211,7 @@ def test_pytorch_takes_most_of_what_gradcore_takes() -> None:
             ours, theirs = outcomes(representatives(op)[0], dtype)
             if ours.dtypes is not None:
                 counts[theirs.dtypes is None] += 1
-    assert counts[0] > 10 * counts[1]
+    assert counts[0] > 4 * counts[1]
 
 
 # -- tensors of different dtypes --------------------------------------------------------------------------------------
@@ -199,13 +227,12 @@ STRICTER = {
 }  # fmt: skip
 #: What PyTorch has no kernel for, or does not compute for these dtypes.
 NO_KERNEL = r"not implemented for|[Cc]omplex|[Bb]ool|[Ii]nteg|MKL|iinfo|expected Tensor as element|same dtype"
-ALL_OPERATIONS = [op for op in OPS.values() if (op.function or op.method) and not op.random and their_function(op)]
 
 
 def mixed_cases() -> list[Drawn]:
     """The calls of several floating-point tensors, as many of an operation as there are kinds of arguments."""
     chosen: dict[Any, Drawn] = {}
-    for op in ALL_OPERATIONS:
+    for op in OPERATIONS:
         for case in cases(op):
             kinds = tuple(a.dtype.kind for a in case.arrays())
             if sum(kind in "fc" for kind in kinds) > 1 and op.name not in ("block_diag", "broadcast_tensors"):

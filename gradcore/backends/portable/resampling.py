@@ -83,7 +83,7 @@ def resampling_taps(
     dtype: np.dtype[Any],
 ) -> Taps:
     """Return the linear map that resamples one dim."""
-    real = dtype.type
+    real = dtype.type if dtype.kind in "fV" else np.float32  # bytes: their indices do not fit into a byte
     step = _step(size, outputs, scale, align_corners, real)
     if mode in ("nearest", "nearest-exact"):
         return Taps.of_table(size, _nearest(size, outputs, step, mode == "nearest-exact", real)[:, None])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore.backends.kernel_rules import images
+from gradcore.core import dtypes
 from gradcore.core.errors import warn
 from gradcore.ops.declare.annotations import Ints
 from gradcore.ops.declare.checks import check_implemented
@@ -155,7 +156,8 @@ def interpolate(
     Parameters
     ----------
     input : Tensor
-        Input of shape ``(batch, channels, *sizes)`` with one to three spatial dims.
+        Input of shape ``(batch, channels, *sizes)`` with one to three spatial dims. Images of uint8 are resized in
+        float32 and rounded.
     size : int or sequence of int, optional
         The sizes of the result.
     scale_factor : float or sequence of float, optional
@@ -199,9 +201,19 @@ def interpolate(
         )
     if not input.shape[1]:
         raise RuntimeError(f"Non-empty {n + 2}D data tensor expected but got a tensor with sizes {list(input.shape)}")
+    if input.dtype is dtypes.uint8 and mode in ("bilinear", "bicubic", "lanczos"):
+        return _resize_bytes(F, input, sizes, scales, mode, bool(align_corners), antialias)
     if not mode.startswith("nearest"):
         check_implemented(f"upsample_{mode}{n}d", input, "bi")
     return F.resample(input, sizes, scales, mode, bool(align_corners), antialias)
+
+
+def _resize_bytes(F: Any, image: Any, sizes: Sequence[int], scales: Scales, *settings: Any) -> Any:
+    """Resize images of uint8 in float32. As in PyTorch, values are rounded after the rows and after the columns."""
+    for size, factors in (((image.shape[2], sizes[1]), (None, scales[1])), (sizes, (scales[0], None))):
+        resized = F.resample(F.to(image, dtypes.float32), tuple(size), factors, *settings)
+        image = F.to(F.clamp(F.floor(resized + 0.5), 0, 255), dtypes.uint8)
+    return image
 
 
 _OLD = "`nn.functional.{}` is deprecated. Use `nn.functional.interpolate` instead."

@@ -23,14 +23,15 @@ def check_matrix(caller: str, x: Any, name: str = "A") -> None:
         raise RuntimeError(f"{caller}: The input tensor {name} must have at least 2 dimensions.")
 
 
-def check_square(caller: str, x: Any) -> None:
-    """Raise if `x` is not a batch of square matrices of floating-point numbers."""
+def check_square(caller: str, x: Any, floating: bool = True) -> None:
+    """Raise if `x` is not a batch of square matrices, of floating-point numbers if `floating`."""
     check_matrix(caller, x)
     if x.shape[-2] != x.shape[-1]:
         raise RuntimeError(
             f"{caller}: A must be batches of square matrices, but they are {x.shape[-2]} by {x.shape[-1]} matrices"
         )
-    check_floating(caller, x)
+    if floating:
+        check_floating(caller, x)
 
 
 def is_vector(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:

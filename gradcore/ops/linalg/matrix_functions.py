@@ -31,6 +31,8 @@ def _power_cases():
 def linalg_matrix_power(F, A, n: int):
     """Return the product of `n` copies of square matrices, or of their inverses if `n` is negative.
 
+    Matrices of integers have powers of integers, such as the number of paths of `n` steps in a graph.
+
     Returns
     -------
     Tensor
@@ -44,7 +46,7 @@ def linalg_matrix_power(F, A, n: int):
     """
     if not hasattr(n, "__index__"):
         raise TypeError(f"linalg_matrix_power(): argument 'n' (position 2) must be int, not {type(n).__name__}")
-    check_square("linalg.matrix_power", A)
+    check_square("linalg.matrix_power", A, floating=n < 0)
     if n == 0:
         return F.clone(A).copy_(F.new_eye(A, A.shape[-1], A.shape[-1]))
     square = A if n > 0 else F.linalg_inv(A)

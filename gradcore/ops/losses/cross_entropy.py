@@ -385,7 +385,7 @@ def _smooth_labels(
         scores = scores * F.reshape(weight, (classes, *(1,) * (input.ndim - 1 - dim)))
     sums = F.where(target == ignore_index, 0, -F.sum(scores, dim))
     if reduction == "mean":
-        sums = F.div(F.sum(sums), total_weight)
+        sums = F.to(F.div(F.sum(sums), total_weight), scores.dtype)  # The total of halves is in float32.
     elif reduction == "sum":
         sums = F.sum(sums)
     return (1 - label_smoothing) * loss + label_smoothing / classes * sums

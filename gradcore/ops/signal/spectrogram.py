@@ -93,7 +93,8 @@ def stft(
     frames = F.unfold_dim(x, -1, n_fft, hop) * window
     transform = F.fft_rfft if onesided else F.fft_fft
     out = F.transpose(transform(frames, norm="ortho" if normalized else "backward"), -1, -2)
-    return F.unsafe_view(out if return_complex or is_complex else F.view_as_real(out))
+    as_complex = is_complex if return_complex is None else return_complex
+    return F.unsafe_view(out if as_complex else F.view_as_real(out))
 
 
 @composite(
