@@ -56,12 +56,17 @@ class ParameterBatch:
             if found_inf is not None:
                 (skip,) = arrays_of([found_inf.to(self.state.device)])
             dtype = self.batch.params[0].dtype
-            settings, scalars = kernels["step_settings"](hyperparameters, options, self.scalars, dtype, skip), None
+            settings, former = kernels["step_settings"](hyperparameters, options, self.scalars, dtype, skip)
+            scalars = None
         else:
             scalars, settings = self.advance(hyperparameters, options)
         self.batch.grads = [grads[i] for i in self.indices]
         try:
             kernels["optimizer_step"](formula, self.batch, settings, skip)
+        except BaseException:
+            if scalars is None:
+                self.state.device.backend.restore_numbers(self.scalars, former)
+            raise
         finally:
             self.batch.grads = []  # do not keep the gradients alive until the next step
         if scalars is not None:  # A step that failed, for example for lack of memory, is not counted.

@@ -61,7 +61,7 @@ class HyperparameterKernel:
         return [*counters.items(), *(("_".join(map(str, path)), values[path]) for path in self._operands)]
 
     def formula(self, F: Tracer, *values: Any) -> list[Expr]:
-        """Compute the new counters, then those hyperparameters that are arrays."""
+        """Compute the new counters, copies of the old ones, and those hyperparameters that are arrays."""
         counters = dict(zip(self._counter_dtypes, values, strict=False))
         by_operand = dict(zip(self._operands, values[len(counters) :], strict=True))
         options = {name: _substitute_operands(name, value, by_operand) for name, value in self._options.items()}
@@ -72,8 +72,11 @@ class HyperparameterKernel:
             for name, value in results.items()
             if name not in self._arrays
         }
-        incremented = [counters[name].astype(dtype) for name, dtype in self._counter_dtypes.items()]
-        return [as_output(expr) for expr in (*incremented, *(results[n].astype(self._dtype) for n in self._arrays))]
+        dtypes = self._counter_dtypes.items()
+        incremented = [counters[name].astype(dtype) for name, dtype in dtypes]
+        old = [value.astype(dtype) for value, (_, dtype) in zip(values, dtypes, strict=False)]
+        arrays = [results[name].astype(self._dtype) for name in self._arrays]
+        return [as_output(expr) for expr in (*incremented, *old, *arrays)]
 
     def hyperparameters(self, results: Sequence[Any]) -> dict[str, Any]:
         """Return all hyperparameters, given the formula's results after the counters."""

@@ -116,10 +116,10 @@ class CudaOptimizers(CudaFusion, Optimizers):
         numbers: dict[str, Any],
         dtype: Any,
         found_inf: Any = None,
-    ) -> dict[str, Any]:
-        """Return the settings of a step that the device counts.
+    ) -> tuple[dict[str, Any], list[Any]]:
+        """Return the settings of a step that the device counts, and the former counters.
 
-        One launch computes them, and one updates each counter.
+        One launch computes both, and one updates each counter.
         """
         if self.supports_fusion:
             if len(self._hyperparameter_kernels) >= _MOST_FORMULAS:
@@ -130,8 +130,10 @@ class CudaOptimizers(CudaFusion, Optimizers):
             compute = tuple(np.dtype("float64") if name in numbers else None for name, _ in operands)
             results = self.fusion.run("step_settings", kernel, kernel.formula, operands, compute)
             if results is not None:
-                self._move(numbers, results, found_inf)
-                return kernel.hyperparameters(results[len(numbers) :])
+                count = len(numbers)
+                former = results[count : 2 * count]
+                self._move(numbers, results, former, found_inf)
+                return kernel.hyperparameters(results[2 * count :]), former
         return super().step_settings(settings, options, numbers, dtype, found_inf)
 
 

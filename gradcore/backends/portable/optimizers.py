@@ -120,8 +120,8 @@ class Optimizers:
         numbers: dict[str, Any],
         dtype: Any,
         found_inf: Any = None,
-    ) -> dict[str, Any]:
-        """Return the settings of a step whose number is counted on the device.
+    ) -> tuple[dict[str, Any], list[Any]]:
+        """Return the settings of a step whose number is counted on the device, and the former numbers.
 
         Parameters
         ----------
@@ -138,23 +138,35 @@ class Optimizers:
 
         Returns
         -------
-        dict
+        settings : dict
             Settings that are computed from `numbers` or other arrays are arrays with an element for each parameter.
+        former : list of array
+            Copies of `numbers`, to which `restore_numbers` sets them if the step fails.
         """
         xp, kind = self.xp, _step_dtype(dtype)
         float64_numbers = {name: values.astype("float64") for name, values in numbers.items()}
         results = settings(self, options, float64_numbers)
-        self._move(numbers, float64_numbers.values(), found_inf)
-        count = len(next(iter(numbers.values())))
-        return {
+        former, count = [values.copy() for values in numbers.values()], len(next(iter(numbers.values())))
+        arrays = {
             name: xp.array(xp.broadcast_to(value.astype(kind), (count,))) if self.is_tensor(value) else value
             for name, value in results.items()
         }
+        self._move(numbers, float64_numbers.values(), former, found_inf)
+        return arrays, former
 
-    def _move(self, numbers: dict[str, Any], new: Iterable[Any], found_inf: Any) -> None:
+    def _move(self, numbers: dict[str, Any], new: Iterable[Any], former: list[Any], found_inf: Any) -> None:
         is_taken = True if found_inf is None else found_inf <= 0
-        for values, moved in zip(numbers.values(), new, strict=False):
-            self.xp.copyto(values, moved, where=is_taken)
+        try:
+            for values, moved in zip(numbers.values(), new, strict=False):
+                self.xp.copyto(values, moved, where=is_taken)
+        except BaseException:
+            self.restore_numbers(numbers, former)
+            raise
+
+    def restore_numbers(self, numbers: dict[str, Any], former: list[Any]) -> None:
+        """Set the numbers of a step that failed to what they were, so that it can be taken again."""
+        for values, before in zip(numbers.values(), former, strict=True):
+            values[...] = before
 
 
 class Tile:

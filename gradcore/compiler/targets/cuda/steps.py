@@ -83,7 +83,7 @@ class _BatchStep:
         inner.grads = [grads[i] for i in self.grads]
         if self.scalars is None:
             key = optimizer.hyperparameters, self.options, batch.scalars, inner.params[0].dtype
-            kernels["optimizer_step"](formula, inner, kernels["step_settings"](*key))
+            kernels["optimizer_step"](formula, inner, kernels["step_settings"](*key)[0])
         elif numbers is None:
             kernels["optimizer_step"](formula, inner, self.settings)
         else:
