@@ -140,7 +140,7 @@ class RecordedRun:
         name = self.script.bind(step)
         return [
             f"{states_name} = {name}.prepare()", f"if {states_name} is None: {call}",
-            f"else: {name}.run({', '.join(arguments)}); {name}.finish()",
+            f"else: {name}.take({', '.join(arguments)})",
         ]  # fmt: skip
 
     def _append_device_step(self, step: DeviceStep, part: Part) -> list[str] | None:

@@ -462,11 +462,8 @@ class CompiledFunction:
                 if frequent:
                     return None
         tried = len(self._static) + sum(entry.sizes is not None for entry in self._specializations)
-        if (
-            self._dynamic is False
-            or tried >= _MOST_ATTEMPTS[self._dynamic]
-            or not 0 < len(self._specializations) < self._most
-        ):
+        has_room = 0 < len(self._specializations) < self._most
+        if self._dynamic is False or tried >= _MOST_ATTEMPTS[self._dynamic] or not has_room:
             return None
         try:
             with suspend_callbacks():
@@ -509,7 +506,8 @@ class CompiledFunction:
                 recorded.begin(sys._getframe())
                 with watch.on():
                     result = looked_up(self._function)(*args, **named)
-                    recorded.record_backward(result)
+                    with watch.forbid_effects():
+                        recorded.record_backward(result)
             recorded.end(result)
             entry = symbolic_sizes.SymbolicSpecializationWriter(recorded).entry(self.eager)
         except Exception as error:
@@ -591,7 +589,8 @@ class CompiledFunction:
                 own_args, own_named = recorded.numbers.take_arguments(args, named, self._varying)
                 with watch.on():
                     result = function(*own_args, **own_named)
-                    recorded.record_backward(result)
+                    with watch.forbid_effects():
+                        recorded.record_backward(result)
             recorded.end(result)
         except BaseException as error:
             sys.setprofile(profile)

@@ -171,7 +171,7 @@ class SpecializationWriter:
         captured, start = self.recorder.program, 0
         programs = []
         for part in self.script.parts:
-            program = _copy_with_calls(captured, captured.calls[start : part.end])
+            program = captured.copy(captured.calls[start : part.end])
             program.inputs = sorted(_find_read_values(program) - _find_new_values(program))
             programs.append(program)
             start = part.end
@@ -236,13 +236,13 @@ class SpecializationWriter:
     def _split(self) -> tuple[Program, list[int]]:
         """Split the program where backward begins; return the backward part and the values that it needs."""
         forward = self.recorder.program
-        backward = _copy_with_calls(forward, forward.calls[self.backward.mark :])
+        backward = forward.copy(forward.calls[self.backward.mark :])
         del forward.calls[self.backward.mark :]
         backward.outputs = [n for n in self.backward.gradients if n is not None]
         available = {*self.script.arguments, *forward.symbols, *_find_new_values(forward)}
         needed_values = {*_find_read_values(backward), *backward.outputs}
         for calls, grad_number, gradients in self.backward.alone:
-            program = _copy_with_calls(forward, calls)
+            program = forward.copy(calls)
             program.inputs, program.outputs = [grad_number], [n for n in gradients if n is not None]
             self.alone.append(program)
             needed_values |= {*_find_read_values(program), *program.outputs}
@@ -272,7 +272,8 @@ class SpecializationWriter:
         replay = repeatable, self.guards.changed_since
         pairs = zip(self.alone, self.backward.alone, strict=True)
         alone = tuple(LazyRun(each, self.recorder.cpp, gradients) for each, (*_, gradients) in pairs)
-        return Backward(function, with_history, run, inputs, result, reached, *shared, *replay, fresh, versions, alone)
+        facts: Any = reached, *shared, *replay, fresh, versions, alone, tuple(self.backward.freed_with)
+        return Backward(function, with_history, run, inputs, result, *facts)
 
     def _name_result(self, t: Any) -> str:
         """Return the name of a result tensor in the source, a new one if it has none."""
@@ -310,15 +311,6 @@ class SpecializationWriter:
         if value is not None and self.recorder.foreign is not None:
             self.script.refuse(f"{self.recorder.foreign}, after which a number is returned")
         return self.script.bind(value)
-
-
-def _copy_with_calls(program: Program, calls: list[Any]) -> Program:
-    """Return a program with these calls, and with the literals, types and device of `program`."""
-    copy = Program()
-    copy.literals, copy.scalars, copy.types = program.literals, program.scalars, program.types
-    copy.backend, copy.index, copy.symbols = program.backend, program.index, program.symbols
-    copy.calls = calls
-    return copy
 
 
 def _find_read_values(program: Program) -> set[int]:

@@ -218,15 +218,10 @@ class SymbolicRecorder(Recorder):
                     for i in range(RECORDED)
                 ]
         except Exception as error:
-            self._depth -= 1
             self.stop(f"{name} raises an error: {error}")
             raise
-        except SizeEscapes:
-            self._depth -= 1
-            raise
-        else:
-            self._depth -= 1
         finally:
+            self._depth -= 1
             if functions:
                 sys.setprofile(None)
         if name in OF_METADATA or name == "backend.shares_memory":
@@ -465,9 +460,8 @@ class Sizes:
             return False
         key, arrays = match
         try:
-            is_right = self._is_right(
-                dict(zip(self.names, key if len(self.names) > 1 else (key,), strict=True)), arrays
-            )
+            sizes = key if len(self.names) > 1 else (key,)
+            is_right = self._is_right(dict(zip(self.names, sizes, strict=True)), arrays)
         except Exception:  # The function raises the error when it is called eagerly.
             is_right = False
         if is_right:

@@ -30,6 +30,7 @@ from gradcore.core import dtypes
 from gradcore.core.device import device
 from gradcore.core.locks import process_lock
 from gradcore.core.typing import AnyArray, AnyTensor
+from gradcore.optim.optimizer import Optimizer
 from gradcore.tensor.random.generator import default_generator
 
 __all__ = ["Uncopyable", "VerificationError", "Verifier"]
@@ -156,6 +157,18 @@ def _assign(array: AnyArray, saved: AnyArray) -> None:
 
 
 # -- outcomes -----------------------------------------------------------------------------------------------------
+
+
+def _state_of(host: Any) -> dict[str, Any]:
+    """Return the state of an optimizer, scheduler or gradient scaler.
+
+    The states of an optimizer are numbered in the order of creation: `state_dict` numbers them by parameter, and raises
+    KeyError if a parameter is no longer in any group.
+    """
+    if not isinstance(host, Optimizer):
+        return host.state_dict()  # type: ignore[no-any-return]
+    groups = [{**group, "params": [*map(id, group["params"])]} for group in host.param_groups]
+    return {"state": dict(enumerate(host.state.values())), "param_groups": groups}
 
 
 def leaves_of(value: object, path: str, known: dict[int, str]) -> Iterator[tuple[str, Leaf]]:
@@ -375,7 +388,7 @@ class Verifier:
             if grad is not None:
                 out[f"{name}.grad"] = leaf_of_tensor(grad)
         for i, host in enumerate(hosts):
-            out |= leaves_of(host.state_dict(), f"the state of {type(host).__name__} {i}", {})
+            out |= leaves_of(_state_of(host), f"the state of {type(host).__name__} {i}", {})
         if threading.active_count() == 1:  # Other threads could draw in between.
             state = default_generator._state
             out["the state of the default generator"] = Leaf(f"{state.key}, {state.counter}", 0.0, None)

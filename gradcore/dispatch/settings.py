@@ -20,6 +20,7 @@ import numpy as np
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import all_tangents, requires_grad
 from gradcore.core import dtypes
+from gradcore.core.tracebacks import generated_file
 from gradcore.core.typing import AnyTensor
 from gradcore.ops.declare.parameters import Parameter
 from gradcore.ops.declare.table import Op
@@ -308,7 +309,9 @@ def _of_each(elements: list[Setting]) -> Callable[[Any], Any]:
 @functools.cache
 def _is_exact(condition: str) -> Callable[[Any], bool]:
     """Compile the source of a condition on the variable `value` to a function of it."""
-    return cast("Callable[[Any], bool]", eval(f"lambda value: {condition}", {**SCOPE}))
+    text = f"lambda value: {condition}"
+    code = compile(text, generated_file(__name__, text), "eval")
+    return cast("Callable[[Any], bool]", eval(code, {**SCOPE}))
 
 
 class Setting:

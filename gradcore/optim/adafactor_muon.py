@@ -122,8 +122,7 @@ class Adafactor(_MatrixOptimizer):
         if not state:
             state["step"] = tensor(0.0)
             state.update(_initial_second_moments(grad))
-        state["step"] += 1
-        step, (least, least_size) = float(state["step"]), group["eps"]
+        step, (least, least_size) = float(state["step"]) + 1, group["eps"]
         least = finfo(p.dtype).eps if least is None else least
         size = _rms(p).clamp(min=least_size)
         if group["weight_decay"] != 0:
@@ -132,6 +131,7 @@ class Adafactor(_MatrixOptimizer):
         update = squares.clamp_(min=least * least).rsqrt_().mul_(-grad if group["maximize"] else grad)
         clipped = (_rms(update) / group["d"]).clamp(min=1.0)
         p.sub_(update.mul_(size * min(lr, step**-0.5) / clipped))
+        state["step"] += 1
 
 
 def _initial_second_moments(grad: Tensor) -> dict[str, Tensor]:

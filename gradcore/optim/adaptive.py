@@ -118,14 +118,14 @@ class Adagrad(ElementwiseOptimizer):
         return {**options, "step_size": group["lr"] / (1 + (scalars["step"] - 1) * group["lr_decay"])}
 
     def _step_sparse(self, group: dict[str, Any], p: Any, grad: Any, state: dict[str, Any]) -> None:
-        state["step"] += 1
         if group["weight_decay"] != 0:
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
         grad = (-grad if group["maximize"] else grad).coalesce()
-        step_size = value_of(group["lr"]) / (1 + (state["step"].item() - 1) * group["lr_decay"])
+        step_size = value_of(group["lr"]) / (1 + state["step"].item() * group["lr_decay"])
         state["sum"].add_(grad.square())
         total = state["sum"].sparse_mask(grad).values()
         p.add_(grad.like(grad.values() / (total.sqrt() + group["eps"])), alpha=-step_size)
+        state["step"] += 1
 
 
 @with_options(

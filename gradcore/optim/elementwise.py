@@ -154,9 +154,11 @@ class ElementwiseOptimizer(Optimizer):
 
     def _step(self, group: dict[str, Any], params: list[Any], grads: list[Any], found_inf: Tensor | None) -> None:
         plan, options = self._make_plan(group, params)
-        for batch in plan.batches:
-            batch.step(type(self).formula, self.hyperparameters, options, grads, found_inf)
-        note_writes(plan.written)
+        try:
+            for batch in plan.batches:
+                batch.step(type(self).formula, self.hyperparameters, options, grads, found_inf)
+        finally:
+            note_writes(plan.written)  # A step that fails may have changed some of the parameters.
 
     def _make_plan(self, group: dict[str, Any], params: list[Any]) -> tuple[StepPlan, dict[str, Any]]:
         """Return a new plan for the steps of a group, and the group's options with numbers instead of tensors."""

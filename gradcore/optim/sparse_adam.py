@@ -90,8 +90,7 @@ class SparseAdam(Optimizer):
         if not state:
             state["step"] = 0
             state["exp_avg"], state["exp_avg_sq"] = functional.zeros_like(p), functional.zeros_like(p)
-        state["step"] += 1
-        beta1, beta2 = group["betas"]
+        (beta1, beta2), step = group["betas"], state["step"] + 1
         g = -grad.values() if group["maximize"] else grad.values()
         moments = []
         for name, moment, beta in (("exp_avg", g, beta1), ("exp_avg_sq", g * g, beta2)):
@@ -100,6 +99,7 @@ class SparseAdam(Optimizer):
             state[name].add_(grad.like(change))
             moments.append(previous + change)
         m, v = moments
-        corrections = 1 - beta1 ** state["step"], 1 - beta2 ** state["step"]
+        corrections = 1 - beta1**step, 1 - beta2**step
         step_size = value_of(group["lr"]) * corrections[1] ** 0.5 / corrections[0]
         p.add_(grad.like(m / (v.sqrt() + group["eps"])), alpha=-step_size)
+        state["step"] = step

@@ -199,6 +199,9 @@ ARGUMENTS: list[Callable[[], Case]] = [
     lambda: Case(lambda x: (x * 2, x.grad), computed, after=with_its_gradient),
     lambda: Case(lambda x: (x * 2, x.grad), computed, after=with_a_gradient),
     lambda: Case(lambda x: x * (1 + x._version), after=lambda: (gc.ones(3).add_(0),)),
+    lambda: Case(
+        lambda x, y: x * (1 + y._version), lambda: (gc.ones(3), gc.ones(3)), after=lambda: (*inference(), gc.ones(3))
+    ),
     lambda: Case(lambda x: x * (1 + x.storage_offset()), lambda: (gc.ones(7)[:3],), after=lambda: (gc.ones(7)[4:],)),
     lambda: Case(double, frozen, after=leaf),
     lambda: Case(lambda x: type(x).__name__ + str(x.shape), after=frozen),

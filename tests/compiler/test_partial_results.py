@@ -258,3 +258,36 @@ def test_a_capture_leaves_no_gradient_in_a_tensor_that_retains_it() -> None:
         assert y.grad is None
         z.backward()
         assert gc.equal(y.grad, gc.full((2,), 4.0))
+
+
+def backward_runs(run: Any, model: Model, seed: int) -> list[Any]:
+    """Return gradients or errors of backward from one result after another, which may be written to in between."""
+    found: list[Any] = []
+    chance = random.Random(seed)
+    gc.manual_seed(1)
+    for _ in range(8):
+        model.zero_grad()
+        outs = run(gc.randn(5, 4))
+        for _ in range(5):
+            i, retain, write = chance.randrange(len(outs)), chance.random() < 0.3, chance.random() < 0.1
+            try:
+                if write:
+                    with gc.no_grad():
+                        outs[i].add_(1)
+                else:
+                    outs[i].sum().backward(retain_graph=retain)
+            except RuntimeError as error:
+                found.append(str(error).partition(":")[0].partition("(")[0])
+                model.zero_grad()  # Eager execution may have computed some gradients before the error.
+            found.append([None if p.grad is None else p.grad.tolist() for p in model.parameters()])
+    return found
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_backward_frees_only_what_it_reaches(seed: int) -> None:
+    """Other results keep their graph, as in eager execution, unless they share a part of it."""
+    wanted = backward_runs(eager := Model(seed, 2 + seed % 3), eager, seed)
+    model = Model(seed, 2 + seed % 3)
+    compiled = gc.compile(model, options={"cpp": False})
+    assert backward_runs(compiled, model, seed) == wanted
+    assert compiled._compiled_call_impl._specializations

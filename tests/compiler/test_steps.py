@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import warnings
 from collections.abc import Callable
@@ -12,12 +13,14 @@ import pytest
 import gradcore as gc
 from gradcore import nn
 from gradcore.backends.compiled.building import BuildError, find_compiler
+from gradcore.backends.registry import CPU
 from gradcore.compiler.autograd.optimizer_steps import PlannedStep
 from gradcore.compiler.function import CompiledFunction
 from gradcore.compiler.targets import native
 from gradcore.compiler.targets.native.segments import NativeProgram
 from gradcore.compiler.targets.python import emitter
 from gradcore.core import config
+from gradcore.optim.elementwise import ElementwiseOptimizer
 
 F = nn.functional
 L = gc.optim.lr_scheduler
@@ -586,18 +589,18 @@ def test_updates_that_are_written_out() -> None:
 def by_formulas(monkeypatch: pytest.MonkeyPatch) -> list[PlannedStep]:
     """Steps are parts of programs, and what is native elsewhere are calls of NumPy's; the steps that were taken so."""
     taken: list[PlannedStep] = []
-    finish = PlannedStep.finish
+    take = PlannedStep.take
 
     def runnable(program: Any, cpp: Any = None) -> Any:
         return emitter.function_of(program.native or program)
 
-    def noted(self: PlannedStep) -> None:
+    def noted(self: PlannedStep, *arrays: Any) -> None:
         taken.append(self)
-        finish(self)
+        take(self, *arrays)
 
     monkeypatch.setattr(native, "runnable", runnable)
     monkeypatch.setattr(config, "COMPILE_CPP", "background")
-    monkeypatch.setattr(PlannedStep, "finish", noted)
+    monkeypatch.setattr(PlannedStep, "take", noted)
     return taken
 
 
@@ -605,6 +608,90 @@ def by_formulas(monkeypatch: pytest.MonkeyPatch) -> list[PlannedStep]:
 def test_formulas_of_optimizers(name: str, by_formulas: list[PlannedStep]) -> None:
     compare(stepping(OPTIMIZERS[name]), steps=8)
     assert len(by_formulas) == {"Adafactor": 0, "RAdam": 3}.get(name, 6)
+
+
+class _Fault(Exception):
+    pass
+
+
+def _states_after_a_fault(name: str, compiles: bool, fail: Callable[[Any], None], mend: Callable[[], None]) -> Any:
+    """Return parameters, versions and states of each step, of which the fourth fails."""
+    gc.manual_seed(0)
+    params = [gc.nn.Parameter(gc.randn(3, dtype=dtype)) for dtype in (gc.float32, gc.float64)]
+    own, found = OPTIMIZERS[name](params), []
+
+    def step() -> None:
+        own.zero_grad()
+        for p in params:
+            p.sin().sum().backward()
+        own.step()
+
+    run: Any = CompiledFunction(step, fullgraph=True) if compiles else step
+    for i in range(7):
+        if i == 3:
+            fail(run)
+        with pytest.raises(_Fault) if i == 3 else contextlib.nullcontext():
+            run()
+        mend()
+        states = [{key: gc.as_tensor(value).tolist() for key, value in own.state[p].items()} for p in params]
+        found.append([*((p.tolist(), p._version) for p in params), states])
+    assert not compiles or len(run._specializations) == 1
+    return found
+
+
+ELEMENTWISE = [name for name in OPTIMIZERS if isinstance(OPTIMIZERS[name]([gc.ones(2)]), ElementwiseOptimizer)]
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_a_step_that_fails_counts_only_batches_that_were_updated(
+    name: str, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels, step, calls = CPU.kernels, CPU.kernels["optimizer_step"], list[Any]()
+
+    def failing(*args: Any) -> None:
+        calls.append(args)
+        if len(calls) == batch + 1:
+            raise _Fault
+        step(*args)
+
+    def fail(run: Any) -> None:
+        calls.clear()
+        monkeypatch.setitem(kernels, "optimizer_step", failing)
+
+    def mend() -> None:
+        monkeypatch.setitem(kernels, "optimizer_step", step)
+
+    monkeypatch.setattr(native, "runnable", lambda program, cpp=None: emitter.function_of(program))
+    monkeypatch.setattr(config, "COMPILE_CPP", "background")
+    eager, compiled = (_states_after_a_fault(name, compiles, fail, mend) for compiles in (False, True))
+    assert eager == compiled
+    assert calls
+    (*_, before), (*_, after) = eager[2:4]
+    for i in range(2):
+        assert (after[i].get("step") == before[i].get("step")) == ("step" not in before[i] or i >= batch)
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_a_native_step_that_fails_is_not_counted(name: str, by_formulas: list[PlannedStep]) -> None:
+    """The program updates all batches in one call, which is made to fail before it changes anything."""
+    runs = {}
+
+    def raise_fault(*args: Any) -> None:
+        raise _Fault
+
+    def fail(run: Any) -> None:
+        if run.__class__ is CompiledFunction:
+            step = by_formulas[-1]
+            runs[step], step.run = step.run, raise_fault
+
+    def mend() -> None:
+        for step, run in runs.items():
+            step.run = run
+
+    found = _states_after_a_fault(name, True, fail, mend)
+    assert runs
+    assert found[2][2] == found[3][2]
 
 
 @pytest.mark.parametrize("name", [name for name in SETTINGS if name.endswith("LR")])

@@ -93,3 +93,26 @@ def test_parameters_without_gradients_stay(name: str) -> None:
     optimizer.step()
     assert gc.equal(p, gc.ones(2, 2))
     assert not optimizer.state
+
+
+@pytest.mark.parametrize(("name", "write"), [("Adafactor", "sub_"), ("SparseAdam", "add_"), ("Adagrad", "add_")])
+def test_a_step_that_fails_is_not_counted(name: str, write: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    p = gc.ones(3, 2, requires_grad=True)
+    optimizer = getattr(gc.optim, name)([p])
+
+    def step() -> Any:
+        p.grad = None
+        is_sparse = name != "Adafactor"
+        gc.nn.functional.embedding(gc.tensor([0, 1]), p, sparse=is_sparse).sum().backward()
+        optimizer.step()
+        return gc.as_tensor(optimizer.state[p]["step"]).item()
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise MemoryError
+
+    assert step() == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(gc.Tensor, write, fail)
+        with pytest.raises(MemoryError):
+            step()
+    assert step() == 2

@@ -13,7 +13,9 @@ from gradcore.compiler.capture.arrays import RecordedArray
 from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.recorder import Unrecordable
 from gradcore.compiler.capture.script import Script
+from gradcore.compiler.capture.watch import RepeatedEffect
 from gradcore.compiler.program.program import Call
+from gradcore.tensor.random.generator import default_generator
 
 __all__ = ["RecordedBackward"]
 
@@ -38,6 +40,8 @@ class RecordedBackward:
         The value numbers of the upstream gradients of `outs`, and of the gradients of `inputs`.
     reached : list of frozenset
         For each result in `outs`, the positions in `inputs` of the tensors that it depends on.
+    freed_with : list of frozenset
+        For each result in `outs`, the results whose graph a backward from it frees.
     mark : int
         The number of calls before those of backward.
     alone : list of tuple
@@ -55,6 +59,7 @@ class RecordedBackward:
         self.given: list[int] = []
         self.gradients: list[int | None] = []
         self.reached: list[frozenset[int]] = []
+        self.freed_with: list[frozenset[int]] = []
         self.mark = 0
         self.alone: list[tuple[list[Call], int, list[int | None]]] = []
         self.histories = {i: _state_of_history(t) for i, t in enumerate(tensors) if t._edge is not None}
@@ -70,12 +75,8 @@ class RecordedBackward:
         outside = {*histories, *(edge[0] for edge in edges)}
         captured = {*task.captures}
         for node in histories.keys() & _find_reachable([root[0] for root in task.roots], histories):
-            if (
-                not captured
-                or task.accumulate
-                or captured & outside - {node}
-                or (node in captured and node._hooks is not None)
-            ):
+            has_hooks = node in captured and node._hooks is not None
+            if not captured or task.accumulate or captured & outside - {node} or has_hooks:
                 self.recorder.stop("gradients are computed through the history of an argument")
             elif node in captured:
                 i = histories[node]
@@ -99,9 +100,20 @@ class RecordedBackward:
         if any(node._hooks is not None and node._hooks.retain for node in nodes):
             # Otherwise it would have a gradient before any backward.
             self.script.refuse("a tensor that the function computes retains its gradient")
-        elif outs and self.recorder.stopped is None:
+        if not outs or self.recorder.stopped is not None:
+            return
+        with self.recorder.off():
+            place = default_generator._state.copy()
+        self.recorder.first_repeated = self.recorder.new_value()
+        try:
             with without_history([self.tensors[i] for i in self.histories]):
                 self._record_of(outs)
+        except RepeatedEffect as effect:
+            self.script.refuse(str(effect))
+        finally:
+            self.recorder.first_repeated = None
+            with self.recorder.off():
+                default_generator._state.assign(place)
 
     def _record_of(self, outs: list[Any]) -> None:
         if self._record_gradients(outs):
@@ -115,7 +127,10 @@ class RecordedBackward:
 
     def _record_alone(self, outs: list[Any]) -> None:
         """Capture the gradients of each result alone, for a backward from a loss returned with other results."""
-        calls, whole = self.recorder.program.calls, (self.outs, self.given, self.reached, self.gradients)
+        calls, whole = (
+            self.recorder.program.calls,
+            (self.outs, self.given, self.reached, self.freed_with, self.gradients),
+        )
         if not 1 < len(self.outs) <= _MOST_ALONE or not self.recorder.records_alone:
             return
         end = len(calls)
@@ -123,7 +138,7 @@ class RecordedBackward:
             self._record_gradients([t])
             self.alone.append((calls[end:], self.given[0], self.gradients))
             del calls[end:]
-        self.outs, self.given, self.reached, self.gradients = whole
+        self.outs, self.given, self.reached, self.freed_with, self.gradients = whole
 
     def _record_gradients(self, outs: list[Any]) -> bool:
         """Capture the gradients of some results; return False if their graph has been freed."""
@@ -149,6 +164,10 @@ class RecordedBackward:
         nodes = {edge[0] for edge in ends if edge is not None}
         reachable = [_find_reachable([t._edge[0]], nodes) for t in outs]
         self.reached = [frozenset(i for i, e in enumerate(ends) if e is not None and e[0] in f) for f in reachable]
+        inner = [each - nodes for each in reachable]
+        self.freed_with = [
+            frozenset((i, *(j for j, o in enumerate(inner) if each & o))) for i, each in enumerate(inner)
+        ]
         self.gradients = [None if g is None else g._array.number for g in gradients]
         return True
 

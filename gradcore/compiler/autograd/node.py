@@ -59,7 +59,9 @@ class Backward(NamedTuple):
     versions : tuple of tuple of int
         The positions of results that were written in place, and their version counts.
     alone : tuple
-        If there are only a few results, for each one a backward program of its own, with `run` and `found`.
+        If there are only a few results, for each one a backward program of its own (a `LazyRun`).
+    freed : tuple of frozenset
+        For each result, the results whose graph a backward from it frees: those that share nodes with it.
     """
 
     function: Callable[..., Any]
@@ -75,6 +77,7 @@ class Backward(NamedTuple):
     fresh: bool
     versions: tuple[tuple[int, int], ...]
     alone: tuple[Any, ...]
+    freed: tuple[frozenset[int], ...]
 
 
 #: A call of a program: the tensors that it depends on, their arrays, positional and keyword arguments, and the state of
@@ -85,7 +88,7 @@ ReplayedCall = tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], dict[str
 class CompiledFunctionBackward(Node):
     """Backward node of a compiled function."""
 
-    __slots__ = ("_metas", "_n_outputs", "call", "half", "results", "saved")
+    __slots__ = ("_metas", "_n_outputs", "arrived", "call", "freed", "half", "results", "saved")
 
     half: Backward
     #: The call that can be repeated, or None after it has been freed.
@@ -96,6 +99,9 @@ class CompiledFunctionBackward(Node):
     results: Sequence[SavedTensor]
     _n_outputs: int
     _metas: list[TensorMeta]
+    #: If results have programs of their own: the results that the last backward came from, and those that are freed.
+    arrived: Sequence[int]
+    freed: frozenset[int]
 
     @property
     def _fresh(self) -> bool:  # type: ignore[override]
@@ -106,21 +112,40 @@ class CompiledFunctionBackward(Node):
         return self._metas
 
     def release(self) -> None:
+        if self.saved is not None and self.half.alone:
+            self.freed = self.freed.union(*[self.half.freed[i] for i in self.arrived])
+            if len(self.freed) < self._n_outputs:
+                return
         self.saved = self.call = None
         self.results = ()
 
     def is_freed(self) -> bool:
         return self.saved is None
 
-    def check(self) -> None:
-        """Raise an error if saved arrays have been freed or written to."""
+    def check(self, arriving: Sequence[Any]) -> Any:
+        """Raise an error if arrays that are saved for the results with a gradient have been freed or written to.
+
+        Returns
+        -------
+        Backward or LazyRun or None
+            The program for these results, or None if there is none.
+        """
         if self.saved is None:
             raise RuntimeError(FREED)
+        half: Any = self.half
+        program, present = half, [i for i, g in enumerate(arriving) if g is not None]
+        if len(present) < len(arriving):
+            program = half.alone[present[0]] if half.alone and len(present) == 1 else None
+        if half.alone:
+            self.arrived = present
+            if not self.freed.isdisjoint(present):
+                raise RuntimeError(FREED)
         if variables.last_write > self._seq:
-            for i in self.half.watched:
+            for i in half.watched:
                 check_version(self.call[0][i], self._seq)  # type: ignore[index]
             for each in self.results:
                 each.check(self)
+        return program
 
     def compute_gradients(self, grads: Any) -> Sequence[AnyArray] | None:
         arriving = grads if self._n_outputs > 1 else [grads]
@@ -135,9 +160,9 @@ class CompiledFunctionBackward(Node):
             gradients = self._run_program(arriving, local.state.run)
             if gradients is not None:
                 return gradients
-        self.check()
         half = self.half
         if arithmetic.recorded:
+            self.check(arriving)
             return _again(self, [arithmetic.as_tensor(g) for g in arriving], arithmetic)
         dense = [_to_array(g, t) for g, t in zip(arriving, self._metas, strict=True)]
         results = _insert_missing(local.state.run(half.run, *self.saved, *dense), half.found)
@@ -151,15 +176,11 @@ class CompiledFunctionBackward(Node):
 
     def _run_program(self, arriving: Sequence[Any], run: Callable[..., Any]) -> Sequence[Any] | None:
         """Return the gradients for all edges, or None if there is no program for the results that have a gradient."""
-        self.check()
-        half: Any = self.half
-        present = [i for i, g in enumerate(arriving) if g is not None]
-        if len(present) < len(arriving):
-            if len(present) != 1 or not half.alone:
-                return None
-            half = half.alone[present[0]]
-        dense = [_to_array(arriving[i], self._metas[i]) for i in present]
-        return _insert_missing(run(half.run, *self.saved, *dense), half.found)
+        program = self.check(arriving)
+        if program is None:
+            return None
+        dense = [_to_array(g, t) for g, t in zip(arriving, self._metas, strict=True) if g is not None]
+        return _insert_missing(run(program.run, *self.saved, *dense), program.found)
 
 
 def _insert_missing(gradients: Sequence[Any], exists: tuple[bool, ...]) -> Sequence[Any]:
@@ -177,6 +198,8 @@ def connect(half: Backward, device: Any, results: Any, saved: Any, call: Replaye
     node._device, node._edges, node._seq, node._hooks = device, edges, tick(), None
     node.half, node.call, node.saved, node.results = half, call, saved, ()
     outs = [wrap(array, device, None, (node, i)) for i, array in enumerate(results)]
+    if half.alone:
+        node.freed, node.arrived = frozenset(), ()
     node._n_outputs, node._metas = len(outs), [TensorMeta(t._array.shape, t._dtype, device) for t in outs]
     for i, version in half.versions:
         version_counter(outs[i]).version = version

@@ -180,7 +180,7 @@ class PlannedStep:
         ]
 
     def prepare(self) -> list[Any] | None:
-        """Advance the step count; return hyperparameters and states by batch, or None to use the optimizer's `step`."""
+        """Return hyperparameters and states by batch for `take`, or None to use the optimizer's `step`."""
         optimizer, pending, writes = self.optimizer, list[Any](), list[Any]()
         attributes, groups = vars(optimizer), optimizer.param_groups
         if is_profiling() or len(groups) != len(self.params) or "grad_scale" in attributes or "found_inf" in attributes:
@@ -202,27 +202,41 @@ class PlannedStep:
                 pending.append((batch, traced, grads, *settings))
             writes += plan.written
         values = []
-        for batch, traced, grads, scalars, settings in pending:
-            batch.keep(scalars)
-            batch.batch.grads = [grads[i] for i in batch.indices]
+        for batch, traced, _, _, settings in pending:
             numbers = np.array([evaluate(settings) for evaluate in traced.evaluators], traced.dtype)
             values += [numbers, *batch.batch.states]
         self._pending, self._written = pending, writes
         return values
 
+    def take(self, *arrays: Any) -> None:
+        """Take the prepared step, and count it: a batch whose update fails is not counted.
+
+        Parameters
+        ----------
+        *arrays
+            See `run`.
+        """
+        try:
+            self.run(*arrays)
+            for batch, _, _, scalars, _ in self._pending:
+                batch.keep(scalars)
+            self.optimizer._opt_called = True
+        finally:
+            note_writes(self._written)
+            self._pending = self._written = []
+
     def _take(self) -> None:
         """Take the step by calling the backend's kernel."""
-        formula = type(self.optimizer).formula
-        for batch, _, _, _, settings in self._pending:
-            CPU.kernels["optimizer_step"](formula, batch.batch, settings, None)
-
-    def finish(self) -> None:
-        """Update the state after a step: count the writes, and mark the optimizer as called."""
-        note_writes(self._written)
-        self.optimizer._opt_called = True
-        for batch, *_ in self._pending:
-            batch.batch.grads = []
-        self._pending = self._written = []
+        optimizer, pending = self.optimizer, self._pending
+        while pending:
+            batch, _, grads, scalars, settings = pending[0]
+            batch.batch.grads = [grads[i] for i in batch.indices]
+            try:
+                CPU.kernels["optimizer_step"](type(optimizer).formula, batch.batch, settings, None)
+            finally:
+                batch.batch.grads = []
+            batch.keep(scalars)
+            del pending[0]
 
 
 def _move(program: Program, addresses: dict[int, int]) -> None:

@@ -855,17 +855,17 @@ class Guards:
         self._seen[id(t)] = (o, text, t)
         self.tensors.append(TensorGuard(text, t, given, constant=constant))
         self._memory(o, t, text, len(self.tensors) - 1, given)
+        meta = t._autograd
+        if meta is not None and (meta.tangents or meta.inference):
+            raise Unguardable(f"{text} has tangents, or is of inference mode")
         self._facts(t, o, text)
         if self.misses:
             self.require(f"not {o}.__dict__", f"{text} has no attributes of its own")
-        meta = t._autograd
         has_history = t._edge is not None or (
             meta is not None and meta.base is not None and gradient_edge(t) is not None
         )
         if meta is None and not has_history:
             return self.require(f"{o}._autograd is None and {o}._edge is None", f"{text} has no history", True)
-        if meta is not None and (meta.tangents or meta.inference):
-            raise Unguardable(f"{text} has tangents, or is of inference mode")
         if has_history:
             if self._calls_backward:
                 raise HasHistory(f"{text} has a history, through which the function may call backward")
@@ -913,8 +913,10 @@ class Guards:
             raise Unguardable(f"{text} is a view, or has a history or hooks, which the function looks at")
         for each in self.facts:
             if each is not None and (t._edge is not None or each != _OF_HISTORY):
-                property_expression = each.format(o)
-                self.require(f"{property_expression} == {eval(property_expression, {o: t})!r}", each.format(text))
+                property_expression, m = each.format(o), f"{o}._autograd"
+                value = eval(property_expression, {o: t})
+                # The version of an inference tensor cannot be read.
+                self.require(f"not ({m} and {m}.inference) and {property_expression} == {value!r}", each.format(text))
 
     def _memory(self, o: str, t: Any, text: str, number: int, given: bool) -> None:
         """Assign the array of a tensor to a variable, and guard dtype, device, shape, strides and memory flags."""

@@ -22,15 +22,8 @@ from gradcore.nn.parameter import Parameter
 from gradcore.ops.declare.table import OPS
 from gradcore.tensor import Tensor
 
-__all__ = [
-    "OF_TENSORS",
-    "RecordedFloat",
-    "RecordedInteger",
-    "float_arguments",
-    "is_followed",
-    "plain_numbers",
-    "recorded_number",
-]
+__all__ = ["OF_TENSORS", "RecordedFloat", "RecordedInteger", "float_arguments", "is_followed", "plain_numbers",
+           "recorded_number"]  # fmt: skip
 
 #: The operators on numbers that programs support.
 _OPERATORS = [name for name in names_of("arithmetic", "comparison") if name != "pow"]
@@ -233,9 +226,7 @@ class _Uses:
         """Return whether a node is certainly a tensor: arithmetic or an elementwise method on a tensor."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
             sides = [(node.left, node.right), (node.right, node.left)]
-            return any(
-                self._is_tensor(left) and (self._is_number(right) or self._is_tensor(right)) for left, right in sides
-            )
+            return any(self._is_tensor(a) and (self._is_number(b) or self._is_tensor(b)) for a, b in sides)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return self._is_tensor(node.operand)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not (node.args or node.keywords):
@@ -261,14 +252,9 @@ class _Uses:
         self.tensors.add(name)
         binding = [each for each in nodes if _binds(each, name)]
         assigned = [self.parents[each] for each in binding if isinstance(each, ast.Name)]
-        if (
-            len(assigned) < len(binding)
-            or not (is_given or assigned)
-            or not all(
-                isinstance(each, ast.Assign) and len(each.targets) == 1 and self._is_tensor(each.value)
-                for each in assigned
-            )
-        ):
+        is_bound = len(assigned) == len(binding) and (is_given or assigned)
+        plain = [each for each in assigned if isinstance(each, ast.Assign) and len(each.targets) == 1]
+        if not is_bound or len(plain) < len(assigned) or not all(self._is_tensor(each.value) for each in plain):
             self.tensors.discard(name)
         return name in self.tensors
 

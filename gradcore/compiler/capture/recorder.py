@@ -29,7 +29,8 @@ from gradcore.compiler.capture.arrays import RecordedArray, RecordedInt, give_ho
 from gradcore.compiler.capture.numbers import RecordedFloat, RecordedInteger, plain_numbers
 from gradcore.compiler.capture.sources import running_offset
 from gradcore.compiler.capture.substitutes import Substitutes, plain_draw
-from gradcore.compiler.program.effects import is_pure
+from gradcore.compiler.capture.watch import RepeatedEffect
+from gradcore.compiler.program.effects import is_pure, written_values
 from gradcore.compiler.program.program import ArrayType, Call, Literal, Program, Value, map_leaves
 from gradcore.compiler.program.storage import address_of, find_cupy_backends, owner_of, share_memory
 from gradcore.core import dtypes
@@ -140,6 +141,8 @@ class Recorder:
         #: Callback that passes a computed number to the next segment: ``(number) -> value number``.
         self.on_number: Any = None
         self.foreign: str | None = None
+        #: The first value number of calls that eager execution does not make, or makes later: those of backward.
+        self.first_repeated: int | None = None
         self._depth = 0
         self._substitutes: Substitutes | None = None
         self._calling = ""
@@ -163,6 +166,8 @@ class Recorder:
 
     def stop(self, why: str) -> None:
         """End the capture and store the reason; the function continues eagerly. With `fullgraph`, raise an error."""
+        if self.first_repeated is not None:
+            raise RepeatedEffect(why)
         if self.stopped is None:
             where = user_line()
             self.stopped, self.offset = f"{why} ({where})", running_offset(self.code)
@@ -334,6 +339,8 @@ class Recorder:
         plain_named = map_leaves(plain, named) if named else named
         if self._depth:
             self.stop("an array is hidden from the recording, in an object or a function")
+        if self.first_repeated is not None:
+            self._check_repeated(self.first_repeated, name, function, args, named)
         self._depth += 1
         if functions:
             sys.setprofile(watch)
@@ -364,6 +371,18 @@ class Recorder:
                 function = functools.partial(_on_index, backend, index, function)
         return self._note(name, function, args, named, result, bool(arrays), on_cpu)
 
+    def _check_repeated(self, first: int, name: str, function: Any, args: Any, named: dict[str, Any]) -> None:
+        """Raise `RepeatedEffect` before a call writes to an array that is older than the value number `first`."""
+
+        def memory_of(leaf: Any) -> Any:
+            if leaf.__class__ is RecordedArray:
+                return Value(self.program.types[leaf.number].memory)
+            return Value(-1) if isinstance(leaf, self.array_types) else leaf
+
+        call = Call(name, function, map_leaves(memory_of, args), map_leaves(memory_of, named), None)
+        if any(memory < first for memory in written_values(call) or ()):
+            raise RepeatedEffect(f"a tensor is written in backward, by {name.rpartition('.')[2]} ({user_line()})")
+
     def _check_sizes(self, name: str, arrays: list[RecordedArray]) -> None:
         """End the capture for functions whose result sizes depend on values."""
         kind, _, function_name = name.partition(".")
@@ -376,11 +395,7 @@ class Recorder:
         """End the capture if inputs of the program share memory, which may differ in other calls."""
         inputs = [self._inputs[n] for n in self.program.inputs]
         overlaps = [[a for a in inputs if share_memory(a, each.array)] for each in arrays]
-        if (
-            len(overlaps) == 2
-            and all(overlaps)
-            and (len(overlaps[0]) > 1 or len(overlaps[1]) > 1 or overlaps[0][0] is not overlaps[1][0])
-        ):
+        if len(overlaps) == 2 and all(overlaps) and len({id(a) for each in overlaps for a in each}) > 1:
             self.stop("whether arguments share memory decides what is computed")
 
     def _note(self, name: str, function: Any, args: Any, named: Any, result: Any, reads: bool, on_cpu: bool) -> Any:
@@ -412,9 +427,8 @@ class Recorder:
             shown = tuple(map(self._to_value, args)), map_leaves(self._argument, named) if named else named
             self.program.scalars.update(scalars)
             call = Call(name, function, *shown, numbers)
-            if (
-                on_cpu or new_numbers or not is_pure(call)
-            ):  # Kernels of CUDA may return an argument, or None if they do not apply.
+            # Kernels of CUDA may return an argument, or None if they do not apply.
+            if on_cpu or new_numbers or not is_pure(call):
                 self.program.calls.append(call)
                 if self.handled and self._is_handled():
                     self.caught.append(call)
@@ -466,13 +480,13 @@ class Recorder:
 
     def draw(self, state: PhiloxState, words: int, backend: Any = None) -> tuple[int, int]:
         """Return the key and counter of the next `words` random words; each run of the program draws anew."""
+        if state is not default_generator._state:
+            self.stop("random numbers are drawn from another generator than the default one")
         key, counter = plain_draw(state, words)
         if self._depth:
             self.stop("a kernel draws random numbers")
         if self.stopped is not None:
             return key, counter
-        if state is not default_generator._state:
-            self.stop("random numbers are drawn from another generator than the default one")
         return self._drawn(key, counter, words, backend)
 
     def _drawn(self, key: int, counter: int, words: Any, backend: Any) -> tuple[int, int]:

@@ -159,9 +159,8 @@ class ReadNumbers:
             self._cut(f"{name} = {owner}[{key!r}]")
             return recorded_number(value, name, self)  # type: ignore[arg-type]
 
-        return [take(x, "args", i) for i, x in enumerate(args)], {
-            key: take(x, "named", key) for key, x in named.items()
-        }
+        own_args = [take(x, "args", i) for i, x in enumerate(args)]
+        return own_args, {key: take(x, "named", key) for key, x in named.items()}
 
     def _item(self, array: RecordedArray) -> str:
         """Return the expression that reads the only element of an array."""

@@ -11,13 +11,13 @@ import importlib._bootstrap
 import re
 import sys
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from gradcore.autograd.gradients import backward
 from gradcore.autograd.graph import get_gradient_edge
-from gradcore.autograd.node import Node
+from gradcore.autograd.node import Node, call_posthooks, call_prehooks, call_tensor_hooks
 from gradcore.compiler.capture import trusted
 from gradcore.compiler.capture.host_calls import host_codes
 from gradcore.compiler.capture.sources import codes_in, running_offset, statements_of, tree_of
@@ -26,8 +26,8 @@ from gradcore.cuda import graphs, streams
 from gradcore.tensor import Tensor
 from gradcore.tensor.layouts import rows_with_sparse_gradient
 
-__all__ = ["BY_NAME", "FACTS", "FORMATTING", "Watch", "find_handlers", "is_pure", "left_out", "names_in",
-           "offset_after_which", "suspend_callbacks"]  # fmt: skip
+__all__ = ["BY_NAME", "FACTS", "FORMATTING", "RepeatedEffect", "Watch", "find_handlers", "is_pure", "left_out",
+           "names_in", "offset_after_which", "suspend_callbacks"]  # fmt: skip
 
 #: Code that ends a capture: functions marked with `disable`, and sparse gradients, which are no arrays.
 left_out: set[Any] = {rows_with_sparse_gradient.__code__}
@@ -72,6 +72,17 @@ _METHODS_OF = (
 _OF_CLASSES = frozenset((
     "__init_subclass__", "__new__", "__prepare__", "__subclasshook__", "from_bytes", "from_iterable", "fromhex",
     "fromkeys", "maketrans", "mro",
+))  # fmt: skip
+#: Methods of containers that change nothing.
+_READING = frozenset((*dir(Mapping), *dir(Sequence), *dir(Set), "copy"))
+#: Beginnings of the names of gradcore's functions that change something other than elements of tensors.
+_CHANGING = ("backward", "register_", "requires_grad_", "retain_", "set_", "share_", "swap_")
+#: The code that calls hooks of nodes and tensors, and no other functions written in C than `dict.values`.
+_CALLING_HOOKS = {each.__code__ for each in (call_posthooks, call_prehooks, call_tensor_hooks)}
+#: Instructions that change an object, or a variable that outlives the call; `STORE_DEREF` depends on the variable.
+_STORING = frozenset((
+    "DELETE_ATTR", "DELETE_GLOBAL", "DELETE_NAME", "DELETE_SUBSCR", "IMPORT_FROM", "IMPORT_NAME", "STORE_ATTR",
+    "STORE_GLOBAL", "STORE_NAME", "STORE_SLICE", "STORE_SUBSCR",
 ))  # fmt: skip
 #: Prefixes of the names of functions without arguments that return a setting of the library.
 _QUERIES = ("current_", "default_", "get_", "initial_", "is_")
@@ -210,6 +221,27 @@ def suspend_callbacks() -> Iterator[None]:
         yield
 
 
+@functools.cache
+def _stores(code: types.CodeType) -> bool:
+    """Return whether code may change objects or variables other than its own local variables."""
+    return any(
+        each.opname in _STORING or (each.opname in ("DELETE_DEREF", "STORE_DEREF") and each.argval in code.co_freevars)
+        for each in dis.get_instructions(code)
+    )
+
+
+def _may_change(function: Any) -> bool:
+    """Return whether a C function that `is_pure` may change its arguments: a list, a dict, a set, an iterator."""
+    owner = getattr(function, "__objclass__", type(getattr(function, "__self__", None)))
+    if issubclass(owner, types.ModuleType):
+        return function.__name__ in ("delattr", "setattr")
+    return issubclass(owner, (list, dict, set, types.GeneratorType)) and function.__name__ not in _READING
+
+
+class RepeatedEffect(BaseException):
+    """Raised before a call or write by which code that runs once more than in eager execution changes something."""
+
+
 class Watch:
     """Observer of the code that runs in a thread.
 
@@ -252,6 +284,20 @@ class Watch:
         self.refused: str | None = None
         self.offset: int | None = None
         self.offset_of_backward: int | None = None
+        self._repeats = False
+
+    @contextmanager
+    def forbid_effects(self) -> Iterator[None]:
+        """Raise `RepeatedEffect` before user code changes anything within the context, where eager execution runs none.
+
+        A capture computes gradients before any backward, so it calls hooks and the user's own backward functions once
+        more. Only those without effects may run.
+        """
+        self._repeats = True
+        try:
+            yield
+        finally:
+            self._repeats = False
 
     @contextmanager
     def on(self) -> Iterator[None]:
@@ -282,6 +328,9 @@ class Watch:
                 kind = seen.get(id(frame.f_code), unseen)[1] or self._kind_of(frame)
                 if kind == "foreign":
                     kind = "skipped" if self._within_own(frame) else self._kind_of_user(frame)
+                is_changing = frame.f_code.co_name.startswith(_CHANGING) and not self._within_library(frame)
+                if self._repeats and (_stores(frame.f_code) if kind == "user" else is_changing):
+                    self._refuse(f"{frame.f_code.co_name} is called", frame)
                 if kind == "library":
                     return
                 if kind == "skipped":  # Code within host calls and within backends' packages is not observed.
@@ -297,9 +346,12 @@ class Watch:
                     kind = seen.get(id(frame.f_code), unseen)[1]
                     if kind in ("user", "foreign"):
                         self._note_c_call(arg, frame)
-                    elif kind in ("pure", "numpy") and not (
-                        is_pure(arg, True) or self._within_own(frame) or self._is_importing(frame)
-                    ):
+                        if self._repeats and _may_change(arg):
+                            self._refuse(f"{arg.__name__} is called", frame)
+                    elif kind in ("pure", "numpy"):
+                        if not (is_pure(arg, True) or self._within_own(frame) or self._is_importing(frame)):
+                            self._refuse(f"{arg.__name__} is called", frame)
+                    elif self._repeats and frame.f_code in _CALLING_HOOKS and arg.__name__ != "values":
                         self._refuse(f"{arg.__name__} is called", frame)
             elif event == "return":
                 if frame is opaque:
@@ -329,8 +381,7 @@ class Watch:
                 self._refuse(f"{code.co_name} is not to be compiled", frame)
             if code in _LOOKING_UP or (code in _OF_STREAMS and not self._within_library(frame)):
                 self._refuse(f"{_LOOKING_UP.get(code, code.co_qualname)} is called", frame)
-            generated = "__name__" not in namespace and code is not self.code and self._within_library(frame)
-            if not (trusted.is_library(namespace) or generated or trusted.is_generated(code)):
+            if not (trusted.is_library(namespace) or trusted.is_generated(code)):
                 return self._kind_of_user(frame)
             if code in FACTS:
                 kind = "fact"
@@ -416,3 +467,5 @@ class Watch:
             while frame.f_back is not None and trusted.is_library(frame.f_globals):
                 frame = frame.f_back
             self.refused = f"{what} ({frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name})"
+        if self._repeats:
+            raise RepeatedEffect(self.refused)

@@ -83,9 +83,7 @@ class GraphedProgram:
         #: the graph, and that are optimizer steps.
         self._written = [i for i, n in enumerate(program.inputs) if n in written_inputs]
         returned = {program.types[n].memory for n in program.outputs if n in program.types}
-        self._returned = [
-            i for i, n in enumerate(program.inputs) if n in program.types and program.types[n].memory in returned
-        ]
+        self._returned = [i for i, each in enumerate(input_types) if each is not None and each.memory in returned]
         self._copied = [i for i, n in enumerate(program.inputs) if n in copied and n not in written_inputs]
         #: For each input that is used in place, its addresses at the times of captures.
         self._addresses: dict[int, set[int]] = {}

@@ -86,6 +86,7 @@ class _BatchStep:
             kernels["optimizer_step"](formula, inner, kernels["step_settings"](*key)[0])
         elif numbers is None:
             kernels["optimizer_step"](formula, inner, self.settings)
+            batch.keep(self.scalars)
         else:
             batch.state.device.backend.take_captured_step(formula, inner, self.settings, numbers)
         inner.grads = []
@@ -188,10 +189,14 @@ class DeviceStep:
                 first += len(params)
             return
         start = 0
-        for each in coming.batches:
-            stop = start + len(each.values)
-            each.take(self.optimizer, grads, None if coming.memory is None else coming.memory[start:stop])
-            start = stop
+        try:
+            for each in coming.batches:
+                stop = start + len(each.values)
+                each.take(self.optimizer, grads, None if coming.memory is None else coming.memory[start:stop])
+                start = stop
+        except Exception:
+            note_writes(self._written)  # The batches before it are updated.
+            raise
 
     def finish(self) -> None:
         """Count the writes of the step, as the optimizer would."""

@@ -74,16 +74,8 @@ def has_vector_functions() -> bool:
 
 def _name(source: str) -> str:
     """Return the stem of a library's name: a digest of source, compiler and CPU."""
-    path, version = _compiler()
-    parts = [
-        source,
-        *(header.read_text() for header in _HEADERS),
-        compute_digest(),
-        path,
-        version,
-        repr((_OPTIONS, NATIVE)),
-        sys.prefix,
-    ]
+    headers = [header.read_text() for header in _HEADERS]
+    parts = [source, *headers, compute_digest(), *_compiler(), repr((_OPTIONS, NATIVE)), sys.prefix]
     return f"program-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}"
 
 
@@ -136,19 +128,9 @@ def _compile(source: str, folder: Path) -> bytes:
     """Compile a source in a folder, and return the library."""
     text, library = folder / "program.cpp", folder / "program.so"
     text.write_text(source)
-    flags = [flag for flag in FLAGS if flag != "-O3"]
-    command = [
-        _compiler()[0],
-        *flags,
-        *NATIVE,
-        *_OPTIONS,
-        f"-I{HERE}",
-        f"-I{_FOLDER}",
-        f"-I{_PHILOX}",
-        str(text),
-        "-o",
-        str(library),
-    ]
+    flags = [*(flag for flag in FLAGS if flag != "-O3"), *NATIVE, *_OPTIONS]
+    folders = [f"-I{each}" for each in (HERE, _FOLDER, _PHILOX)]
+    command = [_compiler()[0], *flags, *folders, str(text), "-o", str(library)]
     nice = shutil.which("nice")  # Compile at low priority.
     process = subprocess.run(
         [nice, *command] if nice else command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,

@@ -7,20 +7,15 @@ from math import prod
 from typing import Any
 
 from gradcore.compiler.program.program import Call
-from gradcore.compiler.targets.native.steps import Loop, Step, Unsupported, View
+from gradcore.compiler.targets.native.steps import Loop, Rules, Step, Unsupported, View
 
 __all__ = ["Channels"]
 
 Dims = tuple[int, ...]
 
 
-class Channels:
+class Channels(Rules):
     """Lowering rules for normalization by channels."""
-
-    _view: Any
-    _check_loop: Any
-    _reduce_dims: Any
-    temporary_view: Any
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -116,6 +111,7 @@ class Channels:
         if to_x is None:
             return steps
         factors = [] if weight is None else [self._parameter(weight, total, groups)]
+        planes = [_keep_dims(each, plane_dims) for each in (center, slope, shift)]
         return [
             *steps,
             self._loop_of(scale, _times, group_root, *factors),
@@ -125,13 +121,7 @@ class Channels:
             *self._reduce_dims("sum", shift, totals, (2,)),
             self._loop_of(slope, lambda F, s, r: s * (r * r * r / -2) * (2 / count), slope, root),
             self._loop_of(shift, lambda F, s, r: s * -r / count, shift, root),
-            self._plane(
-                _split(to_x, groups),
-                g,
-                a,
-                _keep_dims(scale, points),
-                *(_keep_dims(each, plane_dims) for each in (center, slope, shift)),
-            ),
+            self._plane(_split(to_x, groups), g, a, _keep_dims(scale, points), *planes),
         ]
 
     def _sums(self, grad: View, x: View, mean: View, product: View, total: View, dims: Dims) -> list[Step]:

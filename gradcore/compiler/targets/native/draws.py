@@ -11,7 +11,7 @@ import numpy as np
 from gradcore.backends.codegen.cpp import C_TYPES
 from gradcore.backends.random import philox
 from gradcore.compiler.program.program import ArrayType, Call, Program, Value
-from gradcore.compiler.targets.native.steps import Kernel, Step, Unsupported, View
+from gradcore.compiler.targets.native.steps import Kernel, Rules, Step, Unsupported, View
 
 __all__ = ["RESERVING", "Draws", "use_positions"]
 
@@ -22,10 +22,8 @@ _LARGE = 1 << 14
 _U64 = np.dtype(np.uint64)
 
 
-class Draws:
+class Draws(Rules):
     """Lowering rules for random numbers."""
-
-    _view: Any
 
     def _lower_numbers(self, call: Call, results: list[View]) -> list[Step]:
         (out,), (distribution, n, dtype, position, *parameters) = results, call.args

@@ -96,10 +96,7 @@ def _in_background(program: Program) -> Any:
         if next(calls) == _HOT:
             _background.put(lambda: swap([(run, program)]))
 
-    counting = Program()
-    vars(counting).update(vars(program))
-    counting.calls = [Call("native.count", count, (), {}, None), *program.calls]
-    run = emitter.function_of(counting)
+    run = emitter.function_of(program.copy([Call("native.count", count, (), {}, None), *program.calls]))
     run.state = f"not built: it is after {_HOT} calls"
     if building.has_libraries():
         _background.put(lambda: swap([(run, program)], build=False))

@@ -12,7 +12,7 @@ from gradcore.backends.portable.convolution import ConvSettings
 from gradcore.backends.portable.pooling import MaxPool
 from gradcore.backends.registry import CPU
 from gradcore.compiler.program.program import Call
-from gradcore.compiler.targets.native.steps import Kernel, Loop, Step, Unsupported, View, contiguous_strides
+from gradcore.compiler.targets.native.steps import Kernel, Loop, Rules, Step, Unsupported, View, contiguous_strides
 
 __all__ = ["Images"]
 
@@ -20,11 +20,8 @@ __all__ = ["Images"]
 _DEFAULTS: tuple[Any, ...] = (None, (1,), (0,), (1,), False, (0,), 1)
 
 
-class Images:
+class Images(Rules):
     """Lowering rules for convolutions and pooling."""
-
-    _view: Any
-    _check_loop: Any
 
     # -- convolution --------------------------------------------------------------------------------------------------
 
@@ -37,11 +34,10 @@ class Images:
 
     def _lower_conv(self, call: Call, results: list[View]) -> list[Step]:
         x, weight, *settings = call.args
+        settings = settings[call.name.endswith("_output") :]
         return self._convolve(results[0], x, weight, None, _pack_settings(ConvSettings, settings))
 
-    def _lower_conv_output(self, call: Call, results: list[View]) -> list[Step]:
-        x, weight, _, *settings = call.args
-        return self._convolve(results[0], x, weight, None, _pack_settings(ConvSettings, settings))
+    _lower_conv_output = _lower_conv
 
     def _convolve(self, out: View, x: Any, weight: Any, bias: Any, settings: ConvSettings) -> list[Step]:
         """Return the steps of a convolution, and of the addition of its bias."""

@@ -13,7 +13,7 @@ from gradcore.backends.kernel_rules import IndexKernel, index_kernels
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.numpy.tiled import NO_CACHE
 from gradcore.compiler.program.program import Call, Literal, Value
-from gradcore.compiler.targets.native.steps import Kernel, Step, Unsupported, View
+from gradcore.compiler.targets.native.steps import Kernel, Rules, Step, Unsupported, View
 
 __all__ = ["INDEX_CALLS", "Places"]
 
@@ -49,14 +49,8 @@ class _Indexed(NamedTuple):
     negative: bool
 
 
-class Places:
+class Places(Rules):
     """Lowering rules for tensors of indices."""
-
-    _view: Any
-    _convert: Any
-    _fill: Any
-    _write: Any
-    temporary_view: Any
 
     def _lower_index_kernel(self, kernel: IndexKernel, name: str, call: Call, results: list[View]) -> list[Step]:
         """Return the steps of a call of a declared kernel by index, or of one of its operations."""

@@ -261,9 +261,6 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
             raise Unsupported("it writes to elements more than once")
         return loop
 
-    def _fill(self, out: View, value: Any) -> list[Step]:
-        return [Loop([out], [], lambda F: [F.graph.constant(value, compute_dtype(out.dtype))])]
-
     def _fill_call(self, call: Call, out: View, value: Any) -> list[Step]:
         """Return the steps that fill `out` with one number, and store the number if it never changes."""
         if type(value) in (Value, Literal):
@@ -274,19 +271,6 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         if self._effects.is_constant(out.memory):
             self.constants[out.memory] = out.dtype.type(number)
         return self._fill(out, number)
-
-    def _convert(self, out: View, x: View) -> Loop:
-        """Return the loop that copies `x` to `out`, converted to the dtype of `out`."""
-        dtype = compute_dtype(out.dtype)  # The stored value is rounded once.
-        if dtype != out.dtype and x.dtype != np.bool_ and compute_dtype(x.dtype) != dtype:
-            raise Unsupported("it would be rounded twice")
-        return self._check_loop(Loop([out], [x], lambda F, e: [F.graph.cast(e, dtype)]))
-
-    def _add_to(self, out: View, x: View) -> Loop:
-        return self._check_loop(Loop([out], [out, x], lambda F, y, b: [y + b]))
-
-    def _scale(self, out: View, x: View, scale: float) -> Loop:
-        return self._check_loop(Loop([out], [x], lambda F, e: [e * scale]))
 
     def _copy(self, call: Call, name: str, results: list[View]) -> list[Step]:
         """Return the steps of a call that copies its argument, possibly with another shape."""
@@ -443,13 +427,8 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         rest: tuple[Any, ...] = (2, None)
         x, order, dim, *_ = (*call.args, *rest[len(call.args) - 1 :])
         a, out = self._view(x), results[0]
-        if (
-            order != 2
-            or call.named.get("dtype") is not None
-            or not a.size
-            or a.dtype.kind != "f"
-            or a.dtype != out.dtype
-        ):
+        has_plain_dtypes = call.named.get("dtype") is None and a.dtype == out.dtype and a.dtype.kind == "f"
+        if order != 2 or not a.size or not has_plain_dtypes:
             raise Unsupported("the norm")
         dims = tuple(range(len(a.shape))) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
         dims = tuple(d % len(a.shape) for d in dims) if a.shape else ()

@@ -114,9 +114,7 @@ class Plan:
 
     def link(self, functions: list[Callable[..., Any]]) -> Program:
         """Return the program with each segment replaced by a call of its native function."""
-        program, out = self.program, Program()
-        out.inputs, out.outputs, out.literals = list(program.inputs), list(program.outputs), program.literals
-        out.scalars, out.types = {*program.scalars}, dict(program.types)
+        program, out = self.program, self.program.copy()
         old_inputs = set(program.inputs)
         producers: dict[int, Call] = {}
         for call in program.calls:
@@ -168,8 +166,7 @@ class Plan:
 
     def slow(self, part: PartPlan) -> Callable[..., None]:
         """Return a function that makes a segment's calls in Python, so that errors are those of eager execution."""
-        program, subset = self.program, Program()
-        subset.literals, subset.scalars, subset.types = program.literals, program.scalars, program.types
+        program, subset = self.program, self.program.copy()
         computed: set[int] = set()
         read_first: list[int] = []
         for call in map(program.calls.__getitem__, part.calls):
@@ -270,10 +267,8 @@ def find_plan(program: Program, name: str | None) -> tuple[Plan, Path] | None:
     lowered = program.copy(program.calls)
     lowered.literals += [np.frombuffer(data, types[dtype]).reshape(shape) for shape, dtype, data in literals]
     viewed = {n: View(view[0], view[1], view[2], view[3], types[view[4]]) for n, view in views.items()}
-    plan = Plan(
-        lowered, [piece if type(piece) is int else PartPlan(*piece) for piece in pieces], viewed, begun, refused, rolled
-    )
-    return plan, library
+    parts = [piece if type(piece) is int else PartPlan(*piece) for piece in pieces]
+    return Plan(lowered, parts, viewed, begun, refused, rolled), library
 
 
 class _Unnamed(Exception):

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.codegen.cpp import C_TYPES
-from gradcore.compiler.program.program import Call, Program
+from gradcore.compiler.program.program import Call
 from gradcore.compiler.targets.native.rows import rows_kernel
-from gradcore.compiler.targets.native.steps import Kernel, Loop, Step, Unsupported, View
+from gradcore.compiler.targets.native.steps import Kernel, Loop, Rules, Step, Unsupported, View
 
 __all__ = ["LARGE_PRODUCT", "Products"]
 
@@ -23,19 +23,8 @@ _SMALL_PRODUCT = 1 << 15
 _MOST_PRODUCTS = 1 << 10
 
 
-class Products:
+class Products(Rules):
     """Lowering rules for matrix products and attention."""
-
-    program: Program
-    blas: bool
-    temporary_view: Any
-    _view: Any
-    _literal: Any
-    _check_loop: Any
-    _fill: Any
-    _add_to: Any
-    _convert: Any
-    _scale: Any
 
     def _product(self, out: View, a: View, b: View) -> list[Step]:
         """Return the steps of a product of vectors, matrices or batches of matrices, broadcast as in `matmul`."""
@@ -76,34 +65,27 @@ class Products:
         if width == 1:  # A single column can be read as a row.
             b1 = 1 if inner == 1 or b0 == 1 else b1
         is_small = height * inner * width <= _SMALL_PRODUCT and inner * width * size <= 1 << 15
+        sizes = f"{height}, {inner}, {width}"
         if is_small:
-            text = (
-                f"small_product<{kind}, {height}, {inner}, {width}, {a0}, {a1}, {b0}, {b1}, {o0}>({{0}}, {{1}}, {{2}})"
-            )
+            text = f"small_product<{kind}, {sizes}, {a0}, {a1}, {b0}, {b1}, {o0}>({{0}}, {{1}}, {{2}})"
             return [Kernel(text, [out], [a, b])]
         if not self.blas:
             raise Unsupported("there is no BLAS")
         (transpose_a, lead_a), (transpose_b, lead_b) = _blas(a), _blas(b)
         if height > 1 and o0 < width:
             raise Unsupported("the strides of a product")
-        sizes, leads = f"{height}, {inner}, {width}", (lead_a, lead_b, max(o0, width))
+        leads = lead_a, lead_b, max(o0, width)
         arrays = "{{0}}, {{1}}, {}, {{2}}, {}, {}".format(*leads)
         text = f"{LARGE_PRODUCT}<{kind}>({transpose_a}, {transpose_b}, {sizes}, {arrays}, threads)"
         return [Kernel(text, [out], [a, b], lasting=True)]
 
     def _lower_mm(self, call: Call, results: list[View]) -> list[Step]:
-        a, b = call.args
-        return self._product(results[0], self._view(a), self._view(b))
+        a, b = map(self._view, call.args)
+        of_a, of_b = (call.name.endswith(name) for name in ("adjoint_times", "times_adjoint"))
+        return self._product(results[0], _transpose(a) if of_a else a, _transpose(b) if of_b else b)
 
     _lower_matmul = _lower_bmm = _lower_batched_matmul = _lower_mv = _lower_mm
-
-    def _lower_times_adjoint(self, call: Call, results: list[View]) -> list[Step]:
-        a, b = map(self._view, call.args)
-        return self._product(results[0], a, _transpose(b))
-
-    def _lower_adjoint_times(self, call: Call, results: list[View]) -> list[Step]:
-        a, b = map(self._view, call.args)
-        return self._product(results[0], _transpose(a), b)
+    _lower_times_adjoint = _lower_adjoint_times = _lower_mm
 
     def _lower_addmm(self, call: Call, results: list[View]) -> list[Step]:
         summand, a, b, beta, alpha = (*call.args, 1, 1)[:5]
@@ -130,10 +112,8 @@ class Products:
         rows, columns = ([n for n in out_dims if n in labels and n not in shared] for labels in (a_dims, b_dims))
         if len({*a_dims, *b_dims}) != len(batch) + len(inner) + len(rows) + len(columns):
             raise Unsupported("sums of one factor")
-        x, y = (
-            _regroup_dims(self._view(a), a_dims, batch, rows, inner),
-            _regroup_dims(self._view(b), b_dims, batch, inner, columns),
-        )
+        x = _regroup_dims(self._view(a), a_dims, batch, rows, inner)
+        y = _regroup_dims(self._view(b), b_dims, batch, inner, columns)
         out = _regroup_dims(results[0], out_dims, batch, rows, columns)
         if out.strides[-1] != out.dtype.itemsize and out.shape[-1] != 1:
             return self._product(_transpose(out), _transpose(y), _transpose(x))

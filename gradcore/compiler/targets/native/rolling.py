@@ -127,9 +127,8 @@ def slots(
         for calls in zip(*repeat.turns, strict=True):
             for views in zip(*[call.views for call in calls], strict=True):
                 memories = [v.memory for v in views]
-                if len({*memories}) == len(memories) and all(
-                    m in uses and span(m) == span(memories[0]) for m in memories
-                ):
+                are_alike = all(m in uses and span(m) == span(memories[0]) for m in memories)
+                if are_alike and len({*memories}) == len(memories):
                     _extend(rows, row_of, memories)
     results = []
     for row in rows:

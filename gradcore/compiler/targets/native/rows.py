@@ -11,7 +11,7 @@ from gradcore.backends.codegen.cpp import C_TYPES
 from gradcore.backends.compiled.rows import ROW_KERNELS
 from gradcore.backends.kernel_rules import RowCall, RowKernel, width_of_rows
 from gradcore.compiler.program.program import Call
-from gradcore.compiler.targets.native.steps import Kernel, Step, Unsupported, View
+from gradcore.compiler.targets.native.steps import Kernel, Rules, Step, Unsupported, View
 
 __all__ = ["ROW_OPERATIONS", "Rows", "rows_kernel"]
 
@@ -23,10 +23,8 @@ _SMALL_ROWS = 1 << 15
 ROW_OPERATIONS = {name: (kernel, call) for kernel in ROW_KERNELS.values() for name, call in kernel.operations.items()}
 
 
-class Rows:
+class Rows(Rules):
     """Lowering rules for operations on rows."""
-
-    _view: Any
 
     def _lower_row_kernel(self, kernel: RowKernel, arguments: RowCall, call: Call, results: list[View]) -> list[Step]:
         """Return the step of an operation with a declared row kernel; `arguments` gives the positions of settings."""

@@ -266,16 +266,8 @@ class NativeProgram:
         for piece in self.pieces:
             if isinstance(piece, Part):
                 calls = tuple([position[id(call)] for call in piece.calls])
-                pieces.append(
-                    PartPlan(
-                        calls,
-                        piece.computing,
-                        tuple(piece.arguments),
-                        piece.scratch,
-                        piece.in_threads,
-                        piece.multiplies,
-                    )
-                )
+                costs = piece.scratch, piece.in_threads, piece.multiplies
+                pieces.append(PartPlan(calls, piece.computing, tuple(piece.arguments), *costs))
             else:
                 pieces.append(position[id(piece)])
         begun = {n for n, piece in self.made_by.items() if isinstance(piece, Part)}

@@ -260,12 +260,8 @@ class _Writer:
             self.reducing("start" if in_threads else "0", "stop" if in_threads else str(kept_dims[0].size))
             return self.lines, in_threads
         first = self.dims[0].size if self.dims else 1
-        if (
-            large
-            and first >= 2 * _CHUNK
-            and len(self.dims) == 1
-            and all(r.kind == "sum" for r in self.traced.reductions)
-        ):
+        sums = all(r.kind == "sum" for r in self.traced.reductions)
+        if large and sums and len(self.dims) == 1 and first >= 2 * _CHUNK:
             self.in_chunks(first)
             return self.lines, False
         self.reducing("0", "0")

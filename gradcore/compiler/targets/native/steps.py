@@ -8,9 +8,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradcore.backends.codegen.trace import compute_dtype
+from gradcore.compiler.program.program import Program
 from gradcore.core.size import contiguous_strides
 
-__all__ = ["Kernel", "Loop", "Reduction", "Step", "Unsupported", "View", "clashes", "contiguous_strides", "overlap"]
+__all__ = [
+    "Kernel",
+    "Loop",
+    "Reduction",
+    "Rules",
+    "Step",
+    "Unsupported",
+    "View",
+    "clashes",
+    "contiguous_strides",
+    "overlap",
+]
 
 
 class Unsupported(Exception):
@@ -176,6 +189,35 @@ class Kernel(Step):
     ) -> None:  # fmt: skip
         self.text, self.writes, self.reads, self.fallible, self.lasting = text, writes, reads, fallible, lasting
         self.narrow = narrow
+
+
+class Rules:
+    """Base class of lowering rules: the attributes and methods of `Lowering` that rules use."""
+
+    program: Program
+    blas: bool
+    temporary_view: Any
+    _view: Any
+    _literal: Any
+    _check_loop: Any
+    _write: Any
+    _reduce_dims: Any
+
+    def _fill(self, out: View, value: Any) -> list[Step]:
+        return [Loop([out], [], lambda F: [F.graph.constant(value, compute_dtype(out.dtype))])]
+
+    def _convert(self, out: View, x: View) -> Loop:
+        """Return the loop that copies `x` to `out`, converted to the dtype of `out`."""
+        dtype = compute_dtype(out.dtype)  # The stored value is rounded once.
+        if dtype != out.dtype and x.dtype != np.bool_ and compute_dtype(x.dtype) != dtype:
+            raise Unsupported("it would be rounded twice")
+        return self._check_loop(Loop([out], [x], lambda F, e: [F.graph.cast(e, dtype)]))  # type: ignore[no-any-return]
+
+    def _add_to(self, out: View, x: View) -> Loop:
+        return self._check_loop(Loop([out], [out, x], lambda F, y, b: [y + b]))  # type: ignore[no-any-return]
+
+    def _scale(self, out: View, x: View, scale: float) -> Loop:
+        return self._check_loop(Loop([out], [x], lambda F, e: [e * scale]))  # type: ignore[no-any-return]
 
 
 def overlap(a: View, b: View) -> bool:

@@ -168,13 +168,7 @@ class _Specializing:
 
     def tanh_backward(self, call: Call, grad: ArrayType, y: ArrayType | None) -> bool:
         """Replace the gradient of `tanh` by NumPy's functions."""
-        if (
-            y is None
-            or not (y.shape and y.is_dense)
-            or grad[:3] != y[:3]
-            or y.dtype.char not in "fd"
-            or y.size >= SMALL
-        ):
+        if y is None or grad[:3] != y[:3] or not (y.shape and y.is_dense and y.size < SMALL and y.dtype.char in "fd"):
             return False
         square = self.add("kernels.mul", np.multiply, (call.args[1], call.args[1]), y)
         ones = self.found.new_literal(ONE[y.dtype.char])

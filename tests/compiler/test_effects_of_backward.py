@@ -1,0 +1,199 @@
+"""A capture computes gradients before any backward: user code in backward has its effects as often as in eager mode."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import warnings
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import gradcore as gc
+from gradcore.compiler.function import CompiledFunction
+
+CALLS = 6
+
+
+class State:
+    """Everything that the effects change."""
+
+    def __init__(self) -> None:
+        self.list, self.dict, self.set, self.deque = [0], {"n": 0}, {0}, deque([0])
+        self.number, self.buffer, self.other = 0, gc.zeros(2), gc.ones(3, requires_grad=True)
+        self.generator, self.counter = gc.Generator(), itertools.count()
+        self.generator.manual_seed(3)
+        self.rows = (i for i in range(1000))
+        self.model = gc.nn.BatchNorm1d(3)
+        self.optimizer = gc.optim.SGD([self.other], lr=0.1)
+
+    def shown(self) -> list[Any]:
+        """Return what the effects have changed so far."""
+        tensors = [self.buffer, self.other.detach(), self.other.grad, self.model.running_mean]
+        drawn = gc.rand(1).item(), gc.rand(1, generator=self.generator).item()
+        values = [[*self.list], {**self.dict}, {*self.set}, [*self.deque], self.number, next(self.counter)]
+        return [*values, next(self.rows), drawn, *(t if t is None else [t.tolist(), t._version] for t in tensors)]
+
+
+def _add_to_number(s: State, g: Any) -> None:
+    s.number += 1
+
+
+def _add_in_dict(s: State, g: Any) -> None:
+    s.dict["n"] += 1
+
+
+def _add_to_buffer(s: State, g: Any) -> None:
+    s.buffer += 1
+
+
+def _write_slice(s: State, g: Any) -> None:
+    s.buffer[0] = s.buffer[0] + 1
+
+
+def _backward(s: State, g: Any) -> None:
+    with gc.enable_grad():
+        (s.other * 2).sum().backward()
+
+
+#: Statements that change something.
+EFFECTS: dict[str, Callable[[Any, Any], Any]] = {
+    "append": lambda s, g: s.list.append(1), "unbound append": lambda s, g: list.append(s.list, 1),
+    "pop": lambda s, g: s.deque.append(s.deque.popleft() + 1), "set": lambda s, g: s.set.add(len(s.set)),
+    "update": lambda s, g: s.dict.update(n=s.dict["n"] + 1), "item": _add_in_dict, "attribute": _add_to_number,
+    "setattr": lambda s, g: setattr(s, "number", s.number + 1), "next": lambda s, g: next(s.counter),
+    "generator": lambda s, g: s.rows.send(None), "print": lambda s, g: print("seen"),
+    "add_": lambda s, g: s.buffer.add_(1), "+=": _add_to_buffer, "slice": _write_slice,
+    "out": lambda s, g: gc.add(s.buffer, 1, out=s.buffer), "copy_": lambda s, g: s.buffer.copy_(s.buffer + 1),
+    "rand": lambda s, g: gc.rand(2), "rand of a generator": lambda s, g: gc.rand(2, generator=s.generator),
+    "seed": lambda s, g: gc.manual_seed(len(s.list) + s.buffer.numel()), "backward": _backward,
+    "step": lambda s, g: s.optimizer.step(), "statistics": lambda s, g: s.model(gc.ones(2, 3)),
+    "nested": lambda s, g: EFFECTS["append"](s, g),
+}  # fmt: skip
+#: Code without effects.
+PURE: dict[str, Callable[[Any, Any], Any]] = {
+    "nothing": lambda s, g: None, "clamp": lambda s, g: g.clamp(-1, 1), "scaled": lambda s, g: g * s.list[0],
+    "norm": lambda s, g: g / (g.norm() + 1), "where": lambda s, g: gc.where(g > 0, g, g * 0.5),
+    "own": lambda s, g: g.clone().mul_(3), "softmax": lambda s, g: gc.nn.functional.softmax(g, -1),
+}  # fmt: skip
+
+
+class Fixed:
+    """State that does not change, and that guards can compare."""
+
+    def __init__(self) -> None:
+        self.list = [2]
+
+    def shown(self) -> None:
+        return None
+
+
+def _custom(act: Callable[[Any], Any]) -> Any:
+    class Doubled(gc.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            act(g)
+            return g * 2 + x * 0
+
+    return Doubled
+
+
+def _with_module(register: str) -> Callable[[Any, Callable[[Any], Any]], Callable[[Any], Any]]:
+    def place(s: Any, act: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        layer = gc.nn.Linear(3, 3)
+        getattr(layer, register)(lambda module, *grads: (act(grads[0][0]), None)[1])
+        return layer
+
+    return place
+
+
+def _with_hook(register: Callable[[Any, Any], Any]) -> Callable[[Any, Callable[[Any], Any]], Callable[[Any], Any]]:
+    def place(s: Any, act: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def apply(y: Any) -> Any:
+            y = y * 2
+            register(y, act)
+            return y
+
+        return apply
+
+    return place
+
+
+#: Places of user code that backward calls: ``(state, code) -> function of a tensor``.
+PLACES: dict[str, Callable[[Any, Callable[[Any], Any]], Callable[[Any], Any]]] = {
+    "hook": _with_hook(lambda y, act: y.register_hook(act)),
+    "hook of the node": _with_hook(lambda y, act: y.grad_fn.register_hook(lambda new, old: (act(old[0]), None)[1])),
+    "prehook of the node": _with_hook(lambda y, act: y.grad_fn.register_prehook(lambda old: (act(old[0]), None)[1])),
+    "backward of a function": lambda s, act: _custom(act).apply,
+    "hook of a module": _with_module("register_full_backward_hook"),
+    "prehook of a module": _with_module("register_full_backward_pre_hook"),
+}
+
+
+def _run(place: str, code: Callable[[Any, Any], Any], compiles: bool, skipped: int = CALLS) -> tuple[list[Any], Any]:
+    """Return the state after each call and each backward, of which some calls have none."""
+    gc.manual_seed(0)
+    state, w = Fixed() if code in PURE.values() else State(), gc.full((3,), 0.5, requires_grad=True)
+    apply = PLACES[place](state, lambda g: code(state, g))
+
+    def function(x: gc.Tensor) -> gc.Tensor:
+        return (apply(x * w) * 3).sum()
+
+    run: Any = CompiledFunction(function) if compiles else function
+    found: list[Any] = []
+    for i in range(CALLS):
+        loss = run(gc.arange(3.0).reshape(1, 3) + i)
+        found.append([loss.item(), state.shown()])
+        if i != skipped:
+            loss.backward()
+        found.append([None if w.grad is None else w.grad.tolist(), state.shown()])
+    return found, run
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("effect", EFFECTS)
+def test_effects_of_code_in_backward(place: str, effect: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, skipped = EFFECTS[effect], random.Random(f"{place} {effect}").randrange(CALLS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected, printed = _run(place, lambda s, g: (code(s, g), None)[1], False, skipped)[0], capsys.readouterr()
+        assert _run(place, lambda s, g: (code(s, g), None)[1], True, skipped)[0] == expected
+    assert capsys.readouterr() == printed
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("code", PURE)
+def test_code_in_backward_without_effects_is_compiled(place: str, code: str) -> None:
+    expected = _run(place, PURE[code], False)[0]
+    found, run = _run(place, PURE[code], True)
+    assert found == expected
+    assert run._specializations
+
+
+def test_hooks_written_in_c() -> None:
+    outcomes = []
+    for compiles in (False, True):
+        seen: list[Any] = []
+        w = gc.ones(3, requires_grad=True)
+
+        def function(x: gc.Tensor, seen: list[Any] = seen, w: Any = w) -> gc.Tensor:
+            y = x * w
+            y.register_hook(seen.append)
+            return y.sum()
+
+        run: Any = CompiledFunction(function) if compiles else function
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(CALLS):
+                run(gc.ones(3)).backward()
+                seen.append(0)
+        outcomes.append([type(each) for each in seen])
+    assert outcomes[0] == outcomes[1]
