@@ -18,6 +18,7 @@ from gradcore.backends.cupy.fusion import CudaFusion
 from gradcore.backends.cupy.kernels import NULL, type_name
 from gradcore.backends.cupy.multi_tensor import launches
 from gradcore.backends.portable.optimizers import Batch, Formula, Optimizers
+from gradcore.core.typing import AnyArray
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array
@@ -116,7 +117,7 @@ class CudaOptimizers(CudaFusion, Optimizers):
         numbers: dict[str, Any],
         dtype: Any,
         found_inf: Any = None,
-    ) -> tuple[dict[str, Any], list[Any]]:
+    ) -> tuple[dict[str, Any], list[AnyArray]]:
         """Return the settings of a step that the device counts, and the former counters.
 
         One launch computes both, and one updates each counter.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from gradcore.backends.kernel_rules import writes
+from gradcore.core.typing import AnyArray
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace
@@ -120,7 +121,7 @@ class Optimizers:
         numbers: dict[str, Any],
         dtype: Any,
         found_inf: Any = None,
-    ) -> tuple[dict[str, Any], list[Any]]:
+    ) -> tuple[dict[str, Any], list[AnyArray]]:
         """Return the settings of a step whose number is counted on the device, and the former numbers.
 
         Parameters
@@ -154,7 +155,7 @@ class Optimizers:
         self._move(numbers, float64_numbers.values(), former, found_inf)
         return arrays, former
 
-    def _move(self, numbers: dict[str, Any], new: Iterable[Any], former: list[Any], found_inf: Any) -> None:
+    def _move(self, numbers: dict[str, Any], new: Iterable[AnyArray], former: list[AnyArray], found_inf: Any) -> None:
         is_taken = True if found_inf is None else found_inf <= 0
         try:
             for values, moved in zip(numbers.values(), new, strict=False):
@@ -163,7 +164,7 @@ class Optimizers:
             self.restore_numbers(numbers, former)
             raise
 
-    def restore_numbers(self, numbers: dict[str, Any], former: list[Any]) -> None:
+    def restore_numbers(self, numbers: dict[str, Any], former: list[AnyArray]) -> None:
         """Set the numbers of a step that failed to what they were, so that it can be taken again."""
         for values, before in zip(numbers.values(), former, strict=True):
             values[...] = before

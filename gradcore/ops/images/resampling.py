@@ -208,7 +208,7 @@ def interpolate(
     return F.resample(input, sizes, scales, mode, bool(align_corners), antialias)
 
 
-def _resize_bytes(F: Any, image: Any, sizes: Sequence[int], scales: Scales, *settings: Any) -> Any:
+def _resize_bytes(F, image, sizes, scales, *settings):
     """Resize images of uint8 in float32. As in PyTorch, values are rounded after the rows and after the columns."""
     for size, factors in (((image.shape[2], sizes[1]), (None, scales[1])), (sizes, (scales[0], None))):
         resized = F.resample(F.to(image, dtypes.float32), tuple(size), factors, *settings)
