@@ -8,6 +8,7 @@ import numpy as np
 
 from gradcore.backends.compiled.calls import CompiledCalls, Work
 from gradcore.backends.kernel_methods import kernel_for
+from gradcore.backends.numpy.sorting import LARGE
 from gradcore.backends.portable.sorting import comparable
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ _SORTED_AS = {
 
 
 def _sorts(backend: Any, x: Array, dim: int, descending: bool = False) -> bool:
-    return bool(x.size >= _LARGE and _LENGTH <= x.shape[dim] < 1 << 31 and x.dtype.str[1:] in _SORTED_AS)
+    by_numpy = x.dtype == np.int64 and x.size >= LARGE  # together with their indices, which takes half the time
+    return bool(
+        x.size >= _LARGE and _LENGTH <= x.shape[dim] < 1 << 31 and x.dtype.str[1:] in _SORTED_AS and not by_numpy
+    )
 
 
 class CompiledSorting(CompiledCalls):
