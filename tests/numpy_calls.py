@@ -20,7 +20,7 @@ amin: A; A, 1; A, initial=A[0, 0]
 angle: C; A - 1; C, True
 any: M; M, axis=1; M, keepdims=True
 append: A, B; A, B, axis=0; V, [1.0, 2.0]
-arange: 4; 1, 7, 2; 2.0; 0, 1, 0.25
+arange: 4; 1, 7, 2; 2.0; 0, 1, 0.25; 0.9, 6.1, 1.5, dtype=int
 arccos: A / 3
 arccosh: A + 1
 arcsin: A / 3

@@ -143,3 +143,22 @@ def test_functions_of_another_tensor_name_themselves_in_errors(name):
         TypeError, match=rf"^{name}_like\(\): argument 'input' \(position 1\) must be Tensor, not ndarray"
     ):
         getattr(gc, f"{name}_like")(np.ones(2), *numbers)
+
+
+@pytest.mark.parametrize("name", ["uint8", "int8", "int16", "int32", "int64"])
+def test_sequences_of_integers_begin_and_step_with_whole_numbers(name: str) -> None:
+    """Bounds and steps are cut off before they are used, not the numbers after; the values are PyTorch's."""
+    dtype = getattr(gc, name)
+    assert gc.arange(0.9, 6.1, 1.5, dtype=dtype).tolist() == ([0, 1, 2, 3] if name != "int64" else [0, 1, 2, 3, 4, 5])
+    assert gc.linspace(4.3, 0.2, 5, dtype=dtype).tolist() == [4, 3, 2, 1, 0]
+    assert gc.linspace(4.9, 0, 1, dtype=dtype).tolist() == [4]
+    assert gc.logspace(1.9, 3.9, 3, base=2.0, dtype=dtype).tolist() == [2, 4, 8]
+    with pytest.warns(UserWarning, match="range is deprecated"):
+        assert gc.range(0.5, 3, 1.5, dtype=dtype).tolist() == [0, 1, 2, 3]
+    with pytest.raises(RuntimeError, match=f"value cannot be converted to type {name}_t without overflow"):
+        gc.linspace(0, float("inf"), 3, dtype=dtype)
+
+
+def test_a_step_below_one_is_no_step_of_int64() -> None:
+    with pytest.raises(RuntimeError, match="step must be nonzero"):
+        gc.arange(0, 1, 0.3, dtype=gc.int64)

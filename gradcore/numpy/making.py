@@ -209,7 +209,11 @@ def arange(
 ) -> Tensor:
     first = start_or_stop if start is None else start
     values = [_number(x) for x in (first, stop, step) if x is not None]
-    array = np.arange(*values) if step is None or stop is not None else np.arange(0, _number(first), _number(step))
+    if step is not None and stop is None:
+        values = [0, *values]
+    kind = None if dtype is None else dtype_of(dtype)
+    # NumPy steps in integers itself; bfloat16 it does not know.
+    array = np.arange(*values, dtype=kind.numpy if kind and kind.category == dtypes.INTEGER else None)
     return F.to(tensor_of(array, dtype), resolve(device))
 
 

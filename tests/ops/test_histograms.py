@@ -87,6 +87,9 @@ def test_indices_of_a_fixed_number() -> None:
 def test_indices_of_all_dims() -> None:
     assert [i.tolist() for i in gc.unravel_index(gc.tensor([3, 5]), (2, 3))] == [[1, 1], [0, 2]]
     assert [i.tolist() for i in gc.unravel_index(gc.tensor(5), 6)] == [5]
+    (wide,) = gc.unravel_index(gc.tensor([5], dtype=gc.uint8), (1000,))
+    assert wide.dtype is gc.int64
+    assert wide.tolist() == [5]
     for shape, error in ((2.0, TypeError), ((2, -3), ValueError)):
         with pytest.raises(error, match="'shape'"):
             gc.unravel_index(gc.tensor([1]), shape)

@@ -309,3 +309,10 @@ def test_indices_out_of_bounds_are_errors_of_both_kinds():
     for error in (IndexError, RuntimeError):
         with pytest.raises(error, match="index 5 is out of bounds for dimension 0 with size 2"):
             gc.ones(2).gather(0, gc.tensor([5]))
+
+
+def test_tensordot_of_integers_keeps_their_dtype() -> None:
+    a, b = gc.ones(1, 2, dtype=gc.uint8), gc.full((3, 2), 100, dtype=gc.uint8)
+    result = gc.tensordot(a, b, dims=([0, 1], [0, 1]))  # The dim of one element is that of a sum of `b`.
+    assert result.dtype is gc.uint8
+    assert result.item() == 600 % 256

@@ -473,7 +473,7 @@ def unravel_index(F, indices, shape: Ints):
     lengths = (shape,) if isinstance(shape, int) else shape
     if any(length < 0 for length in lengths):
         raise ValueError(f"'shape' cannot have negative values, but got {lengths}")
-    coordinates = []
+    coordinates, indices = [], F.to(indices, dtypes.int64)
     for length in reversed(lengths):
         coordinates.append(F.remainder(indices, length) if length else indices)
         indices = F.div(indices, length, rounding_mode="floor") if length else indices

@@ -403,9 +403,9 @@ def tensordot(F, a, b, dims: Pairs = 2):
         p, q = wrap_dim(i, a.ndim), wrap_dim(j, b.ndim)
         n, m = a.shape[p], b.shape[q]
         if n == 1 != m:
-            b = F.sum(b, q, True)
+            b = F.sum(b, q, True, dtype=b.dtype)
         elif m == 1 != n:
-            a = F.sum(a, p, True)
+            a = F.sum(a, p, True, dtype=a.dtype)
         elif n != m:
             raise RuntimeError(
                 f"contracted dimensions need to match, but first has size {n} in dim {i} and second has size {m} in "

@@ -94,6 +94,8 @@ def masked_prod(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DTyp
     tensor(6.)
     """
     result = _fill_masked(F, self, mask, 1)
+    if not self.ndim:
+        return F.prod(result, dtype=dtype)
     for d in reversed(_all_dims(dim, self.ndim)):
         result = F.prod(result, d, keepdim, dtype=dtype)
     return _cast(F, result, dtype)

@@ -68,6 +68,16 @@ def _bounds(function: str, start: Any, end: Any, step: Any) -> tuple[Any, Any, A
     return (0, start, step) if end is None else (0 if start is None else start, end, step)
 
 
+def _whole(dtype: dtypes.dtype, *values: Any) -> tuple[Any, ...]:
+    """Return the values cut off to integers if `dtype` is one of integers, as PyTorch does before it computes."""
+    if dtype.category != dtypes.INTEGER:
+        return values
+    try:
+        return tuple(int(v) for v in values)
+    except (OverflowError, ValueError):
+        raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow") from None
+
+
 def _any_differentiated(*values: Any) -> bool:
     """Return whether one of the values is a tensor that is differentiated."""
     return any(isinstance(v, Tensor) and is_differentiated(v) for v in values)
@@ -110,8 +120,14 @@ def arange(
     if not all(v.__class__ is int or math.isfinite(v) for v in (first, last)):
         raise RuntimeError(f"unsupported range: {first} -> {last}")
     out_dtype = _sequence_dtype((first, last, by), options.get("dtype"))
-    count = -(-(last - first) // by) if out_dtype.category == 1 else math.ceil((last - first) / by)
+    if out_dtype is dtypes.int64:
+        first, last, by = _whole(out_dtype, first, last, by)
+        if by == 0:
+            raise RuntimeError("step must be nonzero")
+    is_whole = all(isinstance(v, int) for v in (first, last, by))
+    count = -(-(last - first) // by) if is_whole else math.ceil((last - first) / by)
     check_elements((count,))
+    first, by = _whole(out_dtype, first, by)
     kind = np.int64 if not out_dtype.is_differentiable and isinstance(by, int) else np.float64
 
     def numbers(xp: Any) -> Any:
@@ -134,6 +150,13 @@ def range(
     )
     first, last, by = _bounds("range", start, end, step)
     out_dtype = _dtype(options)
+    if (last - first) * by < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    first, last, by = _whole(out_dtype, first, last, by)
+    if by == 0:
+        raise RuntimeError("step must be nonzero")
+    if (last - first) * by < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     count = math.floor((last - first) / by) + 1
     check_elements((count,))
 
@@ -146,6 +169,11 @@ def range(
 def _space_evenly(xp: Any, start: Any, end: Any, steps: int, dtype: dtypes.dtype) -> Any:
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
+    if dtype.category == dtypes.INTEGER:  # From both ends, as in PyTorch: values that are whole come out exactly.
+        first, last = _whole(dtype, start, end)
+        step, places = (last - first) / max(steps - 1, 1), xp.arange(steps, dtype=np.float64)
+        is_front = places < (steps // 2 if steps > 1 else 1)
+        return xp.where(is_front, first + step * places, last - step * (steps - 1 - places))
     exact = np.complex128 if dtype.is_complex else np.float64
     first, last = np.asarray(start, exact), np.asarray(end, exact)
     return xp.linspace(first, last, steps, dtype=exact)

@@ -51,6 +51,8 @@ def _filler(
         if check is not None:
             check(*parameters)
         dtype, shape = self._dtype, self._array.shape
+        if distribution is philox.geometric and dtype.category == dtypes.INTEGER:  # numbers of trials
+            dtype = dtypes.float64
         if not dtype.is_differentiable:
             raise no_kernel(fill.__name__, dtype)
         if dtype.is_complex:
