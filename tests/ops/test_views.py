@@ -589,3 +589,14 @@ def test_views_on_the_meta_device(name: str) -> None:
     assert view.stride() == real.stride()
     assert view.grad_fn.name() == node
     assert view._is_view()
+
+
+@pytest.mark.parametrize("copy", [gc.clone, gc.Tensor.double, gc.Tensor.half, lambda x: x.to(gc.complex64)])
+@pytest.mark.parametrize("sizes", [(1, 4), (4,), (2, 1, 3), (1, 2, 1), (3, 1)])
+def test_copies_of_expanded_tensors_can_be_viewed_flat(copy: Callable[[Any], Any], sizes: tuple[int, ...]) -> None:
+    """An expanded dim of a copy lies where row-major order has it, as in PyTorch, not innermost, as in NumPy's."""
+    target = tuple(5 if n == 1 else n for n in ((1,) * (4 - len(sizes)) + sizes))
+    x = gc.arange(float(np.prod(sizes))).reshape(sizes).expand(target)
+    assert copy(x).view(-1).tolist() == x.reshape(-1).tolist()
+    turned = gc.ones(2, 1, 4).expand(2, 3, 4).transpose(0, 2)
+    assert copy(turned).stride() == (1, 4, 12)  # PyTorch's

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +47,25 @@ SPECIAL = {
 }  # fmt: skip
 
 
+def _copy_expanded(x: Array, copy: Callable[[Array], Array]) -> Array:
+    """Return a copy of an expanded array whose dims lie in memory as PyTorch's.
+
+    NumPy's copies make an expanded dim the innermost, so that the result could not be viewed as a flat one.
+    """
+    order = list(reversed(range(x.ndim)))  # from the fastest dim to the slowest; expanded dims have no place of their own
+    for i in range(1, x.ndim):
+        moving = i
+        for j in reversed(range(i)):
+            step, other = abs(x.strides[order[moving]]), abs(x.strides[order[j]])
+            if step and other > step:
+                order[j], order[moving] = order[moving], order[j]
+                moving = j
+            elif 0 < other < step:
+                break
+    order.reverse()
+    return copy(x.transpose(order)).transpose(sorted(range(x.ndim), key=order.__getitem__))
+
+
 class Elementwise:
     """Kernels that act on each element, after broadcasting."""
 
@@ -60,6 +80,8 @@ class Elementwise:
         """Convert `x` to a NumPy dtype, and take the real part of complex numbers if `dtype` is real."""
         if x.dtype.kind == "c" and self.xp.dtype(dtype).kind not in "cb":
             x = x.real
+        if 0 in x.strides:
+            return _copy_expanded(x, lambda y: y.astype(dtype, order="C"))
         return x.astype(dtype)
 
     def to(self, x: Array, dtype: Any) -> Array:
@@ -72,6 +94,8 @@ class Elementwise:
 
     def copy_elements(self, x: Array, order: Any = "K") -> Array:
         """Return a copy in the memory order of `x` (`order` "K") or in row-major order ("C")."""
+        if order == "K" and 0 in x.strides:
+            return _copy_expanded(x, lambda y: y.copy("C"))
         return x.copy(order)
 
     def zeros_like(self, x: Array) -> Array:

@@ -68,7 +68,7 @@ def _bounds(function: str, start: Any, end: Any, step: Any) -> tuple[Any, Any, A
     return (0, start, step) if end is None else (0 if start is None else start, end, step)
 
 
-def _whole(dtype: dtypes.dtype, *values: Any) -> tuple[Any, ...]:
+def _whole(dtype: dtypes.dtype, *values: float) -> tuple[float, ...]:
     """Return the values cut off to integers if `dtype` is one of integers, as PyTorch does before it computes."""
     if dtype.category != dtypes.INTEGER:
         return values
@@ -170,10 +170,10 @@ def _space_evenly(xp: Any, start: Any, end: Any, steps: int, dtype: dtypes.dtype
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     if dtype.category == dtypes.INTEGER:  # From both ends, as in PyTorch: values that are whole come out exactly.
-        first, last = _whole(dtype, start, end)
-        step, places = (last - first) / max(steps - 1, 1), xp.arange(steps, dtype=np.float64)
+        low, high = _whole(dtype, start, end)
+        step, places = (high - low) / max(steps - 1, 1), xp.arange(steps, dtype=np.float64)
         is_front = places < (steps // 2 if steps > 1 else 1)
-        return xp.where(is_front, first + step * places, last - step * (steps - 1 - places))
+        return xp.where(is_front, low + step * places, high - step * (steps - 1 - places))
     exact = np.complex128 if dtype.is_complex else np.float64
     first, last = np.asarray(start, exact), np.asarray(end, exact)
     return xp.linspace(first, last, steps, dtype=exact)
