@@ -52,7 +52,8 @@ def _copy_expanded(x: Array, copy: Callable[[Array], Array]) -> Array:
 
     NumPy's copies make an expanded dim the innermost, so that the result could not be viewed as a flat one.
     """
-    order = list(reversed(range(x.ndim)))  # from the fastest dim to the slowest; expanded dims have no place of their own
+    # From the fastest dim to the slowest; expanded dims have no place of their own.
+    order = list(reversed(range(x.ndim)))
     for i in range(1, x.ndim):
         moving = i
         for j in reversed(range(i)):
