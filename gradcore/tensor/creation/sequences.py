@@ -73,7 +73,7 @@ def _whole(dtype: dtypes.dtype, *values: float) -> tuple[float, ...]:
     if dtype.category != dtypes.INTEGER:
         return values
     try:
-        return tuple(int(v) for v in values)
+        return tuple(int(v) if isinstance(v, float) else v for v in values)  # A size stays symbolic.
     except (OverflowError, ValueError):
         raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow") from None
 
@@ -124,7 +124,8 @@ def arange(
         first, last, by = _whole(out_dtype, first, last, by)
         if by == 0:
             raise RuntimeError("step must be nonzero")
-    is_whole = all(isinstance(v, int) for v in (first, last, by))
+    has_fraction = any(isinstance(v, float) for v in (first, last, by))
+    is_whole = out_dtype.category == dtypes.INTEGER and not has_fraction
     count = -(-(last - first) // by) if is_whole else math.ceil((last - first) / by)
     check_elements((count,))
     first, by = _whole(out_dtype, first, by)
