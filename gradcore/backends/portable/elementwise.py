@@ -81,7 +81,7 @@ class Elementwise:
         """Convert `x` to a NumPy dtype, and take the real part of complex numbers if `dtype` is real."""
         if x.dtype.kind == "c" and self.xp.dtype(dtype).kind not in "cb":
             x = x.real
-        if 0 in x.strides:
+        if x.base is not None and 0 in x.strides:
             return _copy_expanded(x, lambda y: y.astype(dtype, order="C"))
         return x.astype(dtype)
 
@@ -95,7 +95,7 @@ class Elementwise:
 
     def copy_elements(self, x: Array, order: Any = "K") -> Array:
         """Return a copy in the memory order of `x` (`order` "K") or in row-major order ("C")."""
-        if order == "K" and 0 in x.strides:
+        if x.base is not None and order == "K" and 0 in x.strides:
             return _copy_expanded(x, lambda y: y.copy("C"))
         return x.copy(order)
 

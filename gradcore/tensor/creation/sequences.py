@@ -68,7 +68,7 @@ def _bounds(function: str, start: Any, end: Any, step: Any) -> tuple[Any, Any, A
     return (0, start, step) if end is None else (0 if start is None else start, end, step)
 
 
-def _whole(dtype: dtypes.dtype, *values: float) -> tuple[float, ...]:
+def _whole(dtype: dtypes.dtype, *values: complex) -> tuple[complex, ...]:
     """Return the values cut off to integers if `dtype` is one of integers, as PyTorch does before it computes."""
     if dtype.category != dtypes.INTEGER:
         return values
