@@ -68,7 +68,7 @@ def _bounds(function: str, start: Any, end: Any, step: Any) -> tuple[Any, Any, A
     return (0, start, step) if end is None else (0 if start is None else start, end, step)
 
 
-def _whole(dtype: dtypes.dtype, *values: complex) -> tuple[complex, ...]:
+def _whole(dtype: dtypes.dtype, *values: Any) -> tuple[Any, ...]:
     """Return the values cut off to integers if `dtype` is one of integers, as PyTorch does before it computes."""
     if dtype.category != dtypes.INTEGER:
         return values
@@ -78,12 +78,12 @@ def _whole(dtype: dtypes.dtype, *values: complex) -> tuple[complex, ...]:
         raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow") from None
 
 
-def _any_differentiated(*values: Any) -> bool:
+def _any_differentiated(*values: object) -> bool:
     """Return whether one of the values is a tensor that is differentiated."""
     return any(isinstance(v, Tensor) and is_differentiated(v) for v in values)
 
 
-def _check_bounds(*values: Any) -> None:
+def _check_bounds(*values: object) -> None:
     for v in values:
         if isinstance(v, Tensor) and v._array.ndim:
             raise RuntimeError(f"linspace only supports 0-dimensional start and end tensors, but got {v.ndim} dim(s)")
