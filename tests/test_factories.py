@@ -152,6 +152,7 @@ def test_sequences_of_integers_begin_and_step_with_whole_numbers(name: str) -> N
     assert gc.arange(0.9, 6.1, 1.5, dtype=dtype).tolist() == ([0, 1, 2, 3] if name != "int64" else [0, 1, 2, 3, 4, 5])
     assert gc.linspace(4.3, 0.2, 5, dtype=dtype).tolist() == [4, 3, 2, 1, 0]
     assert gc.linspace(4.9, 0, 1, dtype=dtype).tolist() == [4]
+    assert gc.logspace(1.31, 0, 1, dtype=dtype).tolist() == [20]
     assert gc.logspace(1.9, 3.9, 3, base=2.0, dtype=dtype).tolist() == [2, 4, 8]
     with pytest.warns(UserWarning, match="range is deprecated"):
         assert gc.range(0.5, 3, 1.5, dtype=dtype).tolist() == [0, 1, 2, 3]

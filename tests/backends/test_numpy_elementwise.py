@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gradcore as gc
 from gradcore.backends.registry import CPU
 
 F = CPU.backend
@@ -109,11 +110,20 @@ def test_erf() -> None:
 def test_gelu() -> None:
     """In float32 the kernels for many elements are as near to the function as the declared bodies are."""
     x = np.concatenate([np.linspace(-20, 20, 20_001), [100, -100, 1e30, -1e30]]).astype("f4")
-    for name in ("gelu", "gelu_slope"):
+    for name in ("gelu", "gelu_slope", "tanh_gelu_slope"):
         kernel = getattr(F, name)
         np.testing.assert_allclose(kernel(x), kernel(x.astype("f8")), rtol=1e-6, atol=5e-7)
-    x = x[np.abs(x) < 1000]  # beyond, the square of `x` times an exponential that vanishes is not a number
-    np.testing.assert_allclose(F.tanh_gelu_slope(x), F.tanh_gelu_slope(x.astype("f8")), rtol=1e-6, atol=5e-7)
+
+
+@pytest.mark.parametrize("dtype", ["e", "f", "d"])
+def test_slopes_of_gelu_far_from_zero(dtype: str) -> None:
+    """They are one and zero, and their own derivatives zero."""
+    largest = np.finfo(dtype).max
+    x = gc.tensor(np.array([20, 1e3, 6e4, largest, np.inf, -20, -1e3, -6e4, -largest, -np.inf, np.nan], dtype))
+    slope = gc.func.grad(lambda v: gc.nn.functional.gelu(v, approximate="tanh").sum())
+    np.testing.assert_allclose(slope(x).numpy()[:10], [1.0] * 5 + [0.0] * 5, rtol=0, atol=1e-200)
+    np.testing.assert_allclose(gc.func.grad(lambda v: slope(v).sum())(x).numpy()[:10], 0, atol=1e-200)
+    assert gc.isnan(slope(x)).tolist() == [False] * 10 + [True]
 
 
 def test_zero_divisors() -> None:

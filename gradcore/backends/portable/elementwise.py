@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,13 +53,16 @@ def _copy_expanded(x: Array, copy: Callable[[Array], Array]) -> Array:
 
     NumPy's copies make an expanded dim the innermost, so that the result could not be viewed as a flat one.
     """
-    # From the fastest dim to the slowest; expanded dims have no place of their own.
+    steps = [step for step in x.strides if step]
+    if len(steps) < 2 or all(step > other for step, other in pairwise((*steps, 0))):  # in row-major order
+        return copy(x)
+    # From the fastest dim to the slowest; expanded dims have no place of their own. Of equal steps, the smaller is first.
     order = list(reversed(range(x.ndim)))
     for i in range(1, x.ndim):
         moving = i
         for j in reversed(range(i)):
             step, other = abs(x.strides[order[moving]]), abs(x.strides[order[j]])
-            if step and other > step:
+            if step and (other > step or (other == step and x.shape[order[j]] > x.shape[order[moving]])):
                 order[j], order[moving] = order[moving], order[j]
                 moving = j
             elif 0 < other < step:

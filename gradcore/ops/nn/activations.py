@@ -468,6 +468,7 @@ def gelu_slope(K, self):
 
 def _tanh_gelu_curvature(F, x):
     """Return the second derivative of ``gelu(x, approximate="tanh")``, which is x times the sigmoid of 2 * y."""
+    x = F.clamp(x, -30, 30)  # Beyond, it is zero in every dtype, and powers of x overflow.
     y, rise = _gelu_inner(x), 2 * _GELU_SCALE * (1 + 3 * _GELU_CUBE * x * x)
     slope = F.sigmoid(2 * y) * F.sigmoid(-2 * y)  # of the sigmoid; small factors first, against overflow
     climb = slope * rise
@@ -483,12 +484,13 @@ def _tanh_gelu_curvature(F, x):
 )
 def tanh_gelu_slope(K, self):
     """Return the derivative of ``gelu(self, approximate="tanh")``."""
-    # One minus the sigmoid of 2 * y, or one plus the hyperbolic tangent of y, loses digits on one side of zero. The
-    # bound keeps the exponential finite; at the bound, its reciprocal is too small to matter.
-    square = self * self
-    power = K.exp(K.minimum(self * (1 + _GELU_CUBE * square) * (2 * _GELU_SCALE), 80))
+    # One minus the sigmoid of 2 * y, or one plus the hyperbolic tangent of y, loses digits on one side of zero. Beyond
+    # the bounds, the slope is one or zero in every dtype, and the exponential and powers of x could overflow.
+    x = K.maximum(K.minimum(self, 9.5), -30)
+    square = x * x
+    power = K.exp(x * (1 + _GELU_CUBE * square) * (2 * _GELU_SCALE))
     rest = 1 / (1 + power)
-    return power * rest * (1 + self * rest * (2 * _GELU_SCALE + (6 * _GELU_SCALE * _GELU_CUBE) * square))
+    return power * rest * (1 + x * rest * (2 * _GELU_SCALE + (6 * _GELU_SCALE * _GELU_CUBE) * square))
 
 
 def _gelu_inner(x):

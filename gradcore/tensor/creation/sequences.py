@@ -68,7 +68,7 @@ def _bounds(function: str, start: Any, end: Any, step: Any) -> tuple[Any, Any, A
     return (0, start, step) if end is None else (0 if start is None else start, end, step)
 
 
-def _whole(dtype: dtypes.dtype, *values: Any) -> tuple[Any, ...]:
+def _truncate_to_integers(dtype: dtypes.dtype, *values: Any) -> tuple[Any, ...]:
     """Return the values cut off to integers if `dtype` is one of integers, as PyTorch does before it computes."""
     if dtype.category != dtypes.INTEGER:
         return values
@@ -120,15 +120,17 @@ def arange(
     if not all(v.__class__ is int or math.isfinite(v) for v in (first, last)):
         raise RuntimeError(f"unsupported range: {first} -> {last}")
     out_dtype = _sequence_dtype((first, last, by), options.get("dtype"))
-    if out_dtype is dtypes.int64:
-        first, last, by = _whole(out_dtype, first, last, by)
+    has_fraction = isinstance(first, float) or isinstance(last, float) or isinstance(by, float)
+    if has_fraction and out_dtype is dtypes.int64:
+        first, last, by = _truncate_to_integers(out_dtype, first, last, by)
         if by == 0:
             raise RuntimeError("step must be nonzero")
-    has_fraction = any(isinstance(v, float) for v in (first, last, by))
+        has_fraction = False
     is_whole = out_dtype.category == dtypes.INTEGER and not has_fraction
     count = -(-(last - first) // by) if is_whole else math.ceil((last - first) / by)
     check_elements((count,))
-    first, by = _whole(out_dtype, first, by)
+    if has_fraction:
+        first, by = _truncate_to_integers(out_dtype, first, by)
     kind = np.int64 if not out_dtype.is_differentiable and isinstance(by, int) else np.float64
 
     def numbers(xp: Any) -> Any:
@@ -153,7 +155,7 @@ def range(
     out_dtype = _dtype(options)
     if (last - first) * by < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    first, last, by = _whole(out_dtype, first, last, by)
+    first, last, by = _truncate_to_integers(out_dtype, first, last, by)
     if by == 0:
         raise RuntimeError("step must be nonzero")
     if (last - first) * by < 0:
@@ -171,7 +173,10 @@ def _space_evenly(xp: Any, start: Any, end: Any, steps: int, dtype: dtypes.dtype
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     if dtype.category == dtypes.INTEGER:  # From both ends, as in PyTorch: values that are whole come out exactly.
-        low, high = _whole(dtype, start, end)
+        low, high = _truncate_to_integers(dtype, start, end)
+        limits = np.iinfo(dtype.numpy)
+        if not all(limits.min <= bound <= limits.max for bound in (low, high)):
+            raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow")
         step, places = (high - low) / max(steps - 1, 1), xp.arange(steps, dtype=np.float64)
         is_front = places < (steps // 2 if steps > 1 else 1)
         return xp.where(is_front, low + step * places, high - step * (steps - 1 - places))
@@ -236,6 +241,8 @@ def logspace(
     out_dtype = _default_spaced(start, end, options.get("dtype"))
 
     def numbers(xp: Any) -> Any:
+        if steps == 1 and out_dtype.category == dtypes.INTEGER:  # PyTorch does not cut off a single exponent.
+            return convert_array(xp.full(1, float(base) ** start), out_dtype)
         return convert_array(xp.power(base, _space_evenly(xp, start, end, steps, out_dtype)), out_dtype)
 
     return compute_on_device(numbers, options.get("device"), out_dtype, exact=True)  # type: ignore[no-any-return]
