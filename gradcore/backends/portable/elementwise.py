@@ -56,7 +56,8 @@ def _copy_expanded(x: Array, copy: Callable[[Array], Array]) -> Array:
     steps = [step for step in x.strides if step]
     if len(steps) < 2 or all(step > other for step, other in pairwise((*steps, 0))):  # in row-major order
         return copy(x)
-    # From the fastest dim to the slowest; expanded dims have no place of their own. Of equal steps, the smaller is first.
+    # From the fastest dim to the slowest; expanded dims have no place of their own, and of equal steps the smaller dim
+    # is first.
     order = list(reversed(range(x.ndim)))
     for i in range(1, x.ndim):
         moving = i
