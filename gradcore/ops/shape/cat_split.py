@@ -705,7 +705,5 @@ def combinations(F, input, r: int = 2, with_replacement: bool = False):
     size = input.shape[0]
     rows = count_combinations(size + r - 1 if with_replacement and size else size, r)
     check_elements((rows, r))
-    if not rows:
-        return F.new_zeros(input, (0, r))
     positions = F.index_tensor(list_combinations(size, r, with_replacement, rows).reshape(-1), input)
     return F.unsafe_view(F.index_select(input, 0, positions), (rows, r))

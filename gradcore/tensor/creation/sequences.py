@@ -78,9 +78,12 @@ def _truncate_to_integers(dtype: dtypes.dtype, *values: Any) -> tuple[Any, ...]:
         raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow") from None
 
 
-def _any_differentiated(*values: object) -> bool:
-    """Return whether one of the values is a tensor that is differentiated."""
-    return any(isinstance(v, Tensor) and is_differentiated(v) for v in values)
+def _is_differentiated(start: object, end: object, options: OutOptions) -> bool:
+    """Return whether numbers between these bounds are differentiated; those of integers are not."""
+    dtype = options.get("dtype")
+    if dtype is not None and not dtypes.as_dtype(dtype).is_differentiable:
+        return False
+    return any(isinstance(v, Tensor) and is_differentiated(v) for v in (start, end))
 
 
 def _check_bounds(*values: object) -> None:
@@ -200,7 +203,7 @@ def linspace(
     >>> gc.linspace(0, 1, 5)
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
-    if _any_differentiated(start, end):
+    if _is_differentiated(start, end, options):
         return _moving(start, end, steps, options)
     start, end = _numbers(start, end)
     out_dtype = _default_spaced(start, end, options.get("dtype"))
@@ -235,7 +238,7 @@ def logspace(
     >>> gc.logspace(0, 2, 3)
     tensor([  1.,  10., 100.])
     """
-    if _any_differentiated(start, end):
+    if _is_differentiated(start, end, options):
         return functional.pow(base, _moving(start, end, steps, options))  # type: ignore[no-any-return]
     start, end = _numbers(start, end)
     out_dtype = _default_spaced(start, end, options.get("dtype"))
