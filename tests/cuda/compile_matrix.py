@@ -45,7 +45,7 @@ class Unit(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """What differs: the text and the macros."""
+        """Return a digest of what makes sources differ: the text and the macros."""
         return hashlib.sha256("\n".join([self.text, *self.defines]).encode()).hexdigest()[:20]
 
 
@@ -84,7 +84,7 @@ def units() -> Iterator[Unit]:
 
 
 def main() -> None:
-    """The command."""
+    """Parse the command line, compile a piece and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--state", type=Path, required=True, help="file of what is done")
     parser.add_argument("--seconds", type=float, default=600, help="after which the piece ends")
