@@ -12,6 +12,7 @@ from gradcore.ops.declare.checks import check_implemented, cpp_type
 from gradcore.ops.declare.geometry import broadcast_shape
 from gradcore.ops.declare.samples import bools, case, floats
 from gradcore.ops.declare.table import composite, constant, general
+from gradcore.ops.nn.dropout import check_dropout_probability
 
 
 def _scores(F: Any, query: Tensor, key: Tensor, mask: Tensor, scale: float) -> Any:
@@ -221,8 +222,9 @@ def attend_and_drop(
     """Return the result of attention whose weights are dropped with probability `p`, by a kernel that does both.
 
     Return None, and draw no random numbers, if the device has no such kernel. The numbers are those that `dropout` of
-    the weights draws.
+    the weights draws, and so is the error for a wrong probability.
     """
+    check_dropout_probability(p)
     if _keeps_weights(query, key, mask):
         return None
     lead = broadcast_shape([x.shape[:-2] for x in (query, key, mask) if x is not None])

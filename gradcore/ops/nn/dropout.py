@@ -50,7 +50,8 @@ def _(F, t, mask, scale):
     return F.masked_scale(t, mask, scale)
 
 
-def _check(p: float) -> None:
+def check_dropout_probability(p: float) -> None:
+    """Raise ValueError unless `p` is a probability; NaN is none."""
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
 
@@ -116,7 +117,7 @@ def dropout(F, input, p: float = 0.5, training: bool = True, inplace: bool = Fal
     >>> sorted(set(F.dropout(gradcore.ones(100), 0.75).tolist()))
     [0.0, 4.0]
     """
-    _check(p)
+    check_dropout_probability(p)
     return _drop(F, input, tuple(input.shape), p, training, inplace)
 
 
@@ -138,7 +139,7 @@ def alpha_dropout(F, input, p: float = 0.5, training: bool = False, inplace: boo
     >>> gc.nn.functional.alpha_dropout(gc.tensor([1.0, 2.0]), p=0.5, training=False)
     tensor([1., 2.])
     """
-    _check(p)
+    check_dropout_probability(p)
     return _alpha_drop(F, input, tuple(input.shape), p, training, inplace)
 
 
@@ -160,7 +161,7 @@ def feature_alpha_dropout(F, input, p: float = 0.5, training: bool = False, inpl
     >>> gc.nn.functional.feature_alpha_dropout(gc.ones(2, 3, 4), training=True).shape
     torch.Size([2, 3, 4])
     """
-    _check(p)
+    check_dropout_probability(p)
     return _alpha_drop(F, input, _channels(input) if training else (), p, training, inplace)
 
 
@@ -172,7 +173,7 @@ def _declare_channelwise(n: int) -> None:
     @spatial(name, random=True, samples=lambda: [case(floats(*shape), 0.3)])
     def dropout_nd(F, input, p: float = 0.5, training: bool = True, inplace: bool = False):
         """Set whole channels to zero with probability `p`: `dropout` for a sample or a batch over {dims}."""
-        _check(p)
+        check_dropout_probability(p)
         if input.ndim not in (n + 1, n + 2):
             message = f"{name}: Expected {n + 1}D or {n + 2}D input, but received a {input.ndim}D input."
             if n == 1:
