@@ -163,6 +163,8 @@ def pack_padded_sequence(
     """
     if not isinstance(lengths, Tensor):
         lengths = tensor(lengths, dtype=dtypes.int64, device="cpu")
+    elif lengths.dtype.category == dtypes.INTEGER:
+        lengths = lengths.to(dtypes.int64)
     if lengths.ndim != 1 or lengths.device.type != "cpu" or lengths.dtype != dtypes.int64:
         raise RuntimeError(
             f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.ndim}D {lengths.device.type} "

@@ -83,6 +83,15 @@ def test_packed_sequences_are_converted():
     assert packed.to(gc.int32).data.dtype is packed.int().data.dtype is gc.int32
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32"])
+def test_lengths_are_of_any_integer_dtype(dtype):
+    x, lengths = gc.arange(360.0).reshape(120, 3), [50, 120, 90]
+    narrow = gc.tensor(lengths, dtype=getattr(gc, dtype), device="cpu")
+    packed = rnn.pack_padded_sequence(x, narrow, enforce_sorted=False)
+    assert packed.data.tolist() == rnn.pack_padded_sequence(x, lengths, enforce_sorted=False).data.tolist()
+    assert rnn.pad_packed_sequence(packed)[1].tolist() == lengths
+
+
 def test_sorted_sequences_keep_no_permutation():
     packed = rnn.pack_sequence([gc.ones(3), gc.ones(3), gc.ones(1)])
     assert packed.sorted_indices is packed.unsorted_indices is None
