@@ -352,12 +352,17 @@ def test_combinations_of_layouts(layout):
 def test_orders_of_wide_integers_are_stable(span):
     """Of places in large matrices: the sort by digits gives what NumPy's stable one does."""
     rng = np.random.default_rng(0)
-    for shape in ((5000,), (40, 300), (300, 40)):
+    for shape in ((5000,), (40, 300), (300, 40), (2**18 + 5,)):
         values = rng.integers(-span // 2, span // 2, shape)
         values.reshape(-1)[::3] = values.reshape(-1)[0]
         for dim in range(len(shape)):
-            found = gc.tensor(values).argsort(dim, stable=True)
-            np.testing.assert_array_equal(found, values.argsort(axis=dim, kind="stable"))
+            for x, descending in ((values, False), (~values, True)):
+                order = values.argsort(axis=dim, kind="stable")
+                found = gc.tensor(x).sort(dim, stable=True, descending=descending)
+                np.testing.assert_array_equal(found.indices, order)
+                np.testing.assert_array_equal(found.values, np.take_along_axis(x, order, dim))
+                found = gc.tensor(x).argsort(dim, stable=True, descending=descending)
+                np.testing.assert_array_equal(found, order)
 
 
 DTYPES = ["bool", "uint8", "int8", "float16", "complex64"]

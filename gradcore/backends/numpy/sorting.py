@@ -10,7 +10,7 @@ from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy import threads
 from gradcore.backends.portable.sorting import Sorting, comparable
 
-__all__ = ["NumpySorting"]
+__all__ = ["NumpySorting", "sort_integers"]
 
 #: Elements below which NumPy's stable sort is as fast.
 SMALL = 2048
@@ -40,7 +40,7 @@ def _order_keys(x: Any, descending: bool) -> Any:
     return ~keys if descending else keys
 
 
-def _sort_integers(x: Any, dim: int, descending: bool, with_values: bool) -> tuple[Any, Any]:
+def sort_integers(x: Any, dim: int, descending: bool, with_values: bool) -> tuple[Any, Any]:
     """Sort int64 elements stably. Return the indices, and the sorted elements (or None) if `with_values`.
 
     This is a radix sort of one or two digits, each of which fits into one uint64 together with the index. Each pass
@@ -88,7 +88,7 @@ def _sort_by_high_bits(x: Any, high: Any) -> tuple[Any, Any]:
 
     Return the indices and the sorted elements, or None for both if the high bits of many elements are equal.
     """
-    order, _ = _sort_integers(high.view(np.int64), 0, False, False)
+    order, _ = sort_integers(high.view(np.int64), 0, False, False)
     values = x.take(order)
     if not (values[1:] < values[:-1]).any():
         return order, values
@@ -129,7 +129,7 @@ class NumpySorting(Sorting):
             keys &= (1 << 31) - 1
             return keys
         if x.dtype == np.int64:
-            order, _ = _sort_integers(x, dim, descending, False)
+            order, _ = sort_integers(x, dim, descending, False)
             if order is not None:
                 return order
         order = np.argsort(x if not descending else -x if x.dtype.kind == "f" else ~x, axis=dim)
@@ -140,7 +140,7 @@ class NumpySorting(Sorting):
 
     @kernel_for(lambda self, x, dim, *_: x.dtype == np.int64 and x.size >= LARGE and 16 <= x.shape[dim] < 1 << 31)
     def sort_along(self, x: Any, dim: int, descending: bool = False) -> tuple[Any, Any]:
-        order, values = _sort_integers(x, dim, descending, True)
+        order, values = sort_integers(x, dim, descending, True)
         if order is None:
             return super().sort_along(x, dim, descending)
         return self.take_along(x, order, dim) if values is None else values, order
