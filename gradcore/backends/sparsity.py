@@ -94,11 +94,16 @@ def add_border(pattern: Pattern) -> Pattern:
 
 
 def flat_places(index: AnyArray | Sequence[AnyArray], sizes: Sequence[int]) -> AnyArray:
-    """Return the flat, row-major position of each column of indices in a tensor of these sizes."""
+    """Return the flat, row-major position of each column of indices in a tensor of these sizes, as int64.
+
+    The dtype of the indices, such as int32, may be too small for positions.
+    """
     if prod(sizes) >= 2**63:
         raise RuntimeError(f"numel: integer multiplication overflow: a tensor of sizes {list(sizes)} has 2**63 "
                            "elements or more")  # fmt: skip
-    flat: AnyArray = index[0] * 1
+    if not len(index):  # a tensor without dims has one place
+        return index.sum(0, dtype="int64")  # type: ignore[union-attr]
+    flat: AnyArray = index[0].astype("int64")
     for row, size in zip(index[1:], sizes[1:], strict=True):
         flat = flat * size + row
     return flat

@@ -140,8 +140,7 @@ def to_dense(t: SparseTensor, dtype: Any = None, *, masked_grad: bool | None = N
     """Convert to a dense tensor."""
     values = t.stored.reshape(-1) if t.layout in BLOCKED else t.stored
     sizes = t.sizes[: sparse_dim(t)]
-    indices = [raw(row) for row in places(t)]
-    flat = flat_places(indices, sizes) if indices else t.xp.zeros(values.shape[0], "int64")
+    flat = flat_places(raw(t.index[0]) if t.layout is COO else list(map(raw, places(t))), sizes)
     out = functional.rows_summed(values, wrap(flat, t.home), prod(sizes))
     out = known_as(out.reshape(t.sizes), "ToDenseBackward0")
     return out if dtype is None else out.to(dtype)

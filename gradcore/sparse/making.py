@@ -103,12 +103,11 @@ def _leaf(tensor: SparseTensor, requires_grad: bool, has_history: bool) -> Spars
     return tensor
 
 
-def _indices(values: Any, device: Any) -> Any:
+def _indices(values: Any, device: Any, keep: tuple[dtypes.dtype, ...] = ()) -> Any:
+    """Return indices as a tensor without history, of int64 unless their dtype is one of `keep`."""
     if isinstance(values, Tensor):
         values = values.detach()
-        if values.is_floating_point():
-            values = values.to(dtypes.int64)
-        return functional.to(values, device=device)
+        return functional.to(values, device=device, dtype=values.dtype if values.dtype in keep else dtypes.int64)
     return functional.tensor(values, device=device, dtype=dtypes.int64)
 
 
@@ -129,7 +128,7 @@ def sparse_coo_tensor(
     Parameters
     ----------
     indices : array_like
-        ``(sparse_dim, nnz)``: a column for each value.
+        ``(sparse_dim, nnz)``: a column for each value. Indices of any dtype are stored as int64.
     values : array_like
         ``(nnz, *dense)``: numbers, or dense parts. A tensor that requires grad gets the gradients.
     size : sequence of int, optional
@@ -232,7 +231,8 @@ def sparse_compressed_tensor(
     Parameters
     ----------
     compressed_indices, plain_indices : array_like
-        The position at which each row (column) begins and the last one ends; the column (row) of each value.
+        The position at which each row (column) begins and the last one ends; the column (row) of each value. Indices
+        of int32 keep their dtype, others are stored as int64.
     values : array_like
         ``(nnz,)``; of the layouts of blocks ``(nnz, height, width)``.
     size : sequence of int, optional
@@ -257,7 +257,7 @@ def sparse_compressed_tensor(
         raise RuntimeError("sparse_compressed_tensor expected a compressed layout: sparse_csr, sparse_csc, sparse_bsr "
                            "or sparse_bsc")  # fmt: skip
     stored, history = _given_values(values, dtype, device)
-    ends, inner = _indices(compressed_indices, stored.device), _indices(plain_indices, stored.device)
+    ends, inner = (_indices(x, stored.device, (dtypes.int32,)) for x in (compressed_indices, plain_indices))
     if ends.ndim != 1 or inner.ndim != 1:
         raise RuntimeError("gradcore has no batches of compressed sparse matrices: indices must be 1-dimensional")
     if stored.ndim != (3 if layout in BLOCKED else 1):

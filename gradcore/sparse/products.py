@@ -6,7 +6,7 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.autograd.variables import wrap
-from gradcore.backends.sparsity import Pattern
+from gradcore.backends.sparsity import Pattern, flat_places, unravel_places
 from gradcore.core.typing import AnyArray
 from gradcore.sparse.arithmetic import add, distinct
 from gradcore.sparse.conversion import coalesce, places, sparse_dim, to_sparse, transpose
@@ -87,8 +87,7 @@ def _times_sparse(a: SparseTensor, b: SparseTensor) -> Any:
     left, right, positions, flat = _meetings(xp, a.pattern, b.pattern)
     terms = elements(a)[wrap(left, device)] * elements(b)[wrap(right, device)]
     values = functional.rows_summed(terms, wrap(positions, device), int(flat.size))
-    width = max(b.sizes[1], 1)
-    index = wrap(xp.stack([flat // width, flat % width]), device)
+    index = wrap(unravel_places(xp, flat, (a.sizes[0], max(b.sizes[1], 1))), device)
     out = sparse(COO, (a.sizes[0], b.sizes[1]), (index,), known_as(values, "SparseSparseMatmulBackward0"), True)
     return out if a.layout is COO or a.layout in BLOCKED else to_sparse(out, CSR)
 
@@ -102,7 +101,8 @@ def _meetings(xp: Any, a: Pattern, b: Pattern) -> tuple[AnyArray, AnyArray, AnyA
     total = int(counts.sum())
     left = xp.searchsorted(firsts + counts, xp.arange(total), side="right")
     right = order[ends[a.cols[left]] + xp.arange(total) - firsts[left]]
-    flat, positions = xp.unique(a.rows[left] * max(b.shape[1], 1) + b.cols[right], return_inverse=True)
+    places = flat_places([a.rows[left], b.cols[right]], (a.shape[0], max(b.shape[1], 1)))
+    flat, positions = xp.unique(places, return_inverse=True)
     return left, right, positions.reshape(-1), flat
 
 

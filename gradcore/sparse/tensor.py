@@ -415,7 +415,8 @@ def _kind(t: Tensor) -> str:
 
 def _in_blocks(xp: Any, t: SparseTensor) -> tuple[AnyArray, AnyArray]:
     """Return the rows and columns of the elements of a block layout, in the order of the flattened values."""
-    outer, inner, (height, width) = *map(raw, t.index), t.stored.shape[1:3]
+    outer, inner = (raw(index).astype("int64", copy=False) for index in t.index)
+    height, width = t.stored.shape[1:3]
     block_rows = xp.searchsorted(outer, xp.arange(inner.size), side="right") - 1
     rows, cols = (block_rows, inner) if t.layout is BSR else (inner, block_rows)
     rows = rows[:, None, None] * height + xp.arange(height)[:, None] + xp.zeros(width, "int64")

@@ -170,7 +170,7 @@ class CudaIndexing(CudaKernels, Indexing):
     def _reduce_rows(self, reduce: str, out: Any, index: Any, rows: Any) -> Any:
         """Reduce each of `rows` into row `index` of the dense matrix `out`, in order, and return `out`."""
         xp, (count, width) = self.xp, rows.shape
-        index = (index % len(out)).astype("int64", copy=False)
+        index = index.astype("int64", copy=False) % len(out)
         order = xp.argsort(index, kind="stable").astype("int64", copy=False)
         sorted_index, row_type = index[order], type_name(rows.dtype)
         chunk = max(_CHUNK, math.isqrt(count))

@@ -244,7 +244,7 @@ class Indexing:
             return self.add_rows(out.astype("float32"), index, rows.astype("float32")).astype(out.dtype)
         width = out.shape[1]
         if width > 1:  # on single elements `add.at` is many times faster than on rows
-            index = (index[:, None] * width + self.xp.arange(width)).reshape(-1)
+            index = (index.astype("int64", copy=False)[:, None] * width + self.xp.arange(width)).reshape(-1)
         self.xp.add.at(out.reshape(-1), index, rows.reshape(-1).astype(out.dtype, copy=False))
         return out
 
@@ -312,7 +312,8 @@ class Indexing:
         step, rest = 1, None
         for d in range(len(shape) - 1, -1, -1):
             if d == dim:
-                positions = index if step == 1 else index * step
+                positions = index.astype("int64", copy=False)
+                positions = positions if step == 1 else positions * step
             elif index.shape[d] > 1:
                 part = self._range_along(index.shape[d], step, d, index.ndim)
                 rest = part if rest is None else rest + part

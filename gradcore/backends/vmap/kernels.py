@@ -301,7 +301,7 @@ class BatchedKernels:
 
     def _in_long_row(self, n: int, index: Any) -> Any:
         """Return indices into `n` numbers of each sample as indices into one vector for all samples."""
-        positions = physical(index, self.level)
+        positions = physical(index, self.level).astype("int64", copy=False)
         return (positions % max(n, 1) + (arange_like(self.level.size, index) * n)[:, None]).reshape(-1)
 
     def reduce_at(self, out: Any, places: Any, values: Any, reduce: str) -> Any:
