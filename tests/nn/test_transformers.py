@@ -133,3 +133,19 @@ def test_batches_of_samples() -> None:
         alone = gc.func.grad(loss)(parameters, xs[i])
         for name, g in alone.items():
             assert gc.allclose(together[name][i], g, rtol=1e-4, atol=1e-5), name
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.5, float("nan")])
+@pytest.mark.parametrize("size", [4, 32, 200])  # kernels that keep the weights, and others that do not
+def test_probabilities_of_attention_are_checked(p: float, size: int) -> None:
+    message = f"dropout probability has to be between 0 and 1, but got {p}"
+    q, k = gc.ones(2, 4, size, 8), gc.ones(2, 2, size, 8)
+    layer = nn.MultiheadAttention(8, 2)
+    layer.dropout = p
+    state = gc.get_rng_state()
+    for key, grouped in ((q, False), (k, True)):
+        with pytest.raises(ValueError, match=message):
+            nn.functional.scaled_dot_product_attention(q, key, key, dropout_p=p, enable_gqa=grouped)
+    with pytest.raises(ValueError, match=message):
+        layer(q[0], q[0], q[0], need_weights=False)
+    assert gc.equal(gc.get_rng_state(), state)
