@@ -148,7 +148,7 @@ def test_compressed_matrices_of_narrow_indices(layout: str, dtype: str, sizes: t
 def test_rows_of_tables_with_more_elements_than_int32_counts(dtype: str) -> None:
     """The table is of zeros that no memory is needed for, except for the rows that are added to."""
     height, width = 2**21 + 8, 1024
-    backend = gc.zeros(1)._device.backend
+    backend = gc.zeros(1, device="cpu")._device.backend
     index = np.array([height - 1, 0, height - 1, 2**20], dtype)
     table = backend.sum_into_rows(height, index, np.full((4, width), 3, "int8"))
     rows = [0, 1, 2**20, height - 2, height - 1]
