@@ -506,7 +506,7 @@ class CompiledFunction:
                 recorded.begin(sys._getframe())
                 with watch.on():
                     result = looked_up(self._function)(*args, **named)
-                    with watch.forbid_effects():
+                    with watch.forbid_effects(recorded.script.refuse):
                         recorded.record_backward(result)
             recorded.end(result)
             entry = symbolic_sizes.SymbolicSpecializationWriter(recorded).entry(self.eager)
@@ -589,7 +589,7 @@ class CompiledFunction:
                 own_args, own_named = recorded.numbers.take_arguments(args, named, self._varying)
                 with watch.on():
                     result = function(*own_args, **own_named)
-                    with watch.forbid_effects():
+                    with watch.forbid_effects(recorded.script.refuse):
                         recorded.record_backward(result)
             recorded.end(result)
         except BaseException as error:

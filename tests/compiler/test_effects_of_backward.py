@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import itertools
+import operator
 import random
+import signal
+import threading
 import warnings
-from collections import deque
+import weakref
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gradcore as gc
@@ -28,12 +35,23 @@ class State:
         self.rows = (i for i in range(1000))
         self.model = gc.nn.BatchNorm1d(3)
         self.optimizer = gc.optim.SGD([self.other], lr=0.1)
+        self.scheduler = gc.optim.lr_scheduler.StepLR(self.optimizer, 1, 0.5)
+        self.array, self.tally, self.file, self.layers = np.zeros(2), Counter(), io.BytesIO(), gc.nn.ModuleList()
+        self.append, self.memo = functools.partial(self.list.append, 1), functools.lru_cache(self.list.append)
 
     def shown(self) -> list[Any]:
         """Return what the effects have changed so far."""
         tensors = [self.buffer, self.other.detach(), self.other.grad, self.model.running_mean]
         drawn = gc.rand(1).item(), gc.rand(1, generator=self.generator).item()
         values = [[*self.list], {**self.dict}, {*self.set}, [*self.deque], self.number, next(self.counter)]
+        values += [
+            self.array.tolist(),
+            {**self.tally},
+            len(self.file.getvalue()),
+            len(self.layers),
+            self.model.training,
+        ]
+        values += [self.optimizer.param_groups[0]["lr"], self.buffer.shape]
         return [*values, next(self.rows), drawn, *(t if t is None else [t.tolist(), t._version] for t in tensors)]
 
 
@@ -58,6 +76,33 @@ def _backward(s: State, g: Any) -> None:
         (s.other * 2).sum().backward()
 
 
+def _extend(s: State, g: Any) -> None:
+    found = s.list
+    found += [1]
+
+
+def _unite(s: State, g: Any) -> None:
+    found = s.set
+    found |= {len(found)}
+
+
+def _add_to_array(s: State, g: Any) -> None:
+    found = s.array
+    found += 1
+
+
+def _loop(s: State, g: Any) -> None:
+    for _ in s.counter:
+        break
+
+
+def _handle(s: State, g: Any) -> None:
+    try:
+        s.list.append(1)
+    finally:
+        s.list.append(2)
+
+
 #: Statements that change something.
 EFFECTS: dict[str, Callable[[Any, Any], Any]] = {
     "append": lambda s, g: s.list.append(1), "unbound append": lambda s, g: list.append(s.list, 1),
@@ -70,13 +115,37 @@ EFFECTS: dict[str, Callable[[Any, Any], Any]] = {
     "rand": lambda s, g: gc.rand(2), "rand of a generator": lambda s, g: gc.rand(2, generator=s.generator),
     "seed": lambda s, g: gc.manual_seed(len(s.list) + s.buffer.numel()), "backward": _backward,
     "step": lambda s, g: s.optimizer.step(), "statistics": lambda s, g: s.model(gc.ones(2, 3)),
+    "list +=": _extend, "set |=": _unite, "array +=": _add_to_array, "for": _loop, "finally": _handle,
+    "np.add": lambda s, g: np.add(s.array, 1, out=s.array),
+    "unpack": lambda s, g: [*zip(range(1), s.counter, strict=False)],
+    "setitem": lambda s, g: operator.setitem(s.list, 0, s.list[0] + 1), "iadd": lambda s, g: s.list.__iadd__([1]),
+    "set attribute": lambda s, g: object.__setattr__(s, "number", s.number + 1),
+    "map": lambda s, g: [*map(s.list.append, [1])], "partial": lambda s, g: s.append(),
+    "cache": lambda s, g: s.memo(len(s.list)), "count": lambda s, g: s.tally.update("a"),
+    "save": lambda s, g: gc.save(1, s.file), "schedule": lambda s, g: s.scheduler.step(),
+    "train": lambda s, g: s.model.train(not s.model.training), "layers": lambda s, g: s.layers.append(gc.nn.ReLU()),
+    "group": lambda s, g: s.optimizer.add_param_group({"params": [gc.nn.Parameter(gc.ones(1))]}),
+    "resize": lambda s, g: s.buffer.resize_(s.buffer.numel() + 1).zero_(),
     "nested": lambda s, g: EFFECTS["append"](s, g),
 }  # fmt: skip
+
+
+def _write_to_own(s: Any, g: Any) -> Any:
+    import math
+
+    found, parts = {"g": g.clone()}, []
+    found["g"][g > math.inf] = 0
+    for k in range(2):
+        parts.append(found["g"] * (k + 1))  # noqa: PERF401
+    return parts[0]
+
+
 #: Code without effects.
 PURE: dict[str, Callable[[Any, Any], Any]] = {
     "nothing": lambda s, g: None, "clamp": lambda s, g: g.clamp(-1, 1), "scaled": lambda s, g: g * s.list[0],
     "norm": lambda s, g: g / (g.norm() + 1), "where": lambda s, g: gc.where(g > 0, g, g * 0.5),
-    "own": lambda s, g: g.clone().mul_(3), "softmax": lambda s, g: gc.nn.functional.softmax(g, -1),
+    "own": lambda s, g: g.clone().mul_(3), "own items": _write_to_own,
+    "softmax": lambda s, g: gc.nn.functional.softmax(g, -1),
 }  # fmt: skip
 
 
@@ -142,7 +211,8 @@ def _run(place: str, code: Callable[[Any, Any], Any], compiles: bool, skipped: i
     """Return the state after each call and each backward, of which some calls have none."""
     gc.manual_seed(0)
     state, w = Fixed() if code in PURE.values() else State(), gc.full((3,), 0.5, requires_grad=True)
-    apply = PLACES[place](state, lambda g: code(state, g))
+    given = None if code is _write_to_own else state
+    apply = PLACES[place](given, lambda g: code(given, g))
 
     def function(x: gc.Tensor) -> gc.Tensor:
         return (apply(x * w) * 3).sum()
@@ -197,3 +267,84 @@ def test_hooks_written_in_c() -> None:
                 seen.append(0)
         outcomes.append([type(each) for each in seen])
     assert outcomes[0] == outcomes[1]
+
+
+class _Finalized:
+    def __init__(self, seen: list[str]) -> None:
+        self.seen = seen
+
+    def __del__(self) -> None:
+        self.seen.append("finalizer")
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers that send signals")
+def test_asynchronous_code_runs_completely() -> None:
+    """Signal handlers, finalizers and callbacks of weak references may run at any time, and change anything."""
+    seen: list[str] = []
+    made = [_Finalized(seen) for _ in range(CALLS)]
+    refs = [weakref.ref(each, lambda _: seen.append("callback")) for each in made]
+
+    def handle(*_: Any) -> None:
+        if made:
+            del made[-1]
+        seen.append("handler")
+        handled.set()
+
+    class Slow(gc.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            for _ in range(300):
+                g = g * 1.0
+            return g * 2
+
+    handled = threading.Event()
+    outer = signal.signal(signal.SIGALRM, handle)
+    try:
+        for k in range(CALLS):
+            run: Any = CompiledFunction(lambda x, k=k: Slow.apply(x).sum() * k)
+            run(gc.ones(3, requires_grad=True)).backward()
+            handled.clear()
+            signal.setitimer(signal.ITIMER_REAL, 0.002 * (k + 1))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                run(gc.ones(3, requires_grad=True)).backward()
+            assert handled.wait(10)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, outer)
+    assert len(refs) == CALLS
+    assert [seen.count(each) for each in ("handler", "callback", "finalizer")] == [CALLS] * 3
+
+
+def test_other_threads_draw_during_a_capture() -> None:
+    seen: list[Any] = []
+    is_over = threading.Event()
+
+    def draw() -> None:
+        while not is_over.is_set():
+            seen.append(tuple(gc.rand(2).tolist()))
+
+    def hook(g: Any) -> Any:
+        for _ in range(100):
+            g = g * 1.0
+        return g
+
+    thread = threading.Thread(target=draw)
+    thread.start()
+    for k in range(3):
+
+        def function(x: Any, k: int = k) -> Any:
+            y = x * k
+            y.register_hook(hook)
+            return y.sum()
+
+        run = CompiledFunction(function)
+        for _ in range(3):
+            run(gc.ones(3, requires_grad=True)).backward()
+    is_over.set()
+    thread.join()
+    assert len({*seen}) == len(seen)

@@ -13,9 +13,7 @@ from gradcore.compiler.capture.arrays import RecordedArray
 from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.recorder import Unrecordable
 from gradcore.compiler.capture.script import Script
-from gradcore.compiler.capture.watch import RepeatedEffect
 from gradcore.compiler.program.program import Call
-from gradcore.tensor.random.generator import default_generator
 
 __all__ = ["RecordedBackward"]
 
@@ -102,18 +100,12 @@ class RecordedBackward:
             self.script.refuse("a tensor that the function computes retains its gradient")
         if not outs or self.recorder.stopped is not None:
             return
-        with self.recorder.off():
-            place = default_generator._state.copy()
         self.recorder.first_repeated = self.recorder.new_value()
         try:
             with without_history([self.tensors[i] for i in self.histories]):
                 self._record_of(outs)
-        except RepeatedEffect as effect:
-            self.script.refuse(str(effect))
         finally:
             self.recorder.first_repeated = None
-            with self.recorder.off():
-                default_generator._state.assign(place)
 
     def _record_of(self, outs: list[Any]) -> None:
         if self._record_gradients(outs):

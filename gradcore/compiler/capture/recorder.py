@@ -380,8 +380,9 @@ class Recorder:
             return Value(-1) if isinstance(leaf, self.array_types) else leaf
 
         call = Call(name, function, map_leaves(memory_of, args), map_leaves(memory_of, named), None)
-        if any(memory < first for memory in written_values(call) or ()):
-            raise RepeatedEffect(f"a tensor is written in backward, by {name.rpartition('.')[2]} ({user_line()})")
+        written = written_values(call)
+        if written is None or any(memory < first for memory in written):
+            raise RepeatedEffect(f"a tensor may be written in backward, by {name.rpartition('.')[2]} ({user_line()})")
 
     def _check_sizes(self, name: str, arrays: list[RecordedArray]) -> None:
         """End the capture for functions whose result sizes depend on values."""
@@ -480,6 +481,8 @@ class Recorder:
 
     def draw(self, state: PhiloxState, words: int, backend: Any = None) -> tuple[int, int]:
         """Return the key and counter of the next `words` random words; each run of the program draws anew."""
+        if self.first_repeated is not None:
+            self.stop("random numbers are drawn in backward")
         if state is not default_generator._state:
             self.stop("random numbers are drawn from another generator than the default one")
         key, counter = plain_draw(state, words)

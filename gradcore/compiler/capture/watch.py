@@ -11,18 +11,20 @@ import importlib._bootstrap
 import re
 import sys
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from gradcore.autograd.gradients import backward
 from gradcore.autograd.graph import get_gradient_edge
 from gradcore.autograd.node import Node, call_posthooks, call_prehooks, call_tensor_hooks
+from gradcore.autograd.repeatable import is_asynchronous, is_repeatable, reach
 from gradcore.compiler.capture import trusted
 from gradcore.compiler.capture.host_calls import host_codes
 from gradcore.compiler.capture.sources import codes_in, running_offset, statements_of, tree_of
 from gradcore.core.tracebacks import is_own
 from gradcore.cuda import graphs, streams
+from gradcore.nn.backward_hooks import BackwardHooks
 from gradcore.tensor import Tensor
 from gradcore.tensor.layouts import rows_with_sparse_gradient
 
@@ -73,17 +75,14 @@ _OF_CLASSES = frozenset((
     "__init_subclass__", "__new__", "__prepare__", "__subclasshook__", "from_bytes", "from_iterable", "fromhex",
     "fromkeys", "maketrans", "mro",
 ))  # fmt: skip
-#: Methods of containers that change nothing.
-_READING = frozenset((*dir(Mapping), *dir(Sequence), *dir(Set), "copy"))
-#: Beginnings of the names of gradcore's functions that change something other than elements of tensors.
-_CHANGING = ("backward", "register_", "requires_grad_", "retain_", "set_", "share_", "swap_")
-#: The code that calls hooks of nodes and tensors, and no other functions written in C than `dict.values`.
-_CALLING_HOOKS = {each.__code__ for each in (call_posthooks, call_prehooks, call_tensor_hooks)}
-#: Instructions that change an object, or a variable that outlives the call; `STORE_DEREF` depends on the variable.
-_STORING = frozenset((
-    "DELETE_ATTR", "DELETE_GLOBAL", "DELETE_NAME", "DELETE_SUBSCR", "IMPORT_FROM", "IMPORT_NAME", "STORE_ATTR",
-    "STORE_GLOBAL", "STORE_NAME", "STORE_SLICE", "STORE_SUBSCR",
-))  # fmt: skip
+#: The code that calls hooks of nodes and tensors.
+_CALLING_HOOKS = {each.__code__ for each in (call_posthooks, call_prehooks, call_tensor_hooks,
+                                             BackwardHooks.at_inputs, BackwardHooks.at_outputs)}  # fmt: skip
+#: Modules without functions that change something, except those with the prefixes below.
+_REPEATABLE = ("gradcore.autograd.function", "gradcore.autograd.grad_mode", "gradcore.compiler.capture.substitutes",
+               "gradcore.core.dtypes", "gradcore.core.tracebacks", "gradcore.dispatch.", "gradcore.functional",
+               "gradcore.nn.functional", "gradcore.ops.", "gradcore.tensor.", "abc", "enum")  # fmt: skip
+_NOT_REPEATABLE = ("backward", "manual_", "register_", "requires_grad_", "retain_", "seed", "set_", "share_", "swap_")
 #: Prefixes of the names of functions without arguments that return a setting of the library.
 _QUERIES = ("current_", "default_", "get_", "initial_", "is_")
 
@@ -221,23 +220,6 @@ def suspend_callbacks() -> Iterator[None]:
         yield
 
 
-@functools.cache
-def _stores(code: types.CodeType) -> bool:
-    """Return whether code may change objects or variables other than its own local variables."""
-    return any(
-        each.opname in _STORING or (each.opname in ("DELETE_DEREF", "STORE_DEREF") and each.argval in code.co_freevars)
-        for each in dis.get_instructions(code)
-    )
-
-
-def _may_change(function: Any) -> bool:
-    """Return whether a C function that `is_pure` may change its arguments: a list, a dict, a set, an iterator."""
-    owner = getattr(function, "__objclass__", type(getattr(function, "__self__", None)))
-    if issubclass(owner, types.ModuleType):
-        return function.__name__ in ("delattr", "setattr")
-    return issubclass(owner, (list, dict, set, types.GeneratorType)) and function.__name__ not in _READING
-
-
 class RepeatedEffect(BaseException):
     """Raised before a call or write by which code that runs once more than in eager execution changes something."""
 
@@ -285,17 +267,22 @@ class Watch:
         self.offset: int | None = None
         self.offset_of_backward: int | None = None
         self._repeats = False
+        #: Whether code that runs once more may change objects, and whether it reaches objects from outside.
+        self._changes = self._reaches = False
 
     @contextmanager
-    def forbid_effects(self) -> Iterator[None]:
-        """Raise `RepeatedEffect` before user code changes anything within the context, where eager execution runs none.
+    def forbid_effects(self, refuse: Callable[[str], None]) -> Iterator[None]:
+        """End the context before user code may change anything, where eager execution runs none; call `refuse` then.
 
         A capture computes gradients before any backward, so it calls hooks and the user's own backward functions once
-        more. Only those without effects may run.
+        more. Only those without effects may run. What is unknown counts as an effect; finalizers, signal handlers and
+        callbacks of weak references do not.
         """
         self._repeats = True
         try:
             yield
+        except RepeatedEffect as effect:
+            refuse(str(effect))
         finally:
             self._repeats = False
 
@@ -314,23 +301,28 @@ class Watch:
         """Return the profile function that is called for each event of this thread."""
         seen, unseen = self._seen, (None, "")
         opaque: types.FrameType | None = None
+        aside: types.FrameType | None = None
         #: Frames of user code called from opaque frames, with these opaque frames.
         inner: list[tuple[types.FrameType, types.FrameType]] = []
 
         def event(frame: types.FrameType, event: str, arg: Any) -> None:
-            nonlocal opaque
-            if event == "call":
+            nonlocal opaque, aside
+            if aside is not None:
+                aside = None if event == "return" and frame is aside else aside
+            elif event == "call":
                 if opaque is not None:
                     if seen[id(opaque.f_code)][1] != "foreign" or self._is_trusted_within(frame):
                         return
                     inner.append((frame, opaque))  # A package calls a function that user code has passed to it.
                     opaque = None
+                if self._repeats and is_asynchronous(frame):
+                    aside = frame
+                    return
                 kind = seen.get(id(frame.f_code), unseen)[1] or self._kind_of(frame)
                 if kind == "foreign":
                     kind = "skipped" if self._within_own(frame) else self._kind_of_user(frame)
-                is_changing = frame.f_code.co_name.startswith(_CHANGING) and not self._within_library(frame)
-                if self._repeats and (_stores(frame.f_code) if kind == "user" else is_changing):
-                    self._refuse(f"{frame.f_code.co_name} is called", frame)
+                if self._repeats and kind != "skipped":
+                    self._check_repeated(frame, kind)
                 if kind == "library":
                     return
                 if kind == "skipped":  # Code within host calls and within backends' packages is not observed.
@@ -346,12 +338,9 @@ class Watch:
                     kind = seen.get(id(frame.f_code), unseen)[1]
                     if kind in ("user", "foreign"):
                         self._note_c_call(arg, frame)
-                        if self._repeats and _may_change(arg):
-                            self._refuse(f"{arg.__name__} is called", frame)
-                    elif kind in ("pure", "numpy"):
-                        if not (is_pure(arg, True) or self._within_own(frame) or self._is_importing(frame)):
-                            self._refuse(f"{arg.__name__} is called", frame)
-                    elif self._repeats and frame.f_code in _CALLING_HOOKS and arg.__name__ != "values":
+                    elif kind in ("pure", "numpy") and not (
+                        is_pure(arg, True) or self._within_own(frame) or self._is_importing(frame)
+                    ):
                         self._refuse(f"{arg.__name__} is called", frame)
             elif event == "return":
                 if frame is opaque:
@@ -360,6 +349,25 @@ class Watch:
                     opaque = inner.pop()[1]
 
         return event
+
+    def _check_repeated(self, frame: types.FrameType, kind: str) -> None:
+        """Refuse code that runs once more, before it runs, if it may change anything."""
+        code, back, found = frame.f_code, frame.f_back, frame.f_globals
+        if kind == "user" or code in _CALLING_HOOKS:
+            values = [value for name, value in frame.f_locals.items() if name != ".0"]
+            reached = reach((*values, *(found[name] for name in code.co_names if name in found)), code.co_names)
+            repeatable = is_repeatable(code) if kind == "user" else True
+            self._changes |= repeatable is None
+            self._reaches |= kind == "user" and reached > 0
+            if repeatable is False or reached == 2 or (self._changes and self._reaches):
+                what = f"{code.co_name} may change an object from outside, and would run once more than without compile"
+                self._refuse(f"{what}: let it only compute", frame)
+        elif not (back is None or trusted.is_library(back.f_globals) or trusted.is_generated(back.f_code)):
+            module, name = str(found.get("__name__", "")), code.co_name
+            is_allowed = kind == "numpy" or trusted.is_generated(code) or module.startswith(_REPEATABLE)
+            is_changing = name.startswith(_NOT_REPEATABLE) or (name[-1] == "_" and name[-2:] not in ("_", "__"))
+            if not is_allowed or is_changing or module.endswith(("inplace_views", "generator")):
+                self._refuse(f"{name} is called", frame)
 
     def _kind_of(self, frame: types.FrameType) -> str:
         """Return the kind of code that runs for the first time, and store it.

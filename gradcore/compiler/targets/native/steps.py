@@ -12,18 +12,8 @@ from gradcore.backends.codegen.trace import compute_dtype
 from gradcore.compiler.program.program import Program
 from gradcore.core.size import contiguous_strides
 
-__all__ = [
-    "Kernel",
-    "Loop",
-    "Reduction",
-    "Rules",
-    "Step",
-    "Unsupported",
-    "View",
-    "clashes",
-    "contiguous_strides",
-    "overlap",
-]
+__all__ = ["Kernel", "Loop", "Reduction", "Rules", "Step", "Unsupported", "View", "clashes", "contiguous_strides",
+           "overlap"]  # fmt: skip
 
 
 class Unsupported(Exception):
