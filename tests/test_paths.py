@@ -171,12 +171,6 @@ def test_modules_that_the_documentation_uses_are_attributes() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_renamed_types_keep_their_former_names() -> None:
-    from gradcore.typing import AnyArray, Array
-
-    assert Array is AnyArray
-
-
 @pytest.mark.parametrize("path", sorted(paths.MOVED))
 def test_a_module_in_a_room_is_the_module_of_its_public_path(path: str) -> None:
     module = importlib.import_module(f"gradcore.{paths.MOVED[path]}")

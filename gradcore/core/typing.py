@@ -7,24 +7,11 @@ from typing import Any, SupportsIndex, TypeAlias
 
 from gradcore.core.device import device
 
-__all__ = [
-    "AnyArray",
-    "AnyTensor",
-    "Array",
-    "ArrayLike",
-    "Axis",
-    "DTypeLike",
-    "Device",
-    "DeviceLike",
-    "Function",
-    "ShapeLike",
-]
+__all__ = ["AnyArray", "AnyTensor", "ArrayLike", "Axis", "DTypeLike", "Device", "DeviceLike", "Function", "ShapeLike"]
 
 #: An array of any class, where `gradcore.core.arrays.Array` says too little: arrays of one library, or with attributes
 #: of its own (``ctypes``, ``device``), and values that formulas take as arrays or tensors.
 AnyArray: TypeAlias = Any
-#: The former name of `AnyArray`, for programs that import it from `gradcore.typing`.
-Array: TypeAlias = AnyArray
 #: A `Tensor`, or an instance of a subclass, with its slots (``_array``, ``_device`` ...) and all methods.
 AnyTensor: TypeAlias = Any
 #: The device of a tensor: the object itself, never its string.
