@@ -306,6 +306,8 @@ OTHERS = {
     "random numbers are drawn from another generator": "guards refuse generators first",
     "results with a history are on several devices": "tests/compiler/test_cuda.py has it",
     "of the device is called": "tests/compiler/test_cuda.py has it",
+    "random numbers are drawn in backward": "tests/compiler/test_effects_of_backward.py has it",
+    ": let it only compute": "tests/compiler/test_effects_of_backward.py has it",
 }
 
 

@@ -18,9 +18,9 @@ from typing import Any
 from gradcore.autograd.gradients import backward
 from gradcore.autograd.graph import get_gradient_edge
 from gradcore.autograd.node import Node, call_posthooks, call_prehooks, call_tensor_hooks
-from gradcore.autograd.repeatable import is_asynchronous, is_repeatable, reach
 from gradcore.compiler.capture import trusted
 from gradcore.compiler.capture.host_calls import host_codes
+from gradcore.compiler.capture.repeatable import is_asynchronous, is_repeatable, reach
 from gradcore.compiler.capture.sources import codes_in, running_offset, statements_of, tree_of
 from gradcore.core.tracebacks import is_own
 from gradcore.cuda import graphs, streams

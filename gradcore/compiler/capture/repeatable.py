@@ -95,4 +95,5 @@ def is_asynchronous(frame: types.FrameType) -> bool:
     found = [value for name, value in frame.f_locals.items() if name in code.co_varnames]  # the arguments
     found += [each for values in found if type(values) is tuple for each in values]
     is_finalizer = code.co_name == "__del__" and (back is None or "__del__" not in back.f_code.co_names)
-    return is_finalizer or any(each is back or (isinstance(each, ref) and each() is None) for each in found)
+    # By `type`: sizes that stand for ints have no class before they are initialized.
+    return is_finalizer or any(each is back or (issubclass(type(each), ref) and each() is None) for each in found)
