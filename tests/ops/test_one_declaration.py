@@ -43,11 +43,12 @@ OTHER_LISTS = {
         "scipy/signal/rates.py": "_BACKGROUND",
         "scipy/special.py": "_MADE _OPERATIONS _existing_names",
     },
-    "Python's operators": {
+    "Python's operators and built-in functions": {
         "backends/codegen/scalars.py": "_ARITHMETIC",
         "backends/stand_ins.py": "METHODS",
         "compiler/capture/arrays.py": "_RECORDED",
         "compiler/capture/local_names.py": "_CONSUMERS",
+        "compiler/capture/repeatable.py": "_UNCHANGING",
         "compiler/capture/sizes.py": "_CONVERSIONS",
     },
     "what a compiler does with calls in the place of kernels, names of methods and operators among them": {
