@@ -128,7 +128,7 @@ def own_sources() -> list[tuple[str, tuple[str, ...]]]:
 
 
 def own_attention() -> list[tuple[str, tuple[str, ...]]]:
-    """Those of attention that need tensor cores of compute capability 8.0."""
+    """Return the kernels of attention that need tensor cores of compute capability 8.0 or more."""
     return _attention(tensor=True)
 
 

@@ -127,7 +127,7 @@ def gradients(case: Drawn, name: str) -> tuple[list[Any] | None, list[Any]]:
 
 @pytest.mark.parametrize("op", OPERATIONS, ids=lambda op: op.name)
 def test_halves_stay_halves(op: Op) -> None:
-    """Where results and gradients of float32 are of float32, those of halves are halves."""
+    """Compare dtypes of results and gradients of halves with those of float32: each float32 must be a half."""
     for case in cases(op):
         results, grads = gradients(case, "float32")
         for name in ("float16", "bfloat16"):

@@ -49,7 +49,7 @@ SPECIAL = {
 
 
 def _copy_expanded(x: Array, copy: Callable[[Array], Array]) -> Array:
-    """Return a copy of an expanded array whose dims lie in memory as PyTorch's.
+    """Return ``copy(x)`` of an expanded array with the strides that PyTorch gives to copies.
 
     NumPy's copies make an expanded dim the innermost, so that the result could not be viewed as a flat one.
     """

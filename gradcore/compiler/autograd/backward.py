@@ -119,10 +119,8 @@ class RecordedBackward:
 
     def _record_alone(self, outs: list[Any]) -> None:
         """Capture the gradients of each result alone, for a backward from a loss returned with other results."""
-        calls, whole = (
-            self.recorder.program.calls,
-            (self.outs, self.given, self.reached, self.freed_with, self.gradients),
-        )
+        calls = self.recorder.program.calls
+        whole = self.outs, self.given, self.reached, self.freed_with, self.gradients
         if not 1 < len(self.outs) <= _MOST_ALONE or not self.recorder.records_alone:
             return
         end = len(calls)

@@ -1,4 +1,4 @@
-"""Whether user code that backward calls (hooks, `Function.backward`) could be called once more without any effect."""
+"""Judgement whether user code that backward calls (hooks, `Function.backward`) can run once more without effect."""
 
 from __future__ import annotations
 
@@ -47,11 +47,12 @@ def is_repeatable(code: types.CodeType) -> bool | None:
     """Return whether user code may run once more: None if it depends on whether objects from outside are in reach."""
     if code.co_name == "__enter__":  # `__exit__` and handlers also run if the code is stopped.
         return False
-    opnames = [each.opname for each in dis.get_instructions(code)]
-    if any(a == "PUSH_EXC_INFO" and b != "WITH_EXCEPT_START" for a, b in itertools.pairwise(opnames)):
-        return False
+    instructions = list(dis.get_instructions(code))
+    for each, following in itertools.pairwise(instructions):
+        if each.opname == "PUSH_EXC_INFO" and following.opname != "WITH_EXCEPT_START":
+            return False
     is_changing, before = any(name[:2] == "__" or name in _CHANGING_NAMES for name in code.co_names), None
-    for each in dis.get_instructions(code):
+    for each in instructions:
         name, value = each.opname, each.argval
         of_variable = name in ("DELETE_DEREF", "STORE_DEREF") and value in code.co_freevars
         if name in _STORING or of_variable or (name == "IMPORT_NAME" and value not in sys.modules):

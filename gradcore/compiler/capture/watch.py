@@ -221,7 +221,7 @@ def suspend_callbacks() -> Iterator[None]:
 
 
 class RepeatedEffect(BaseException):
-    """Raised before a call or write by which code that runs once more than in eager execution changes something."""
+    """Raised before code that a capture runs once more than eager execution does could change something."""
 
 
 class Watch:
@@ -272,7 +272,7 @@ class Watch:
 
     @contextmanager
     def forbid_effects(self, refuse: Callable[[str], None]) -> Iterator[None]:
-        """End the context before user code may change anything, where eager execution runs none; call `refuse` then.
+        """Stop the block before user code in it could change anything, and call `refuse` with the reason.
 
         A capture computes gradients before any backward, so it calls hooks and the user's own backward functions once
         more. Only those without effects may run. What is unknown counts as an effect; finalizers, signal handlers and

@@ -187,7 +187,7 @@ def _checked_target(F: Any, input: Any, target: Any, weight: Any) -> Any:
     """Return the target in the shape of the input without its class dim, or raise PyTorch's error."""
     if target.dtype.name not in ("int64", "uint8"):
         raise RuntimeError(f"expected target dtype to be Long or Byte, but got {target.dtype.scalar_name}")
-    if target.dtype.name == "uint8":  # kernels read indices of 64 bits, and `ignore_index` may be negative
+    if target.dtype is dtypes.uint8:  # kernels read indices of 64 bits, and `ignore_index` may be negative
         target = F.to(target, dtypes.int64)
     sizes, target_sizes = tuple(input.shape), tuple(target.shape)
     if not sizes:

@@ -14,6 +14,7 @@ from gradcore.core import dtypes
 from gradcore.core.errors import warn
 from gradcore.dispatch.settings import converting
 from gradcore.ops.declare.annotations import Number
+from gradcore.ops.declare.checks import overflow
 from gradcore.ops.declare.shapes import check_elements
 from gradcore.tensor import Tensor, is_differentiated
 from gradcore.tensor.creation.factory import OutOptions, compute_on_device, convert_array, factory, from_host
@@ -75,7 +76,7 @@ def _truncate_to_integers(dtype: dtypes.dtype, *values: Any) -> tuple[Any, ...]:
     try:
         return tuple(int(v) if isinstance(v, float) else v for v in values)  # A size stays symbolic.
     except (OverflowError, ValueError):
-        raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow") from None
+        raise overflow(dtype) from None
 
 
 def _is_differentiated(start: object, end: object, options: OutOptions) -> bool:
@@ -179,7 +180,7 @@ def _space_evenly(xp: Any, start: Any, end: Any, steps: int, dtype: dtypes.dtype
         low, high = _truncate_to_integers(dtype, start, end)
         limits = np.iinfo(dtype.numpy)
         if not all(limits.min <= bound <= limits.max for bound in (low, high)):
-            raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow")
+            raise overflow(dtype)
         step, places = (high - low) / max(steps - 1, 1), xp.arange(steps, dtype=np.float64)
         is_front = places < (steps // 2 if steps > 1 else 1)
         return xp.where(is_front, low + step * places, high - step * (steps - 1 - places))

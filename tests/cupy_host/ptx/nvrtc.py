@@ -18,9 +18,10 @@ class CompileError(Exception):
 
 
 def library() -> Path | None:
-    """Where NVRTC's library is: in the rig's folder, else beside this Python's packages; None where it is not.
+    """Return the path of NVRTC's library, or None if there is none.
 
-    `GRADCORE_TEST_NVRTC` names another one.
+    It is looked for in the rig's folder, then among this Python's packages.
+    The variable `GRADCORE_TEST_NVRTC` names another one.
     """
     import sysconfig
 
