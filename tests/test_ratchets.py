@@ -50,10 +50,13 @@ def count_in(module: str) -> dict[str, int]:
     text = PATHS[module].read_text("utf-8")
     tree = ast.parse(text)
     code = {number for number, line in enumerate(text.splitlines(), 1) if line.strip() and line.lstrip()[0] != "#"}
-    any_types = openings = participles = nouns = 0
+    any_types = openings = participles = nouns = modules = 0
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             any_types += node.id == "Any"
+        elif isinstance(node, ast.Compare):
+            is_identity = isinstance(node.ops[0], (ast.Is, ast.IsNot))
+            modules += is_identity and ast.unparse(node.comparators[0]) in ("np", "numpy")
         elif isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             described = ast.get_docstring(node, clean=False)
             if described is not None:
@@ -70,6 +73,7 @@ def count_in(module: str) -> dict[str, int]:
         "docstrings that begin in the middle of a thought": openings,
         "functions described as things": nouns,
         "functions named by a participle": participles,
+        "comparisons with the module numpy, not with `NUMPY`": modules,
         "lines of code of the compiler": len(code) if package_of(module) == "compiler" else 0,
         "imports of a layer above, in functions too": upward,
     }

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
+
+import numpy as np
 
 from gradcore.core.device import device
 
-__all__ = ["AnyArray", "AnyTensor", "ArrayLike", "Axis", "DTypeLike", "Device", "DeviceLike", "Function", "ShapeLike"]
+if TYPE_CHECKING:
+    from gradcore.core.arrays import Namespace
+
+__all__ = [
+    "NUMPY",
+    "AnyArray",
+    "AnyTensor",
+    "ArrayLike",
+    "Axis",
+    "DTypeLike",
+    "Device",
+    "DeviceLike",
+    "Function",
+    "ShapeLike",
+]
 
 #: An array of any class, where `gradcore.core.arrays.Array` says too little: arrays of one library, or with attributes
 #: of its own (``ctypes``, ``device``), and values that formulas take as arrays or tensors.
@@ -18,6 +34,10 @@ AnyTensor: TypeAlias = Any
 Device: TypeAlias = device
 #: A function that a factory returns, whose parameters no static type describes.
 Function: TypeAlias = Callable[..., Any]
+
+#: NumPy as a namespace of arrays. Type checkers compare all names of the module where it is passed, or compared, as
+#: ``np`` (seconds each time), and here only once.
+NUMPY: Namespace = np
 
 # -- NumPy's arguments ------------------------------------------------------------------------------------------------
 

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from gradcore.backends.numpy import small_gemm_convolution
 from gradcore.backends.numpy.matmul import blas_alone, share_products, spread_products
 from gradcore.backends.portable import convolution
 from gradcore.backends.portable.convolution import Convolution, ConvSettings
+from gradcore.core.typing import NUMPY
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array
@@ -41,15 +40,15 @@ class NumpyConvolution(Convolution):
             small_gemm_convolution.correlate(x, weight, settings, out, _sharing(products))
             return
         if products < _THREADED:
-            convolution.correlate(np, x, weight, settings, out)
+            convolution.correlate(NUMPY, x, weight, settings, out)
             return
 
         def images(start: int, stop: int) -> None:
-            convolution.correlate(np, x[start:stop], weight, settings, out[start:stop])
+            convolution.correlate(NUMPY, x[start:stop], weight, settings, out[start:stop])
 
         def rows(start: int, stop: int) -> None:
             images_part, pads = _from_row(x, start, stride, padding)
-            convolution.correlate(np, images_part, weight, settings._replace(padding=pads), out[:, :, start:stop])
+            convolution.correlate(NUMPY, images_part, weight, settings._replace(padding=pads), out[:, :, start:stop])
 
         _spread(images, rows, x, out.shape[2], products)
 
@@ -61,17 +60,17 @@ class NumpyConvolution(Convolution):
         if is_large and small_gemm_convolution.fits_gradient(x, kernel, stride):
             return small_gemm_convolution.weight_gradient(x, grad, kernel, settings, _sharing(products))
         if products < _THREADED:
-            return convolution.weight_gradient(np, x, grad, kernel, settings)
+            return convolution.weight_gradient(NUMPY, x, grad, kernel, settings)
         gradients: dict[int, Array] = {}
 
         def images(start: int, stop: int) -> None:
-            gradients[start] = convolution.weight_gradient(np, x[start:stop], grad[start:stop], kernel, settings)
+            gradients[start] = convolution.weight_gradient(NUMPY, x[start:stop], grad[start:stop], kernel, settings)
 
         def rows(start: int, stop: int) -> None:
             images_part, pads = _from_row(x, start, stride, padding)
             if images_part.size:
                 part = settings._replace(padding=pads)
-                gradients[start] = convolution.weight_gradient(np, images_part, grad[:, :, start:stop], kernel, part)
+                gradients[start] = convolution.weight_gradient(NUMPY, images_part, grad[:, :, start:stop], kernel, part)
 
         _spread(images, rows, x, grad.shape[2], products)
         result, *rest = (gradients[start] for start in sorted(gradients))

@@ -18,7 +18,7 @@ from gradcore.backends.portable.attention import Block, Heads, blocks, in_heads
 from gradcore.backends.portable.normalization import Normalization
 from gradcore.backends.random.generator import DropoutDraw
 from gradcore.backends.switches import cuda
-from gradcore.core.typing import AnyArray
+from gradcore.core.typing import NUMPY, AnyArray
 
 __all__ = ["NumpyFlashAttention"]
 
@@ -49,7 +49,7 @@ class NumpyFlashAttention(Normalization):
         if dropout is not None:
             body: Any = self.bodies["flash_attention"]
             return body(self, query, key, value, mask, scale, causal, dropout)
-        of = Heads.of(np, query, key, value, mask)
+        of = Heads.of(NUMPY, query, key, value, mask)
         heads, queries, _ = of.scores_shape()
         out = np.empty((heads, queries, value.shape[-1]), query.dtype)
         logs = np.empty((heads, queries, 1), query.dtype)
@@ -83,8 +83,8 @@ class NumpyFlashAttention(Normalization):
         if needs[3] or dropout is not None:
             body: Any = self.bodies["flash_attention_backward"]
             return body(self, grad, query, key, value, mask, result, logsumexp, scale, causal, dropout, needs)
-        of = Heads.of(np, query, key, value, mask, grad)
-        grad, logs = (in_heads(np, x, of.lead) for x in (grad, logsumexp))
+        of = Heads.of(NUMPY, query, key, value, mask, grad)
+        grad, logs = (in_heads(NUMPY, x, of.lead) for x in (grad, logsumexp))
         results = [
             np.zeros(x.shape, x.dtype) if is_needed else None for x, is_needed in zip(of[:3], needs[:3], strict=True)
         ]

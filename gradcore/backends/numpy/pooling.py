@@ -12,7 +12,7 @@ import numpy as np
 from gradcore.backends.kernel_methods import kernel_for, packed
 from gradcore.backends.portable.pooling import AvgPool, MaxPool, Pooling
 from gradcore.backends.portable.sliding import pool_output_size
-from gradcore.core.typing import AnyArray
+from gradcore.core.typing import NUMPY, AnyArray
 
 __all__ = ["NumpyPooling"]
 
@@ -103,6 +103,6 @@ def _means(dtype: Any, elements: int, size: Ints, window: AvgPool) -> Means | No
 def _matrix_of_means(dtype: Any, size: tuple[int, ...], window: AvgPool) -> Means:
     volume = prod(size)
     images = Pooling()
-    images.xp = np
+    images.xp = NUMPY
     means = images.avg_pool(np.eye(volume, dtype=dtype).reshape(volume, 1, *size), window)
     return Means(means.reshape(volume, -1), means.shape[2:])

@@ -14,6 +14,7 @@ import numpy as np
 
 from gradcore.backends.kernel_methods import packed
 from gradcore.backends.kernel_rules import native_rows, writes
+from gradcore.core.typing import NUMPY
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace
@@ -273,7 +274,7 @@ class Normalization:
 
     def _row_products(self, x: Array, y: Array) -> Array:
         """Return the inner products of the rows of `x` and `y`."""
-        if self.xp is np and x.shape[-1] >= _LONG:
+        if self.xp is NUMPY and x.shape[-1] >= _LONG:
             return np.vecdot(x, y)
         return self.sum_over(x * y, (x.ndim - 1,))
 

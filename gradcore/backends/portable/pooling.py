@@ -16,6 +16,7 @@ import numpy as np
 from gradcore.backends.kernel_methods import packed
 from gradcore.backends.portable.separable import Step, Taps, along, fold, on_device, select, spread
 from gradcore.backends.portable.sliding import pool_output_size
+from gradcore.core.typing import NUMPY
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace
@@ -258,7 +259,7 @@ def _max_along(
         if codes is not None:
             code = select(xp, codes, dim, step.inputs) + code
         value = select(xp, x, dim, step.inputs)
-        return np.ascontiguousarray(value) if xp is np else value, code  # used several times
+        return np.ascontiguousarray(value) if xp is NUMPY else value, code  # used several times
 
     steps = iter(taps.steps)
     if taps.whole > 1:

@@ -14,6 +14,7 @@ import numpy as np
 
 from gradcore.backends.portable.sliding import overlap
 from gradcore.backends.random.recording import present
+from gradcore.core.typing import NUMPY
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace
@@ -147,7 +148,7 @@ def spread(xp: Namespace, x: Array, dim: int, taps: Taps) -> Array:
 
 def on_device(xp: Any, table: np.ndarray, dtype: Any = None) -> Any:
     """Return a small table as an array of the library. A device caches it, as a transfer costs more than a kernel."""
-    if xp is np or not hasattr(xp, "cuda"):
+    if xp is NUMPY or not hasattr(xp, "cuda"):
         return xp.asarray(table, dtype)
     table = np.asarray(table, dtype)
     result = _upload(xp, xp.cuda.runtime.getDevice(), table.dtype, table.shape, table.tobytes())
@@ -173,7 +174,7 @@ def select(xp: Namespace, x: Array, dim: int, index: Index) -> Array:
         return xp.take(x, on_device(xp, index), axis=dim)
     view = x[along(xp, dim, index)]
     # NumPy copies strided elements faster than it computes with them.
-    return view.copy() if xp is np and dim == x.ndim - 1 and index.step > 1 else view
+    return view.copy() if xp is NUMPY and dim == x.ndim - 1 and index.step > 1 else view
 
 
 def _part(xp: Namespace, x: Array, dim: int, step: Step) -> Array:

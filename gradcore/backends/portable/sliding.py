@@ -9,7 +9,7 @@ from math import gcd, prod
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
+from gradcore.core.typing import NUMPY
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace
@@ -138,7 +138,7 @@ class Windows:
         # With a kernel of one element that reads every input, the columns are the input.
         self.trivial = prod(kernel) == prod(stride) == 1 and not any(padding) and self.spatial == x.shape[2:]
         gap = reach[-1] if len(self.spatial) > 1 else 0
-        self.joined = join and xp is np and 0 < gap * outputs * x.dtype.itemsize <= _JOINED
+        self.joined = join and xp is NUMPY and 0 < gap * outputs * x.dtype.itemsize <= _JOINED
         # The images of a block, their phases, memory for the columns, and the views to copy from phases to columns.
         self.images: slice | None = None
         self.padded: Any = None
@@ -150,7 +150,7 @@ class Windows:
         height = self.spatial[0]
         positions = prod(self.sizes(slice(0, height)))
         size = values * self.x.dtype.itemsize
-        fit = min(max(_COLUMNS, _LEAST // size), _MOST // size) if self.xp is np else _GPU_BLOCK // size
+        fit = min(max(_COLUMNS, _LEAST // size), _MOST // size) if self.xp is NUMPY else _GPU_BLOCK // size
         rows_fit = min(height, max(1, fit * height // positions))
         parts = slices(height, rows_fit)
         return [(images, rows) for images in slices(self.x.shape[0], max(1, fit // positions)) for rows in parts]
@@ -204,7 +204,7 @@ class Windows:
         """Return memory for the columns of a block, and for each phase a pair of views to copy from and to."""
         xp, sizes, channels = self.xp, self.sizes(slice(begin, end)), self.x.shape[1]
         positions, taps = count * prod(sizes), channels * prod(self.kernel)
-        colliding = xp is np and positions * self.x.dtype.itemsize % _COLLIDING == 0
+        colliding = xp is NUMPY and positions * self.x.dtype.itemsize % _COLLIDING == 0
         spacing = positions + 16 if colliding else positions
         if self.scratch is None or self.scratch.size < taps * spacing:
             self.scratch = xp.empty(taps * spacing, dtype=self.x.dtype)

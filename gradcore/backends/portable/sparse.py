@@ -8,6 +8,7 @@ import numpy as np
 
 from gradcore.backends.kernel_rules import Result, shaped
 from gradcore.backends.sparsity import Pattern
+from gradcore.core.typing import NUMPY
 
 __all__ = ["Iteration", "SparseMatrices", "scipy_matrix"]
 
@@ -112,11 +113,11 @@ def _skeleton(pattern: Pattern) -> Any:
 
 def _on_host(pattern: Pattern, to_host: Any) -> Pattern:
     """Return the pattern with its arrays on the host."""
-    if pattern.xp is np:
+    if pattern.xp is NUMPY:
         return pattern
     if "host" not in pattern.kept:
         rows, cols = to_host(pattern.rows), to_host(pattern.cols)
-        pattern.kept["host"] = Pattern(np, pattern.shape, rows, cols)
+        pattern.kept["host"] = Pattern(NUMPY, pattern.shape, rows, cols)
     result: Pattern = pattern.kept["host"]
     return result
 

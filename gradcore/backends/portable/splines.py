@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradcore.core.typing import NUMPY
+
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace
 
@@ -59,7 +61,7 @@ def filter_matrix(n: int, order: int, mode: str) -> np.ndarray:
     taps = [_evaluate_polynomial(c, 0.5 if order % 2 == 0 else 0.0) for c in _pieces(order, 0)]
     samples = np.zeros((n, n))
     for k, weight in enumerate(taps):
-        np.add.at(samples, (np.arange(n), _outside(np, np.arange(n) + k - order // 2, n, mode)), weight)
+        np.add.at(samples, (np.arange(n), _outside(NUMPY, np.arange(n) + k - order // 2, n, mode)), weight)
     return np.linalg.inv(samples) if n > 1 else np.ones((1, 1))
 
 

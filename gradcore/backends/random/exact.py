@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradcore.core.typing import NUMPY
+
 Array = Any
 Coefficients = tuple[float, ...]
 
@@ -318,7 +320,7 @@ def normal_quantile(xp: Any, k: Array) -> Array:
     z += form.sqrt_two_pi
     z *= q
     in_tail = q > CENTRE
-    if xp is not np:
+    if xp is not NUMPY:
         return xp.where(in_tail, _quantile_tail(xp, k), z)
     # Only one element in seven is in a tail, so the others are left out.
     index = np.flatnonzero(in_tail)

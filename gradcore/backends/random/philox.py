@@ -33,6 +33,8 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.core.typing import NUMPY
+
 from . import exact
 from .exact import FLOAT32, FLOAT64, Array, Format
 from .generator import COUNTER_BITS, WORDS_PER_BLOCK
@@ -126,7 +128,7 @@ def _in_tiles(distribution: Callable[..., Array]) -> Callable[..., Array]:
     @functools.wraps(distribution)
     def call(xp: Any, words: Array, dtype: Any, *args: Any, **kwargs: Any) -> Array:
         with np.errstate(all="ignore"):  # a number beyond the range of its dtype is infinite, silently
-            if xp is not np or len(words) <= TILE:
+            if xp is not NUMPY or len(words) <= TILE:
                 return distribution(xp, words[:], dtype, *args, **kwargs)
             tiles, step, end = -(-len(words) // TILE), TILE * _per_word(dtype), 0
             for i in range(tiles):
