@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 __all__ = [
     "OPERATIONS",
     "BatchRule",
+    "Extremum",
     "IndexKernel",
     "Reduction",
     "Result",
@@ -22,6 +23,8 @@ __all__ = [
     "all_samples",
     "along",
     "batch_rules",
+    "extremum_kernels",
+    "finds_extremum",
     "images",
     "index_kernels",
     "indexes",
@@ -320,6 +323,34 @@ def reduces(
     return declare
 
 
+class Extremum(NamedTuple):
+    """A kernel that finds the first extremum along a dim, or the first NaN if there is one.
+
+    Attributes
+    ----------
+    order : str
+        ``">"`` for a maximum, ``"<"`` for a minimum.
+    results : tuple of str
+        Contents of each result: ``"value"`` or ``"index"``.
+    operation : str
+        The operation whose body is a call of this kernel. Without a dim, it searches the flattened array.
+    """
+
+    order: str
+    results: tuple[str, ...]
+    operation: str
+
+
+def finds_extremum(order: str, results: str, operation: str) -> Callable[[_Kernel], _Kernel]:
+    """Declare that a kernel finds an extremum along a dim. The parameters are the attributes of `Extremum`."""
+
+    def declare(kernel: _Kernel) -> _Kernel:
+        vars(kernel)["finds_extremum"] = Extremum(order, tuple(results.split()), operation)
+        return kernel
+
+    return declare
+
+
 class IndexKernel(NamedTuple):
     """A kernel that moves elements from or to the positions that tensors of indices name.
 
@@ -366,6 +397,11 @@ def indexes(action: str, by: str, call: str = "", **operations: str) -> Callable
         return kernel
 
     return declare
+
+
+def extremum_kernels(backend: Any) -> dict[str, Extremum]:
+    """Return the kernels that find extrema, declared by a backend class, by the names of its methods."""
+    return _rules(backend, "finds_extremum")
 
 
 def index_kernels(backend: Any) -> dict[str, IndexKernel]:

@@ -27,9 +27,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 import gradcore as gc
+from gradcore import functional
 from gradcore.backends import registry
 from gradcore.backends.base import Backend
-from gradcore.backends.kernel_rules import row_kernels
+from gradcore.backends.kernel_rules import extremum_kernels, row_kernels
 from gradcore.core import config
 from gradcore.core.typing import AnyTensor
 from gradcore.cuda.cases import Drawn, cases
@@ -283,7 +284,9 @@ def edges(quick: bool) -> Iterator[Item]:
 
     def extrema(device: str, n: int) -> Any:
         x = gc.linspace(-9, 9, 3 * n, device=device).sin().reshape(3, n)
-        return [x.argmax(-1), x.argmin(), x.amax(-1), x.half().argmax(-1)]
+        found = [getattr(functional, each.operation)(x, -1) for each in extremum_kernels(Backend).values()]
+        arrays = [each for result in found for each in (result if isinstance(result, tuple) else [result])]
+        return [*arrays, x.argmin(), x.amax(-1), x.half().argmax(-1)]
 
     for dtype in REAL:
         yield Item(f"attention with heads that were expanded, {dtype}", partial(heads, dtype=dtype))

@@ -13,7 +13,7 @@ from gradcore.compiler.function import CompiledFunction
 from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.targets import native
 from gradcore.compiler.targets.native import indexing, segments
-from gradcore.compiler.targets.native.indexing import INDEX_CALLS
+from gradcore.compiler.targets.native.indexing import EXTREMUM_CALLS, INDEX_CALLS
 from gradcore.compiler.targets.native.rows import ROW_OPERATIONS
 from gradcore.compiler.targets.native.segments import NativeProgram
 from tests.compiler.test_native import arrays_of, check, libraries, pytestmark, writer
@@ -405,6 +405,22 @@ def test_declared_kernels_by_index(dtype: Any) -> None:
         return results
 
     assert by_python(check(call_all, x, values, indices)) == []
+
+
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float64, gc.int64], ids=str)
+def test_declared_kernels_of_extrema(dtype: Any) -> None:
+    """Every operation whose kernel finds an extremum is native, and equal to eager execution, at ties and NaN, too."""
+    assert len(EXTREMUM_CALLS) >= 4
+    x = gc.randint(-2, 3, (5, 6, 70)).to(dtype)
+    if dtype.is_floating_point:
+        x[1, 2, 3:9:5] = float("nan")
+
+    def call_all(x: gc.Tensor) -> list[gc.Tensor]:
+        calls = [(name, dim, keepdim) for name in EXTREMUM_CALLS for dim in (0, 1, -1) for keepdim in (False, True)]
+        results = [getattr(functional, name)(x, dim, keepdim) for name, dim, keepdim in calls]
+        return [each for result in results for each in (result if isinstance(result, tuple) else [result])]
+
+    assert by_python(check(call_all, x)) == []
 
 
 @pytest.mark.parametrize("dtype", [gc.float32, gc.float64], ids=str)

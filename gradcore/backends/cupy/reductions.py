@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.backends.kernel_methods import kernel_for
-from gradcore.backends.kernel_rules import reductions
+from gradcore.backends.kernel_rules import Extremum, extremum_kernels, reductions
 from gradcore.backends.portable.reductions import Dims, Reductions
 
 if TYPE_CHECKING:
@@ -56,24 +56,28 @@ def _reduction(name: str) -> Any:
     return kernel_for(_takes_halves)(kernel)
 
 
+def _finder(name: str, declared: Extremum) -> Any:
+    """Return the method of a kernel that finds an extremum."""
+    order, results, _ = declared
+
+    def find_index(self: Any, x: Array, dim: int, keepdim: bool = False) -> Array:
+        return self.extremum_kernel(order, False, x)(x, axis=dim, keepdims=keepdim)
+
+    def find_both(self: Any, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
+        at = dim % x.ndim
+        shape = (*x.shape[:at], *((1,) if keepdim else ()), *x.shape[at + 1 :])
+        value, index = self.xp.empty(shape, x.dtype), self.xp.empty(shape, np.int64)
+        # The call returns only its first output, so both arrays are passed.
+        self.extremum_kernel(order, True, x)(x, value, index, axis=at, keepdims=keepdim)
+        return value, index
+
+    kernel = find_index if results == ("index",) else find_both
+    kernel.__name__ = name
+    return kernel_for(_takes_floats)(kernel)
+
+
 class CudaReductions(CudaKernels, Reductions):
     """Reductions on CUDA; other dtypes use CuPy's."""
-
-    @kernel_for(_takes_floats)
-    def argmax_along(self, x: Array, dim: int, keepdim: bool = False) -> Array:
-        return self.extremum_kernel(">", False, x)(x, axis=dim, keepdims=keepdim)
-
-    @kernel_for(_takes_floats)
-    def argmin_along(self, x: Array, dim: int, keepdim: bool = False) -> Array:
-        return self.extremum_kernel("<", False, x)(x, axis=dim, keepdims=keepdim)
-
-    @kernel_for(_takes_floats)
-    def max_along(self, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
-        return self._extremum(">", x, dim, keepdim)
-
-    @kernel_for(_takes_floats)
-    def min_along(self, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
-        return self._extremum("<", x, dim, keepdim)
 
     @functools.cached_property
     def _reduction_kernels(self) -> dict[Any, Any]:
@@ -92,14 +96,6 @@ class CudaReductions(CudaKernels, Reductions):
             )  # fmt: skip
         return kernel
 
-    def _extremum(self, order: str, x: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
-        dim %= x.ndim
-        shape = (*x.shape[:dim], *((1,) if keepdim else ()), *x.shape[dim + 1 :])
-        value, index = self.xp.empty(shape, x.dtype), self.xp.empty(shape, np.int64)
-        # The call returns only its first output, so both arrays are passed.
-        self.extremum_kernel(order, True, x)(x, value, index, axis=dim, keepdims=keepdim)
-        return value, index
-
     def extremum_kernel(self, order: str, with_value: bool, like: Array) -> Any:
         """Return the kernel that finds the index of the first extremum of each row, and its value if `with_value`."""
         computed = "double" if like.dtype.itemsize == 8 else "float"
@@ -117,6 +113,8 @@ class CudaReductions(CudaKernels, Reductions):
         return kernel
 
 
-for _name in _DECLARED:
-    setattr(CudaReductions, _name, _reduction(_name))
+_METHODS = {name: _reduction(name) for name in _DECLARED}
+_METHODS |= {name: _finder(name, each) for name, each in extremum_kernels(Reductions).items()}
+for _name, _method in _METHODS.items():
+    setattr(CudaReductions, _name, _method)
     vars(CudaReductions)[_name].__set_name__(CudaReductions, _name)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradcore.backends.kernel_rules import along, indexes, native_rows, reduces
+from gradcore.backends.kernel_rules import along, finds_extremum, indexes, native_rows, reduces
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace
@@ -144,21 +144,25 @@ class Reductions:
         return x.min(axis=dims, keepdims=keepdim)
 
     @along(1)
+    @finds_extremum(">", "index", "argmax")
     def argmax_along(self, x: Array, dim: int, keepdim: bool = False) -> Array:
         """Return the index of the first maximum, or of the first NaN if there is one."""
         return self.keep_dim(x.argmax(axis=dim), dim, keepdim)
 
     @along(1)
+    @finds_extremum("<", "index", "argmin")
     def argmin_along(self, x: Array, dim: int, keepdim: bool = False) -> Array:
         """Return the index of the first minimum, or of the first NaN if there is one."""
         return self.keep_dim(x.argmin(axis=dim), dim, keepdim)
 
     @along(1)
+    @finds_extremum(">", "value index", "max_dim")
     def max_along(self, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
         """Return the maximum along a dim and its index."""
         return self.at_index(x, x.argmax(axis=dim), dim, keepdim)
 
     @along(1)
+    @finds_extremum("<", "value index", "min_dim")
     def min_along(self, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
         """Return the minimum along a dim and its index."""
         return self.at_index(x, x.argmin(axis=dim), dim, keepdim)

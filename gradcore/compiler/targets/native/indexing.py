@@ -9,18 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.codegen.cpp import C_TYPES
-from gradcore.backends.kernel_rules import IndexKernel, index_kernels
+from gradcore.backends.kernel_rules import Extremum, IndexKernel, extremum_kernels, index_kernels
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.numpy.tiled import NO_CACHE
 from gradcore.compiler.program.program import Call, Literal, Value
 from gradcore.compiler.targets.native.steps import Kernel, Rules, Step, Unsupported, View
 
-__all__ = ["INDEX_CALLS", "Places"]
+__all__ = ["EXTREMUM_CALLS", "INDEX_CALLS", "Places"]
 
 #: The smallest number of elements for which several threads are used.
 _LARGE = 1 << 15
 #: The declared kernel of each kernel and operation that moves elements by index.
 INDEX_CALLS = {name: kernel for kernel in index_kernels(NumpyBackend).values() for name in kernel.calls}
+#: The declared kernel of each operation that finds an extremum.
+EXTREMUM_CALLS = {kernel.operation: kernel for kernel in extremum_kernels(NumpyBackend).values()}
 
 
 class _Indexed(NamedTuple):
@@ -127,19 +129,11 @@ class Places(Rules):
 
     # -- extrema ------------------------------------------------------------------------------------------------------
 
-    def _lower_argmax(self, call: Call, results: list[View]) -> list[Step]:
-        x, dim, _ = (*call.args, None, False)[:3]
-        return self._extrema(call, x, dim, results[0], None)
-
-    _lower_argmin = _lower_argmax
-
-    def _lower_max_dim(self, call: Call, results: list[View]) -> list[Step]:
-        return self._extrema(call, call.args[0], call.args[1], results[1], results[0])
-
-    _lower_min_dim = _lower_max_dim
-
-    def _extrema(self, call: Call, x: Any, dim: int | None, index: View, values: View | None) -> list[Step]:
-        """Return the steps of argmax and argmin, or of max and min along a dim."""
+    def _lower_extremum(self, kernel: Extremum, call: Call, results: list[View]) -> list[Step]:
+        """Return the steps of an operation whose kernel finds an extremum."""
+        x, dim, *_ = (*call.args, None)
+        contents = dict(zip(kernel.results, results, strict=True))
+        index, values = contents["index"], contents.get("value")
         a: View = self._view(x)
         steps: list[Step] = []
         if not a.size or not a.shape or call.named or a.dtype.kind == "b":
@@ -152,7 +146,7 @@ class Places(Rules):
         shape = a.shape if dim is not None else (a.size,)
         dim = 0 if dim is None else dim % len(shape)
         sizes = f"{prod(shape[:dim])}, {shape[dim]}, {prod(shape[dim + 1 :])}"
-        is_min = "true" if "min" in call.name.rpartition(".")[2] else "false"
+        is_min = "true" if kernel.order == "<" else "false"
         kind, writes = C_TYPES[a.dtype.name], [index] if values is None else [index, values]
         values_pointer = f"({kind}*)nullptr" if values is None else "{1}"
         text = f"extrema<{kind}, {is_min}>({{0}}, {values_pointer}, {{{len(writes)}}}, {sizes}, threads)"

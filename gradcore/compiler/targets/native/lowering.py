@@ -20,7 +20,7 @@ from gradcore.compiler.program.program import ArrayType, Call, Literal, Program,
 from gradcore.compiler.targets.native.channels import Channels
 from gradcore.compiler.targets.native.draws import Draws
 from gradcore.compiler.targets.native.images import Images
-from gradcore.compiler.targets.native.indexing import INDEX_CALLS, Places
+from gradcore.compiler.targets.native.indexing import EXTREMUM_CALLS, INDEX_CALLS, Places
 from gradcore.compiler.targets.native.products import Products
 from gradcore.compiler.targets.native.rows import ROW_OPERATIONS, Rows
 from gradcore.compiler.targets.native.steps import Loop, Reduction, Step, Unsupported, View, contiguous_strides
@@ -159,6 +159,8 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         handler = moving or getattr(self, f"_lower_{name}", None)
         if name in ROW_OPERATIONS:
             handler = functools.partial(self._lower_row_kernel, *ROW_OPERATIONS[name])
+        elif name in EXTREMUM_CALLS:
+            handler = functools.partial(self._lower_extremum, EXTREMUM_CALLS[name])
         if kinds & _HALVES and not moving and (handler is not None or name in _REDUCTIONS):
             raise Unsupported("the dtype")
         if handler is not None:
