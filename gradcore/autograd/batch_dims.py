@@ -27,11 +27,11 @@ __all__ = [
     "BatchBackward0",
     "add_batch_dim",
     "basis",
+    "batch_scope",
     "broadcast_to_batch",
     "map_samples",
     "remove_batch_dim",
     "repeat_per_sample",
-    "running",
     "take_common_sample",
 ]
 
@@ -148,7 +148,7 @@ def has_batches_of(t: AnyTensor, other: Any) -> bool:
 
 
 @contextmanager
-def running(level: VmapLevel) -> Iterator[None]:
+def batch_scope(level: VmapLevel) -> Iterator[None]:
     """Make `level` the innermost batch level inside the ``with`` block."""
     state = local.state
     before, state.batches = state.batches, (*state.batches, level)
@@ -180,7 +180,7 @@ def map_samples(
         The results of `func`, with the samples along the first dim.
     """
     level = VmapLevel(size, randomness)
-    with running(level):
+    with batch_scope(level):
         results = func(*[None if t is None else add_batch_dim(t, level, 0) for t in inputs])
         return [None if r is None else remove_batch_dim(r, level, 0) for r in results]
 

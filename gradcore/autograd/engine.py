@@ -584,8 +584,8 @@ class GraphTask:
         devices = node._input_devices or [node._device] * len(grads)
         pairs = zip(grads, devices, strict=True)
         inputs = tuple(in_own_memory(buffer.arithmetic(device).as_tensor(g)) for g, device in pairs)
-        new_inputs = call_posthooks(hooks.post, node.shown(inputs), outputs)
-        return [arithmetic.from_tensor(g) for g in node.spread(new_inputs)]
+        new_inputs = call_posthooks(hooks.post, node.visible(inputs), outputs)
+        return [arithmetic.from_tensor(g) for g in node.from_visible(new_inputs)]
 
     def lead_to_captures(self) -> None:
         """Set `needed` to the nodes that lead to `captures`, and drop the roots that do not.

@@ -166,14 +166,14 @@ class Node:
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """For each input, the node that its gradient goes to and the number of that node's output."""
-        return tuple((None, 0) if edge is None else edge for edge in self.shown(self._edges))
+        return tuple((None, 0) if edge is None else edge for edge in self.visible(self._edges))
 
-    def shown(self, values: Any) -> Any:
+    def visible(self, values: Any) -> Any:
         """Return the entries of `values` (one per edge) of differentiable inputs, without those of indices or masks."""
         return values
 
-    def spread(self, values: Any) -> Any:
-        """Return `values` with None inserted for the edges that `shown` leaves out (the inverse of `shown`)."""
+    def from_visible(self, values: Any) -> Any:
+        """Return `values` with None inserted for the edges that `visible` leaves out (the inverse of `visible`)."""
         return values
 
     @property
@@ -271,7 +271,7 @@ class Node:
                 raise TypeError(f"argument {i} is not a Variable")
         by_output = dict(zip(numbers, grads, strict=True))
         output_grads = [by_output.get(i) for i in range(self._n_outputs)]
-        results = self.shown(self.backward(output_grads[0] if self._n_outputs == 1 else output_grads, TENSOR_GRADS))
+        results = self.visible(self.backward(output_grads[0] if self._n_outputs == 1 else output_grads, TENSOR_GRADS))
         return results[0] if len(results) == 1 else tuple(results)
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -73,7 +73,7 @@ class OpNode(Node):
     _fresh = True
     #: For operations that return a view of a part: the function of shape and settings that returns the key of the part.
     view_key: ClassVar[Any] = None
-    #: The numbers of the edges that `shown` returns, in its order; None stands for all.
+    #: The numbers of the edges that `visible` returns, in its order; None stands for all.
     seen: ClassVar[tuple[int, ...] | None] = None
     #: For each formula, the numbers of the edges whose gradients it computes, unless the first parameter is a sequence.
     spans: ClassVar[tuple[tuple[int, ...], ...]] = ()
@@ -117,10 +117,10 @@ class OpNode(Node):
             return (node._output_metas[number],)
         return getattr(self, "_outputs", None) or (TensorMeta(self._shape, self._dtype, self._device),)
 
-    def shown(self, values: Any) -> Any:
+    def visible(self, values: Any) -> Any:
         return values if self.seen is None else tuple(values[i] for i in self._numbers(self.seen))
 
-    def spread(self, values: Any) -> Any:
+    def from_visible(self, values: Any) -> Any:
         if self.seen is None:
             return values
         result = [None] * len(self._edges)

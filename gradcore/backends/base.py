@@ -247,7 +247,7 @@ class Backend(
         """Copy `array` from another device of this type to the current device `index`."""
         return self.xp.array(array)
 
-    def random_place(self, state: PhiloxState, words: int) -> tuple[Any, int]:
+    def reserve_words(self, state: PhiloxState, words: int) -> tuple[Any, int]:
         """Reserve `words` words of a generator, and return key and counter for `random_words` and `random_numbers`."""
         return state.draw(words)
 

@@ -116,7 +116,7 @@ def writes(*names: str) -> Callable[[_Kernel], _Kernel]:
     return declare
 
 
-def written_arguments(backend: Any) -> dict[str, tuple[int, ...]]:
+def written_arguments(backend: type) -> dict[str, tuple[int, ...]]:
     """Return the positions of the arguments that the kernels of a backend class modify, by the kernels' names."""
     return _rules(backend, "writes")
 
@@ -399,22 +399,22 @@ def indexes(action: str, by: str, call: str = "", **operations: str) -> Callable
     return declare
 
 
-def extremum_kernels(backend: Any) -> dict[str, Extremum]:
+def extremum_kernels(backend: type) -> dict[str, Extremum]:
     """Return the kernels that find extrema, declared by a backend class, by the names of its methods."""
     return _rules(backend, "finds_extremum")
 
 
-def index_kernels(backend: Any) -> dict[str, IndexKernel]:
+def index_kernels(backend: type) -> dict[str, IndexKernel]:
     """Return the kernels by index that a backend class declares, by the names of its methods."""
     return _rules(backend, "indexes")
 
 
-def reductions(backend: Any) -> dict[str, Reduction]:
+def reductions(backend: type) -> dict[str, Reduction]:
     """Return the reductions that a backend class declares, by the names of its methods."""
     return _rules(backend, "reduces")
 
 
-def row_kernels(backend: Any) -> dict[str, RowKernel]:
+def row_kernels(backend: type) -> dict[str, RowKernel]:
     """Return the C++ row kernels that a backend class declares, by the names of its methods."""
     return _rules(backend, "native_rows")
 

@@ -18,7 +18,7 @@ from gradcore.compiler import symbolic_sizes
 from gradcore.compiler.autograd.node import all_tensors_in
 from gradcore.compiler.capture.arrays import current
 from gradcore.compiler.capture.guards import Guards, HasHistory, Unguardable, reads_grads
-from gradcore.compiler.capture.host_calls import looked_up
+from gradcore.compiler.capture.host_calls import late_bound
 from gradcore.compiler.capture.numbers import float_arguments, plain_numbers
 from gradcore.compiler.capture.recorder import Recorder, Unrecordable, recording_lock
 from gradcore.compiler.capture.sizes import Symbols
@@ -505,7 +505,7 @@ class CompiledFunction:
             with recorder.on(guards.hosts):
                 recorded.begin(sys._getframe())
                 with watch.on():
-                    result = looked_up(self._function)(*args, **named)
+                    result = late_bound(self._function)(*args, **named)
                     with watch.forbid_effects(recorded.script.refuse):
                         recorded.record_backward(result)
             recorded.end(result)
@@ -579,7 +579,7 @@ class CompiledFunction:
             return self._function(*args, **named)
         state = [] if self._verifier is None else self.visible_state(args, named)
         recorder, watch = Recorder(self._fullgraph, self._cpp, self._graphs), Watch(self._code())
-        function, input_tensors = looked_up(self._function), all_tensors_in([*args, named])
+        function, input_tensors = late_bound(self._function), all_tensors_in([*args, named])
         recorder.code, recorder.handled = self._code(), self._handled
         recorded = RecordedRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
         profile = sys.getprofile()

@@ -29,8 +29,8 @@ from gradcore.dispatch.operands import (
     shape_error,
 )
 from gradcore.dispatch.settings import convert_arguments
-from gradcore.dispatch.torch_function import foreign, overriding_arguments, route_call, takes_over
-from gradcore.ops.declare.checks import fitting
+from gradcore.dispatch.torch_function import not_a_tensor, overriding_arguments, route_call, takes_over
+from gradcore.ops.declare.checks import check_fits
 from gradcore.ops.declare.promotion import RULES
 from gradcore.ops.declare.table import Op
 
@@ -90,7 +90,7 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
             group = (value,)
         for i, t in enumerate(group):
             if t.__class__ not in PLAIN and not _is_taken_as_plain(t, state):
-                return foreign(op, p, t, args)
+                return not_a_tensor(op, p, t, args)
             if device is None:
                 device = t._device
             elif t._device is not device:
@@ -108,7 +108,7 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
                 raw[p] = t._array
     if op.factors and device is not None and tensors[0]._dtype.category == dtypes.INTEGER:
         for p in op.factors:
-            raw[p] = fitting(raw[p], tensors[0]._dtype) if isinstance(raw[p], int) else raw[p]
+            raw[p] = check_fits(raw[p], tensors[0]._dtype) if isinstance(raw[p], int) else raw[p]
     if device is None:
         if op.sequences and not args[0]:
             raise no_tensors(op)
@@ -216,9 +216,9 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
         elif isinstance(value, Number) and p in op.accepts_scalars:
             numbers_.append(value)
         elif value is not None or op.parameters[p].default is not None:
-            return foreign(op, p, value, args)
+            return not_a_tensor(op, p, value, args)
     if not tensors:
-        return foreign(op, op.tensors[0], args[op.tensors[0]], args)
+        return not_a_tensor(op, op.tensors[0], args[op.tensors[0]], args)
     device = common_device(tensors)
     if op.mixed is not None:
         op.mixed(op, args)
@@ -229,7 +229,7 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
     raw = list(args)
     if compute.category == dtypes.INTEGER:
         for p in op.numeric_settings:
-            raw[p] = fitting(raw[p], compute) if isinstance(raw[p], int) else raw[p]
+            raw[p] = check_fits(raw[p], compute) if isinstance(raw[p], int) else raw[p]
     operands: list[Any] = []
     edges: list[Any] = []
     needs_node = converts = False

@@ -22,10 +22,10 @@ __all__ = [
     "DisableTorchFunctionSubclass",
     "argument_error",
     "call_without_overrides",
-    "foreign",
     "hand_over",
     "is_overridden",
     "name_of",
+    "not_a_tensor",
     "overridable",
     "overriding_arguments",
     "route_call",
@@ -281,7 +281,7 @@ def is_overridden(args: tuple[Any, ...], mode: int) -> bool:
     return variables.subclasses_used and not mode & TORCH_FUNCTION_OFF and bool(overriding_arguments(args))
 
 
-def foreign(op: Op, position: int, value: Any, args: tuple[Any, ...]) -> Any:
+def not_a_tensor(op: Op, position: int, value: Any, args: tuple[Any, ...]) -> Any:
     """Handle a call whose argument at `position` is not a plain tensor.
 
     Return the result of the argument that overrides the call, or raise TypeError if there is none.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
+from gradcore.core.operators import BY_UFUNC
 from gradcore.nn.parameter import Parameter
 from gradcore.numpy.conversion import refuse_history, tensor_of
 from gradcore.numpy.table import BY_FUNCTION, ON_ARRAYS, REFUSED
@@ -16,18 +16,10 @@ from gradcore.tensor import Tensor
 __all__ = ["array_function", "cupy_kernel", "ufunc"]
 
 
-#: NumPy's universal functions behind Python's operators.
-_OPERATORS = {
-    np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.divide: operator.truediv,
-    np.floor_divide: operator.floordiv, np.remainder: operator.mod, np.power: operator.pow, np.divmod: divmod,
-    np.matmul: operator.matmul, np.bitwise_and: operator.and_, np.bitwise_or: operator.or_,
-    np.bitwise_xor: operator.xor, np.left_shift: operator.lshift, np.right_shift: operator.rshift,
-    np.less: operator.lt, np.less_equal: operator.le, np.greater: operator.gt, np.greater_equal: operator.ge,
-    np.equal: operator.eq, np.not_equal: operator.ne,
-}  # fmt: skip
-
+#: Python's operators by the universal function of NumPy that they call.
+_OPERATORS = {each.ufunc: each.function for each in BY_UFUNC.values() if each.kind != "unary"} | {np.divmod: divmod}
 #: Comparisons: NumPy converts its scalars to 0-dim arrays before it compares them, so these arrays are scalars here.
-_COMPARISONS = {np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal}
+_COMPARISONS = {each.ufunc for each in BY_UFUNC.values() if each.kind == "comparison"}
 
 #: Types of operands that are certainly no NumPy scalars; most calls have only these.
 _NEVER_SCALARS = frozenset((Tensor, Parameter, bool, int, float, complex))

@@ -72,7 +72,7 @@ def _einops(backends: Any) -> None:
 
 
 #: The function to call after the import of each module.
-_TOLD: dict[str, Callable[[Any], None]] = {"einops._backends": _einops}
+_HOOKS: dict[str, Callable[[Any], None]] = {"einops._backends": _einops}
 
 
 class _Finder:
@@ -81,7 +81,7 @@ class _Finder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname not in _TOLD:
+        if fullname not in _HOOKS:
             return None
         spec = PathFinder.find_spec(fullname, path)
         if spec is not None and spec.loader is not None:
@@ -89,7 +89,7 @@ class _Finder:
 
             def exec_module(module: ModuleType) -> None:
                 run(module)
-                _TOLD[fullname](module)
+                _HOOKS[fullname](module)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
@@ -97,7 +97,7 @@ class _Finder:
 
 def install() -> None:
     """Register tensors with the libraries that are imported, and install the hook for later ones."""
-    for name, register in _TOLD.items():
+    for name, register in _HOOKS.items():
         if name in sys.modules:
             register(sys.modules[name])
     sys.meta_path.insert(0, _Finder())

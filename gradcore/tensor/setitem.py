@@ -23,7 +23,7 @@ from gradcore.core.tracebacks import shorten
 from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.settings import setting
 from gradcore.dispatch.torch_function import hand_over, overriding_arguments
-from gradcore.ops.declare.checks import fitting
+from gradcore.ops.declare.checks import check_fits
 from gradcore.ops.declare.geometry import expand_shape
 from gradcore.ops.declare.table import OPS, Op
 from gradcore.ops.indexing.by_tensors import as_indices
@@ -89,7 +89,7 @@ def fill_(self: AnyTensor, value: Any) -> Any:
         raise TypeError(f"fill_(): argument 'input' (position 1) must be Tensor, not {type(self).__name__}")
     if not isinstance(value, Variable):
         value = setting("fill_", "value", "Number", 0).take(value)
-        return overwrite(OPS["fill_number_"], self, "copy_into", (fitting(value, self._dtype),), (value,))
+        return overwrite(OPS["fill_number_"], self, "copy_into", (check_fits(value, self._dtype),), (value,))
     if value._array.ndim:
         raise RuntimeError(
             f"fill_ only supports 0-dimension value tensor but got tensor with {value._array.ndim} dimensions."
@@ -209,7 +209,7 @@ def setitem(self: AnyTensor, key: Any, value: Any) -> None:
             _write_view(part, value)
             return
         if not isinstance(value, Variable):
-            value = functional.full((), fitting(value, self._dtype), dtype=self._dtype, device=self._device)
+            value = functional.full((), check_fits(value, self._dtype), dtype=self._dtype, device=self._device)
         _put(part, indices, _without_leading_ones(value, part._array.ndim), accumulate=False)
     except BaseException as error:
         shorten(error)

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from gradcore.autograd import forward, variables
-from gradcore.autograd.batch_dims import add_batch_dim, basis, broadcast_to_batch, remove_batch_dim
+from gradcore.autograd.batch_dims import add_batch_dim, basis, batch_scope, broadcast_to_batch, remove_batch_dim
 from gradcore.autograd.batch_dims import map_samples as vectorize
-from gradcore.autograd.batch_dims import running as batch_scope
 from gradcore.autograd.derivatives import PLANS, UNCHANGED
 from gradcore.autograd.engine import run_backward
 from gradcore.autograd.forward import ForwardLevel, primal, tangent_of

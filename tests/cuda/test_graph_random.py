@@ -229,9 +229,9 @@ def test_numbers_of_another_device_are_not_those_of_the_graph(cuda: Runtime) -> 
         with repeat_draws(current_state()):
             gc.rand(3, device="cuda")
             state, backend = gc.default_generator._state, registry.find("cuda")
-            places.append(backend.random_place(state, 4))
+            places.append(backend.reserve_words(state, 4))
             with backend.use_index(1), gc.cuda.stream(gc.cuda.default_stream(1)):
-                places.append(backend.random_place(state, 4))
+                places.append(backend.reserve_words(state, 4))
 
     gc.manual_seed(7)
     captured(function)

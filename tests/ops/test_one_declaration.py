@@ -16,7 +16,7 @@ PACKAGE = Path(gradcore.__file__).parent
 #: Literals outside `gradcore.ops` that name three operations or more, each a list of something else.
 OTHER_LISTS = {
     "names of NumPy's, SciPy's and C++'s functions": {
-        "backends/codegen/cpp.py": "_INFIX _TEMPLATES",
+        "backends/codegen/cpp.py": "_TEMPLATES",
         "backends/codegen/emit_cpp.py": "_APPROXIMATE _EXACT _EXTREMA",
         "backends/codegen/emit_cuda.py": "OF_COMPLEX _FUNCTIONS _OF_REALS _SPECIAL",
         "backends/codegen/launch.py": "_NOT_LEFT_TO_CUPY",

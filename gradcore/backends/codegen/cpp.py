@@ -9,6 +9,7 @@ import numpy as np
 
 from gradcore.backends.codegen.expr import Expr
 from gradcore.backends.codegen.schedule import Kernel
+from gradcore.core.operators import BASIC, OPERATORS, names_of
 
 __all__ = ["C_TYPES", "Dialect", "statements", "to_cpp"]
 
@@ -19,11 +20,11 @@ C_TYPES = {
     "float64": "double", "complex64": "complex<float>", "complex128": "complex<double>",
 }  # fmt: skip
 
+#: By the name of NumPy's function: its operator in C++.
 _INFIX = {
-    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "equal": "==", "not_equal": "!=", "less": "<",
-    "less_equal": "<=", "greater": ">", "greater_equal": ">=", "bitwise_and": "&", "bitwise_or": "|",
-    "bitwise_xor": "^",
-}  # fmt: skip
+    OPERATORS[name].ufunc.__name__: OPERATORS[name].symbol
+    for name in (*BASIC, *names_of("comparison"), "and", "or", "xor")
+}
 
 _TEMPLATES = {
     "positive": "{0}", "negative": "-{0}", "square": "{0} * {0}", "reciprocal": "{T}(1) / {0}",

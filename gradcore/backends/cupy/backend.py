@@ -220,9 +220,9 @@ class CupyBackend(
     def copy_into(self, target: Any, source: Any) -> None:
         if target.dtype.kind == "u" and self.is_tensor(source) and source.dtype != target.dtype:
             source = self.astype(source, target.dtype)
-        target[...] = self.apart(source, target)
+        target[...] = self.copy_if_overlapping(source, target)
 
-    def apart(self, source: Any, target: Any) -> Any:
+    def copy_if_overlapping(self, source: Any, target: Any) -> Any:
         """Return `source`, or a copy of it if it overlaps `target` in another order. CuPy reads while it writes."""
         if not self.is_tensor(source) or source.data.mem is not target.data.mem:
             return source
@@ -337,7 +337,7 @@ class CupyBackend(
         """CuPy module with the kernels of random words and numbers, compiled on first use."""
         return self.xp.RawModule(code=(INCLUDE / "philox.cu").read_text(), options=compile_options())
 
-    def random_place(self, state: PhiloxState, words: int) -> tuple[Any, int]:
+    def reserve_words(self, state: PhiloxState, words: int) -> tuple[Any, int]:
         """Return the key and the counter for `words` random words.
 
         While a graph is captured, the key is device memory, which replays read, and the counter counts from the start

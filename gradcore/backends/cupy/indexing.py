@@ -72,7 +72,7 @@ class CudaIndexing(CudaKernels, Indexing):
     xp: Any
     array_type: Any
     current_index: Any
-    apart: Any
+    copy_if_overlapping: Any
     is_capturing: Any
 
     # -- bounds ----------------------------------------------------------------------------------------------
@@ -250,7 +250,9 @@ class CudaIndexing(CudaKernels, Indexing):
             and values.ndim
         ):
             values = self._last_values(out.shape, values, indices)
-        super().index_into(out, self.apart(self._move_values(values, out.dtype), out), indices, accumulate)
+        super().index_into(
+            out, self.copy_if_overlapping(self._move_values(values, out.dtype), out), indices, accumulate
+        )
 
     def _move_values(self, values: Any, dtype: Any) -> Any:
         """Return `values` as an array of the device. A kernel fills in numbers, which CuPy would copy from the host."""

@@ -60,10 +60,10 @@ def _finder(name: str, declared: Extremum) -> Any:
     """Return the method of a kernel that finds an extremum."""
     order, results, _ = declared
 
-    def find_index(self: Any, x: Array, dim: int, keepdim: bool = False) -> Array:
+    def find_index(self: CudaReductions, x: Array, dim: int, keepdim: bool = False) -> Array:
         return self.extremum_kernel(order, False, x)(x, axis=dim, keepdims=keepdim)
 
-    def find_both(self: Any, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
+    def find_both(self: CudaReductions, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
         at = dim % x.ndim
         shape = (*x.shape[:at], *((1,) if keepdim else ()), *x.shape[at + 1 :])
         value, index = self.xp.empty(shape, x.dtype), self.xp.empty(shape, np.int64)

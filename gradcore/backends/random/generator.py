@@ -33,7 +33,7 @@ class DropoutDraw(NamedTuple):
     scale : float
         Factor of elements that are kept.
     key, counter
-        Position in the stream of random words, as `Backend.random_place` returns it.
+        Position in the stream of random words, as `Backend.reserve_words` returns it.
     """
 
     shape: tuple[int, ...]

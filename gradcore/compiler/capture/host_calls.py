@@ -18,7 +18,7 @@ from gradcore.optim import optimizer
 from gradcore.optim.lr_scheduler.base import LRScheduler
 from gradcore.optim.optimizer import Optimizer
 
-__all__ = ["HOST_CLASSES", "can_be_observed", "end_observation", "host_codes", "looked_up", "observe",
+__all__ = ["HOST_CLASSES", "can_be_observed", "end_observation", "host_codes", "late_bound", "observe",
            "recorded_methods", "runs_user_code"]  # fmt: skip
 
 #: The methods that a program calls between segments.
@@ -102,7 +102,7 @@ def end_observation() -> None:
                 delattr(base, name)
 
 
-def looked_up(function: Any) -> Any:
+def late_bound(function: Any) -> Any:
     """Return `function`, or for a bound method of a host object, a function that looks up the method in each call."""
     if isinstance(function, types.MethodType) and isinstance(function.__self__, HOST_CLASSES):
         return lambda *args, **kwargs: getattr(function.__self__, function.__name__)(*args, **kwargs)

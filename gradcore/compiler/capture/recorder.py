@@ -558,4 +558,4 @@ def _draw_default(words: int) -> tuple[int, int]:
 
 def _draw_on(backend: Any, words: int) -> tuple[Any, int]:
     """Draw from the default generator for a device; within a CUDA graph, the key is in device memory."""
-    return backend.random_place(default_generator._state, words)  # type: ignore[no-any-return]
+    return backend.reserve_words(default_generator._state, words)  # type: ignore[no-any-return]

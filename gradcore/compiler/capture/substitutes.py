@@ -288,10 +288,10 @@ class RecordingBackend:
     def _words(self, n: int, key: Any, counter: Any) -> Any:
         return self._backend.random_words(n, key, counter)[:]
 
-    def random_place(self, state: PhiloxState, words: int) -> tuple[Any, int]:
+    def reserve_words(self, state: PhiloxState, words: int) -> tuple[Any, int]:
         recorder = current.recorder
         if recorder is None:
-            return self._backend.random_place(state, words)  # type: ignore[no-any-return]
+            return self._backend.reserve_words(state, words)  # type: ignore[no-any-return]
         return recorder.draw(state, words, self._backend)  # type: ignore[no-any-return]
 
 

@@ -89,7 +89,7 @@ class Expression(NamedTuple):
         return self.text
 
 
-class _Kept:
+class _LockFreeProperty:
     """Cached property without the lock that `functools.cached_property` takes before Python 3.12."""
 
     def __init__(self, function: Callable[[Any], tuple[int, ...]]) -> None:
@@ -125,7 +125,7 @@ class Call(_Call):
         The result, with `Value` in place of arrays: a value, a tuple or list of values, or None.
     """
 
-    @_Kept
+    @_LockFreeProperty
     def read(self) -> tuple[int, ...]:
         """Return the numbers of the values among the arguments."""
         results: list[int] = []
@@ -134,7 +134,7 @@ class Call(_Call):
             _collect(self.named, dict, results)
         return tuple(results)
 
-    @_Kept
+    @_LockFreeProperty
     def outputs(self) -> tuple[int, ...]:
         """Return the numbers of the values among the results."""
         results = self.results

@@ -16,12 +16,12 @@ from gradcore.ops.declare.shapes import all_dims
 
 __all__ = [
     "check_castable",
+    "check_fits",
     "check_implemented",
     "check_reducible",
     "check_reduction",
     "cpp_type",
     "dtype_of",
-    "fitting",
     "no_kernel",
     "overflow",
     "with_older_reductions",
@@ -115,7 +115,7 @@ def overflow(dtype: dtypes.dtype) -> RuntimeError:
     return RuntimeError(f"value cannot be converted to type {kind} without overflow")
 
 
-def fitting(value: Any, dtype: dtypes.dtype) -> Any:
+def check_fits(value: Any, dtype: dtypes.dtype) -> Any:
     """Convert a Python number to one that can be written into a tensor of `dtype`, or raise if it does not fit.
 
     Raises
@@ -132,8 +132,8 @@ def fitting(value: Any, dtype: dtypes.dtype) -> Any:
         if not dtype.is_complex and value.imag:
             raise overflow(dtype)
         real = dtype.to_real() if dtype.is_complex else dtype
-        fitting(value.real, real)
-        fitting(value.imag, real)
+        check_fits(value.real, real)
+        check_fits(value.imag, real)
         return value if dtype.is_complex else value.real
     if dtype.is_differentiable:
         real = dtype.to_real() if dtype.is_complex else dtype

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gradcore.core import dtypes
 from gradcore.core.errors import warn_once
 from gradcore.ops.declare.annotations import Number, Tensor
-from gradcore.ops.declare.checks import fitting
+from gradcore.ops.declare.checks import check_fits
 from gradcore.ops.declare.promotion import is_number
 from gradcore.ops.declare.samples import Case, bools, case, complexes, floats
 from gradcore.ops.declare.table import composite, elementwise
@@ -71,7 +71,7 @@ def _check_choice(value, other):
             raise OverflowError("int too big to convert")
         dtype = getattr(other, "dtype", None) or dtypes.scalar_dtype(other.__class__)
         if not dtype.is_differentiable:
-            fitting(value, dtypes.int64)
+            check_fits(value, dtypes.int64)
 
 
 def _as_bools(F, condition):

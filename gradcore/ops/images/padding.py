@@ -7,7 +7,7 @@ from typing import Any
 
 from gradcore.backends.kernel_rules import leading
 from gradcore.ops.declare.annotations import Ints, Number
-from gradcore.ops.declare.checks import fitting
+from gradcore.ops.declare.checks import check_fits
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.shapes import check_elements
 from gradcore.ops.declare.table import composite, general, linear
@@ -173,7 +173,7 @@ def pad(F, input, pad: Sequence[int], mode: str = "constant", value: float | Non
     pad = tuple(int(n) for n in pad)
     _check_lengths(input, pad)
     if mode == "constant":
-        return F.constant_pad_nd(input, pad, 0 if value is None else fitting(value, input.dtype))
+        return F.constant_pad_nd(input, pad, 0 if value is None else check_fits(value, input.dtype))
     if mode not in _NAMES:
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     if value is not None and value != 0:

@@ -7,7 +7,7 @@ from typing import Any
 from gradcore.core import dtypes
 from gradcore.core.errors import warn
 from gradcore.ops.declare.annotations import Indices, Ints, Number
-from gradcore.ops.declare.checks import dtype_of, fitting, no_kernel
+from gradcore.ops.declare.checks import check_fits, dtype_of, no_kernel
 from gradcore.ops.declare.promotion import same_dtypes
 from gradcore.ops.declare.samples import case, floats, ints
 from gradcore.ops.declare.shapes import check_elements, wrap_dim
@@ -241,7 +241,7 @@ def index_add(K, self, dim: int, index, source, *, alpha: Number = 1):
     tensor([3., 0., 3.])
     """
     dtype = dtypes.from_numpy(source.dtype)
-    alpha = alpha if dtype.is_differentiable or not isinstance(alpha, int) else fitting(alpha, dtype)
+    alpha = alpha if dtype.is_differentiable or not isinstance(alpha, int) else check_fits(alpha, dtype)
     return _write_rows(K, self, dim, index, _scale(source, alpha).astype(source.dtype, copy=False), "index_add_", True)
 
 

@@ -7,7 +7,7 @@ import math
 from gradcore.core import dtypes
 from gradcore.core.errors import warn_once
 from gradcore.ops.declare.annotations import Number
-from gradcore.ops.declare.checks import fitting, overflow
+from gradcore.ops.declare.checks import check_fits, overflow
 from gradcore.ops.declare.geometry import broadcast_shape
 from gradcore.ops.declare.promotion import same_dtypes
 from gradcore.ops.declare.samples import case, floats, ints
@@ -133,7 +133,7 @@ scatter_value.jvp("self")(lambda F, t, dim, index: F.scatter_value(t, dim, index
 
 def number_for(K, value, x):
     """Return a Python number converted to the dtype of `x`."""
-    return K.scalar(fitting(value, dtypes.from_numpy(x.dtype)), x.dtype)
+    return K.scalar(check_fits(value, dtypes.from_numpy(x.dtype)), x.dtype)
 
 
 @composite(

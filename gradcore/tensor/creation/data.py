@@ -20,7 +20,7 @@ from gradcore.core.errors import history_lost, warn, warn_once
 from gradcore.core.tracebacks import shorten
 from gradcore.dispatch.settings import converting
 from gradcore.dispatch.torch_function import route_creation
-from gradcore.ops.declare.checks import fitting
+from gradcore.ops.declare.checks import check_fits
 from gradcore.tensor import Tensor, is_differentiated
 from gradcore.tensor.creation.factory import convert_array, from_host, with_requires_grad
 from gradcore.tensor.interop import device_of, from_dlpack_on_host
@@ -215,8 +215,8 @@ def _check_range(array: np.ndarray[Any, Any], dtype: dtypes.dtype) -> None:
     if array.dtype == dtype.numpy or array.dtype.kind not in "iuf" or not array.size:
         return
     try:
-        fitting(array.min().item(), dtype)
-        fitting(array.max().item(), dtype)
+        check_fits(array.min().item(), dtype)
+        check_fits(array.max().item(), dtype)
     except RuntimeError:
         raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow") from None
 

@@ -18,7 +18,7 @@ from gradcore.dispatch import copy_to_out
 from gradcore.dispatch.settings import setting
 from gradcore.dispatch.torch_function import overriding_arguments, route_creation
 from gradcore.ops.declare.annotations import Number
-from gradcore.ops.declare.checks import fitting
+from gradcore.ops.declare.checks import check_fits
 from gradcore.ops.declare.shapes import check_elements
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation.factory import (
@@ -85,7 +85,7 @@ def make_filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, req
     make = getattr(target.backend.xp, maker)
     run: Callable[..., Any] = operator.call
     if value:
-        run, value = local.state.run, (fitting(value[0], out_dtype),)
+        run, value = local.state.run, (check_fits(value[0], out_dtype),)
     try:
         if target.guarded:
             with target.backend.use_index(target.index):

@@ -31,7 +31,7 @@ def draw(count: int, where: Any, generator: Generator | None) -> Any:
     levels = different_levels()
     total = count * math.prod(level.size for level in levels)
     backend = where.real.backend
-    words = backend.random_words(total, *backend.random_place((generator or default_generator)._state, total))
+    words = backend.random_words(total, *backend.reserve_words((generator or default_generator)._state, total))
     if not levels:
         return words
     words = all_words(words).reshape(*(level.size for level in levels), count)
@@ -92,7 +92,7 @@ def _sample_one(
         return functional.empty(shape, dtype=dtype, device=where)
     with where.backend.use_index(where.index):
         words = philox.word_count(count, dtype.numpy)
-        stream_position = where.backend.random_place((generator or default_generator)._state, words)
+        stream_position = where.backend.reserve_words((generator or default_generator)._state, words)
         array = where.backend.random_numbers(distribution, count, dtype.numpy, *stream_position, *parameters).reshape(
             shape
         )

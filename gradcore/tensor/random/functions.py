@@ -23,7 +23,7 @@ from gradcore.core.dtypes import DTypeLike
 from gradcore.dispatch import copy_to_out
 from gradcore.dispatch.settings import converting, setting
 from gradcore.dispatch.torch_function import overridable
-from gradcore.ops.declare.checks import check_implemented, fitting, no_kernel
+from gradcore.ops.declare.checks import check_fits, check_implemented, no_kernel
 from gradcore.ops.declare.geometry import broadcast_shape
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation.factory import options_of_out, with_requires_grad
@@ -231,7 +231,7 @@ def randperm(
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     if index_dtype.category == 1:
-        fitting(max(n - 1, 0), index_dtype)
+        check_fits(max(n - 1, 0), index_dtype)
     if target.type == "meta":
         return functional.empty((n,), dtype=index_dtype, device=target)  # type: ignore[no-any-return]
     with target.backend.use_index(target.index):
@@ -389,7 +389,7 @@ def draw_dropout(like: Tensor, shape: tuple[int, ...], p: float) -> DropoutDraw 
     real = np.float64 if like._dtype.itemsize == 8 else np.float32
     with device.backend.use_index(device.index):
         words = philox.word_count(count, np.dtype("float32"))
-        key, counter = device.backend.random_place(default_generator._state, words)
+        key, counter = device.backend.reserve_words(default_generator._state, words)
     return DropoutDraw(tuple(shape), 1 - p, float(real(1) / real(1 - p)), key, counter)
 
 

@@ -15,7 +15,7 @@ from gradcore.backends.numpy.tiled import NO_CACHE
 from gradcore.compiler.program.program import Call, Literal, Value
 from gradcore.compiler.targets.native.steps import Kernel, Rules, Step, Unsupported, View
 
-__all__ = ["EXTREMUM_CALLS", "INDEX_CALLS", "Places"]
+__all__ = ["EXTREMUM_CALLS", "INDEX_CALLS", "Indexing"]
 
 #: The smallest number of elements for which several threads are used.
 _LARGE = 1 << 15
@@ -51,7 +51,7 @@ class _Indexed(NamedTuple):
     negative: bool
 
 
-class Places(Rules):
+class Indexing(Rules):
     """Lowering rules for tensors of indices."""
 
     def _lower_index_kernel(self, kernel: IndexKernel, name: str, call: Call, results: list[View]) -> list[Step]:

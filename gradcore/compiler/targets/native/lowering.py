@@ -20,7 +20,7 @@ from gradcore.compiler.program.program import ArrayType, Call, Literal, Program,
 from gradcore.compiler.targets.native.channels import Channels
 from gradcore.compiler.targets.native.draws import Draws
 from gradcore.compiler.targets.native.images import Images
-from gradcore.compiler.targets.native.indexing import EXTREMUM_CALLS, INDEX_CALLS, Places
+from gradcore.compiler.targets.native.indexing import EXTREMUM_CALLS, INDEX_CALLS, Indexing
 from gradcore.compiler.targets.native.products import Products
 from gradcore.compiler.targets.native.rows import ROW_OPERATIONS, Rows
 from gradcore.compiler.targets.native.steps import Loop, Reduction, Step, Unsupported, View, contiguous_strides
@@ -53,7 +53,7 @@ _REDUCTIONS = {
 }
 
 
-class Lowering(Channels, Draws, Images, Places, Products, Rows):
+class Lowering(Channels, Draws, Images, Indexing, Products, Rows):
     """The lowering of a program's calls.
 
     Parameters

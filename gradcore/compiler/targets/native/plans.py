@@ -41,7 +41,7 @@ _SOURCES = (
     "backends/random", "ops",
 )  # fmt: skip
 #: The largest number of elements of literals that become part of the cache key.
-_TOLD = 1 << 12
+_MOST_HASHED = 1 << 12
 
 
 class PartPlan(NamedTuple):
@@ -312,7 +312,7 @@ def _stamp() -> str:
 def _literal(array: Any) -> str:
     if array.dtype.hasobject:
         raise _Unnamed
-    content = hashlib.sha256(array.tobytes()).hexdigest() if array.size <= _TOLD else ""
+    content = hashlib.sha256(array.tobytes()).hexdigest() if array.size <= _MOST_HASHED else ""
     return f"{array.shape} {array.dtype.str} {array.strides} {content}"
 
 
