@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _pytest.doctest import DoctestModule
 
 # Also where there are compiled kernels, unless the variable says otherwise: tests/compiled has the tests of these.
 os.environ.setdefault("GRADCORE_COMPILED", "0")
@@ -25,6 +26,8 @@ import gradcore.utils.checkpoint
 from gradcore.autograd.modes import local
 from gradcore.backends.switches import Switch, Switches
 from tests.joined import begin_case
+
+TESTS = Path(__file__).parent / "tests"
 
 #: How to read the settings of the process or the thread, by name.
 SETTINGS: dict[str, Callable[[], Any]] = {
@@ -103,6 +106,15 @@ def _delete_unused(folder: Path) -> None:
         with contextlib.suppress(OSError):
             if path.is_file() and max(path.stat().st_atime, path.stat().st_mtime) < oldest:
                 path.unlink()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, Any, Any]:
+    """Look for examples in docstrings of tests only where there are some: each worker looked for seconds."""
+    collectors = yield
+    if TESTS not in file_path.parents or b">>>" in file_path.read_bytes():
+        return collectors
+    return [each for each in collectors if not isinstance(each, DoctestModule)]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import random
 import shlex
+import sys
 from collections import Counter
 from typing import Any
 
@@ -20,18 +21,23 @@ from gradcore import errors
 
 #: The cases of each joined item, by its node id.
 CASES = pytest.StashKey[dict[str, list[Any]]]()
-#: Fixtures of every test that are the same for all of its cases.
-SHARED = {"_begun_alike", "_examples_restore_settings", "_gc_in_examples", "device", "request"}
+#: Fixtures that are the same for all cases of a test.
+SHARED = {
+    "_begun_alike", "_examples_restore_settings", "_gc_in_examples", "_silent", "_silent_and_eager", "_strict_device",
+    "checked_programs", "device", "request", "strict",
+}  # fmt: skip
 #: Folders whose conftest looks at the parameters of each item.
 SINGLE = ("tests/cuda/",)
 
 
 def begin_case() -> None:
-    """Begin a case like any other: all default generators are seeded, and no warning has been given yet.
+    """Begin a case like any other: all default generators are seeded, no warning and no transfer has been yet.
 
     So no result depends on chance, or on the cases before it.
     """
     errors.SAID.clear()
+    if "tests.strict.device" in sys.modules:
+        sys.modules["tests.strict.device"].COUNTS.clear()
     gc.manual_seed(0)
     random.seed(0)
     np.random.seed(0)

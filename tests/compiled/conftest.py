@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -54,7 +55,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         pytest.skip("there is no C++ compiler")
     import fcntl
 
-    name = "compiled" if library.find_packaged() is None else "compiled without optimization"
+    name = "compiled"
+    if library.find_packaged() is not None:
+        # Processes that see other features of the CPU, which CI runs at the same time, have a folder of their own.
+        name = f"compiled without optimization {library.compute_digest()}"
     folder = Path(os.environ.get("GRADCORE_TEST_CACHE") or tmp_path_factory.mktemp("compiled")) / name
     folder.mkdir(parents=True, exist_ok=True)
     cache, said = folder / "cache", folder / "said.txt"
@@ -105,9 +109,9 @@ def compiled(library_variables: dict[str, str]) -> Any:
     return find("compiled")
 
 
-@pytest.fixture
-def new_kernels(compiled: Any) -> Iterator[None]:
-    """Create kernels anew in the test, and after it: each keeps the `LARGE` of the time when it was created."""
+@contextlib.contextmanager
+def with_new_kernels(compiled: Any) -> Iterator[None]:
+    """A context in which kernels are created anew, as after it: each keeps the `LARGE` of when it was created."""
 
     def forget() -> None:
         compiled.kernels.clear()
@@ -116,6 +120,13 @@ def new_kernels(compiled: Any) -> Iterator[None]:
     forget()
     yield
     forget()
+
+
+@pytest.fixture
+def new_kernels(compiled: Any) -> Iterator[None]:
+    """Create kernels anew in the test, and after it."""
+    with with_new_kernels(compiled):
+        yield
 
 
 @pytest.fixture
@@ -151,10 +162,10 @@ def ran(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> Ran:
 
 
 @pytest.fixture(autouse=True)
-def _silent_and_eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _silent_and_eager() -> Iterator[None]:
     """As operations run their kernels, but with loops also where NumPy is as fast."""
     from gradcore.backends.compiled import elementwise
 
-    monkeypatch.setattr(elementwise, "_is_worth_it", lambda x, exact: True)
-    with np.errstate(all="ignore"):
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        patch.setattr(elementwise, "_is_worth_it", lambda x, exact: True)
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,21 +10,24 @@ import pytest
 
 import gradcore as gc
 from gradcore.backends.compiled import conversions, elementwise, indexing, reductions, rows, sorting
+from tests.compiled.conftest import with_new_kernels
 from tests.ops.cases import ALL, Drawn
 
 CASES = [case for case in ALL if not case.op.random and any(a.dtype == "f8" for a in case.arrays())]
 
 
-@pytest.fixture(autouse=True)
-def _everything(compiled: Any, new_kernels: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "LARGE", 1)  # not of the class: the kernels of the CPU keep theirs
-    monkeypatch.setattr(elementwise, "_NARROW", 1)
-    for module in (conversions, indexing, rows, sorting):
-        monkeypatch.setattr(module, "_LARGE", 1)
-    monkeypatch.setattr(sorting, "_LENGTH", 1)
-    monkeypatch.setattr(indexing, "_LARGE_VECTORS", 1)
-    monkeypatch.setattr(reductions, "_LARGE_ROWS", 1)
-    monkeypatch.setattr(reductions, "_WIDTH", 1)
+@pytest.fixture(autouse=True, scope="module")
+def _everything(compiled: Any) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch, with_new_kernels(compiled):
+        patch.setattr(compiled, "LARGE", 1)  # not of the class: the kernels of the CPU keep theirs
+        patch.setattr(elementwise, "_NARROW", 1)
+        for module in (conversions, indexing, rows, sorting):
+            patch.setattr(module, "_LARGE", 1)
+        patch.setattr(sorting, "_LENGTH", 1)
+        patch.setattr(indexing, "_LARGE_VECTORS", 1)
+        patch.setattr(reductions, "_LARGE_ROWS", 1)
+        patch.setattr(reductions, "_WIDTH", 1)
+        yield
 
 
 def values(case: Drawn, device: str) -> list[Any]:

@@ -87,7 +87,7 @@ def quick_builds(request: pytest.FixtureRequest, kept: Path, monkeypatch: pytest
 
 
 @pytest.fixture(autouse=True)
-def checked_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+def checked_programs() -> Iterator[None]:
     """Check each program after each pass, and each buffer plan."""
     run_passes, plan = passes.run_passes, emitter.memory_plan
 
@@ -111,10 +111,12 @@ def checked_programs(monkeypatch: pytest.MonkeyPatch) -> None:
         check_plan(program, result)
         return result
 
-    monkeypatch.setattr(passes, "run_passes", run_and_check)
-    monkeypatch.setattr(emitter, "memory_plan", plan_and_check)
-    for name in ("fuse_calls", "use_numpy", "list_calls"):
-        monkeypatch.setattr(emitter, name, checked(getattr(emitter, name)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passes, "run_passes", run_and_check)
+        patch.setattr(emitter, "memory_plan", plan_and_check)
+        for name in ("fuse_calls", "use_numpy", "list_calls"):
+            patch.setattr(emitter, name, checked(getattr(emitter, name)))
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -117,7 +117,7 @@ def sanitized() -> dict[str, str]:
 
 
 @functools.cache
-def _folder() -> Path:
+def kept_in() -> Path:
     """Where libraries are kept: between runs if ``GRADCORE_TEST_CACHE`` names a folder."""
     kept = os.environ.get("GRADCORE_TEST_CACHE")
     if kept:
@@ -139,7 +139,7 @@ def _compiled(text: str, options: tuple[str, ...]) -> ctypes.CDLL:
     needs_compiler()
     headers = b"".join(path.read_bytes() for path in sorted([*CUDA.glob("*.cu*"), HERE / "host.h"]))
     digest = hashlib.sha256(repr((text, FLAGS, options)).encode() + headers).hexdigest()[:24]
-    folder = _folder()
+    folder = kept_in()
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / f"{digest}.so"
     if not library.exists():

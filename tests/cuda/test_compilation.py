@@ -8,6 +8,7 @@ visibly.
 from __future__ import annotations
 
 import glob
+import hashlib
 import itertools
 import os
 import re
@@ -27,7 +28,7 @@ from gradcore.backends.cupy.flash_attention import defines
 from gradcore.backends.cupy.kernels import C_NAMES, INCLUDE, compile_options
 from gradcore.backends.cupy.products import REAL_NAMES
 from gradcore.optim.adam import adam
-from tests.cuda.host import KERNEL, cupy_include, includes
+from tests.cuda.host import KERNEL, cupy_include, includes, kept_in
 from tests.cuda.test_fused_kernels import CASES, UNKNOWN, HostBackend
 from tests.cupy_host.ptx import nvrtc
 
@@ -57,8 +58,7 @@ def nvcc() -> str | None:
 def ptx_of(source: str, architecture: int, folder: Path, defines: tuple[str, ...] = ()) -> str:
     """Return the PTX of a source; an error or a warning of the compiler fails."""
     if nvrtc.library() is not None:
-        options = [f"--gpu-architecture=compute_{architecture}", *OPTIONS, *defines, *includes()]
-        return nvrtc.compile_source(source, options, strict=True)[0]
+        return _ptx_by_nvrtc(source, [f"--gpu-architecture=compute_{architecture}", *OPTIONS, *defines])
     compiler = nvcc()
     if compiler is None:
         pytest.skip("there is neither NVRTC nor nvcc")
@@ -70,6 +70,23 @@ def ptx_of(source: str, architecture: int, folder: Path, defines: tuple[str, ...
     )
     assert not run.returncode, run.stderr[:4000]
     return output.read_text()
+
+
+def _ptx_by_nvrtc(source: str, options: list[str]) -> str:
+    """Return the PTX of a source: of an earlier run, if the source, what it includes and the compiler are the same.
+
+    `OPTIONS` has a digest of the package's headers; those of CuPy are known by its version.
+    """
+    cupy = cupy_include()
+    made_of = source, options, nvrtc.version(), cupy and (cupy.parents[1] / "_version.py").read_text()
+    path = kept_in() / f"{hashlib.sha256(repr(made_of).encode()).hexdigest()[:24]}.ptx"
+    if not path.exists():
+        ptx, _ = nvrtc.compile_source(source, [*options, *includes()], strict=True)
+        partial = path.with_suffix(f".{os.getpid()}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(ptx)
+        partial.rename(path)
+    return path.read_text()
 
 
 def entries(ptx: str) -> set[str]:

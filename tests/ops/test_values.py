@@ -45,8 +45,8 @@ def test_every_op_has_a_reference_or_a_reason() -> None:
 @pytest.mark.sampled(24)
 @pytest.mark.parametrize("device", ["cpu", "strict"])
 @pytest.mark.parametrize("case", [pytest.param(c, id=c.label) for c in CASES])
-def test_values(case: Drawn, device: str, request: pytest.FixtureRequest) -> None:
-    place = request.getfixturevalue("strict") if device == "strict" else device
+def test_values(case: Drawn, device: str, strict: str) -> None:
+    place = strict if device == "strict" else device
     with np.errstate(all="ignore"):
         expected = list(flat(REFERENCES[case.op.name](*plain(case.args), **plain(case.settings))))
     found = list(flat(case.call([gc.tensor(a, device=place) for a in case.arrays()])))

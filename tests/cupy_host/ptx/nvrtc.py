@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CompileError", "compile_source", "library"]
+__all__ = ["CompileError", "compile_source", "library", "version"]
 
 
 class CompileError(Exception):
@@ -44,6 +44,13 @@ def _nvrtc() -> Any:
     if path is None:
         raise FileNotFoundError("NVRTC is not installed: pip install nvidia-cuda-nvrtc-cu12")
     return ctypes.CDLL(str(path))
+
+
+def version() -> tuple[str, int, int]:
+    """Return where the library is, and the numbers of its version."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(_nvrtc().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    return str(library()), major.value, minor.value
 
 
 def _check(code: int) -> None:
