@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 
 from gradcore.backends.compiled.building import BuildError, find_compiler
-from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE
+from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE, compute_digest
 from gradcore.compiler.program import passes
 from gradcore.compiler.program.memory import MemoryPlan
 from gradcore.compiler.program.program import Program
@@ -72,11 +73,14 @@ def quick_builds(request: pytest.FixtureRequest, kept: Path, monkeypatch: pytest
     """Compile each program once for all runs of the tests, and quickly."""
     if not has_compiler():
         return
-    monkeypatch.setattr(building, "_OPTIONS", request.getfixturevalue("options"))
+    header, *lower = request.getfixturevalue("options")
+    monkeypatch.setattr(building, "_OPTIONS", (header, *lower))
     compile_source = building._compile
+    # All that a library is made of, but not where: so another copy of the package, as CI makes, uses it too.
+    made_of = [path.read_text() for path in building._HEADERS], compute_digest(), building._compiler(), FLAGS, NATIVE
 
     def compile_once(source: str, folder: Path) -> bytes:
-        path = kept / building._name(source)
+        path = kept / f"program-{hashlib.sha256(repr((source, lower, made_of)).encode()).hexdigest()[:32]}"
         if not path.exists():
             partial = path.with_suffix(f".{os.getpid()}")
             partial.write_bytes(compile_source(source, folder))
