@@ -138,7 +138,7 @@ class NumpySorting(Sorting):
             return super().argsort_along(x, dim, descending)
         return order
 
-    @kernel_for(lambda self, x, dim, *_: x.dtype == np.int64 and x.size >= LARGE and 16 <= x.shape[dim] < 1 << 31)
+    @kernel_for(lambda self, x, dim, *_: x.size >= LARGE and x.dtype == np.int64 and 16 <= x.shape[dim] < 1 << 31)
     def sort_along(self, x: Any, dim: int, descending: bool = False) -> tuple[Any, Any]:
         order, values = sort_integers(x, dim, descending, True)
         if order is None:
