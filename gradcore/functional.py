@@ -7,7 +7,7 @@ Every operation is here under its name in the table, helpers of formulas include
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 #: The names that PyTorch has in this module.
 # ruff: noqa: F822
@@ -17,11 +17,18 @@ __all__ = [
     "stft", "svd_lowrank", "tensordot", "unique", "unique_consecutive", "unravel_index",
 ]  # fmt: skip
 
-#: Makers of functions that have not been looked up yet, by name: there are a thousand, of which a program uses few.
-makers: dict[str, Callable[[], Callable[..., Any]]] = {}
+Function: TypeAlias = Callable[..., Any]
+#: Makers of functions that have not been looked up yet, by name.
+makers: dict[str, Callable[[], Function]] = {}
+
+
+def find_operation(name: str) -> Function | None:
+    """Return the function of an operation, or None if there is none; `gradcore.tensor.installation` replaces this."""
+    return None
 
 
 def __getattr__(name: str) -> Any:
-    if name not in makers:
+    function = makers[name]() if name in makers else find_operation(name)
+    if function is None:
         raise AttributeError(f"there is no operation named {name!r}")
-    return globals().setdefault(name, makers[name]())
+    return globals().setdefault(name, function)

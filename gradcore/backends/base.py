@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gradcore.backends.kernel_rules import BatchRule
+from gradcore.backends.kernel_rules import BatchRule, Declared
 from gradcore.backends.portable.convolution import Convolution
 from gradcore.backends.portable.cross_entropy import Targets
 from gradcore.backends.portable.cumulative import Cumulative
@@ -116,14 +116,14 @@ class Backend(
     #: The device type, as in ``device='cuda'``.
     type: ClassVar[str]
     #: Bodies of operations, ``body(K, *arguments)``, which run if the backend has no kernel of that name.
-    bodies: ClassVar[dict[str, Callable[..., Any]]] = {}
+    bodies: ClassVar[dict[str, Callable[..., Any]]] = Declared()
     #: Parameters of the elementwise operations, by the name of their kernel.
-    elementwise: ClassVar[dict[str, tuple[str, ...]]] = {}
+    elementwise: ClassVar[dict[str, tuple[str, ...]]] = Declared()
     #: Rules that operations without bodies declare for their kernels, see `gradcore.backends.kernel_rules`.
-    declared_batch_rules: ClassVar[dict[str, BatchRule]] = {}
-    declared_shape_rules: ClassVar[dict[str, Callable[..., Any]]] = {}
+    declared_batch_rules: ClassVar[dict[str, BatchRule]] = Declared()
+    declared_shape_rules: ClassVar[dict[str, Callable[..., Any]]] = Declared()
     #: Names of kernels that take half a nanosecond or more per element.
-    slow: ClassVar[set[str]] = set()
+    slow: ClassVar[dict[str, bool]] = Declared()
     #: Number of elements from which derivative formulas of elementwise operations are evaluated by `evaluate_tiled`.
     LARGE: ClassVar[int] = 1 << 15
     #: Whether work is queued in streams, so that the backward of a node must run in the right one.
@@ -139,7 +139,7 @@ class Backend(
     #: Whether `fused_forward` converts operands of other dtypes in its kernels.
     converts_operands: Any = False
     #: Names of kernels that wait for the device, because the shapes of their results depend on elements of arguments.
-    synchronizing: ClassVar[set[str]] = set()
+    synchronizing: ClassVar[dict[str, bool]] = Declared()
     #: Packages or modules that belong to the backend, whose code `gradcore.compile` treats as constant.
     packages: ClassVar[tuple[str, ...]] = ()
 

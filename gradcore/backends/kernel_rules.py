@@ -7,13 +7,18 @@ without a shape rule runs unchanged on arrays without data. Formulas and bodies 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import importlib
+import sys
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from math import prod
-from typing import Any, NamedTuple, TypeVar
+from types import ModuleType
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 __all__ = [
+    "MODULES",
     "OPERATIONS",
     "BatchRule",
+    "Declared",
     "Extremum",
     "IndexKernel",
     "Reduction",
@@ -23,12 +28,15 @@ __all__ = [
     "all_samples",
     "along",
     "batch_rules",
+    "declare",
     "extremum_kernels",
     "finds_extremum",
     "images",
     "index_kernels",
     "indexes",
     "leading",
+    "load",
+    "load_all",
     "native_rows",
     "reduces",
     "reductions",
@@ -40,10 +48,130 @@ __all__ = [
     "written_arguments",
 ]
 
-#: Declared operations by name, each a `gradcore.ops.declare.table.Op`. That module adds them.
-OPERATIONS: dict[str, Any] = {}
-
 _Kernel = TypeVar("_Kernel")
+_Value = TypeVar("_Value")
+#: An entry of a table: the table, the name and the value.
+Entry: TypeAlias = tuple[dict[str, Any], str, object]
+
+#: The module that declares each of gradcore's operations, by the names of the operation and of its kernel.
+#: `gradcore.ops.declare.table` sets it.
+MODULES: dict[str, str] = {}
+#: What these modules declare: by module, the module itself, and table, name and value of entries by operation.
+_waiting: dict[str, tuple[ModuleType, dict[str, Sequence[Entry]]]] = {}
+#: The modules whose declarations the tables have.
+_complete: set[str] = set()
+
+
+class Declared(dict[str, _Value]):
+    """A table of what operations declare, by the name of the operation or of its kernel.
+
+    The module that declares an operation is imported when one of its names is first looked up, and all of them when the
+    table is walked through. The tables get its declarations when it has been executed, so that no thread sees an
+    operation without its formulas.
+    """
+
+    __slots__ = ()
+
+    def __missing__(self, name: str) -> _Value:
+        if name in self:
+            return super().__getitem__(name)
+        raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        module = MODULES.get(name)  # type: ignore[call-overload]
+        if module is not None and module not in _complete:
+            load(module)
+        return super().__contains__(name)
+
+    def get(self, name: str, default: _Value | None = None) -> _Value | None:  # type: ignore[override]
+        """Return the entry of a name, or `default`."""
+        return super().__getitem__(name) if name in self else default
+
+    def further(self) -> dict[str, _Value]:
+        """Return the entries that gradcore's modules do not declare: those of programs."""
+        return {name: value for name, value in super().items() if name not in MODULES}
+
+    def _all(self) -> dict[str, _Value]:
+        """Return all entries, in an order that does not depend on which of them were looked up first."""
+        load_all()
+        entries = dict(super().items())
+        return {name: entries[name] for name in MODULES if name in entries} | self.further()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def keys(self) -> KeysView[str]:  # type: ignore[override]
+        """Return the names of all entries."""
+        return self._all().keys()
+
+    def values(self) -> ValuesView[_Value]:  # type: ignore[override]
+        """Return all entries."""
+        return self._all().values()
+
+    def items(self) -> ItemsView[str, _Value]:  # type: ignore[override]
+        """Return the names of all entries with these."""
+        return self._all().items()
+
+
+#: Declared operations by name, each a `gradcore.ops.declare.table.Op`.
+OPERATIONS: Declared[Any] = Declared()
+
+
+def declare(module: str, name: str, entries: Sequence[Entry]) -> None:
+    """Add what an operation declares to tables: when its module has been executed, if it is one of gradcore's.
+
+    Parameters
+    ----------
+    module : str
+        The module that declares the operation.
+    name : str
+        The operation's name.
+    entries : sequence of tuple
+        Table, name and value of each entry.
+    """
+    waiting: dict[str, Sequence[Entry]] = {}
+    home = MODULES.get(name)
+    if home == module:
+        if module not in _waiting or _waiting[module][0] is not sys.modules[module]:  # an import before failed
+            _waiting[module] = sys.modules[module], {}
+        waiting = _waiting[module][1]
+    # Another home among gradcore's modules: the table of names is written anew after an operation has been moved.
+    is_taken = home not in (None, module) and not module.startswith("gradcore.ops.")
+    if is_taken or name in waiting or dict.__contains__(OPERATIONS, name):
+        raise TypeError(f"the operation {name} is declared twice")
+    waiting[name] = entries
+    if home != module:
+        _add(waiting)
+
+
+def _add(declarations: Mapping[str, Sequence[Entry]]) -> None:
+    """Add the entries of declarations to their tables."""
+    for entries in declarations.values():
+        for table, name, value in entries:
+            table[name] = value
+
+
+def load(module: str) -> None:
+    """Import a module, and add what it declares to the tables.
+
+    Several threads may do this at once: each adds the same entries, and finds all of them afterwards.
+    """
+    loaded = importlib.import_module(module)
+    if getattr(loaded.__spec__, "_initializing", False):  # A finalizer or signal handler runs inside the import.
+        raise RuntimeError(f"{module} is being imported: its operations cannot be called before that is done")
+    if module in _waiting:
+        _add(_waiting[module][1])
+    _complete.add(module)
+
+
+def load_all() -> None:
+    """Import all modules that declare operations, and add what they declare to the tables."""
+    for module in dict.fromkeys(MODULES.values()):
+        if module not in _complete:
+            load(module)
 
 
 class BatchRule(NamedTuple):

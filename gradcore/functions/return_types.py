@@ -17,20 +17,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradcore.ops.declare.names import RESULTS
 from gradcore.ops.declare.table import OPS
+from gradcore.tensor.namespaces import read_names
 
 
-def _result_types() -> dict[str, Any]:
-    return {op.output_name: op for op in OPS.values() if op.fields}
+def _operations() -> dict[str, str]:
+    """Return the names of the operations that have named tuples, by the names of these."""
+    return dict(read_names(RESULTS)) | {op.output_name: op.name for op in OPS.further().values() if op.fields}
 
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return __dir__()
-    if name not in _result_types():
+    operation = _operations().get(name)
+    if operation is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _result_types()[name].output_type
+    return OPS[operation].output_type
 
 
 def __dir__() -> list[str]:
-    return sorted(_result_types())
+    return sorted(_operations())

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache
 from types import ModuleType
 from typing import Any
 
-from gradcore import dispatch, functional, ops
+from gradcore import dispatch, functional
 from gradcore.autograd import batch_dims
 from gradcore.core.tracebacks import shorten_errors
 from gradcore.ops.declare import checks
+from gradcore.ops.declare import names as operation_names
 from gradcore.ops.declare.table import OPS, Op
 from gradcore.tensor import (
     Tensor,
@@ -31,12 +31,12 @@ from gradcore.tensor import (
     to,
 )
 from gradcore.tensor.creation import data, filled
-from gradcore.tensor.namespaces import LazyMethod
+from gradcore.tensor.namespaces import Function, LazyAttribute, LazyMethod, read_names
 from gradcore.tensor.operators import operator_methods
 from gradcore.tensor.random import drawing, filling
 from gradcore.tensor.random import functions as random_functions
 
-__all__ = ["install", "register_op"]
+__all__ = ["inplace_method_names", "install", "method_names", "register_op"]
 
 #: A module, or a dict of functions, and the names taken from it: ``name=function`` where they differ, all by default.
 Row = tuple[ModuleType | Mapping[str, Any], str]
@@ -96,12 +96,16 @@ def install() -> None:
         setattr(functional, name, function)
     functional.detach, functional.is_differentiated = Tensor.detach, is_differentiated
     functional.new_zeros = lambda input, size: filled.new_zeros(input, tuple(size))
-    for family in ops.FAMILIES:
-        importlib.import_module(f"{ops.__name__}.{family}")
-    for op in OPS.values():
-        _register(op)
-    for name, method in operator_methods():
-        setattr(Tensor, name, method)
+    functional.find_operation = _find_operation
+    Op.make = _make_function
+    for name, defined in read_names(operation_names.METHODS):
+        setattr(Tensor, name, LazyMethod(name, _find_method, defined))
+    for name, defined in read_names(operation_names.INPLACE_METHODS):
+        setattr(Tensor, name, LazyMethod(name, _find_function, defined))
+    for name in operation_names.ATTRIBUTES.split():
+        setattr(Tensor, name, LazyAttribute(name, _make_attribute, name))
+    for name, make, operator in operator_methods():
+        setattr(Tensor, name, LazyMethod(name, make, operator))
     for table, wrap in (
         (METHODS, None),
         (SHORTENED_METHODS, shorten_errors),
@@ -118,7 +122,7 @@ def install() -> None:
     setattr(Tensor, "_cdata", property(id, doc="A number that identifies the tensor."))  # noqa: B010
 
 
-def iterate_table(table: tuple[Row, ...]) -> Iterator[tuple[str, Callable[..., Any]]]:
+def iterate_table(table: tuple[Row, ...]) -> Iterator[tuple[str, Function]]:
     """Yield the names and functions of a table."""
     for source, names in table:
         values = source if isinstance(source, Mapping) else vars(source)
@@ -127,10 +131,10 @@ def iterate_table(table: tuple[Row, ...]) -> Iterator[tuple[str, Callable[..., A
             yield name, values[defined or name]
 
 
-def register_op(op: Op) -> Callable[..., Any]:
+def register_op(op: Op) -> Function:
     """Create the function and the methods of an operation declared with `gradcore.ops.declare.table`.
 
-    The operations of gradcore are registered at import. Call this function for operations declared later.
+    The operations of gradcore have theirs. Call this function for operations that a program declares.
 
     Parameters
     ----------
@@ -160,41 +164,65 @@ def register_op(op: Op) -> Callable[..., Any]:
 
 
 def _register(op: Op) -> None:
-    """Register how the function and the methods are created when they are first looked up."""
-    op.make = partial(_make_function, op)
-    functional.makers[op.name] = partial(getattr, op, "call")
-    if op.inplace:
-        functional.makers[op.name + "_"] = partial(dispatch.make_inplace, op)
+    """Register how the methods are created when they are first looked up."""
     if op.attribute:
-        method = dispatch.make_function(op, method=True)
-        setattr(Tensor, op.name, property(method, _setter(method)))
-    names = _method_names(op)
-    make = partial(_make_method, op)
-    for name in names:
-        setattr(Tensor, name, LazyMethod(name, make))
-    if op.inplace and "." not in op.path and (names or op.function):  # not if only operations call it
-        for name in names or (op.name,):
-            setattr(Tensor, name + "_", LazyMethod(name + "_", partial(getattr, functional, op.name + "_")))
+        setattr(Tensor, op.name, _make_attribute(op.name))
+    for name in method_names(op):
+        setattr(Tensor, name, LazyMethod(name, _make_method, op))
+    for name in inplace_method_names(op):
+        setattr(Tensor, name, LazyMethod(name, _find_function, op.name + "_"))
 
 
-def _method_names(op: Op) -> tuple[str, ...]:
+def method_names(op: Op) -> tuple[str, ...]:
+    """Return the names of an operation's method."""
     if isinstance(op.method, str):
         return (op.method,)
     return (op.name, *(alias for alias in op.aliases if "." not in alias)) if op.method else ()
 
 
-def _make_function(op: Op) -> Callable[..., Any]:
+def inplace_method_names(op: Op) -> tuple[str, ...]:
+    """Return the names of an operation's in-place method."""
+    if not op.inplace or "." in op.path:
+        return ()
+    names = method_names(op) or ((op.name,) if op.function else ())  # none if only operations call it
+    return tuple(name + "_" for name in names)
+
+
+def _find_operation(name: str) -> Function | None:
+    """Return the function of the operation `name`, or of the in-place operation if it ends in an underscore."""
+    if name in OPS:
+        return OPS[name].call
+    if name.endswith("_") and name[:-1] in OPS and OPS[name[:-1]].inplace:
+        return dispatch.make_inplace(OPS[name[:-1]])
+    return None
+
+
+def _find_function(name: str) -> Function:
+    function: Function = getattr(functional, name)
+    return function
+
+
+def _find_method(name: str) -> Function:
+    return _make_method(OPS[name])
+
+
+def _make_attribute(name: str) -> property:
+    method = dispatch.make_function(OPS[name], method=True)
+    return property(method, _setter(method))
+
+
+def _make_function(op: Op) -> Function:
     function = dispatch.make_function(op, method=False)
     return dispatch.set_names(dispatch.spread(function, op), op, op.name, False) if op.varargs else function
 
 
 @cache
-def _make_method(op: Op) -> Callable[..., Any]:
+def _make_method(op: Op) -> Function:
     """Return the method of an operation, the same object under each of its names."""
     return dispatch.make_function(op, method=True)
 
 
-def _setter(method: Callable[..., Any]) -> Callable[[Any, Any], None]:
+def _setter(method: Function) -> Callable[[Any, Any], None]:
     """Return the setter of an attribute that is a view."""
 
     def assign(self: Any, value: Any) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial, wraps
-from typing import Any
+from typing import Any, TypeAlias
 
 from gradcore import functional
 from gradcore.dispatch.torch_function import argument_error, takes_over
-from gradcore.ops.declare.table import OPS
+from gradcore.ops.declare.names import FUNCTIONS
+from gradcore.ops.declare.table import OPS, Op
 from gradcore.tensor import Tensor
 from gradcore.torch_names import paths
 
-__all__ = ["LazyMethod", "functions", "lazy_attributes"]
+__all__ = ["LazyAttribute", "LazyMethod", "function_names", "functions", "lazy_attributes", "read_names"]
+
+
+#: A function or method of an operation.
+Function: TypeAlias = Callable[..., Any]
 
 
 class LazyMethod:
@@ -22,20 +27,30 @@ class LazyMethod:
     ----------
     name : str
     make : callable
-        Returns the method.
+        Returns the method for `argument`.
+    argument : object
     home : callable
         Returns the class.
     """
 
-    __slots__ = ("home", "make", "name")
+    __slots__ = ("argument", "home", "make", "name")
 
-    def __init__(self, name: str, make: Callable[[], Any], home: Callable[[], type] = lambda: Tensor) -> None:
-        self.name, self.make, self.home = name, make, home
+    def __init__(self, name: str, make: Function, argument: object, home: Callable[[], type] = lambda: Tensor) -> None:
+        self.name, self.make, self.argument, self.home = name, make, argument, home
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        method = self.make()
+    def __get__(self, instance: object, owner: Any = None) -> Any:
+        method = self.make(self.argument)
         setattr(self.home(), self.name, method)
-        return method if instance is None else method.__get__(instance, owner)
+        return method.__get__(instance, owner)
+
+
+class LazyAttribute(LazyMethod):
+    """Descriptor that creates a property when it is first looked up or set, and replaces itself in the class."""
+
+    __slots__ = ()
+
+    def __set__(self, instance: object, value: object) -> None:
+        self.__get__(None).__set__(instance, value)
 
 
 #: Methods that are functions too.
@@ -46,7 +61,7 @@ METHODS = (
 
 
 @cache
-def _make_function(name: str) -> Callable[..., Any]:
+def _make_function(name: str) -> Function:
     """Return a method of tensors as a function that raises TypeError for anything but a tensor."""
     method = getattr(Tensor, name)
 
@@ -63,30 +78,37 @@ def _make_function(name: str) -> Callable[..., Any]:
     return function
 
 
-def functions(path: str) -> dict[str, Callable[[], Callable[..., Any]]]:
+def functions(path: str) -> dict[str, Callable[[], Function]]:
     """Return the functions that create the entries of a namespace (``""``, ``"linalg"``, ...), by name.
 
     An alias without a dot is in the namespace of the function. An alias with a dot is a full path, as ``".conv2d"``.
     """
     result = {name: partial(_make_function, name) for name in METHODS} if not path else {}
-    return result | {name: partial(getattr, functional, defined) for name, defined in _names(len(OPS)).get(path, ())}
+    names = dict(read_names(FUNCTIONS.get(path, ""))) | function_names(OPS.further().values()).get(path, {})
+    return result | {name: partial(getattr, functional, defined) for name, defined in names.items()}
 
 
-@cache
-def _names(count: int) -> dict[str, list[tuple[str, str]]]:
-    """Return the names in each namespace, collected in one pass over all `count` operations."""
-    results: dict[str, list[tuple[str, str]]] = {}
-    for op in OPS.values():
+def read_names(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of a text such as ``"add absolute=abs"``: a name, and the name by which it is defined."""
+    for each in text.split():
+        name, _, defined = each.partition("=")
+        yield name, defined or name
+
+
+def function_names(ops: Iterable[Op]) -> dict[str, dict[str, str]]:
+    """Return the names of functions in each namespace, with the names by which operations define them."""
+    results: dict[str, dict[str, str]] = {}
+    for op in ops:
         if op.function:
             op_path = op.path.rpartition(".")[0]
             has_inplace = op.inplace and (op.inplace == "function" or (op.kind == "elementwise" and len(op.names) == 1))
             for each in (op.path, *op.aliases):
                 path, dot, name = each.rpartition(".")
                 namespace = path if dot else op_path
-                names = results.setdefault(namespace, [])
-                names.append((name, op.name))
+                names = results.setdefault(namespace, {})
+                names[name] = op.name
                 if has_inplace and namespace in ("", "nn.functional"):
-                    names.append((name + "_", op.name + "_"))
+                    names[name + "_"] = op.name + "_"
     return results
 
 

@@ -11,30 +11,36 @@ from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.torch_function import hand_over, overriding_arguments, takes_over
 from gradcore.ops.declare.table import OPS, Op
 from gradcore.tensor import Tensor
+from gradcore.tensor.namespaces import Function
 
 __all__ = ["as_operand", "operator_methods"]
 
 
-def operator_methods() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield the names and functions of operator methods, which call the operations of tensors."""
+def operator_methods() -> Iterator[tuple[str, Callable[[Any], Function], object]]:
+    """Yield the names of operator methods, and functions with an argument that make the methods."""
     for each in OPERATORS.values():
-        op_name, method = each.operation, getattr(Tensor, each.operation)
         for form, name in each.methods:
             if form == "unary":
-                yield name, method
+                yield name, _method, each.operation
             elif form == "left":
-                yield name, _operator(OPS[op_name], name)
+                yield name, _operator, (each.operation, name)
             elif form == "right":
-                yield name, _reflected_operator(op_name, method, name)
-            elif hasattr(Tensor, f"{op_name}_"):
-                yield name, getattr(Tensor, f"{op_name}_")
+                yield name, _reflected_operator, (each.operation, name)
+            elif f"{each.operation}_" in vars(Tensor):
+                yield name, _method, f"{each.operation}_"
 
 
-def _operator(op: Op, name: str) -> Callable[..., Any]:
-    """Return the method of an operator.
+def _method(name: str) -> Function:
+    method: Function = getattr(Tensor, name)
+    return method
+
+
+def _operator(names: tuple[str, str]) -> Function:
+    """Return the method of an operator, given the names of the operation and of the method.
 
     It returns NotImplemented if the other operand is neither tensor nor number.
     """
+    op, name = OPS[names[0]], names[1]
     general = dispatch.call_composite if op.kind == "composite" else dispatch.apply
 
     def call_with_operand(op: Op, args: tuple[Any, ...]) -> Any:
@@ -48,8 +54,9 @@ def _operator(op: Op, name: str) -> Callable[..., Any]:
     return call
 
 
-def _reflected_operator(op_name: str, method: Callable[..., Any], name: str) -> Callable[..., Any]:
-    commutative = OPS[op_name].commutative
+def _reflected_operator(names: tuple[str, str]) -> Function:
+    op_name, name = names
+    method, commutative = getattr(Tensor, op_name), OPS[op_name].commutative
 
     def call(self: AnyTensor, other: Any) -> Any:
         value, other = other, as_operand(other)

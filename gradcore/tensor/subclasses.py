@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from gradcore import functional
@@ -26,7 +25,7 @@ from gradcore.dispatch.torch_function import (
     takes_over,
 )
 from gradcore.tensor import Tensor
-from gradcore.tensor.namespaces import LazyMethod
+from gradcore.tensor.namespaces import LazyAttribute, LazyMethod
 from gradcore.tensor.operators import as_operand
 
 __all__ = ["NOT_CONVERTED", "OWN", "as_subclass", "enlist", "make_subclass", "torch_function"]
@@ -124,10 +123,12 @@ def _overriding() -> type:
         value = next((vars(each)[name] for each in Tensor.__mro__[:-1] if name in vars(each)), None)
         if name in OWN:
             continue
+        if isinstance(value, LazyAttribute):
+            value = getattr(Tensor, name)
         if isinstance(value, types.FunctionType):
             body[name] = _method(value)
         elif isinstance(value, LazyMethod):
-            body[name] = LazyMethod(name, partial(_method_of, name), _overriding)
+            body[name] = LazyMethod(name, _method_of, name, _overriding)
         elif isinstance(value, property):
             body[name] = _attribute(value)
     for each in OPERATORS.values():

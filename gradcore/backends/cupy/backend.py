@@ -153,7 +153,7 @@ class CupyBackend(
         """Return the kernel called `name`. It reports a synchronization if the host has to wait for its result."""
         kernel = super().kernel_of(name)
         # `one_hot` knows the number of classes, if it was given.
-        return _note_waiting(kernel) if name in self.synchronizing - {"one_hot"} else kernel
+        return _note_waiting(kernel) if name != "one_hot" and name in self.synchronizing else kernel
 
     @property
     def special(self) -> Any:

@@ -34,10 +34,11 @@ import types
 from collections import namedtuple
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from gradcore.backends.base import Backend
-from gradcore.backends.kernel_rules import OPERATIONS, BatchRule
+from gradcore.backends.kernel_rules import MODULES, OPERATIONS, BatchRule, Declared, declare
+from gradcore.ops.declare.names import DECLARED
 from gradcore.ops.declare.parameters import Parameter, names_of, parameters_of
 from gradcore.ops.declare.promotion import converts_no_floats
 
@@ -57,7 +58,9 @@ __all__ = [
 ]
 
 
-OPS: dict[str, Op] = OPERATIONS
+#: The operations by name. The module that declares one is imported when it is first looked up.
+OPS: Declared[Op] = OPERATIONS
+MODULES.update((name, f"gradcore.ops.{family}") for family, names in DECLARED.items() for name in names.split())
 
 #: Names of the first parameter of a declaration that has a body.
 NAMESPACES = ("F", "K")
@@ -174,8 +177,9 @@ class Op:
         self.vjps: dict[str | tuple[str, ...], Formula] = {}
         self.differentials: dict[str, Formula] = {}
         self.jvps: dict[str, Formula] = {}
-        #: Makes the public function; set where tensors are known.
-        self.make: Callable[[], Callable[..., Any]]
+
+    #: Makes the public function of an operation; set where tensors are known.
+    make: ClassVar[Callable[[Op], object]]
 
     # -- options and their defaults -------------------------------------------------------------------------------
 
@@ -460,6 +464,7 @@ class Op:
 
 #: Options that a declaration may have: the attributes of `Op` with default values, and the name.
 _OPTIONS = {"name", *Op.__annotations__, *(name for name, value in vars(Op).items() if isinstance(value, _Option))}
+_OPTIONS.remove("make")
 
 
 def camel_case(name: str) -> str:
@@ -512,24 +517,19 @@ def _declare(
     if kind == "composite" and names_of(function)[:1] == ("K",):
         raise TypeError(f"{function.__name__}: a composite runs on tensors, so its first parameter must be F, not K")
     op = Op(kind, function, **options)
-    if op.name in OPS:
-        raise TypeError(f"the operation {op.name} is declared twice")
-    OPS[op.name] = op
     for name, formula in formulas_by_name.items():
         product = "vjp" if formulas == "vjps" else "jvp"
         getattr(op, formulas or "")[name] = Formula(formula, f"{op.name}_{product}_{name}")
-    if op.body is not None:
-        Backend.bodies[op.kernel] = op.body
-    if op.data_dependent:
-        Backend.synchronizing.add(op.kernel)
-    if op.batch is not None:
-        Backend.declared_batch_rules[op.kernel] = op.batch
-    if op.shaped is not None:
-        Backend.declared_shape_rules[op.kernel] = op.shaped
-    if op.slow:
-        Backend.slow.add(op.kernel)
-    if kind == "elementwise":
-        Backend.elementwise[op.kernel] = op.names
+    of_kernel: dict[str, object] = {
+        "bodies": op.body,
+        "synchronizing": op.data_dependent,
+        "declared_batch_rules": op.batch,
+        "declared_shape_rules": op.shaped,
+        "slow": op.slow,
+        "elementwise": op.names if kind == "elementwise" else None,
+    }
+    entries = [(getattr(Backend, table), op.kernel, value) for table, value in of_kernel.items() if value]
+    declare(op.module, op.name, [*entries, (OPS, op.name, op)])
     return op
 
 
