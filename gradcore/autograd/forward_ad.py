@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from gradcore.autograd.forward import ForwardLevel, all_tangents, attach, check_tangent, match_layout, tangent_of
 from gradcore.autograd.modes import DUAL, local
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import gradient_edge, identity_view
 from gradcore.core.interrupts import run_despite_interrupts
+from gradcore.core.records import NamedTuple
 from gradcore.core.typing import AnyTensor
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]

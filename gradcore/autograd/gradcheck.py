@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from gradcore.autograd.node import Node
 from gradcore.autograd.variables import Variable, alias
 from gradcore.autograd.views import gradient_edge, requires_grad
 from gradcore.core import dtypes
+from gradcore.core.records import NamedTuple
 from gradcore.core.typing import AnyTensor
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from gradcore.autograd.modes import local
 from gradcore.autograd.node import Node, of_transformation
@@ -18,6 +18,7 @@ from gradcore.autograd.saved import (
 )
 from gradcore.autograd.variables import INFERENCE_COUNTER, AutogradMeta, TensorMeta, Variable, bump
 from gradcore.autograd.views import gradient_edge
+from gradcore.core.records import NamedTuple
 from gradcore.core.typing import AnyTensor
 
 __all__ = [

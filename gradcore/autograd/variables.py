@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from operator import iadd
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gradcore import functional
 from gradcore.autograd.modes import GRAD, INFERENCE, local
@@ -15,6 +15,7 @@ from gradcore.backends.vmap import BatchedArray
 from gradcore.core import dtypes
 from gradcore.core.errors import warn
 from gradcore.core.locks import process_lock
+from gradcore.core.records import NamedTuple
 from gradcore.core.typing import AnyArray, AnyTensor
 
 if TYPE_CHECKING:

@@ -12,7 +12,9 @@ import sys
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from math import prod
 from types import ModuleType
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
+
+from gradcore.core.records import NamedTuple
 
 __all__ = [
     "MODULES",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+
+from gradcore.core.records import NamedTuple
 
 __all__ = ["BASIC", "BY_UFUNC", "OPERATORS", "Form", "Method", "Operator", "define_operators", "names_of", "symbols_of"]
 

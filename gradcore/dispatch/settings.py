@@ -13,13 +13,14 @@ import re
 from collections.abc import Callable, Iterable
 from inspect import Parameter as InspectParameter
 from inspect import signature
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import all_tangents, requires_grad
 from gradcore.core import dtypes
+from gradcore.core.records import NamedTuple
 from gradcore.core.tracebacks import generated_file
 from gradcore.core.typing import AnyTensor
 from gradcore.ops.declare.parameters import Parameter

@@ -9,9 +9,11 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from gradcore.core.records import NamedTuple
 
 __all__ = [
     "get_printoptions",

@@ -11,7 +11,9 @@ import importlib
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
+
+from gradcore.core.records import NamedTuple
 
 __all__ = [
     "Context",

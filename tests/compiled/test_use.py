@@ -173,7 +173,7 @@ def test_a_library_without_the_functions_is_not_loaded(cache: Path, run: Run, tm
     ):
         sources = [tmp_path / "x.cpp"]
         if text is None:
-            sources = [SOURCES / "elementwise.cpp", SOURCES / "pool.cpp"]
+            sources = [Path(SOURCES, "elementwise.cpp"), Path(SOURCES, "pool.cpp")]
         else:
             sources[0].write_text(text)
         made = tmp_path / "x.so"

@@ -54,7 +54,7 @@ def options(kept: Path) -> tuple[str, ...]:
     beforehand.
     """
     lower = tuple("-O1" if option == "-O2" else option for option in building._OPTIONS)
-    folders = [f"-I{path.parent}" for path in (HERE / "x", *building._HEADERS)]
+    folders = [f"-I{path.parent}" for path in (Path(HERE, "x"), *building._HEADERS)]
     flags = [flag for flag in FLAGS if flag != "-O3"]
     command = [find_compiler(), *flags, *NATIVE, *lower, *folders, "-x", "c++-header", "program.h"]
     place = kept / f"header-{building._name(repr(command))}"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from gradcore.autograd.batch_dims import add_batch_dim, broadcast_to_batch, remove_batch_dim
 from gradcore.autograd.variables import Variable, wrap
 from gradcore.autograd.views import all_tangents, requires_grad
 from gradcore.backends.vmap import BatchedArray, batched_device, unbatched_device
+from gradcore.core.records import NamedTuple
 
 __all__ = ["VmapInfo", "batched_call", "broadcast_to_batches"]
 

@@ -69,11 +69,13 @@ def state() -> str:
         path = find_packaged()
     if path is not None:
         return "switched off (GRADCORE_COMPILED=0)" if config.COMPILED == "0" else f"built: {path}"
-    outdated = config.COMPILED != "machine" and any(FOLDER.glob("*.so"))
+    present = os.listdir(FOLDER) if os.path.isdir(FOLDER) else []
+    outdated = config.COMPILED != "machine" and any(name.endswith(".so") for name in present)
     if libraries() or outdated:
         return f"built for another version of gradcore, or another CPU; to build them for these: {COMMAND}"
     if cache_folder() is None:
         return "not built, as there is no absolute folder for them; name one by GRADCORE_CACHE"
-    if config.COMPILED != "machine" and REASON.exists():
-        return f"not built with the package: {REASON.read_text(encoding='utf-8').strip()} To build them: {COMMAND}"
+    if config.COMPILED != "machine" and os.path.exists(REASON):
+        with open(REASON, encoding="utf-8") as file:
+            return f"not built with the package: {file.read().strip()} To build them: {COMMAND}"
     return f"not built; to build them: {COMMAND}"

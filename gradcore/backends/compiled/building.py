@@ -99,7 +99,7 @@ def build(loops: Iterable[str], parts: int, report: Report | None = None) -> Pat
 def build_variants(
     loops: Iterable[str],
     parts: int,
-    folder: Path = FOLDER,
+    folder: Path = Path(FOLDER),
     variants: Iterable[Variant] | None = None,
     report: Report | None = None,
 ) -> list[Path]:
@@ -156,7 +156,7 @@ def _compile(
 ) -> list[Path]:
     """Compile the libraries with these names and further options in a folder."""
     pieces = list(loops)
-    sources = [HERE / name for name in SOURCES]
+    sources = [Path(HERE, name) for name in SOURCES]
     for i in range(parts):
         path = folder / f"loops{i}.cpp"
         path.write_text("\n".join(['#include "elements.h"', "namespace gradcore {", *pieces[i::parts], "}", ""]))

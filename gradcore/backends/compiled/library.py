@@ -18,20 +18,29 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import os
 import platform
 import stat
 import sys
 import warnings
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradcore.backends.compiled.cache import COMMAND, cache_folder
 from gradcore.backends.compiled.variants import FOLDER, Variant, choose_variant
 from gradcore.core import config
+
+try:  # Python's own implementation: `hashlib` also loads OpenSSL's, which takes several milliseconds.
+    from _sha2 import sha256  # type: ignore[import-not-found]
+except ImportError:  # before Python 3.12, and without CPython's modules
+    try:
+        from _sha256 import sha256  # type: ignore[import-not-found]
+    except ImportError:
+        from hashlib import sha256
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = [
     "FLAGS",
@@ -49,7 +58,8 @@ __all__ = [
     "variant_name",
 ]
 
-HERE = Path(__file__).parent
+#: The folder of the sources.
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 #: Options that keep IEEE arithmetic in the order of the source. Only sums declare that their order may change.
 FLAGS = (
@@ -93,16 +103,24 @@ def _environment() -> str:
 @functools.cache
 def compute_digest(variant: Variant | None = None) -> str:
     """Return a digest of the version, the sources and the options, for a variant or for this machine's CPU."""
-    digest = hashlib.sha256(repr((FLAGS, variant or (NATIVE, _processor()))).encode())
-    package = HERE.parents[1] / "__init__.py"  # with the version
-    generator = HERE.parent / "codegen"
-    for path in sorted([*HERE.glob("*.py"), *generator.glob("*.py"), *HERE.glob("*.cpp"), *HERE.glob("*.h"), package]):
-        digest.update(path.read_bytes())
+    digest = sha256(repr((FLAGS, variant or (NATIVE, _processor()))).encode())
+    backends = os.path.dirname(HERE)
+    paths = [os.path.join(HERE, name) for name in os.listdir(HERE) if name.endswith((".py", ".cpp", ".h"))]
+    generator = os.path.join(backends, "codegen")
+    paths += [os.path.join(generator, name) for name in os.listdir(generator) if name.endswith(".py")]
+    paths.append(os.path.join(os.path.dirname(backends), "__init__.py"))  # with the version
+    for path in sorted(paths):
+        digest.update(_read(path))
     return digest.hexdigest()[:16]
 
 
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
+    return sha256(content).hexdigest()[:16]
 
 
 def name_of(content: bytes) -> str:
@@ -117,22 +135,45 @@ def variant_name(variant: Variant) -> str:
 
 def libraries(of_all: bool = False) -> list[Path]:
     """Return the libraries that this environment (or, with `of_all`, any) has built, for any version and CPU."""
+    from pathlib import Path
+
+    return [Path(path) for path in _list_libraries(of_all)]
+
+
+def _list_libraries(of_all: bool = False) -> list[str]:
     folder = cache_folder()
-    if folder is None:
+    if folder is None or not os.path.isdir(folder):
         return []
-    return sorted(Path(folder).glob("compiled-*.so" if of_all else f"compiled-{_environment()}-*.so"))
+    prefix = "compiled-" if of_all else f"compiled-{_environment()}-"
+    names = [name for name in os.listdir(folder) if name.startswith(prefix) and name.endswith(".so")]
+    return [os.path.join(folder, name) for name in sorted(names)]
+
+
+def _find() -> str | None:
+    paths = _list_libraries()
+    return next((path for path in paths if os.path.basename(path).split("-")[2] == compute_digest()), None)
 
 
 def find() -> Path | None:
     """Return the library built on this machine for this version and CPU, or None."""
-    return next((path for path in libraries() if path.name.split("-")[2] == compute_digest()), None)
+    from pathlib import Path
+
+    path = _find()
+    return None if path is None else Path(path)
+
+
+def _find_packaged() -> str | None:
+    variant = choose_variant()
+    path = None if variant is None else os.path.join(FOLDER, variant_name(variant))
+    return path if path is not None and os.path.exists(path) else None
 
 
 def find_packaged() -> Path | None:
     """Return the package's library for this CPU, or None."""
-    variant = choose_variant()
-    path = FOLDER / variant_name(variant) if variant is not None else None
-    return path if path is not None and path.exists() else None
+    from pathlib import Path
+
+    path = _find_packaged()
+    return None if path is None else Path(path)
 
 
 # -- using it -----------------------------------------------------------------------------------------------------
@@ -140,14 +181,14 @@ def find_packaged() -> Path | None:
 
 def load() -> ctypes.CDLL | None:
     """Load the library built on this machine, or return None. Warn if the one there does not fit version or CPU."""
-    path = find()
+    path = _find()
     if path is None:
-        if libraries():
+        if _list_libraries():
             _warn(f"are built for another version of gradcore, or another CPU. To build them anew: {COMMAND}")
         return None
     try:
-        problem = distrust(path.parent) or distrust(path)
-        if problem is None and _digest(path.read_bytes()) == path.stem.rpartition("-")[2]:
+        problem = distrust(os.path.dirname(path)) or distrust(path)
+        if problem is None and _digest(_read(path)) == path.removesuffix(".so").rpartition("-")[2]:
             return _complete(path)
     except OSError as error:
         problem = str(error)
@@ -157,7 +198,7 @@ def load() -> ctypes.CDLL | None:
 
 def load_packaged() -> ctypes.CDLL | None:
     """Load the package's library for this CPU, or return None. Warn if it cannot be loaded."""
-    path = find_packaged()
+    path = _find_packaged()
     try:
         return None if path is None else _complete(path)
     except OSError as error:
@@ -165,7 +206,7 @@ def load_packaged() -> ctypes.CDLL | None:
         return None
 
 
-def _complete(path: Path) -> ctypes.CDLL:
+def _complete(path: str) -> ctypes.CDLL:
     """Load a library, and check that it has all functions.
 
     Raises
@@ -180,9 +221,9 @@ def _complete(path: Path) -> ctypes.CDLL:
     return library
 
 
-def distrust(path: Path) -> str | None:
+def distrust(path: Path | str) -> str | None:
     """Return the reason why another user might have made or changed a library or its folder, or None."""
-    status = path.stat()
+    status = os.stat(path)
     if status.st_uid not in (os.getuid(), 0):
         return f"{path} belongs to another user"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -195,7 +236,7 @@ def _warn(problem: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
-def open_library(path: Path) -> ctypes.CDLL:
+def open_library(path: Path | str) -> ctypes.CDLL:
     """Load a library, and tell it the memory layout of array objects.
 
     Raises

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from gradcore.core.records import NamedTuple
 
 __all__ = ["FOLDER", "REASON", "VARIANTS", "Variant", "choose_variant", "of_machine"]
 
 #: Folder of the package's libraries, which are named by variant and by the digest of their sources.
-FOLDER = Path(__file__).parent / "variants"
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "variants")
 #: File with the reason why there are no libraries, if the installation could not build them.
-REASON = FOLDER / "reason.txt"
+REASON = os.path.join(FOLDER, "reason.txt")
 
 
 class Variant(NamedTuple):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import isqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.matmul import blas_alone
 from gradcore.backends.numpy.row_blocks import IN_TURN, LONG
+from gradcore.core.records import NamedTuple
 
 __all__ = ["dots_of_columns", "sums_of_products"]
 

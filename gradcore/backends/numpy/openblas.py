@@ -14,9 +14,10 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from gradcore.core.interrupts import run_despite_interrupts
+from gradcore.core.records import NamedTuple
 
 __all__ = ["NUMPY", "SCIPY", "OneThread", "has_avx512"]
 

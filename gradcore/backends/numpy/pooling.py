@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from gradcore.backends.kernel_methods import kernel_for, packed
 from gradcore.backends.portable.pooling import AvgPool, MaxPool, Pooling
 from gradcore.backends.portable.sliding import pool_output_size
+from gradcore.core.records import NamedTuple
 from gradcore.core.typing import NUMPY, AnyArray
 
 __all__ = ["NumpyPooling"]

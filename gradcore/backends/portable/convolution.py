@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from gradcore.backends.kernel_methods import packed
 from gradcore.backends.kernel_rules import writes
 from gradcore.backends.portable.sliding import Phase, Windows, conv_output_size, phases
+from gradcore.core.records import NamedTuple
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace

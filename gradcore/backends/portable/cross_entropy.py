@@ -6,9 +6,10 @@ Scores have the shape ``(batch, classes, *)`` or ``(classes,)``. Targets have th
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gradcore.backends.kernel_methods import packed
+from gradcore.core.records import NamedTuple
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradcore.backends.kernel_methods import packed
 from gradcore.backends.kernel_rules import native_rows, writes
+from gradcore.core.records import NamedTuple
 from gradcore.core.typing import NUMPY
 
 if TYPE_CHECKING:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradcore.backends.kernel_methods import packed
 from gradcore.backends.portable.separable import Step, Taps, along, fold, on_device, select, spread
 from gradcore.backends.portable.sliding import pool_output_size
+from gradcore.core.records import NamedTuple
 from gradcore.core.typing import NUMPY
 
 if TYPE_CHECKING:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from gradcore.backends.kernel_rules import along, reduces, writes
+from gradcore.core.records import NamedTuple
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 from gradcore.backends.kernel_methods import packed
+from gradcore.core.records import NamedTuple
 from gradcore.core.typing import AnyArray
 
 __all__ = [

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from functools import cached_property, lru_cache
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradcore.backends.portable.sliding import overlap
 from gradcore.backends.random.recording import present
+from gradcore.core.records import NamedTuple
 from gradcore.core.typing import NUMPY
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from functools import lru_cache
 from itertools import product
 from math import gcd, prod
 from operator import add
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from gradcore.core.records import NamedTuple
 from gradcore.core.typing import NUMPY
 
 if TYPE_CHECKING:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from gradcore.backends.kernel_rules import Result, shaped
 from gradcore.backends.sparsity import Pattern
+from gradcore.core.records import NamedTuple
 from gradcore.core.typing import NUMPY
 
 __all__ = ["Iteration", "SparseMatrices", "scipy_matrix"]

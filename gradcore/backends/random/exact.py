@@ -16,10 +16,11 @@ Distribution", Applied Statistics 37, 1988, 477-484): one rational function in t
 count.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from gradcore.core.records import NamedTuple
 from gradcore.core.typing import NUMPY
 
 Array = Any

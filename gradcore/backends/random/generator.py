@@ -5,11 +5,12 @@ which is all that this module does. The numbers of a range can be computed later
 """
 
 import operator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from gradcore.core.locks import process_lock
+from gradcore.core.records import NamedTuple
 
 WORDS_PER_BLOCK = 4
 """64-bit words that Philox 4x64 makes for one value of the counter."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
+from gradcore.core.records import NamedTuple
 from gradcore.tools.profiler.tables import format_time, table
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval"]

@@ -30,7 +30,7 @@ __all__ = ["describe_build", "has_blas", "has_libraries", "has_vector_functions"
 
 #: Options for faster compilation than with those of the library, whose optimizations do not pay off here.
 _OPTIONS = ("-O2", "-ftree-vectorize", "-fwrapv", "-fvisibility=hidden", "-shared")
-_FOLDER, _PHILOX = Path(__file__).parent, HERE.parent / "cupy" / "sources"
+_FOLDER, _PHILOX = Path(__file__).parent, Path(HERE).parent / "cupy" / "sources"
 _HEADERS = _FOLDER / "program.h", _FOLDER / "draws.h", _PHILOX / "philox.cuh"
 #: The largest number of libraries in the cache; the least recently used are deleted.
 _MOST_LIBRARIES = 500
