@@ -82,9 +82,10 @@ from gradcore.tensor.predicates import *
 from gradcore.tensor.printing import set_printoptions
 from gradcore.tensor.random import *
 from gradcore.tensor.storage import TypedStorage, UntypedStorage
-from gradcore.tools.diagnostics import show_config
 from gradcore.torch_names import paths as _paths
 
+#: Names of modules that are imported when one of them is first looked up.
+_LATER = {"from_kernel", "show_config", "vmap"}
 #: As an index: a new dim, as in NumPy.
 newaxis = None
 
@@ -99,7 +100,7 @@ globals().update(dtypes.ALIASES)
 globals().update(legacy_types.legacy_classes())
 vars(cuda).update(legacy_types.legacy_classes("cuda"))
 
-from gradcore import amp, func, utils
+from gradcore import amp
 from gradcore.amp.autocasting import (
     autocast,
     clear_autocast_cache,
@@ -111,20 +112,15 @@ from gradcore.amp.autocasting import (
     set_autocast_enabled,
 )
 from gradcore.amp.scaling import GradScaler
-from gradcore.cuda import amp as _cuda_amp
-from gradcore.func import vmap
-from gradcore.functions import fft, linalg, masked, special
-from gradcore.kernels import from_kernel
-from gradcore.torch_names import _C, overrides
 
-#: The modules for users; the others are how gradcore is made.
+#: The modules for users; the others are how gradcore is made. Some are imported when they are first looked up.
 _MODULES = {
     "amp", "autograd", "backends", "cuda", "errors", "fft", "func", "kernels", "linalg", "masked", "overrides",
     "random", "return_types", "special", "utils",
 }  # fmt: skip
 __all__ = sorted(
     _name
-    for _name, _value in {**globals(), **_functions}.items()
+    for _name, _value in {**globals(), **_functions, **dict.fromkeys(_MODULES | _LATER)}.items()
     if not _name.startswith("_")
     and _name != "annotations"
     and (not isinstance(_value, _types.ModuleType) or _name in _MODULES)

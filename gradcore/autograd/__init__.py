@@ -1,6 +1,8 @@
 """Automatic differentiation: the graph, the engine, its modes and hooks."""
 
-from gradcore.autograd import anomaly_mode, forward_ad, function, functional, grad_mode, graph, profiler
+from typing import TYPE_CHECKING
+
+from gradcore.autograd import anomaly_mode, forward_ad, function, grad_mode, graph
 from gradcore.autograd.anomaly_mode import detect_anomaly, explain, set_detect_anomaly
 from gradcore.autograd.function import Function
 from gradcore.autograd.grad_mode import (
@@ -18,6 +20,9 @@ from gradcore.autograd.gradients import backward, grad
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import Variable
 from gradcore.torch_names import paths
+
+if TYPE_CHECKING:  # These are imported when they are first looked up.
+    from gradcore.autograd import functional, profiler
 
 __all__ = [
     "Function",

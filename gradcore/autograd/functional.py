@@ -15,6 +15,7 @@ from gradcore.autograd.node import AccumulateGrad
 from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import gradient_edge, requires_grad
+from gradcore.torch_names import paths
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -503,3 +504,6 @@ def hessian(
 
     blocks = jacobian(gradient, ins, create_graph, strict, vectorize, outer_jacobian_strategy)
     return blocks if is_tuple else blocks[0][0]
+
+
+paths.show_public(__name__)

@@ -9,6 +9,7 @@ from gradcore.autograd.modes import PROFILE, local
 from gradcore.backends import registry
 from gradcore.tools.profiler.events import EventList, FunctionEvent, FunctionEventAvg
 from gradcore.tools.profiler.recording import Recorder, kineto_available, record_function
+from gradcore.torch_names import paths
 
 __all__ = [
     "EnforceUnique",
@@ -253,3 +254,6 @@ def _complete_events(events: list[Any]) -> list[Any]:
             event.cpu_memory_usage = sum(child.cpu_memory_usage for child in event.cpu_children)
             event.device_memory_usage = sum(child.device_memory_usage for child in event.cpu_children)
     return events
+
+
+paths.show_public(__name__)

@@ -3,6 +3,8 @@
 Every function can be imported without a GPU. Functions that need one raise an error with the reason.
 """
 
+from typing import TYPE_CHECKING
+
 from gradcore.cuda import nvtx
 from gradcore.cuda.debugging import get_sync_debug_mode, set_sync_debug_mode, sync_debug_mode, transfers
 from gradcore.cuda.devices import (
@@ -23,8 +25,6 @@ from gradcore.cuda.devices import (
     set_index_checks,
     synchronize,
 )
-from gradcore.cuda.graphed import make_graphed_callables
-from gradcore.cuda.graphs import CUDAGraph, graph, graph_pool_handle
 from gradcore.cuda.memory import (
     OutOfMemoryError,
     device_memory_used,
@@ -76,6 +76,10 @@ from gradcore.cuda.streams import (
 )
 from gradcore.tensor.random import default_generator as _default_generator
 from gradcore.torch_names import paths as _paths
+
+if TYPE_CHECKING:  # These are imported when they are first looked up.
+    from gradcore.cuda.graphed import make_graphed_callables
+    from gradcore.cuda.graphs import CUDAGraph, graph, graph_pool_handle
 
 __all__ = [
     "CUDAGraph",

@@ -64,3 +64,5 @@ def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:
 
 
 __getattr__ = paths.further(__name__)
+
+paths.show_public(__name__)

@@ -13,6 +13,7 @@ from gradcore.cuda.graphs import CUDAGraph, graph, graph_pool_handle
 from gradcore.cuda.streams import Stream, stream
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import empty_like
+from gradcore.torch_names import paths
 from gradcore.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["make_graphed_callables"]
@@ -219,3 +220,6 @@ def _check(module: Any) -> None:
             "In any :class:`~torch.nn.Module` passed to :func:`~make_graphed_callables`, only parameters may be "
             "trainable. All buffers must have ``requires_grad=False``."
         )
+
+
+paths.show_public(__name__)

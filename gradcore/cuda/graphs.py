@@ -455,3 +455,5 @@ def _kind(t: Any) -> tuple[Any, ...]:
 
 
 __getattr__ = paths.further(__name__)
+
+paths.show_public(__name__)

@@ -6,6 +6,7 @@ from gradcore.func.functionalizing import functionalize
 from gradcore.func.modules import functional_call, replace_all_batch_norm_modules_, stack_module_state
 from gradcore.func.reverse import grad, grad_and_value, jacrev, vjp
 from gradcore.func.vmap import vmap
+from gradcore.torch_names import paths
 
 __all__ = [
     "checkpoint",
@@ -26,3 +27,5 @@ __all__ = [
     "vjp",
     "vmap",
 ]
+
+paths.show_public(__name__)

@@ -64,6 +64,9 @@ gradcore < core.assertions: _check_tensor_all_with _check_type _check_value _che
 gradcore < compiler: compile
 gradcore < tensor.legacy_types: set_default_tensor_type
 gradcore < cuda: Event OutOfMemoryError Stream
+gradcore < func: vmap
+gradcore < kernels: from_kernel
+gradcore < tools.diagnostics: show_config
 gradcore < torch_names.flags: get_num_interop_threads is_warn_always_enabled set_flush_denormal set_num_interop_threads
 gradcore < torch_names.flags: set_warn_always
 gradcore < torch_names.futures: Future
@@ -85,6 +88,8 @@ gradcore < signal.periodic: bartlett_window blackman_window hamming_window hann_
 amp.autocast_mode: autocast custom_bwd custom_fwd is_autocast_available
 amp.grad_scaler: GradScaler
 autograd.variable: Variable
+cuda < cuda.graphed: make_graphed_callables
+cuda < cuda.graphs: CUDAGraph graph graph_pool_handle
 cuda.amp.autocast_mode: autocast custom_bwd custom_fwd
 cuda.amp.grad_scaler: GradScaler
 cuda.graphs < cuda: is_current_stream_capturing make_graphed_callables
@@ -226,8 +231,10 @@ utils.data.sampler: BatchSampler RandomSampler Sampler SequentialSampler SubsetR
 #: Submodules that are imported when they are first looked up as attributes.
 _SUBMODULES = """
 gradcore: accelerator array_api as_torch compiled compiler cpu distributed distributions functional functorch nn optim
-gradcore: futures hub jit multiprocessing numpy profiler quasirandom safetensors scipy serialization signal sparse
-gradcore: testing torch_version types version viz
+gradcore: func futures hub jit kernels multiprocessing numpy profiler quasirandom safetensors scipy serialization signal
+gradcore: sparse testing torch_version types version viz
+autograd: functional profiler
+cuda: amp
 distributed: checkpoint nn
 distributions: utils
 nn: _reduction common_types grad
