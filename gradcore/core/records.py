@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 __all__ = ["NamedTuple"]
 
@@ -14,7 +14,7 @@ else:
     class _Creator(type):
         """Metaclass whose classes are named tuples. Unlike that of `typing`, it does not compile the annotations."""
 
-        def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> type:
+        def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, object]) -> type:
             annotations = body.pop("__annotations__", {})
             defaults = [body.pop(field) for field in annotations if field in body]
             result = namedtuple(name, annotations, defaults=defaults, module=body.pop("__module__"))

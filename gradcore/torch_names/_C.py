@@ -86,3 +86,5 @@ def _add_docstr(obj: Any, doc: str) -> Any:
 
 
 __getattr__ = paths.further(__name__)
+
+paths.show_public(__name__)

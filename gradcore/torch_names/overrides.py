@@ -22,6 +22,7 @@ from gradcore.dispatch.torch_function import (
 from gradcore.ops.declare.table import OPS
 from gradcore.tensor import Tensor
 from gradcore.tensor.subclasses import NOT_CONVERTED, OWN
+from gradcore.torch_names import paths
 
 __all__ = [
     "DisableTorchFunction",
@@ -297,3 +298,6 @@ def resolve_name(f: Callable[..., Any]) -> str | None:
     if name is not None:
         return f"gradcore.Tensor.{name}"
     return next((f"gradcore.{op.path}" for op in OPS.values() if op.call is f), None)
+
+
+paths.show_public(__name__)

@@ -6,3 +6,5 @@ __all__ = ["checkpoint", "data", "dlpack", "hooks"]
 
 
 __getattr__ = paths.further(__name__)
+
+paths.show_public(__name__)

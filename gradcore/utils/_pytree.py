@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 from gradcore.core.records import NamedTuple
+from gradcore.torch_names import paths
 
 __all__ = [
     "Context",
@@ -684,3 +685,6 @@ def treespec_pprint(treespec: TreeSpec) -> str:
             return "*"
 
     return repr(treespec.unflatten([Star()] * treespec.num_leaves))
+
+
+paths.show_public(__name__)
