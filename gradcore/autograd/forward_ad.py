@@ -9,8 +9,7 @@ from gradcore.autograd.modes import DUAL, local
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import gradient_edge, identity_view
 from gradcore.core.interrupts import run_despite_interrupts
-from gradcore.core.records import NamedTuple
-from gradcore.core.typing import AnyTensor
+from gradcore.core.typing import AnyTensor, NamedTuple
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 

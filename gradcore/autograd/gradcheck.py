@@ -26,8 +26,7 @@ from gradcore.autograd.node import Node
 from gradcore.autograd.variables import Variable, alias
 from gradcore.autograd.views import gradient_edge, requires_grad
 from gradcore.core import dtypes
-from gradcore.core.records import NamedTuple
-from gradcore.core.typing import AnyTensor
+from gradcore.core.typing import AnyTensor, NamedTuple
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 

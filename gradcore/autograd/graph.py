@@ -18,8 +18,7 @@ from gradcore.autograd.saved import (
 )
 from gradcore.autograd.variables import INFERENCE_COUNTER, AutogradMeta, TensorMeta, Variable, bump
 from gradcore.autograd.views import gradient_edge
-from gradcore.core.records import NamedTuple
-from gradcore.core.typing import AnyTensor
+from gradcore.core.typing import AnyTensor, NamedTuple
 
 __all__ = [
     "GradientEdge",

@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 from gradcore.autograd.node import FREED, Hooks, Node
 from gradcore.autograd.saved import SavedTensor, check_version, current_hooks, with_edge
 from gradcore.autograd.variables import INFERENCE_COUNTER, Edge, TensorMeta, Variable
-from gradcore.core.records import NamedTuple
-from gradcore.core.typing import AnyTensor
+from gradcore.core.typing import AnyTensor, NamedTuple
 from gradcore.ops.declare.parameters import names_of as parameter_names
 from gradcore.ops.declare.table import Op
 

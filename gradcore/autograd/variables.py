@@ -15,8 +15,7 @@ from gradcore.backends.vmap import BatchedArray
 from gradcore.core import dtypes
 from gradcore.core.errors import warn
 from gradcore.core.locks import process_lock
-from gradcore.core.records import NamedTuple
-from gradcore.core.typing import AnyArray, AnyTensor
+from gradcore.core.typing import AnyArray, AnyTensor, NamedTuple
 
 if TYPE_CHECKING:
     from gradcore.autograd.node import AccumulateGrad, Node

@@ -14,7 +14,7 @@ from math import prod
 from types import ModuleType
 from typing import Any, TypeAlias, TypeVar
 
-from gradcore.core.records import NamedTuple
+from gradcore.core.typing import NamedTuple
 
 __all__ = [
     "MODULES",

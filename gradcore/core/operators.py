@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from gradcore.core.records import NamedTuple
+from gradcore.core.typing import NamedTuple
 
 __all__ = ["BASIC", "BY_UFUNC", "OPERATORS", "Form", "Method", "Operator", "define_operators", "names_of", "symbols_of"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradcore.backends import registry
 from gradcore.core.device import DeviceLike
-from gradcore.core.records import NamedTuple
+from gradcore.core.typing import NamedTuple
 from gradcore.cuda.devices import get_device_capability, index_of, is_available
 
 __all__ = ["DeviceProperties", "get_device_properties", "is_bf16_supported", "is_tf32_supported"]

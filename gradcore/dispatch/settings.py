@@ -20,9 +20,8 @@ import numpy as np
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import all_tangents, requires_grad
 from gradcore.core import dtypes
-from gradcore.core.records import NamedTuple
 from gradcore.core.tracebacks import generated_file
-from gradcore.core.typing import AnyTensor
+from gradcore.core.typing import AnyTensor, NamedTuple
 from gradcore.ops.declare.parameters import Parameter
 from gradcore.ops.declare.table import Op
 

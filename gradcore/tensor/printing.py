@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.core.records import NamedTuple
+from gradcore.core.typing import NamedTuple
 
 __all__ = [
     "get_printoptions",

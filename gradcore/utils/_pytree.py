@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from gradcore.core.records import NamedTuple
+from gradcore.core.typing import NamedTuple
 from gradcore.torch_names import paths
 
 __all__ = [

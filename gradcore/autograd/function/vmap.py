@@ -9,7 +9,7 @@ from gradcore.autograd.batch_dims import add_batch_dim, broadcast_to_batch, remo
 from gradcore.autograd.variables import Variable, wrap
 from gradcore.autograd.views import all_tangents, requires_grad
 from gradcore.backends.vmap import BatchedArray, batched_device, unbatched_device
-from gradcore.core.records import NamedTuple
+from gradcore.core.typing import NamedTuple
 
 __all__ = ["VmapInfo", "batched_call", "broadcast_to_batches"]
 

@@ -7,7 +7,7 @@ import platform
 import sys
 from typing import Any
 
-from gradcore.core.records import NamedTuple
+from gradcore.core.typing import NamedTuple
 
 __all__ = ["FOLDER", "REASON", "VARIANTS", "Variant", "choose_variant", "of_machine"]
 

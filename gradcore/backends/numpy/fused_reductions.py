@@ -11,7 +11,7 @@ import numpy as np
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.matmul import blas_alone
 from gradcore.backends.numpy.row_blocks import IN_TURN, LONG
-from gradcore.core.records import NamedTuple
+from gradcore.core.typing import NamedTuple
 
 __all__ = ["dots_of_columns", "sums_of_products"]
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore.core.interrupts import run_despite_interrupts
-from gradcore.core.records import NamedTuple
+from gradcore.core.typing import NamedTuple
 
 __all__ = ["NUMPY", "SCIPY", "OneThread", "has_avx512"]
 

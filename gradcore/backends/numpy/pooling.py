@@ -12,8 +12,7 @@ import numpy as np
 from gradcore.backends.kernel_methods import kernel_for, packed
 from gradcore.backends.portable.pooling import AvgPool, MaxPool, Pooling
 from gradcore.backends.portable.sliding import pool_output_size
-from gradcore.core.records import NamedTuple
-from gradcore.core.typing import NUMPY, AnyArray
+from gradcore.core.typing import NUMPY, AnyArray, NamedTuple
 
 __all__ = ["NumpyPooling"]
 

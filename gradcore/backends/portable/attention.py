@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradcore.core.records import NamedTuple
+from gradcore.core.typing import NamedTuple
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace

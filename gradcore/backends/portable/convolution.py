@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from gradcore.backends.kernel_methods import packed
 from gradcore.backends.kernel_rules import writes
 from gradcore.backends.portable.sliding import Phase, Windows, conv_output_size, phases
-from gradcore.core.records import NamedTuple
+from gradcore.core.typing import NamedTuple
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace

@@ -9,7 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gradcore.backends.kernel_methods import packed
-from gradcore.core.records import NamedTuple
+from gradcore.core.typing import NamedTuple
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace

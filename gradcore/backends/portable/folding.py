@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gradcore.backends.kernel_methods import packed
 from gradcore.backends.portable.sliding import conv_output_size, overlap
-from gradcore.core.records import NamedTuple
+from gradcore.core.typing import NamedTuple
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace

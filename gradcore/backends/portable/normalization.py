@@ -14,8 +14,7 @@ import numpy as np
 
 from gradcore.backends.kernel_methods import packed
 from gradcore.backends.kernel_rules import native_rows, writes
-from gradcore.core.records import NamedTuple
-from gradcore.core.typing import NUMPY
+from gradcore.core.typing import NUMPY, NamedTuple
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace

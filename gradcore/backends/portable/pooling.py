@@ -16,8 +16,7 @@ import numpy as np
 from gradcore.backends.kernel_methods import packed
 from gradcore.backends.portable.separable import Step, Taps, along, fold, on_device, select, spread
 from gradcore.backends.portable.sliding import pool_output_size
-from gradcore.core.records import NamedTuple
-from gradcore.core.typing import NUMPY
+from gradcore.core.typing import NUMPY, NamedTuple
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace

@@ -8,7 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from gradcore.backends.kernel_rules import along, reduces, writes
-from gradcore.core.records import NamedTuple
+from gradcore.core.typing import NamedTuple
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace

@@ -13,8 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 from gradcore.backends.kernel_methods import packed
-from gradcore.core.records import NamedTuple
-from gradcore.core.typing import AnyArray
+from gradcore.core.typing import AnyArray, NamedTuple
 
 __all__ = [
     "GruGradients",

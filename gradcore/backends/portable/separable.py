@@ -14,8 +14,7 @@ import numpy as np
 
 from gradcore.backends.portable.sliding import overlap
 from gradcore.backends.random.recording import present
-from gradcore.core.records import NamedTuple
-from gradcore.core.typing import NUMPY
+from gradcore.core.typing import NUMPY, NamedTuple
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace

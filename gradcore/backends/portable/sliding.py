@@ -9,8 +9,7 @@ from math import gcd, prod
 from operator import add
 from typing import TYPE_CHECKING, Any
 
-from gradcore.core.records import NamedTuple
-from gradcore.core.typing import NUMPY
+from gradcore.core.typing import NUMPY, NamedTuple
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace

@@ -8,8 +8,7 @@ import numpy as np
 
 from gradcore.backends.kernel_rules import Result, shaped
 from gradcore.backends.sparsity import Pattern
-from gradcore.core.records import NamedTuple
-from gradcore.core.typing import NUMPY
+from gradcore.core.typing import NUMPY, NamedTuple
 
 __all__ = ["Iteration", "SparseMatrices", "scipy_matrix"]
 

@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.core.records import NamedTuple
-from gradcore.core.typing import NUMPY
+from gradcore.core.typing import NUMPY, NamedTuple
 
 Array = Any
 Coefficients = tuple[float, ...]

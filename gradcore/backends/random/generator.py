@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.core.locks import process_lock
-from gradcore.core.records import NamedTuple
+from gradcore.core.typing import NamedTuple
 
 WORDS_PER_BLOCK = 4
 """64-bit words that Philox 4x64 makes for one value of the counter."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradcore.core.records import NamedTuple
+from gradcore.core.typing import NamedTuple
 
 __all__ = [
     "Bools",

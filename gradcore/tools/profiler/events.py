@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Self
 
-from gradcore.core.records import NamedTuple
+from gradcore.core.typing import NamedTuple
 from gradcore.tools.profiler.tables import format_time, table
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval"]
