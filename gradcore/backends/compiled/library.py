@@ -23,7 +23,7 @@ import platform
 import stat
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -82,7 +82,7 @@ FUNCTIONS = (
 
 def _processor() -> str:
     """Return the CPU's instruction sets, as far as known. Code for this CPU may not run on another."""
-    umath: Any = sys.modules.get("numpy._core._multiarray_umath")
+    umath = sys.modules.get("numpy._core._multiarray_umath")
     features = getattr(umath, "__cpu_features__", {})
     results = [platform.machine(), *sorted(name for name, is_present in features.items() if is_present)]
     try:

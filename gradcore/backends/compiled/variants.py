@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from typing import Any
 
 from gradcore.core.typing import NamedTuple
 
@@ -64,7 +63,7 @@ def choose_variant() -> Variant | None:
 
     As for NumPy, ``NPY_DISABLE_CPU_FEATURES`` disables CPU features.
     """
-    umath: Any = sys.modules.get("numpy._core._multiarray_umath")
+    umath = sys.modules.get("numpy._core._multiarray_umath")
     features = getattr(umath, "__cpu_features__", {})
     for variant in of_machine():
         allowed = all(features.get(name, True) for name in variant.groups)
