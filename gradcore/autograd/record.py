@@ -19,7 +19,7 @@ from gradcore.autograd.op_node import slots_of
 from gradcore.autograd.saved import NewSavedTensor, SavedTensor, refuse_inference
 from gradcore.autograd.variables import Variable, VersionCounter, new, on_device, tick, wrap
 from gradcore.autograd.views import gradient_edge, mark_as_view, requires_grad
-from gradcore.core.tracebacks import generated_file
+from gradcore.core.tracebacks import define
 from gradcore.core.typing import AnyTensor
 from gradcore.ops.declare.parameters import names_of
 from gradcore.ops.declare.promotion import keeps_floats
@@ -191,11 +191,9 @@ def recorder(op: Op) -> Callable[..., Any]:
         start.append(f"array, dtype = {first}._array, {first}._dtype")
     out = "out" if is_single(op) else "outs"
     parameters = ", ".join(["device", out, "edges", "tensors", *(f"a{i}" for i in range(len(op.names)))])
-    text = "\n    ".join([f"def record_{op.name}({parameters}):", *start, *lines, "return node"])
-    scope = node_globals(op)
-    exec(compile(text, generated_file(__name__, text), "exec"), scope)
-    function: Callable[..., Any] = scope[f"record_{op.name}"]
-    return function
+    name = f"record_{op.name}"
+    text = [f"def {name}({parameters}):", *start, *lines, "return node"]
+    return define(__name__, name, text, node_globals(op))
 
 
 def node_globals(op: Op) -> dict[str, Any]:

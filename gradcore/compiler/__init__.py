@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gradcore.compiler.capture.arrays import current
+from gradcore.compiler.capture.reasons import Code
 from gradcore.compiler.capture.watch import left_out
 from gradcore.compiler.function import CompiledFunction, choose_stance, explain_calls, forget_programs
 from gradcore.compiler.settings import BACKENDS, STANCES, check_settings, graphs_of
@@ -213,7 +214,7 @@ def explain(f: Callable[..., object], *extra_args: object, **extra_named: object
     -------
     callable or Explanation
         The description has ``graph_count``, ``graph_break_count`` and ``break_reasons``: for each statement that cannot
-        be captured its ``reason``, ``file``, ``line`` and ``remedy``. Its text lists them.
+        be captured its ``reason``, ``file``, ``line``, ``remedy`` and ``code``. Its text lists them.
 
     Examples
     --------
@@ -231,7 +232,7 @@ def explain(f: Callable[..., object], *extra_args: object, **extra_named: object
 def graph_break(msg: str = "") -> None:
     """End the capture here: the compiled function is split at the statement that calls this function."""
     if current.recorder is not None:
-        current.recorder.stop(msg or "graph_break() is called")
+        current.recorder.stop(Code.BREAK, msg or "graph_break() is called")
 
 
 def cudagraph_mark_step_begin() -> None:

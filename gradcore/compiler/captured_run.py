@@ -13,11 +13,12 @@ from typing import Any
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import Variable, version_counter
 from gradcore.compiler.autograd.backward import RecordedBackward
-from gradcore.compiler.autograd.node import grad_of, ignore, tensors_in, unique
+from gradcore.compiler.autograd.node import grad_of, ignore, tensors_in, unique, with_grads
 from gradcore.compiler.autograd.optimizer_steps import PlannedStep, plan_step
 from gradcore.compiler.capture.arrays import RecordedArray, give_plain_arrays
 from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.host_calls import HOST_CLASSES, runs_user_code
+from gradcore.compiler.capture.reasons import Code
 from gradcore.compiler.capture.recorder import Recorder
 from gradcore.compiler.capture.script import Part, ReadNumbers, Script
 from gradcore.compiler.program.program import ArrayType, Call, Value
@@ -98,7 +99,7 @@ class RecordedRun:
         if foreign:
             self.recorder.foreign = f"{type(host).__name__}.{name} runs functions of yours"
         if result is not None:
-            self.recorder.stop(f"{name} of {type(host).__name__} returns something")
+            self.recorder.stop(Code.OPTIMIZER, f"{name} of {type(host).__name__} returns something")
         if not stopped:
             self._account_for_host_call()
             if name == "step" and not (args or named or foreign):
@@ -169,15 +170,16 @@ class RecordedRun:
         """End the capture if a program cannot make a host call in this mode or with these arguments."""
         state, stop = local.state, self.recorder.stop
         if state.task is not None or state.batches or state.transforms:
-            stop(f"{name} is called within a transformation, or in a backward")
+            stop(Code.OPTIMIZER, f"{name} is called within a transformation, or in a backward")
         if state.mode & ~GRAD != self.mode & ~GRAD:
-            stop(f"{name} is called in another mode")
+            stop(Code.OPTIMIZER, f"{name} is called in another mode")
         for each in args:
             if isinstance(each, Variable):
                 if foreign:
-                    stop(f"{name} of {type(host).__name__}, which runs functions of yours, is given a tensor")
+                    text = f"{name} of {type(host).__name__}, which runs functions of yours, is given a tensor"
+                    stop(Code.OPTIMIZER, text)
             elif not (each is None or type(each) in (bool, int, float, str) or isinstance(each, HOST_CLASSES)):
-                stop(f"{name} of {type(host).__name__} is given a {type(each).__name__}")
+                stop(Code.OPTIMIZER, f"{name} of {type(host).__name__} is given a {type(each).__name__}")
 
     def _argument(self, value: Any, part: Part) -> str:
         """Return the source expression of an argument of a host call."""
@@ -203,14 +205,14 @@ class RecordedRun:
                 if t._array is recorded.array:
                     t._array = recorded
                 else:
-                    self.script.refuse("the memory of a tensor is replaced")
+                    self.script.refuse(Code.WRITE, "the memory of a tensor is replaced")
 
     def _account_for_host_call(self) -> None:
         """Store the gradients and versions after a host call, so that the script does not set them again."""
         self.grads = [grad_of(t) for t in self.tensors]
         for grad in self.grads:
             if grad is not None and not isinstance(grad._array, RecordedArray):
-                self.script.refuse("a step replaces a gradient")
+                self.script.refuse(Code.OPTIMIZER, "a step replaces a gradient")
         for entry in self.named.values():
             entry[2] = version_counter(entry[0]).version
 
@@ -222,7 +224,9 @@ class RecordedRun:
             if grad is earlier_grad:
                 continue
             if not self.requires_grad[i] or i in self.backward.histories:
-                self.script.refuse("the gradient of a tensor is set that has a history, or does not require grad")
+                self.script.refuse(
+                    Code.WRITE, "the gradient of a tensor is set that has a history, or requires no grad"
+                )
             self.script.effects.append(f"{self.guards.tensors[i].name}.grad is {'None' if grad is None else 'set'}")
             part.lines.append(f"t{i}._autograd.grad = {self._gradient(grad, part)}")
         self.grads = grads
@@ -246,7 +250,7 @@ class RecordedRun:
         entry = self.named.get(id(grad))
         if entry is None:
             if type(grad) is not Tensor or grad._edge is not None or not self.recorder.records(grad._device):
-                self.script.refuse("a gradient has a history, or is no plain tensor of the CPU or of CUDA")
+                self.script.refuse(Code.TENSOR, "a gradient has a history, or is no plain tensor of the CPU or of CUDA")
             entry = self.named[id(grad)] = [grad, f"g{len(self.named)}", 0]
             return f"({entry[1]} := {self.script.wrap(grad, part)})"
         return str(entry[1])
@@ -265,7 +269,7 @@ class RecordedRun:
             if isinstance(t._array, RecordedArray):
                 t._array = t._array.array
             if t._array is not array:
-                self.script.refuse("the memory of a tensor is replaced")
+                self.script.refuse(Code.WRITE, "the memory of a tensor is replaced")
         grads = [grad for grad in map(grad_of, self.tensors) if grad is not None]
         for t in (*tensors_in(result, self.script.refuse), *grads, *(entry[0] for entry in self.named.values())):
             base = t._autograd and t._autograd.base
@@ -278,41 +282,34 @@ class RecordedRun:
         self.result = result
         for t, required_grad in zip(self.tensors, self.requires_grad, strict=True):
             if t.requires_grad is not required_grad:
-                self.script.refuse("requires_grad of a tensor is changed, or a history is recorded into it")
+                self.script.refuse(Code.WRITE, "requires_grad of a tensor is changed, or a history is recorded into it")
         self._check_outputs()
         if recorder.release():
-            self.script.refuse("the function keeps a tensor that it computes, beside what it returns")
+            self.script.refuse(Code.KEPT, "the function keeps a tensor that it computes, beside what it returns")
 
     def check_guards(self, check: Callable[[], Any]) -> Any:
         """Return the result of `check`, called while leaves have the gradients from before the run."""
-        leaves = [(t, grad) for t, grad in zip(self.tensors, self.first_grads, strict=True) if t._autograd is not None]
-        current_grads = [t._autograd.grad for t, _ in leaves]
-        for t, grad in leaves:
-            t._autograd.grad = grad
-        try:
+        with with_grads([t._autograd for t in self.tensors], self.first_grads):
             return check()
-        finally:
-            for (t, _), grad in zip(leaves, current_grads, strict=True):
-                t._autograd.grad = grad
 
     def _check_outputs(self) -> None:
         """Refuse results that a program cannot return, such as views of arguments."""
         named_tensors = [entry[0] for entry in self.named.values()]
         earlier: list[Any] = list(self.tensors)
         if any(vars(t) for t in self.tensors):
-            self.script.refuse("an attribute of a tensor is set")
+            self.script.refuse(Code.WRITE, "an attribute of a tensor is set")
         for t in tensors_in(self.result, self.script.refuse):
             if vars(t):
-                self.script.refuse("an attribute of a tensor is set")
+                self.script.refuse(Code.WRITE, "an attribute of a tensor is set")
             if any(t is earlier_tensor for earlier_tensor in (*earlier, *named_tensors)):
                 continue
             if t.requires_grad and not any(t is out for out in (*self.backward.outs, *self.backward.freed)):
-                self.script.refuse("a result is a leaf that requires grad")
+                self.script.refuse(Code.LEAF, "a result is a leaf that requires grad")
             meta = t._autograd
             if meta is not None and (meta.inference or meta.tangents):
-                self.script.refuse("a result has tangents, or is of inference mode")
+                self.script.refuse(Code.RESULT, "a result has tangents, or is of inference mode")
             if type(t) is not Tensor or not self.recorder.records(t._device):
-                self.script.refuse("a result is no plain tensor of the CPU or of CUDA")
+                self.script.refuse(Code.RESULT, "a result is no plain tensor of the CPU or of CUDA")
             elif any(share_memory(t._array, earlier_tensor._array) for earlier_tensor in earlier):
-                self.script.refuse("a result shares memory with an argument or with another result")
+                self.script.refuse(Code.SHARED, "a result shares memory with an argument or with another result")
             earlier.append(t)

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from gradcore.compiler.capture.reasons import Reason
 from gradcore.compiler.program.memory import memory_plan
 from gradcore.compiler.program.passes import optimize, run_passes
 from gradcore.compiler.program.program import Program
@@ -15,7 +16,7 @@ from gradcore.compiler.targets.python.emitter import source_of
 from gradcore.compiler.targets.python.numpy_calls import use_numpy
 from gradcore.compiler.targets.python.tiles import fuse_calls
 
-__all__ = ["Explanation", "GraphBreak", "explain_program", "optimize_and_fuse"]
+__all__ = ["Explanation", "explain_program", "optimize_and_fuse"]
 
 
 def optimize_and_fuse(program: Program) -> Program:
@@ -27,24 +28,6 @@ def _fuse(program: Program, refused: list[str]) -> Program:
     return (fuse_calls if program.backend is None else fuse_on_cuda)(program, refused)
 
 
-class GraphBreak(NamedTuple):
-    """A statement that cannot be captured.
-
-    Attributes
-    ----------
-    reason : str
-    file : str
-    line : int
-        The line of the statement, or of the function if the statement is not known.
-    remedy : str or None
-    """
-
-    reason: str
-    file: str
-    line: int
-    remedy: str | None
-
-
 class Explanation(NamedTuple):
     """The result of `gradcore.compiler.explain`, with PyTorch's field names.
 
@@ -52,11 +35,11 @@ class Explanation(NamedTuple):
     ----------
     graph_count : int
         The number of programs.
-    break_reasons : list of GraphBreak
+    break_reasons : list of Reason
     """
 
     graph_count: int
-    break_reasons: list[GraphBreak]
+    break_reasons: list[Reason]
 
     @property
     def graph_break_count(self) -> int:
@@ -65,8 +48,7 @@ class Explanation(NamedTuple):
 
     def __str__(self) -> str:
         lines = [f"Graph Count: {self.graph_count}", f"Graph Break Count: {self.graph_break_count}"]
-        for reason, file, line, remedy in self.break_reasons:
-            lines += [f"  {file}:{line}: {reason}{f'; {remedy}' if remedy else ''}"]
+        lines += [f"  {each.file}:{each.line}: {each.advice}" for each in self.break_reasons]
         return "\n".join(lines)
 
 
@@ -103,7 +85,7 @@ def explain_program(name: str, program: Program) -> Iterator[str]:
         yield f"memory of the {name}:"
         yield from _indent(str(memory_plan(result)))
     yield f"source of the {name}:"
-    yield from _indent(source_of(result)[0])
+    yield from _indent("\n    ".join(source_of(result)[0]))
 
 
 def _changes(stage: str, before: Program, after: Program) -> Iterator[str]:

@@ -15,19 +15,20 @@ from typing import Any, TypeAlias
 
 from gradcore.autograd.modes import GRAD, PROFILE, local
 from gradcore.compiler import symbolic_sizes
-from gradcore.compiler.autograd.node import all_tensors_in
+from gradcore.compiler.autograd.node import all_tensors_in, with_grads
 from gradcore.compiler.capture.arrays import current
-from gradcore.compiler.capture.guards import Guards, HasHistory, Unguardable, reads_grads
+from gradcore.compiler.capture.guards import Guards, Unguardable, reads_grads
 from gradcore.compiler.capture.host_calls import late_bound
 from gradcore.compiler.capture.numbers import float_arguments, plain_numbers
+from gradcore.compiler.capture.reasons import OF_RESULTS, Code, Reason
 from gradcore.compiler.capture.recorder import Recorder, Unrecordable, recording_lock
 from gradcore.compiler.capture.sizes import Symbols
 from gradcore.compiler.capture.sources import offset_of_return
 from gradcore.compiler.capture.split import cut
 from gradcore.compiler.capture.trusted import is_library
-from gradcore.compiler.capture.watch import Watch, find_handlers, names_in, offset_after_which, suspend_callbacks
+from gradcore.compiler.capture.watch import Observed, Watch, names_in, offset_after_which, suspend_callbacks
 from gradcore.compiler.captured_run import RecordedRun
-from gradcore.compiler.explanation import Explanation, GraphBreak, explain_program
+from gradcore.compiler.explanation import Explanation, explain_program
 from gradcore.compiler.program.storage import find_cupy_backends
 from gradcore.compiler.specialization import Specialization, SpecializationWriter
 from gradcore.compiler.targets import cuda, native
@@ -42,20 +43,6 @@ _Args: TypeAlias = tuple[Any, ...]
 _Named: TypeAlias = dict[str, Any]
 #: The largest number of programs of one function, by default and with ``dynamic=True``.
 MOST_PROGRAMS, MOST_DYNAMIC = 8, 64
-#: The remedy for each reason why a function has no program, keyed by words that occur in the reason.
-_REMEDIES = {
-    "elements of a tensor are read": "compute with tensors (gradcore.where in the place of `if`), or read them outside",
-    "on values": "compute with gradcore.where, or select outside",
-    "shares memory": "return a clone",
-    "keeps a tensor": "return the tensor",
-    "has a history, through which": "call backward outside",
-    "changes what it depends on": "give it what changes as an argument, and return it",
-    "is a leaf that requires grad": "call requires_grad_() outside",
-    "in place": "write to a clone, or outside",
-    "is called": "move the call out of the function",
-    "cannot be checked": "pass it as an argument, or keep it in a plain attribute, list or dict",
-}
-
 #: `explain_calls` stops after this many calls without a new program or graph break.
 _LAST_CALLS = 4
 #: The largest number of attempts to capture a program with symbolic sizes, by the setting `dynamic`.
@@ -87,6 +74,15 @@ def _compiling_nothing() -> Iterator[None]:
         yield
     finally:
         choose_stance(before)
+
+
+def _call_as_compiling(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function while `is_compiling` is True."""
+    outside, current.is_compiling = current.is_compiling, True
+    try:
+        return function(*args, **kwargs)
+    finally:
+        current.is_compiling = outside
 
 
 def _code_of(function: types.FunctionType) -> tuple[Any, ...]:
@@ -155,23 +151,12 @@ class CompiledFunction:
     def _begin(self) -> None:
         self._generation = _forgotten[0]
         self._specializations: list[Specialization] = []
-        self._executed: set[types.CodeType] = set()
-        self._users: set[types.CodeType] = set()
-        self._facts: set[types.CodeType] = set()
-        #: Functions of gradcore that user code calls to read settings.
-        self._queries: set[Any] = set()
-        #: The instruction ranges of user code in which errors may be caught.
-        self._handled: dict[types.CodeType, list[tuple[int, int]]] = {}
-        self._computed_names = False
-        self._offset_of_backward: int | None = None
-        #: The names in the code that was executed.
-        self._names: frozenset[str] = frozenset()
-        self._left: str | None = None
+        self._observed = Observed()
+        self._left: Reason | None = None
         #: With ``fullgraph``, the guards of each refused call, and the reason for the refusal.
-        self._refusals: list[tuple[Callable[[_Args, _Named], object], str]] = []
-        self._break: GraphBreak | None = None
+        self._refusals: list[tuple[Callable[[_Args, _Named], object], Reason]] = []
         #: The reason for a graph break whose statement the next call has to find.
-        self._sought: str | None = None
+        self._sought: Reason | None = None
         #: The function to call if there is no program: the original function or its split version.
         self._instead: Callable[..., Any] = self._function
         self._parts: list[CompiledFunction] = []
@@ -201,24 +186,13 @@ class CompiledFunction:
                 if entry.decides and entry is not entries[0]:  # trying others first would waste work
                     self._specializations = [entry, *(each for each in entries if each is not entry)]
                 return result[0]
-        return self._first(args, kwargs)
+        return _call_as_compiling(self._without_program, args, kwargs)
 
     # -- calls for which there is no program --------------------------------------------------------------------
 
-    def _first(self, args: _Args, named: _Named) -> object:
-        outside, current.is_compiling = current.is_compiling, True
-        try:
-            return self._without_program(args, named)
-        finally:
-            current.is_compiling = outside
-
     def eager(self, *args: object, **kwargs: object) -> object:
         """Call the function eagerly, with `is_compiling` True as in captured calls."""
-        outside, current.is_compiling = current.is_compiling, True
-        try:
-            return self._function(*args, **kwargs)
-        finally:
-            current.is_compiling = outside
+        return _call_as_compiling(self._function, *args, **kwargs)
 
     def _without_program(self, args: _Args, named: _Named) -> object:
         state = local.state
@@ -228,16 +202,16 @@ class CompiledFunction:
         if split is not None and not all(map(operator.is_, split, _code_of(split[0]))):
             self._begin()
         if self._left is not None and self._fullgraph:
-            raise Unrecordable(self._left)
-        for check, why in self._refusals:
+            raise Unrecordable(self._left, self._shown_name())
+        for check, reason in self._refusals:
             if type(check(args, named)) is not int:
-                raise Unrecordable(why)
+                raise Unrecordable(reason, self._shown_name())
         if self._left is not None or state.mode & ~GRAD or state.batches or state.transforms or state.task is not None:
             return self._instead(*args, **named)
         if _stance[0] in ("eager_on_recompile", "fail_on_recompile"):
             if _stance[0] == "fail_on_recompile":
                 raise RuntimeError(
-                    f"Detected recompile when compile's stance is 'fail_on_recompile': {self._name()}{self._line()}"
+                    f"Detected recompile when compile's stance is 'fail_on_recompile': {self._shown_name()}"
                 )
             return self._instead(*args, **named)
         if any(backend.is_capturing() for backend in find_cupy_backends()):  # a CUDA graph: calls do not run
@@ -267,16 +241,14 @@ class CompiledFunction:
     def _next(self, args: _Args, named: _Named) -> Any:
         """Call the function and capture one more program, if the limit allows it."""
         if self._sought is not None:
-            return self._seek(args, named)
+            return self._seek(self._sought, args, named)
         if len(self._specializations) >= self._most:
             failed = self._specializations[0].run(args, named)
             text = self._specializations[0].guards.texts[failed] if type(failed) is int else ""
-            self._leave(
-                f"there are {self._most} programs of it already, and this guard keeps failing: {text}. Pass what "
-                "changes as a tensor, or keep it the same"
-            )
+            why = f"there are {self._most} programs of it already, and this guard keeps failing: {text}"
+            self._leave(Reason(Code.PROGRAMS, why))
             return self._instead(*args, **named)
-        return self._record(args, named) if self._executed else self._observe(args, named)
+        return self._record(args, named) if self._observed.executed else self._observe(args, named)
 
     def _call_profiled(self, args: _Args, named: _Named) -> Any:
         """Call within a profiler range that contains the fused kernels of a program, or the operations run eagerly."""
@@ -306,77 +278,56 @@ class CompiledFunction:
 
     def _learn(self, watch: Watch) -> None:
         """Add the code and effects that a `Watch` has observed to those of earlier calls."""
-        self._names |= names_in(watch.executed - self._executed)
-        self._executed |= watch.executed
-        self._facts |= watch.facts
-        self._queries |= watch.queries
-        if not watch.user_codes <= self._users:
-            self._users |= watch.user_codes
-            self._handled = find_handlers(self._users)
-        self._computed_names |= watch.computed_names
-        self._offset_of_backward = self._offset_of_backward or watch.offset_of_backward
+        self._observed.add(watch)
         if watch.refused is not None:
             self._leave(watch.refused, watch.offset)
 
     def _knows(self, watch: Watch, guards: Guards) -> bool:
         """Return whether all code that ran has run before, so that the guards are complete."""
-        names = names_in(watch.executed)
-        is_known = watch.user_codes <= self._users and watch.computed_names <= self._computed_names
-        is_known = is_known and not (guards.skipped & names or guards.reads_grads < reads_grads(watch.executed))
-        return is_known and watch.facts <= self._facts and watch.queries <= self._queries
+        misses_reads = guards.skipped & names_in(watch.executed) or guards.reads_grads < reads_grads(watch.executed)
+        return self._observed.covers(watch) and not misses_reads
 
-    def _stop(self, why: str, offset: int | None) -> None:
+    def _stop(self, reason: Reason, offset: int | None) -> None:
         """Stop compiling the function at the instruction at `offset`; if that is None, let the next call find it."""
         function = self._source()
-        if offset is None and why.startswith("a result") and function is not None:
+        if offset is None and reason.code in OF_RESULTS and function is not None:
             offset = offset_of_return(function.__code__)
         if offset is None and function is not None and not self._fullgraph:
-            self._sought = why
+            self._sought = reason
         else:
-            self._leave(why, offset)
+            self._leave(reason, offset)
 
-    def _seek(self, args: _Args, named: _Named) -> Any:
+    def _seek(self, reason: Reason, args: _Args, named: _Named) -> Any:
         """Run the function eagerly, split it after the statement that makes guards fail, and return the result."""
-        why, self._sought = str(self._sought), None
+        self._sought = None
         try:
             guards = self._guards(args, named, {})
         except (Unguardable, RecursionError):
-            self._leave(why)
+            self._leave(reason)
             return self._function(*args, **named)
         check = guards.function_of()
         metas = [each.tensor._autograd for each in guards.tensors]
-        leaves = [(meta, meta.grad) for meta in metas if meta is not None]
+        grads = [None if meta is None else meta.grad for meta in metas]
 
         def is_changed() -> bool:
-            after = [meta.grad for meta, _ in leaves]
-            for meta, grad in leaves:
-                meta.grad = grad
-            try:
+            with with_grads(metas, grads):
                 return type(check(args, named)) is int
-            finally:
-                for (meta, _), grad in zip(leaves, after, strict=True):
-                    meta.grad = grad
 
         with offset_after_which(self._code(), is_changed) as offsets:
             result = self._function(*args, **named)
-        self._leave(why, offsets[0] if offsets else None)
+        self._leave(reason, offsets[0] if offsets else None)
         return result
 
-    def _leave(self, why: str, offset: int | None = None) -> None:
+    def _leave(self, reason: Reason, offset: int | None = None) -> None:
         """Stop compiling: split the function at the statement of `offset` if possible, else run it eagerly."""
         if self._left is None:
-            self._left = why
-            remedy = next((remedy for words, remedy in _REMEDIES.items() if words in why), None)
-            self._break = GraphBreak(why, *self._position(offset), remedy)
-            if (not self._fullgraph and offset is not None and self._cut_at(offset)) or (
-                self._is_part and not self._specializations
-            ):
-                return
-            text = f"compile: {self._name()}{self._line()} runs as it is: {why}"
-            text += f"; {remedy}" if remedy else ""
+            file, line = self._position(offset)
+            self._left = reason = reason._replace(file=file, line=line)
             if self._fullgraph:
-                self._left = f"{text}. With fullgraph=True this is an error."
-                raise Unrecordable(self._left)
+                raise Unrecordable(reason, self._shown_name())
+            if (offset is not None and self._cut_at(offset)) or (self._is_part and not self._specializations):
+                return
+            text = f"compile: {self._shown_name()} runs as it is: {reason.advice}"
             frame, level = sys._getframe(), 1
             while frame.f_back is not None and is_own(frame):
                 frame, level = frame.f_back, level + 1
@@ -426,6 +377,10 @@ class CompiledFunction:
         """Return the name of the function, or of the module's class, for messages."""
         shown = self._user_function()
         return getattr(shown, "__qualname__", type(shown).__name__)
+
+    def _shown_name(self) -> str:
+        """Return the name of the function with its file and line."""
+        return f"{self._name()}{self._line()}"
 
     def _user_function(self) -> Any:
         """Return the function as users know it: the module rather than its method."""
@@ -499,8 +454,8 @@ class CompiledFunction:
         if self._looks_at_types(guards):
             raise symbolic_sizes.SizeEscapes("the function looks at types, which sizes that are recorded do not have")
         recorder, watch = symbolic_sizes.SymbolicRecorder(values), Watch()
-        recorder.handled = self._handled
-        recorded = symbolic_sizes.SymbolicRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
+        recorder.handled = self._observed.handled
+        recorded = symbolic_sizes.SymbolicRun(recorder, guards, self._observed.reads_grads)
         try:
             with recorder.on(guards.hosts):
                 recorded.begin(sys._getframe())
@@ -517,28 +472,24 @@ class CompiledFunction:
         if watch.refused is not None or not self._knows(watch, guards):
             raise symbolic_sizes.SizeEscapes("the function does what it has not done before")
         if recorder.stopped is not None:
-            raise symbolic_sizes.SizeEscapes(recorder.stopped)
+            raise symbolic_sizes.SizeEscapes(str(recorder.stopped))
         guards.forget()
         return entry
 
     def _looks_at_types(self, guards: Guards) -> bool:
         """Return whether user code may call ``type``, which would reveal that symbolic sizes are not ints."""
-        calls_type = any("type" in code.co_names for code in self._users)
-        return self._computed_names or calls_type or any(each is type for each in guards.scope.values())
+        calls_type = any("type" in code.co_names for code in self._observed.users)
+        return self._observed.computed_names or calls_type or any(each is type for each in guards.scope.values())
 
     def _guards(self, args: _Args, named: _Named, symbols: Any, varying: frozenset[int | str] = frozenset()) -> Guards:
         """Return the guards of a call."""
         while True:
-            guards = self._new_guards(self._computed_names)
+            guards = Guards(self._observed, self._observed.computed_names)
             guards.varying = varying
             self._visit_all(guards, args, named, symbols)
-            if self._computed_names or not guards.reads_by_name:
+            if self._observed.computed_names or not guards.reads_by_name:
                 return guards
-            self._computed_names = True
-
-    def _new_guards(self, every: bool) -> Guards:
-        handled = bool(self._handled)
-        return Guards(self._executed, self._names, every, self._facts, handled, self._users, self._queries)
+            self._observed.computed_names = True
 
     def _visit_all(self, guards: Guards, args: _Args, named: _Named, symbols: dict[str, dict[int, str]]) -> Guards:
         guards.symbols = symbols
@@ -549,7 +500,7 @@ class CompiledFunction:
 
     def visible_state(self, args: _Args, named: _Named) -> list[str]:
         """Return a description of all Python state that the function can see."""
-        guards = self._new_guards(True)
+        guards = Guards(self._observed, True)
         with suppress(Unguardable, RecursionError):
             self._visit_all(guards, args, named, {})
         return guards.texts
@@ -575,13 +526,14 @@ class CompiledFunction:
         try:
             guards = self._guards(args, named, {}, self._varying)
         except (Unguardable, RecursionError) as error:
-            self._leave(str(error), self._offset_of_backward if isinstance(error, HasHistory) else None)
+            reason = getattr(error, "reason", Reason(Code.LIMIT, str(error)))
+            self._leave(reason, self._observed.offset_of_backward if reason.code is Code.HISTORY else None)
             return self._function(*args, **named)
         state = [] if self._verifier is None else self.visible_state(args, named)
         recorder, watch = Recorder(self._fullgraph, self._cpp, self._graphs), Watch(self._code())
         function, input_tensors = late_bound(self._function), all_tensors_in([*args, named])
-        recorder.code, recorder.handled = self._code(), self._handled
-        recorded = RecordedRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
+        recorder.code, recorder.handled = self._code(), self._observed.handled
+        recorded = RecordedRun(recorder, guards, self._observed.reads_grads)
         profile = sys.getprofile()
         try:
             with recorder.on(guards.hosts):
@@ -596,8 +548,8 @@ class CompiledFunction:
             sys.setprofile(profile)
             recorder.restore()
             if isinstance(error, Unrecordable) and self._fullgraph and recorder.stopped:
-                self._left = str(error)
-            recorder.stopped = recorder.stopped or "an error"
+                self._left = recorder.stopped
+            recorder.stopped = recorder.stopped or Reason(Code.ERROR, "an error is raised")
             recorded.end(None)
             shorten(error)
             raise
@@ -605,25 +557,27 @@ class CompiledFunction:
         is_complete = self._knows(watch, guards)
         self._learn(watch)
         if self._is_part and not recorder.program.calls:
-            self._leave("nothing in it is computed with arrays")
+            self._leave(Reason(Code.UNSUPPORTED, "nothing in it is computed with arrays"))
         if self._left is not None or not is_complete:
             return result
-        for code in watch.user_codes - guards.codes:
+        for code in watch.users - guards.codes:
             where = f"{code.co_filename}:{code.co_firstlineno}"
-            recorded.script.refuse(f"{code.co_name} ({where}) is called, and found in a way that cannot be checked")
+            recorded.script.refuse(
+                Code.STATE, f"{code.co_name} ({where}) is called, and found in a way that cannot be checked"
+            )
         entry = SpecializationWriter(recorded).entry(self.eager) if recorder.stopped is None else None
         failed = None if entry is None else recorded.check_guards(lambda: entry.run(args, named, True))
-        if recorder.stopped is None and type(failed) is int:
-            recorder.stopped = f"the function changes what it depends on: {guards.texts[failed]}"
+        if type(failed) is int:
+            recorded.script.refuse(Code.CHANGE, f"the function changes what it depends on: {guards.texts[failed]}")
         if [*map(id, input_tensors)] != [*map(id, all_tensors_in([*args, named]))]:
             recorded.script.refuse(
-                "the function changes what it depends on: a tensor in a list or dict that it is given"
+                Code.CHANGE, "the function changes what it depends on: a tensor in a list or dict that it is given"
             )
-        if self._varying and (entry is None or recorder.stopped is not None):
-            self._varying, self._floats = frozenset(), None
-            return result
         if entry is None or recorder.stopped is not None:
-            self._stop(str(recorder.stopped), recorder.offset)
+            if self._varying:
+                self._varying, self._floats = frozenset(), None
+            elif recorder.stopped is not None:
+                self._stop(recorder.stopped, recorder.offset)
             return result
         self._specializations.insert(0, entry if self._verifier is None else self._verifier.wrap_entry(entry, state))
         guards.forget()
@@ -640,9 +594,9 @@ class CompiledFunction:
         entry = self._specialize(args, kwargs)
         return self._describe_break() if entry is None else self._text(entry)
 
-    def breaks(self) -> list[GraphBreak]:
+    def breaks(self) -> list[Reason]:
         """Return the graph breaks of the function and of its split functions."""
-        own_breaks = [] if self._break is None else [self._break]
+        own_breaks = [] if self._left is None else [self._left]
         return [*own_breaks, *(each for part in self._parts for each in part.breaks())]
 
     def count_programs(self) -> int:

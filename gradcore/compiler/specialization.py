@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,14 +10,15 @@ from gradcore.autograd.variables import Variable, bump, version_counter
 from gradcore.compiler.autograd.node import Backward, as_freed, as_leaf, connect, with_history
 from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.numbers import RecordedFloat, RecordedInteger
+from gradcore.compiler.capture.reasons import Code
 from gradcore.compiler.capture.script import Part
 from gradcore.compiler.capture.sizes import SymbolicNumber
 from gradcore.compiler.captured_run import RecordedRun
 from gradcore.compiler.program.effects import is_total
 from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.program.program import Program
+from gradcore.compiler.program.source import names_in_lines
 from gradcore.compiler.targets import cuda, native
-from gradcore.core.tracebacks import generated_file
 from gradcore.tensor.random.generator import default_generator
 
 __all__ = ["Specialization", "SpecializationWriter"]
@@ -109,7 +109,6 @@ class SpecializationWriter:
         }  # fmt: skip
         runs = [self.runnable(program) for program in programs]
         self.script.scope |= {f"program{i}": run for i, run in enumerate(runs)}
-        exec(compile(source, generated_file(__name__, source), "exec"), self.script.scope)
         shown = [program for program in programs if program.calls]
         runs = [run for run, program in zip(runs, programs, strict=True) if program.calls]
         names = ["program"] if len(shown) == 1 else [f"part {i + 1}" for i in range(len(shown))]
@@ -120,7 +119,8 @@ class SpecializationWriter:
             shown.append(step.program)
             runs.append(step.run)
         decides = any(not part.is_final for part in self.script.parts)
-        return Specialization(self.guards, self.script.scope["run"], shown, names, self.script.effects, runs, decides)
+        run = self.script.define("run", source)
+        return Specialization(self.guards, run, shown, names, self.script.effects, runs, decides)
 
     def _connect(self, function: Any, program: Program, saved: list[int], last: Part) -> Backward:
         """Emit the line that connects the results to a backward node; return the backward function."""
@@ -154,7 +154,7 @@ class SpecializationWriter:
         for part, program in zip(self.script.parts, programs, strict=True):
             risky = [call for call in program.calls if any(call is each for each in self.recorder.caught)]
             if (has_effects or part.writes) and not all(is_total(call, program) for call in risky):
-                self.script.refuse("an error may have to be caught after something was changed")
+                self.script.refuse(Code.ERROR, "an error may have to be caught after something was changed")
             has_effects = has_effects or part.writes or part.is_final
 
     def runnable(self, program: Program) -> Any:
@@ -181,8 +181,8 @@ class SpecializationWriter:
             program.outputs = sorted(later_reads & _find_new_values(program))
         return programs
 
-    def _source(self, programs: list[Program], result: str) -> str:
-        """Return the source of the function that checks the guards, runs the programs and the lines between them."""
+    def _source(self, programs: list[Program], result: str) -> list[str]:
+        """Return the lines of the function that checks the guards, runs the programs and the lines between them."""
         draws = self.recorder.draws_default
         lines = [f"place = {'generator._state.copy()' if draws else 'None'}"]
         can_fail = True
@@ -206,7 +206,7 @@ class SpecializationWriter:
         alias_checks = [f"if a{i} is not a{self.script.arguments[n]}: return 0" for i, n in self._find_duplicates()]
         alias_checks += [*self.script.checks, *self.size_checks()]
         head = ["def run(args, named, is_check=False):", *self.guards.checks(), "if is_check: return (None,)"]
-        return "\n ".join([*head, *alias_checks, *lines, f"return ({result},)"])
+        return [*head, *alias_checks, *lines, f"return ({result},)"]
 
     def size_checks(self) -> list[str]:
         """Return source lines that return a guard number for sizes at which the program has not been verified."""
@@ -216,17 +216,12 @@ class SpecializationWriter:
         """Remove guards of gradients that are reset before they are read, and of tensors that only optimizers read."""
         if self.run.reads_grads:
             return
-        text = "\n".join(lines)
         numbers = [self.script.number(array) for array in self.run.arrays]
         used = {n for program in programs for n in program.inputs} | {n for n in numbers if numbers.count(n) > 1}
-        named = {int(each) for each in re.findall(r"\b[ta](\d+)\b", text)}
-        unused = {i for i, number in enumerate(numbers) if number not in used and i not in named}
-        for i, guard in enumerate(self.guards.tensors):
-            if guard.lines.stop and i in unused:
-                self.guards.leave_out(guard.lines)
-        for group_lines, tensors in self.guards.called_groups:
-            if tensors <= unused:
-                self.guards.leave_out(group_lines)
+        named = {*names_in_lines(lines)}
+        unused = {i for i, n in enumerate(numbers) if n not in used and named.isdisjoint((f"t{i}", f"a{i}"))}
+        groups = [guard.lines for i, guard in enumerate(self.guards.tensors) if guard.lines.stop and i in unused]
+        self.guards.leave_out([*groups, *(each for each, tensors in self.guards.called_groups if tensors <= unused)])
 
     def _find_duplicates(self) -> list[tuple[int, int]]:
         """Return pairs of tensor numbers whose arrays are the same."""
@@ -299,7 +294,7 @@ class SpecializationWriter:
             if container is not None:
                 return container[1]
             if any(value is each for each in self.rebuilt):
-                self.script.refuse(f"a {kind.__name__} is returned twice")
+                self.script.refuse(Code.RESULT, f"a {kind.__name__} is returned twice")
             self.rebuilt.append(value)
         if kind is list:
             return f"[{', '.join(self._rebuild(each, part) for each in value)}]"
@@ -309,7 +304,7 @@ class SpecializationWriter:
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return f"{self.script.bind(kind)}({', '.join(self._rebuild(each, part) for each in value)})"
         if value is not None and self.recorder.foreign is not None:
-            self.script.refuse(f"{self.recorder.foreign}, after which a number is returned")
+            self.script.refuse(Code.OPTIMIZER, f"{self.recorder.foreign}, after which a number is returned")
         return self.script.bind(value)
 
 

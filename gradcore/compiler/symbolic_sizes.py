@@ -26,6 +26,7 @@ from gradcore.backends.random.generator import PhiloxState
 from gradcore.compiler.capture.arrays import RecordedArray, RecordedInt, current
 from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.host_calls import runs_user_code
+from gradcore.compiler.capture.reasons import Code, Reason
 from gradcore.compiler.capture.recorder import OF_METADATA, Recorder
 from gradcore.compiler.capture.sizes import (
     RECORDED,
@@ -43,7 +44,7 @@ from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.program.program import Call, Expression, Literal, Program, Value, map_leaves
 from gradcore.compiler.specialization import Specialization, SpecializationWriter
 from gradcore.compiler.targets.python import emitter
-from gradcore.core.tracebacks import generated_file, user_line
+from gradcore.core.tracebacks import user_line
 from gradcore.core.typing import AnyArray
 from gradcore.dispatch import operands
 from gradcore.tensor.random.generator import default_generator
@@ -92,7 +93,7 @@ class Layout:
         ]
         result = tuple(express(each, products) for each in zip(*(a.strides for a in self.arrays), strict=True))
         if any(type(each) is type(None) for each in result):
-            current.recorder.stop("strides follow no rule")
+            current.recorder.stop(Code.SIZES, "strides follow no rule")
         self.known_strides = result
         return result
 
@@ -151,11 +152,11 @@ class SymbolicRecorder(Recorder):
             number = symbols.numbers[name] = self.new_value()
             self.program.symbols[number] = name
 
-    def stop(self, why: str) -> None:
+    def stop(self, code: Code, text: str) -> None:
         """Abort the capture by raising `SizeEscapes`."""
         if self.stopped is None:
-            self.stopped = f"{why} ({user_line()})"
-            raise SizeEscapes(why)
+            self.stopped = Reason(code, text, user_line())
+            raise SizeEscapes(text)
 
     @contextmanager
     def on(self, hosts: Any = ()) -> Iterator[None]:
@@ -189,17 +190,17 @@ class SymbolicRecorder(Recorder):
         return result
 
     def as_tensor(self, value: Any, like: Any) -> Any:
-        self.stop("a number that is read is computed with")
+        self.stop(Code.ELEMENTS, "a number that is read is computed with")
 
     def draw(self, state: PhiloxState, words: Any, backend: Any = None) -> Any:
         if state is not default_generator._state or backend not in (None, self._cpu):
-            self.stop("random numbers are drawn from another generator than the default one")
+            self.stop(Code.GENERATOR, "random numbers are drawn from another generator than the default one")
         return self._drawn(*plain_draw(self._state, number_at(words, 0)), words, backend)
 
     def _call(self, name: str, function: Any, args: Any, named: dict[str, Any], on_cpu: bool, watch: Any) -> Any:
         """Make a call once at each of the sizes, append it to the program, and derive the shapes of its results."""
         if self._depth:
-            self.stop("an array is hidden from the recording, in an object or a function")
+            self.stop(Code.KERNEL, "an array is hidden from the recording, in an object or a function")
         leaves: list[Any] = []
         map_leaves(leaves.append, (args, named))
         for each in leaves:
@@ -218,7 +219,7 @@ class SymbolicRecorder(Recorder):
                     for i in range(RECORDED)
                 ]
         except Exception as error:
-            self.stop(f"{name} raises an error: {error}")
+            self.stop(Code.ERROR, f"{name} raises an error: {error}")
             raise
         finally:
             self._depth -= 1
@@ -234,7 +235,7 @@ class SymbolicRecorder(Recorder):
     def _query(self, name: str, function: Any, args: Any, named: Any, results: list[Any], arrays: list[Any]) -> Any:
         """Return the result of a function that inspects arrays, which must be the same at all sizes."""
         if any(each != results[0] for each in results):
-            self.stop(f"{name} gives something else for other sizes")
+            self.stop(Code.SIZES, f"{name} gives something else for other sizes")
         if name == "backend.shares_memory":
             self._check_sharing(arrays)
         shown = tuple(map(self._to_value, args)), map_leaves(self._argument, named)
@@ -244,46 +245,46 @@ class SymbolicRecorder(Recorder):
     def _check(self, leaf: Any, name: str) -> None:
         """Abort the capture if an argument hides arrays or sizes, before a call can write to them."""
         if isinstance(leaf, np.ndarray) and not self._is_constant(leaf):
-            self.stop(f"a tensor is used that is found in a way that cannot be checked, by {name}")
+            self.stop(Code.STATE, f"a tensor is used that is found in a way that cannot be checked, by {name}")
         if isinstance(leaf, functools.partial):
             map_leaves(self._check_inside, (leaf.args, leaf.keywords))
         if isinstance(leaf, types.FunctionType):
             cells = [cell.cell_contents for cell in leaf.__closure__ or ()]
             map_leaves(self._check_inside, (cells, leaf.__defaults__, leaf.__kwdefaults__))
         if isinstance(leaf, Batch):
-            self.stop("an optimiser takes a step")
+            self.stop(Code.OPTIMIZER, "an optimiser takes a step")
 
     def _check_inside(self, leaf: Any) -> None:
         if type(leaf) is SymbolicNumber:
-            self.stop("a function with a size inside is given to a kernel")
+            self.stop(Code.KERNEL, "a function with a size inside is given to a kernel")
 
     def _know_all(self, name: str, outcome: Any, results: list[Any], given: list[Any]) -> None:
         """Derive the shapes of the results from those of the arguments."""
         recorded, *arrays = ([*_leaves(each)] for each in (outcome, *results))
         if len({len(each) for each in (recorded, *arrays)}) > 1:
-            self.stop(f"the number of results of {name} depends on sizes")
+            self.stop(Code.SIZES, f"the number of results of {name} depends on sizes")
         numbers = [n for each in given if type(each) is RecordedArray for n in self.layouts[each.number].shape]
         numbers += [each for each in given if type(each) is SymbolicNumber]
         numbers += [self.symbols.symbol(symbol) for symbol in self.symbols.values]
         for each, *variants in zip(recorded, *arrays, strict=True):
             if type(each) is not RecordedArray:
                 if any(other is not each and (type(other) is not type(each) or other != each) for other in variants):
-                    self.stop(f"{name} gives {each} for some sizes")
+                    self.stop(Code.SIZES, f"{name} gives {each} for some sizes")
                 continue
             variants[0] = each.array
             variants = [np.asarray(array) for array in variants]
             layout = self.layouts.get(each.number)
             if layout is not None:
                 if any(a is not b for a, b in zip(layout.arrays, variants, strict=True)):
-                    self.stop(f"{name} gives an argument for some sizes")
+                    self.stop(Code.SIZES, f"{name} gives an argument for some sizes")
                 continue
             arguments = [leaf.sized.arrays for leaf in given if type(leaf) is RecordedArray]
             kinds = [_kind(array, (each[i] for each in arguments)) for i, array in enumerate(variants)]
             if len({(array.ndim, kind) for array, kind in zip(variants, kinds, strict=True)}) > 1:
-                self.stop(f"the types of the results of {name} depend on sizes")
+                self.stop(Code.SIZES, f"the types of the results of {name} depend on sizes")
             shape = tuple(express(sizes, numbers) for sizes in zip(*(array.shape for array in variants), strict=True))
             if any(type(n) is not int and type(n) is not SymbolicNumber for n in shape):
-                self.stop(f"the sizes of the results of {name} follow no rule")
+                self.stop(Code.SIZES, f"the sizes of the results of {name} follow no rule")
             self.know(each, tuple(variants), shape)
             self.layouts[each.number].kind = kinds[0]
 
@@ -342,7 +343,7 @@ class SymbolicRun(RecordedRun):
 
     def begin(self, caller: FrameType) -> None:
         super().begin(caller)
-        self.recorder.on_item = lambda array: self.recorder.stop("elements of a tensor are read")
+        self.recorder.on_item = lambda array: self.recorder.stop(Code.ELEMENTS, "elements of a tensor are read")
         for guard, arrays in zip(self.guards.tensors, self.copies, strict=True):
             symbols, t = self.guards.symbols.get(guard.name, {}), guard.tensor
             shape = [self.symbols.symbol(symbols[i]) if i in symbols else n for i, n in enumerate(arrays[0].shape)]
@@ -359,7 +360,7 @@ class SymbolicRun(RecordedRun):
     def _call_host(self, tensors: list[Any], every: bool, host: Any, name: str, call: Callable[[], Any]) -> Any:
         """Skip host calls that change only elements, so that parameters and states keep their values."""
         if runs_user_code(host) or name not in _HOST_CALLS:
-            self.recorder.stop(f"{name} of {type(host).__name__} is called")
+            self.recorder.stop(Code.OPTIMIZER, f"{name} of {type(host).__name__} is called")
         return super()._call_host(tensors, every, host, name, call) if name == "zero_grad" else None
 
     def _plan_step(self, optimizer: Any, part: Any, call: str) -> list[str]:
@@ -398,10 +399,8 @@ class SymbolicSpecializationWriter(SpecializationWriter):
     def _finder(self) -> Callable[..., Any]:
         """Return a function that returns the sizes and arrays of a call, or the number of the failed guard."""
         arrays = ", ".join(f"{n}: a{i}" for n, i in self.sizes.inputs.items())
-        text = "\n ".join(["def find(args, named):", *self.guards.checks(), f"return {self.key}, {{{arrays}}}"])
-        scope = {**self.guards.scope}
-        exec(compile(text, generated_file(__name__, text), "exec"), scope)
-        return scope["find"]  # type: ignore[no-any-return]
+        lines = ["def find(args, named):", *self.guards.checks(), f"return {self.key}, {{{arrays}}}"]
+        return self.guards.define("find", lines)  # type: ignore[no-any-return]
 
     def runnable(self, program: Program) -> Any:
         run = emitter.function_of(optimize(program))

@@ -402,7 +402,7 @@ class Verifier:
         if len(found) > _MOST_NAMED:
             lines.append(f"and {len(found) - _MOST_NAMED} more")
         new_code = [f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})" for code in
-                    watch.user_codes - compiled._users]  # fmt: skip
+                    watch.users - compiled._observed.users]  # fmt: skip
         changed = [each for each in compiled.visible_state(args, named) if each not in state and ".grad" not in each]
         lines += [f"this code did not run before: {each}" for each in sorted(new_code)[:_MOST_NAMED]]
         lines += [f"this has changed since the capture, and no guard says so: {each}" for each in changed[:_MOST_NAMED]]

@@ -17,15 +17,16 @@ import functools
 import linecache
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar, cast
 
 from gradcore.core import config
 
 __all__ = [
     "ShortErrors",
+    "define",
     "generated_file",
     "is_own",
     "line_name",
@@ -162,3 +163,10 @@ def generated_file(module: str, text: str) -> str:
     name = f"<{module}-{next(_numbers)}>"
     linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
     return name
+
+
+def define(module: str, name: str, lines: Iterable[str], scope: dict[str, object]) -> FunctionType:
+    """Return the function `name` that `module` generated as source `lines`, of which all but the first are its body."""
+    text = "\n    ".join(lines)
+    exec(compile(text, generated_file(module, text), "exec"), scope)
+    return cast("FunctionType", scope[name])

@@ -88,7 +88,7 @@ from gradcore.autograd.views import gradient_edge, mark_as_view
 from gradcore.backends.base import SMALL
 from gradcore.backends.registry import CPU
 from gradcore.core import dtypes
-from gradcore.core.tracebacks import generated_file
+from gradcore.core.tracebacks import define
 from gradcore.dispatch.operands import (
     BODY_ERRORS,
     KERNEL_ERRORS,
@@ -123,9 +123,7 @@ def fast_path(op: Op, general: Callable[..., Any]) -> Any:
     """
     scope = globals_of(op, general)
     head = f"def call({', '.join(f'a{i}' for i in range(len(op.names)))}):"
-    text = "\n    ".join([head, *source_of(op)])
-    exec(compile(text, generated_file(__name__, text), "exec"), scope)
-    return scope["call"]
+    return define(__name__, "call", [head, *source_of(op)], scope)
 
 
 def source_of(op: Op) -> list[str]:

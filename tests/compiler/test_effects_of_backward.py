@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import io
 import itertools
 import operator
@@ -37,6 +38,7 @@ class State:
         self.optimizer = gc.optim.SGD([self.other], lr=0.1)
         self.scheduler = gc.optim.lr_scheduler.StepLR(self.optimizer, 1, 0.5)
         self.array, self.tally, self.file, self.layers = np.zeros(2), Counter(), io.BytesIO(), gc.nn.ModuleList()
+        self.lazy = gc.nn.LazyBatchNorm1d().eval()
         self.append, self.memo = functools.partial(self.list.append, 1), functools.lru_cache(self.list.append)
 
     def shown(self) -> list[Any]:
@@ -50,6 +52,7 @@ class State:
             len(self.file.getvalue()),
             len(self.layers),
             self.model.training,
+            self.lazy.num_features,
         ]
         values += [self.optimizer.param_groups[0]["lr"], self.buffer.shape]
         return [*values, next(self.rows), drawn, *(t if t is None else [t.tolist(), t._version] for t in tensors)]
@@ -103,6 +106,22 @@ def _handle(s: State, g: Any) -> None:
         s.list.append(2)
 
 
+def _append(s: State) -> None:
+    s.list.append(1)
+
+
+def _swallow(s: State, g: Any) -> None:
+    try:
+        _append(s)
+    except BaseException:
+        _append(s)
+
+
+#: `_swallow` with a handler whose name is that of another error.
+_SHADOWED: dict[str, Any] = {"_append": _append, "ValueError": BaseException}
+_TEXT = inspect.getsource(_swallow).replace("except BaseException", "except ValueError")
+exec(compile(_TEXT, __file__, "exec", annotations.compiler_flag), _SHADOWED)
+
 #: Statements that change something.
 EFFECTS: dict[str, Callable[[Any, Any], Any]] = {
     "append": lambda s, g: s.list.append(1), "unbound append": lambda s, g: list.append(s.list, 1),
@@ -116,6 +135,7 @@ EFFECTS: dict[str, Callable[[Any, Any], Any]] = {
     "seed": lambda s, g: gc.manual_seed(len(s.list) + s.buffer.numel()), "backward": _backward,
     "step": lambda s, g: s.optimizer.step(), "statistics": lambda s, g: s.model(gc.ones(2, 3)),
     "list +=": _extend, "set |=": _unite, "array +=": _add_to_array, "for": _loop, "finally": _handle,
+    "except": _swallow, "shadowed except": _SHADOWED["_swallow"], "lazy": lambda s, g: s.lazy(g),
     "np.add": lambda s, g: np.add(s.array, 1, out=s.array),
     "unpack": lambda s, g: [*zip(range(1), s.counter, strict=False)],
     "setitem": lambda s, g: operator.setitem(s.list, 0, s.list[0] + 1), "iadd": lambda s, g: s.list.__iadd__([1]),
@@ -140,11 +160,25 @@ def _write_to_own(s: Any, g: Any) -> Any:
     return parts[0]
 
 
+def _catch(s: Any, g: Any) -> Any:
+    try:
+        if g.shape[-1] > 99:
+            raise ValueError
+        return g * 2
+    except (TypeError, KeyError) as error:
+        return g * len(error.args)
+    except ValueError:
+        return g
+
+
+LAYER = gc.nn.Linear(3, 3)
+
 #: Code without effects.
 PURE: dict[str, Callable[[Any, Any], Any]] = {
     "nothing": lambda s, g: None, "clamp": lambda s, g: g.clamp(-1, 1), "scaled": lambda s, g: g * s.list[0],
     "norm": lambda s, g: g / (g.norm() + 1), "where": lambda s, g: gc.where(g > 0, g, g * 0.5),
-    "own": lambda s, g: g.clone().mul_(3), "own items": _write_to_own,
+    "own": lambda s, g: g.clone().mul_(3), "own items": _write_to_own, "try": _catch,
+    "module": lambda s, g: LAYER(g).detach(), "parameter": lambda s, g: g * LAYER.bias.detach(),
     "softmax": lambda s, g: gc.nn.functional.softmax(g, -1),
 }  # fmt: skip
 

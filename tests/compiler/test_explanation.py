@@ -10,6 +10,7 @@ import pytest
 import gradcore as gc
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.registry import CPU
+from gradcore.compiler.capture.reasons import Code
 
 of_numpy = pytest.mark.skipif(
     CPU.backend.__class__ is not NumpyBackend, reason="the compiled library has its own loops"
@@ -120,9 +121,9 @@ def test_all_graph_breaks_are_listed_at_once(capsys: pytest.CaptureFixture[str])
     found = gc.compiler.explain(step)(gc.ones(2))
     start = step.__code__.co_firstlineno
     assert [(each.file, each.line - start) for each in found.break_reasons] == [(__file__, 2), (__file__, 4)]
-    assert "print is called" in found.break_reasons[0].reason
+    assert [each.code for each in found.break_reasons] == [Code.CALL, Code.ELEMENTS]
+    assert found.break_reasons[0].reason.startswith("print is called")
     assert found.break_reasons[0].remedy == "move the call out of the function"
-    assert "elements of a tensor are read" in found.break_reasons[1].reason
     assert (found.graph_break_count, found.graph_count) == (2, 3)
     lines = str(found).splitlines()
     assert lines[:2] == ["Graph Count: 3", "Graph Break Count: 2"]

@@ -385,8 +385,8 @@ def test_errors_and_warnings_name_the_line_and_a_remedy() -> None:
         ),
         (lambda x: x * x.tolist()[0], r"elements of a tensor are read \(.*test_guards.py:\d+, in <lambda>\)"),
         (lambda x: x[x > 0], r"sizes depend on values \(.*test_guards.py:\d+, in <lambda>\)"),
-        (lambda x: x[0], r"<lambda> \(.*test_guards.py:\d+\) runs as it is: .*shares memory.*; return a clone"),
-        (lambda x: kept.append(x * 2), r"test_guards.py:\d+\) runs as it is: .*; "),
+        (lambda x: x[0], r"<lambda> \(.*test_guards.py:\d+\).*: .*shares memory.*; return a clone"),
+        (lambda x: kept.append(x * 2), r"test_guards.py:\d+\).*: .*; "),
     ]
     for function, message in cases:
         compiled, strict = gc.compile(function), gc.compile(function, fullgraph=True)

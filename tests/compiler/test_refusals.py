@@ -17,11 +17,13 @@ import pytest
 
 import gradcore as gc
 from gradcore.compiler.capture import guards
+from gradcore.compiler.capture.reasons import Code, Reason
 from gradcore.compiler.function import CompiledFunction
 
 FOLDER = Path(guards.__file__).parents[1]
 REFUSING = {"stop", "refuse", "_read", "_refuse"}
 KEPT: list[Any] = []
+COUNTS: list[int] = []
 W = gc.ones(3, requires_grad=True)
 OWN = gc.optim.SGD([W], lr=0.0)
 SCHEDULER = gc.optim.lr_scheduler.StepLR(OWN, 5)
@@ -179,81 +181,108 @@ def deleting(x: gc.Tensor) -> gc.Tensor:
     return x
 
 
-CASES: dict[str, tuple[Callable[..., Any], str]] = {
-    "mask": (lambda x: x[x > 0] + 1, "a mask selects elements, so that sizes depend on values"),
-    "pickle": (lambda x: pickle.loads(pickle.dumps(x)) + 1, "dumps is called"),
-    "array": (lambda x: gc.tensor(np.asarray(x)) + 1, "data of its array is used"),
-    "ufunc": (lambda x: gc.tensor(np.hypot(x._array, x._array)), "NumPy's hypot is called on its array"),
-    "function": (lambda x: gc.tensor(np.median(x._array)), "NumPy's median is called on its array"),
-    "computed": (number_and_complex, "elements of a tensor are computed with, together with what is no number"),
-    "half": (lambda x: x.sum().item() * x.half(), "or a number with one of 16 bits"),
-    "integer": (lambda x: x * x.argmax().item(), "an integer is computed with together with a tensor"),
-    "divided": (lambda x: (x + 1, 1 / x.sum().item()), "numbers are divided by an element of a tensor"),
-    "after effects": (in_place, "elements of a tensor are read, after something was written in place or called"),
-    "item": (lambda x: x + float(x.sum()), "elements of a tensor are read"),
-    "list": (lambda x: x + x.tolist()[0], "elements of a tensor are read"),
-    "state": (lambda x: x + OWN.param_groups[0]["lr"], "param_groups of SGD is used"),
-    "set": (lambda x: (setattr(OWN, "mark", 1), x + 1)[1], "mark of SGD is set"),
-    "dispatch": (lambda x: x * DISPATCHED(2.0), "a function of functools.singledispatch is called"),
-    "deleted": (deleting, "absent of SGD is deleted"),
-    "returning": (called_with(lambda: RETURNING.step()), "step of Returning returns something"),
-    "leaf": (leaf, "a result is a leaf that requires grad"),
-    "retained": (retained, "a tensor that the function computes retains its gradient"),
-    "inference": (with_inference, "a result has tangents, or is of inference mode"),
-    "meta": (lambda x: gc.empty(2, device="meta"), "a result is no plain tensor of the CPU"),
-    "twice": (lambda x: ([x + 1],) * 2, "is returned twice"),
-    "view": (lambda x: x[0], "a result shares memory with an argument or with another result"),
-    "object": (lambda x: (x + 1, slice(1)), "a result is a slice"),
-    "kept": (kept, "the function keeps a tensor that it computes, beside what it returns"),
-    "gradient with history": (grad_of_history, "a gradient has a history, or is no plain tensor of the CPU"),
-    "data": (data, "the memory of a tensor is replaced"),
-    "requires_grad": (needing, "requires_grad of a tensor is changed, or a history is recorded into it"),
-    "sizes": (lambda x: x.nonzero() + 1, "has a result whose size depends on values"),
-    "unique": (lambda x: x.unique() + 1, "has a result whose size depends on values"),
-    "seed": (lambda x: (gc.manual_seed(1), x + gc.rand(3))[1], "the state of a generator is read or set"),
+CASES: dict[str, tuple[Callable[..., Any], Code, str]] = {
+    "mask": (lambda x: x[x > 0] + 1, Code.SIZES, "a mask selects elements, so that sizes depend on values"),
+    "pickle": (lambda x: pickle.loads(pickle.dumps(x)) + 1, Code.CALL, "dumps is called"),
+    "array": (lambda x: gc.tensor(np.asarray(x)) + 1, Code.ELEMENTS, "data of its array is used"),
+    "ufunc": (lambda x: gc.tensor(np.hypot(x._array, x._array)), Code.ELEMENTS, "NumPy's hypot is called on its array"),
+    "function": (lambda x: gc.tensor(np.median(x._array)), Code.ELEMENTS, "NumPy's median is called on its array"),
+    "computed": (
+        number_and_complex,
+        Code.ELEMENTS,
+        "elements of a tensor are computed with, together with what is no number",
+    ),
+    "half": (lambda x: x.sum().item() * x.half(), Code.ELEMENTS, "or a number with one of 16 bits"),
+    "integer": (lambda x: x * x.argmax().item(), Code.ELEMENTS, "an integer is computed with together with a tensor"),
+    "divided": (lambda x: (x + 1, 1 / x.sum().item()), Code.ELEMENTS, "numbers are divided by an element of a tensor"),
+    "after effects": (
+        in_place,
+        Code.ELEMENTS,
+        "elements of a tensor are read, after something was written in place or called",
+    ),
+    "item": (lambda x: x + float(x.sum()), Code.ELEMENTS, "elements of a tensor are read"),
+    "list": (lambda x: x + x.tolist()[0], Code.ELEMENTS, "elements of a tensor are read"),
+    "state": (lambda x: x + OWN.param_groups[0]["lr"], Code.OPTIMIZER, "param_groups of SGD is used"),
+    "set": (lambda x: (setattr(OWN, "mark", 1), x + 1)[1], Code.OPTIMIZER, "mark of SGD is set"),
+    "changed": (
+        lambda x: (COUNTS.append(0), x + len(COUNTS))[1],
+        Code.CHANGE,
+        "the function changes what it depends on: length of COUNTS",
+    ),
+    "dispatch": (lambda x: x * DISPATCHED(2.0), Code.CALL, "a function of functools.singledispatch is called"),
+    "deleted": (deleting, Code.OPTIMIZER, "absent of SGD is deleted"),
+    "returning": (called_with(lambda: RETURNING.step()), Code.OPTIMIZER, "step of Returning returns something"),
+    "leaf": (leaf, Code.LEAF, "a result is a leaf that requires grad"),
+    "retained": (retained, Code.UNSUPPORTED, "a tensor that the function computes retains its gradient"),
+    "inference": (with_inference, Code.RESULT, "a result has tangents, or is of inference mode"),
+    "meta": (lambda x: gc.empty(2, device="meta"), Code.RESULT, "a result is no plain tensor of the CPU"),
+    "twice": (lambda x: ([x + 1],) * 2, Code.RESULT, "is returned twice"),
+    "view": (lambda x: x[0], Code.SHARED, "a result shares memory with an argument or with another result"),
+    "object": (lambda x: (x + 1, slice(1)), Code.RESULT, "a result is a slice"),
+    "kept": (kept, Code.KEPT, "the function keeps a tensor that it computes, beside what it returns"),
+    "gradient with history": (
+        grad_of_history,
+        Code.TENSOR,
+        "a gradient has a history, or is no plain tensor of the CPU",
+    ),
+    "data": (data, Code.WRITE, "the memory of a tensor is replaced"),
+    "requires_grad": (needing, Code.WRITE, "requires_grad of a tensor is changed, or a history is recorded into it"),
+    "sizes": (lambda x: x.nonzero() + 1, Code.SIZES, "has a result whose size depends on values"),
+    "unique": (lambda x: x.unique() + 1, Code.SIZES, "has a result whose size depends on values"),
+    "seed": (
+        lambda x: (gc.manual_seed(1), x + gc.rand(3))[1],
+        Code.GENERATOR,
+        "the state of a generator is read or set",
+    ),
     "checkpoint": (
         lambda x: gc.utils.checkpoint.checkpoint(gc.exp, x + 1, use_reentrant=False, preserve_rng_state=False),
+        Code.CALL,
         "checkpoint() is called with contexts, with debug=True, or without preserve_rng_state",
     ),
     "cell": (
         lambda x: x * apart.__closure__[0].cell_contents if apart.__closure__ else x * 2,
+        Code.STATE,
         "__closure__ of a function or frame is used",
     ),
-    "disabled": (lambda x: apart(x) + 1, "apart is not to be compiled"),
-    "time": (lambda x: x + 0 * time.monotonic(), "monotonic is called"),
-    "copied": (lambda x: x + copy.deepcopy({"a": 1.0})["a"] * id(x) * 0, "id is called"),
-    "mode": (stepping_in_a_mode, "step is called in another mode"),
-    "own code": (after_own_code, "runs functions of yours, after which something is computed"),
-    "number after own code": (number_after_own_code, "runs functions of yours, after which a number is returned"),
-    "replaced": (replaced, "a step replaces a gradient"),
-    "vmap": (stepping_in_vmap, "step is called within a transformation, or in a backward"),
-    "argument": (called_with(lambda: OWN.step(dict)), "is given a"),
-    "raising": (lambda x: Raising.apply(W * x), "the gradients of a result cannot be computed: "),
-    "attribute": (lambda x: (setattr(x, "mark", 1), x + 1)[1], "an attribute of a tensor is set"),
-    "caught": (caught, "is caught"),
-    "caught late": (catching_late, "an error may have to be caught after something was changed"),
-    "break": (called_with(lambda: gc.compiler.graph_break("own words")), "own words"),
+    "disabled": (lambda x: apart(x) + 1, Code.UNSUPPORTED, "apart is not to be compiled"),
+    "time": (lambda x: x + 0 * time.monotonic(), Code.CALL, "monotonic is called"),
+    "copied": (lambda x: x + copy.deepcopy({"a": 1.0})["a"] * id(x) * 0, Code.CALL, "id is called"),
+    "mode": (stepping_in_a_mode, Code.OPTIMIZER, "step is called in another mode"),
+    "own code": (after_own_code, Code.OPTIMIZER, "runs functions of yours, after which something is computed"),
+    "number after own code": (
+        number_after_own_code,
+        Code.OPTIMIZER,
+        "runs functions of yours, after which a number is returned",
+    ),
+    "replaced": (replaced, Code.OPTIMIZER, "a step replaces a gradient"),
+    "vmap": (stepping_in_vmap, Code.OPTIMIZER, "step is called within a transformation, or in a backward"),
+    "argument": (called_with(lambda: OWN.step(dict)), Code.OPTIMIZER, "is given a"),
+    "raising": (lambda x: Raising.apply(W * x), Code.UNSUPPORTED, "the gradients of a result cannot be computed: "),
+    "attribute": (lambda x: (setattr(x, "mark", 1), x + 1)[1], Code.WRITE, "an attribute of a tensor is set"),
+    "caught": (caught, Code.ERROR, "is caught"),
+    "caught late": (catching_late, Code.ERROR, "an error may have to be caught after something was changed"),
+    "break": (called_with(lambda: gc.compiler.graph_break("own words")), Code.BREAK, "own words"),
 }
 
 
-def told(function: Callable[..., Any]) -> str | None:
-    """Why a function has no program."""
+def reason_of(function: Callable[..., Any]) -> Reason | None:
+    """Return why a function has no program."""
     compiled = CompiledFunction(function)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for i in range(4):
             x, W.grad = gc.full((3,), 1.0 + i), None
-            try:
-                compiled(x)
-            except Exception as error:
-                return f"raises {error!r}"
+            compiled(x)
     return compiled._left
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_checks(name: str) -> None:
-    function, words = CASES[name]
-    assert words in str(told(function))
+    function, code, words = CASES[name]
+    reason = reason_of(function)
+    assert reason is not None
+    assert reason.code is code
+    assert words in reason.text
 
 
 @pytest.mark.parametrize("change", [lambda y: y.mul_(2), lambda y: y[:2].mul_(2)], ids=["all", "a view"])
@@ -307,7 +336,8 @@ OTHERS = {
     "results with a history are on several devices": "tests/compiler/test_cuda.py has it",
     "of the device is called": "tests/compiler/test_cuda.py has it",
     "random numbers are drawn in backward": "tests/compiler/test_effects_of_backward.py has it",
-    ": let it only compute": "tests/compiler/test_effects_of_backward.py has it",
+    "may change an object from outside": "tests/compiler/test_effects_of_backward.py has it",
+    "a tensor may be written in backward": "tests/compiler/test_effects_of_backward.py has it",
 }
 
 
@@ -320,7 +350,8 @@ def sites() -> list[tuple[str, str]]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             named = isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", ""))
             if named in REFUSING and isinstance(node, ast.Call):
-                parts = [n.value for n in ast.walk(node.args[0]) if isinstance(n, ast.Constant)]
+                text = node.args[min(1, len(node.args) - 1)] if named != "_refuse" else node.args[0]
+                parts = [n.value for n in ast.walk(text) if isinstance(n, ast.Constant)]
                 words = [each for each in parts if isinstance(each, str)]
                 if words:
                     found.append((f"{file.name}:{node.lineno}", max(words, key=len).strip()))
@@ -329,7 +360,7 @@ def sites() -> list[tuple[str, str]]:
 
 def test_every_check_is_in_the_table() -> None:
     assert len(sites()) > 35
-    known = [words for _, words in CASES.values()]
+    known = [words for *_, words in CASES.values()]
     new = [
         (where, words)
         for where, words in sites()

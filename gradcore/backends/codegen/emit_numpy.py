@@ -11,7 +11,7 @@ import numpy as np
 from gradcore.backends.codegen.expr import Expr, NotFusible
 from gradcore.backends.codegen.schedule import Input, Kernel, assign_buffers
 from gradcore.backends.codegen.trace import CpuTracer, trace
-from gradcore.core.tracebacks import generated_file
+from gradcore.core.tracebacks import define
 
 __all__ = ["NumpyFunction", "NumpyTracer", "emit", "trace_tile"]
 
@@ -110,13 +110,13 @@ def emit(
         function = f"{expr.function}_{number}"
         called = select if expr.function == "where" else _function(expr.function)
         scope[function] = pooled(called) if pooled is not None and isinstance(called, np.ufunc) else called
-        lines.append(f"    {function}({', '.join([names[id(o)] for o in expr.operands])}, out={out})")
+        lines.append(f"{function}({', '.join([names[id(o)] for o in expr.operands])}, out={out})")
     arguments = [*(f"x{i.position}" for i in kernel.inputs), *(f"s{n}" for n in range(len(scratch))), *outputs.values()]
-    text = "\n".join([f"def {kernel.name}({', '.join(arguments)}):", *lines])
-    exec(compile(text, generated_file(__name__, text), "exec"), scope)
+    head = f"def {kernel.name}({', '.join(arguments)}):"
+    run = define(__name__, kernel.name, [head, *lines], scope)
     inputs = tuple(i.position for i in kernel.inputs)
     dtype, is_pooled = kernel.outputs[0][1], pooled is not None
-    return NumpyFunction(scope[kernel.name], tuple(scratch), dtype, len(lines), inputs, is_pooled)
+    return NumpyFunction(run, tuple(scratch), dtype, len(lines), inputs, is_pooled)
 
 
 def _clip(x: Any, low: Any, high: Any, out: Any) -> None:

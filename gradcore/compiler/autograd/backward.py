@@ -11,6 +11,7 @@ from gradcore.autograd.views import gradient_edge
 from gradcore.compiler.autograd.node import as_leaf, with_history, without_history
 from gradcore.compiler.capture.arrays import RecordedArray
 from gradcore.compiler.capture.guards import Guards
+from gradcore.compiler.capture.reasons import Code
 from gradcore.compiler.capture.recorder import Unrecordable
 from gradcore.compiler.capture.script import Script
 from gradcore.compiler.program.program import Call
@@ -75,7 +76,7 @@ class RecordedBackward:
         for node in histories.keys() & _find_reachable([root[0] for root in task.roots], histories):
             has_hooks = node in captured and node._hooks is not None
             if not captured or task.accumulate or captured & outside - {node} or has_hooks:
-                self.recorder.stop("gradients are computed through the history of an argument")
+                self.recorder.stop(Code.HISTORY, "gradients are computed through the history of an argument")
             elif node in captured:
                 i = histories[node]
                 self.guards.require(f"t{i}._edge[0]._hooks is None", f"{self.guards.tensors[i].name} has no hooks")
@@ -92,12 +93,12 @@ class RecordedBackward:
         self.inputs = self._found_inputs()
         self.mark = len(self.recorder.program.calls)
         if any(_state_of_history(self.tensors[i]) != before for i, before in self.histories.items()):
-            self.script.refuse("an argument with a history is written in place, detached, or given a hook")
+            self.script.refuse(Code.WRITE, "an argument with a history is written in place, detached, or given a hook")
         histories = [edge[0] for edge, *_ in self.histories.values()]
         nodes = _find_reachable([t._edge[0] for t in outs], histories) - {*histories}
         if any(node._hooks is not None and node._hooks.retain for node in nodes):
             # Otherwise it would have a gradient before any backward.
-            self.script.refuse("a tensor that the function computes retains its gradient")
+            self.script.refuse(Code.UNSUPPORTED, "a tensor that the function computes retains its gradient")
         if not outs or self.recorder.stopped is not None:
             return
         self.recorder.first_repeated = self.recorder.new_value()
@@ -115,7 +116,7 @@ class RecordedBackward:
             del self.recorder.program.calls[self.mark :]
             outs = [t for t in outs if not any(t is other for other in self.freed)]
             if outs and not self._record_gradients(outs):
-                self.script.refuse("the graph of a result is freed in part")
+                self.script.refuse(Code.HISTORY, "the graph of a result is freed in part")
 
     def _record_alone(self, outs: list[Any]) -> None:
         """Capture the gradients of each result alone, for a backward from a loss returned with other results."""
@@ -141,13 +142,13 @@ class RecordedBackward:
             raise
         except Exception as error:  # Eager execution raises the error in backward, not here.
             if str(error) != FREED:
-                self.script.refuse(f"the gradients of a result cannot be computed: {error}")
+                self.script.refuse(Code.UNSUPPORTED, f"the gradients of a result cannot be computed: {error}")
             return str(error) != FREED
         if any(g is not None and not (g._strided and isinstance(g._array, RecordedArray)) for g in gradients):
-            self.script.refuse("a gradient is no recorded array")
+            self.script.refuse(Code.TENSOR, "a gradient is no recorded array")
             return True
         if any(t._device is not outs[0]._device for t in outs):
-            self.script.refuse("results with a history are on several devices")
+            self.script.refuse(Code.TENSOR, "results with a history are on several devices")
             return True
         self.outs, self.given = outs, [array.number for array in upstream]
         ends = [gradient_edge(t) for t in inputs]

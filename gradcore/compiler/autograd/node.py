@@ -20,13 +20,14 @@ from gradcore.autograd.variables import TensorMeta, Variable, new, tick, version
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.compiler.capture.numbers import plain_numbers
+from gradcore.compiler.capture.reasons import Code
 from gradcore.core.typing import AnyArray
 from gradcore.tensor import Tensor
 from gradcore.tensor.random.generator import repeat_draws
 
 __all__ = ["Backward", "CompiledFunctionBackward", "ReplayedCall", "all_tensors_in", "as_freed", "as_leaf",
            "connect", "grad_of", "ignore", "tensors_in", "unique",
-           "with_history", "without_history"]  # fmt: skip
+           "with_grads", "with_history", "without_history"]  # fmt: skip
 
 
 class Backward(NamedTuple):
@@ -225,6 +226,19 @@ def without_history(tensors: Sequence[Any]) -> Iterator[None]:
             node._edges, node._hooks = edges, hooks
 
 
+@contextmanager
+def with_grads(metas: Sequence[Any], grads: Sequence[Any]) -> Iterator[None]:
+    """Set other gradients of leaves within the context; a meta is None for a tensor that is no leaf."""
+    leaves = [(meta, meta.grad, grad) for meta, grad in zip(metas, grads, strict=True) if meta is not None]
+    for meta, _, grad in leaves:
+        meta.grad = grad
+    try:
+        yield
+    finally:
+        for meta, grad, _ in leaves:
+            meta.grad = grad
+
+
 def _to_array(grad: Any, meta: TensorMeta) -> Any:
     """Return a gradient as a C-contiguous array. `grad` may be a Python number, or None for zeros."""
     backend = meta.device.backend
@@ -302,11 +316,11 @@ def grad_of(t: Any) -> Any:
     return None if t._autograd is None else t._autograd.grad
 
 
-def ignore(why: str) -> None:
+def ignore(code: Code, text: str) -> None:
     """Do nothing: used where unsupported values have been refused before."""
 
 
-def with_history(result: Any, refuse: Callable[[str], None] = ignore) -> list[Any]:
+def with_history(result: Any, refuse: Callable[[Code, str], None] = ignore) -> list[Any]:
     """Return the distinct tensors in a result that have a history."""
     return [t for t in unique(tensors_in(result, refuse)) if t._edge is not None]
 
@@ -323,7 +337,7 @@ def all_tensors_in(value: Any) -> list[Any]:
     return [t for each in parts for t in all_tensors_in(each)]
 
 
-def tensors_in(value: Any, refuse: Callable[[str], None]) -> list[Any]:
+def tensors_in(value: Any, refuse: Callable[[Code, str], None]) -> list[Any]:
     """Return the tensors in a result; call `refuse` for values that a program cannot return."""
     if isinstance(value, Variable):
         return [value]
@@ -332,5 +346,5 @@ def tensors_in(value: Any, refuse: Callable[[str], None]) -> list[Any]:
     if type(value) is dict:
         return [t for each in value.values() for t in tensors_in(each, refuse)]
     if not (value is None or plain_numbers(value).__class__ in (bool, int, float, complex, str)):
-        refuse(f"a result is a {type(value).__name__}")
+        refuse(Code.RESULT, f"a result is a {type(value).__name__}")
     return []

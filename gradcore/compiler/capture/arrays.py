@@ -18,6 +18,7 @@ from gradcore.autograd.variables import AutogradMeta, Variable
 from gradcore.backends.portable.optimizers import Batch
 from gradcore.backends.stand_ins import METHODS, SIZED_BY_VALUES, ArrayStandIn
 from gradcore.backends.vmap.array import BatchedArray
+from gradcore.compiler.capture.reasons import Code
 from gradcore.compiler.program.program import map_leaves
 from gradcore.core.operators import BY_UFUNC, Form, Method, Operator, define_operators, names_of
 from gradcore.core.typing import AnyArray
@@ -80,7 +81,7 @@ class RecordedArray(ArrayStandIn):
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.array, name)
-        _read(f"{name} of its array is used")
+        _read(Code.ELEMENTS, f"{name} of its array is used")
         return value
 
     def call_method(self, name: str, function: Method, args: tuple[object, ...], named: dict[str, Any]) -> AnyArray:
@@ -90,9 +91,9 @@ class RecordedArray(ArrayStandIn):
         if name in ("item", "tobytes", "tolist"):
             return self.__getattr__(name)(*args, **kwargs)
         if name == "array":
-            _read("a tensor becomes a NumPy array")
+            _read(Code.ELEMENTS, "a tensor becomes a NumPy array")
         else:
-            _read("a tensor becomes a number of Python")
+            _read(Code.ELEMENTS, "a tensor becomes a number of Python")
         return getattr(self.array, f"__{name}__")(*args, **kwargs)
 
     @staticmethod
@@ -122,28 +123,28 @@ class RecordedArray(ArrayStandIn):
 
     def __getitem__(self, index: Any) -> Any:
         if _has_mask(index):
-            _read("a mask selects elements, so that sizes depend on values")
+            _read(Code.SIZES, "a mask selects elements, so that sizes depend on values")
         return _call("operator.getitem", operator.getitem, self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         _call("operator.setitem", operator.setitem, self, index, value)
 
     def __reduce__(self) -> Any:
-        _read("a tensor is pickled")
+        _read(Code.CALL, "a tensor is pickled")
         return self.array.__reduce__()
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Capture an operator whose first operand is a NumPy array; other NumPy functions end the capture."""
         if method == "__call__" and not kwargs and ufunc in BY_UFUNC and len(inputs) > 1:
             return _call(f"operator.{BY_UFUNC[ufunc].name}", BY_UFUNC[ufunc].function, *inputs)
-        _read(f"NumPy's {ufunc.__name__} is called on its array")
+        _read(Code.ELEMENTS, f"NumPy's {ufunc.__name__} is called on its array")
         if "out" in kwargs:
             kwargs["out"] = tuple(map(_inside, kwargs["out"]))
         return getattr(ufunc, method)(*map(_inside, inputs), **kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, named: Any) -> Any:
         """End the capture for NumPy functions that are not captured: they read the elements."""
-        _read(f"NumPy's {function.__name__} is called on its array")
+        _read(Code.ELEMENTS, f"NumPy's {function.__name__} is called on its array")
         return function(*map_leaves(_inside, args), **map_leaves(_inside, named))
 
     def __repr__(self) -> str:
@@ -159,10 +160,10 @@ def _has_mask(index: Any) -> bool:
     return any(isinstance(i, (RecordedArray, np.ndarray)) and i.dtype == bool for i in parts)
 
 
-def _read(why: str) -> None:
-    """End the capture because elements are read; `why` is the reason for readers."""
+def _read(code: Code, text: str) -> None:
+    """End the capture, if there is one, because elements are read."""
     if current.recorder is not None:
-        current.recorder.stop(why)
+        current.recorder.stop(code, text)
 
 
 def _call(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -229,7 +230,7 @@ def _refuse_operator(operator: Operator, form: Form) -> Method | None:
     plain = getattr(int, dict(operator.methods)[form], None)
 
     def compute(self: int, *others: object) -> Any:
-        _read("the position of a generator is computed with")
+        _read(Code.GENERATOR, "the position of a generator is computed with")
         return plain(int(self), *others) if plain is not None else NotImplemented
 
     return None if plain is None else compute

@@ -23,7 +23,7 @@ import sys
 import types
 import typing
 import weakref
-from collections import OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -38,14 +38,15 @@ from gradcore.backends import switches
 from gradcore.backends.registry import CPU
 from gradcore.compiler.capture import trusted
 from gradcore.compiler.capture.host_calls import HOST_CLASSES, can_be_observed, recorded_methods
+from gradcore.compiler.capture.reasons import Code, Reason
 from gradcore.compiler.capture.substitutes import original_of
-from gradcore.compiler.capture.watch import BY_NAME, FACTS, FORMATTING, is_pure, names_in
+from gradcore.compiler.capture.watch import BY_NAME, FACTS, FORMATTING, Observed, is_pure, names_in
+from gradcore.compiler.program.source import Source, names_assigned_in, names_in_lines
 from gradcore.compiler.program.storage import find_cupy_backends
 from gradcore.core import config, dtypes
 from gradcore.core.determinism import get_deterministic_debug_mode as deterministic
 from gradcore.core.device import device, get_default_device
 from gradcore.core.operators import OPERATORS
-from gradcore.core.tracebacks import generated_file
 from gradcore.core.typing import AnyTensor
 from gradcore.nn import functional
 from gradcore.nn.module import Module
@@ -56,7 +57,7 @@ from gradcore.optim import optimizer
 from gradcore.optim.optimizer import Optimizer
 from gradcore.tensor import Tensor
 
-__all__ = ["Guards", "HasHistory", "TensorGuard", "Unguardable", "reads_grads"]
+__all__ = ["Guards", "TensorGuard", "Unguardable", "reads_grads"]
 
 #: The largest number of guards of a program. Functions that need more are not compiled.
 MOST = 4096
@@ -86,6 +87,8 @@ _OF_FUNCTIONS = frozenset(["__annotations__", "__doc__", "__module__", "__name__
 #: Dicts of modules that are usually empty. One guard checks all that are.
 _TABLES = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks", "_backward_hooks",
            "_backward_pre_hooks")  # fmt: skip
+#: The end of the checks. An error means that an object has been deleted that no earlier line checks.
+_IF_DELETED = "except (AttributeError, LookupError, TypeError, ValueError): return 0"
 #: NumPy's flag bits of an array for "aligned" and "writeable".
 _FLAGS = 0x100 | 0x400
 
@@ -93,9 +96,9 @@ _FLAGS = 0x100 | 0x400
 class Unguardable(Exception):
     """Raised when a function depends on state that cannot be checked."""
 
-
-class HasHistory(Unguardable):
-    """Raised when an argument has a history that the function may differentiate through."""
+    def __init__(self, code: Code, text: str) -> None:
+        super().__init__(text)
+        self.reason = Reason(code, text)
 
 
 class TensorGuard(NamedTuple):
@@ -223,47 +226,37 @@ def _choices(backend: Any) -> tuple[Any, ...]:
     return backend.current_index(), precision, attention, bool(backend.supports_fusion), config.index_checks()
 
 
-class Guards:
+class Guards(Source):
     """The guards of a call, generated as the lines of a checking function.
 
     Parameters
     ----------
-    executed : collection of code objects
-        The code that runs. Only objects and attributes whose names occur in this code are guarded.
-    names : frozenset of str
-        The names in this code, see `names_in`.
+    observed : Observed
+        What earlier calls did. Only objects and attributes whose names occur in the code that ran are guarded.
     every : bool
         Whether the code may read attributes by computed names, so that all attributes are guarded.
-    facts : collection of code objects
-        The code in `gradcore.compiler.capture.watch.FACTS` that the function calls.
-    misses : bool
-        Whether the function may continue if an attribute is missing, because it asks for one or catches errors.
-    users : collection of code objects
-        The executed code that is user code.
-    queries : collection of functions
-        Functions without arguments that user code calls to read settings of the library.
     """
 
-    def __init__(
-        self,
-        executed: Iterable[types.CodeType],
-        names: frozenset[str],
-        every: bool,
-        facts: Iterable[types.CodeType],
-        misses: bool,
-        users: Iterable[types.CodeType] = (),
-        queries: Iterable[Any] = (),
-    ) -> None:
-        self._users = users = [*users]
+    def __init__(self, observed: Observed, every: bool) -> None:
+        scope: dict[str, Any] = {
+            "same": same, "MISS": None, "local": local, "CPU": CPU, "gradient_edge": gradient_edge,
+            "get_default_device": get_default_device, "get_default_dtype": dtypes.get_default_dtype,
+            "deterministic": deterministic, "every": Everywhere, "Tensor": Tensor, "ndarray": np.ndarray,
+            "identical": operator.is_, "deque": deque, "read_slot": _read_slot,
+            "before_steps": optimizer._global_pre_hooks, "after_steps": optimizer._global_post_hooks,
+            "modules": sys.modules,
+        }  # fmt: skip
+        super().__init__("k", scope)
+        self._users, self._queries = [*observed.users], [*observed.queries]
         #: Names in user code. Only these attributes can be read from modules of other packages.
-        self._user_names = names_in(users)
-        self._sees_identity = any(map(_compares_identity, users))
-        self._queries = [*queries]
+        self._user_names = names_in(self._users)
+        self._sees_identity = any(map(_compares_identity, self._users))
         #: By type, the containers and numbers that the function may compare by ``is``, with their expressions.
         self._identities: dict[type, list[tuple[Any, str, bool]]] = {}
-        self.facts = [FACTS[code] for code in facts]
-        self.executed, self.every, self.misses = frozenset(executed), every, every or misses
-        self.names = names
+        self.facts = [FACTS[code] for code in observed.facts]
+        self.executed, self.names, self.every = frozenset(observed.executed), observed.names, every
+        #: Whether the function may continue if an attribute is missing, because it asks for one or catches errors.
+        self.misses = every or bool(observed.handled)
         #: Whether `.grad` of leaves is read or set.
         self.reads_grads = every or "grad" in self._user_names or reads_grads(self.executed)
         self._calls_backward = backward.__code__ in self.executed
@@ -277,14 +270,6 @@ class Guards:
         self.texts: list[str] = []
         #: The numbers of guards that have been removed because the program does not depend on them.
         self._left_out: set[str] = set()
-        self.scope: dict[str, Any] = {
-            "same": same, "MISS": None, "local": local, "CPU": CPU, "gradient_edge": gradient_edge,
-            "get_default_device": get_default_device, "get_default_dtype": dtypes.get_default_dtype,
-            "deterministic": deterministic, "every": Everywhere, "Tensor": Tensor, "ndarray": np.ndarray,
-            "identical": operator.is_, "deque": deque, "read_slot": _read_slot,
-            "before_steps": optimizer._global_pre_hooks, "after_steps": optimizer._global_post_hooks,
-            "modules": sys.modules,
-        }  # fmt: skip
         self.tensors: list[TensorGuard] = []
         #: By the name of a tensor, the symbols of its dims with symbolic sizes.
         self.symbols: dict[str, dict[int, str]] = {}
@@ -311,17 +296,11 @@ class Guards:
     def require(self, condition: str, text: str, passing: bool = False) -> None:
         """Add a condition; a `passing` one is checked before the call only, as it may be false afterwards."""
         if len(self.lines) > MOST:
-            raise Unguardable(f"the function depends on more than {MOST} values")
+            raise Unguardable(Code.LIMIT, f"the function depends on more than {MOST} values")
         if passing:
             self.passing.add(len(self.lines))
         self.lines.append(f"if not ({condition}): return {len(self.texts)}")
         self.texts.append(text)
-
-    def bind(self, value: Any) -> str:
-        """Return a name for a constant in the generated source."""
-        name = f"k{len(self.scope)}"
-        self.scope[name] = value
-        return name
 
     def _variable(self, expression: str) -> str:
         self._slots += 1
@@ -339,7 +318,7 @@ class Guards:
         self.require(f"deterministic() == {deterministic()}", "whether algorithms are deterministic")
         hooks = "every.forward or every.forward_pre or every.backward or every.backward_pre"
         if eval(hooks, {"every": Everywhere}):
-            raise Unguardable("there are hooks of all modules")
+            raise Unguardable(Code.UNSUPPORTED, "there are hooks of all modules")
         self.require(f"not ({hooks})", "there are no hooks of all modules")
         self.require(f"get_default_device() is {self.bind(get_default_device())}", "the default device")
         distributions: Any = sys.modules.get("gradcore.distributions.distribution")
@@ -350,7 +329,9 @@ class Guards:
         for query in sorted(self._queries, key=lambda each: str(each.__qualname__)):
             value = query()
             if not isinstance(value, (*_PLAIN, *_UNIQUE)):
-                raise Unguardable(f"{query.__name__}() returns a {type(value).__name__}, which cannot be checked")
+                raise Unguardable(
+                    Code.STATE, f"{query.__name__}() returns a {type(value).__name__}, which cannot be checked"
+                )
             self.require(f"same({self.bind(query)}(), {self.bind(value)})", f"{query.__name__}() is {value!r}")
         self._functions_of_library()
         for backend in find_cupy_backends():
@@ -427,7 +408,7 @@ class Guards:
         base: Any = set if isinstance(value, set) else frozenset
         items = (*base.__iter__(value),)
         if not all(type(each) in _PLAIN for each in items):
-            raise Unguardable(f"{text} has elements that cannot be checked")
+            raise Unguardable(Code.STATE, f"{text} has elements that cannot be checked")
         o = self._container(value, expression, text, given)
         if o is None:
             return
@@ -456,7 +437,9 @@ class Guards:
             self.require(f"{expression} is {self.bind(value)}", f"{text} is the same object")
         earlier = self._identities.setdefault(type(value), [])
         if sum(not fixed for *_, fixed in earlier) > _MOST_IDENTITIES:
-            raise Unguardable(f"the function compares identities, and there are more than {_MOST_IDENTITIES} values")
+            raise Unguardable(
+                Code.LIMIT, f"the function compares identities, and there are more than {_MOST_IDENTITIES} values"
+            )
         for earlier_value, name, fixed in earlier:
             if given or not fixed:
                 relation = "is" if earlier_value is value else "is not"
@@ -488,7 +471,7 @@ class Guards:
     def _dict(self, value: Any, expression: str, text: str, given: bool) -> None:
         """Guard the type, the keys and the values of a dict."""
         if any(not isinstance(key, (*_PLAIN, *_UNIQUE)) for key in dict.__iter__(value)):
-            raise Unguardable(f"{text} has keys that cannot be checked")
+            raise Unguardable(Code.STATE, f"{text} has keys that cannot be checked")
         o = self._container(value, expression, text, given)
         if o is None:
             return
@@ -572,7 +555,7 @@ class Guards:
             try:
                 self.visit(cell.cell_contents, expression, f"{label} of {text}")
             except ValueError:
-                raise Unguardable(f"{label} of {text} has no value yet") from None
+                raise Unguardable(Code.UNSUPPORTED, f"{label} of {text} has no value yet") from None
         self.visit(value.__defaults__, f"{name}.__defaults__", f"defaults of {text}")
         self.visit(value.__kwdefaults__, f"{name}.__kwdefaults__", f"defaults of {text}")
         self.globals_of(value.__code__, value.__globals__)
@@ -641,7 +624,7 @@ class Guards:
         is_function = isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType))
         is_unknown_class = isinstance(value, type) and not trusted.is_library_class(value)
         if is_unknown_class or (is_function and not is_pure(value, False)):
-            raise Unguardable(f"{text} may return other values in each call")
+            raise Unguardable(Code.CALL, f"{text} may return other values in each call")
 
     def _refuse_of_numpy(self, module: types.ModuleType, names: Iterable[str]) -> None:
         """Refuse functions looked up in a NumPy module that may depend on more than their arguments."""
@@ -649,15 +632,15 @@ class Guards:
             value = vars(module)[name]
             if isinstance(value, types.ModuleType):
                 if value is np.random or not trusted.is_of_numpy(vars(value)):
-                    raise Unguardable(f"{module.__name__}.{name} returns other values in each call")
+                    raise Unguardable(Code.CALL, f"{module.__name__}.{name} returns other values in each call")
                 self._refuse_of_numpy(value, names)
             elif callable(value) and not isinstance(value, (type, np.ufunc)) and name not in _OF_NUMPY:
-                raise Unguardable(f"{module.__name__}.{name} may return other values in each call")
+                raise Unguardable(Code.CALL, f"{module.__name__}.{name} may return other values in each call")
 
     def _module(self, value: types.ModuleType, name: str, text: str) -> None:
         """Guard the attributes of a module that the code may read."""
         if trusted.is_of_numpy(vars(value)) and value.__name__.startswith("numpy.random"):
-            raise Unguardable(f"{text} returns other values in each call")
+            raise Unguardable(Code.CALL, f"{text} returns other values in each call")
         if trusted.is_library(vars(value)):
             self._names_of_library(value, f"{name}.__dict__", self._user_names & vars(value).keys(), text)
             return
@@ -669,7 +652,7 @@ class Guards:
             self.require(f"{name}.__dict__.keys().isdisjoint({missing})", f"names that {text} lacks")
         for each in sorted((vars(value).keys() if self.every else names) & vars(value).keys()):
             if value is sys and each == "modules":
-                raise Unguardable("sys.modules cannot be checked")
+                raise Unguardable(Code.STATE, "sys.modules cannot be checked")
             self.visit(vars(value)[each], f"{name}.__dict__.get({each!r})", f"{text}.{each}")
 
     def _names_of_library(self, module: types.ModuleType, scope: str, names: Iterable[str], text: str) -> None:
@@ -717,7 +700,9 @@ class Guards:
                 continue
             cls_name = name if cls is value else self.bind(cls)
             if cls.__flags__ & _IMMUTABLE:
-                raise Unguardable(f"{text} is a class written in C, which may return other values in each call")
+                raise Unguardable(
+                    Code.CALL, f"{text} is a class written in C, which may return other values in each call"
+                )
             test = f"{cls_name}.__mro__ == {self.bind(cls.__mro__)} and len({cls_name}.__dict__) == {len(vars(cls))}"
             self.require(test, f"bases and attributes of {text}")
             unread: list[str] = []
@@ -743,7 +728,7 @@ class Guards:
         has_plain_state = type(attrs) is dict or (attrs is None and slots)
         is_of_c = _has_state_in_c(kind) or str(kind.__module__).startswith(("numpy", "random"))
         if not has_plain_state or is_of_c or hasattr(kind, "__next__"):
-            raise Unguardable(f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
+            raise Unguardable(Code.STATE, f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
         self.visit(kind, f"type({name})", f"type of {text}")
         if isinstance(value, Module) and kind not in self._seen:
             self._seen[kind] = kind
@@ -755,7 +740,7 @@ class Guards:
         for each in slots:
             slot = getattr(kind, each, None)
             if not isinstance(slot, types.MemberDescriptorType):
-                raise Unguardable(f"{text} has a slot {each} that its class hides, which cannot be checked")
+                raise Unguardable(Code.STATE, f"{text} has a slot {each} that its class hides, which cannot be checked")
             content = _read_slot(slot, value)
             expression = f"read_slot({self.bind(slot)}, {name})"
             if content is _MISSING:
@@ -794,10 +779,10 @@ class Guards:
     def _host(self, value: Any, name: str, text: str) -> None:
         """Guard the attributes that captured methods of an optimizer, scheduler or scaler read, such as parameters."""
         if not can_be_observed(type(value)):
-            raise Unguardable(f"{text} is of a class that looks up or sets attributes in its own way")
+            raise Unguardable(Code.UNSUPPORTED, f"{text} is of a class that looks up or sets attributes in its own way")
         methods = recorded_methods(type(value))
         if not vars(value).keys().isdisjoint(methods):
-            raise Unguardable(f"a method of {text} is replaced")
+            raise Unguardable(Code.UNSUPPORTED, f"a method of {text} is replaced")
         for each in methods:  # These are captured like other functions.
             method = self.bind(getattr(type(value), each))
             test = f"{each!r} not in {name}.__dict__ and type({name}).{each} is {method}"
@@ -829,11 +814,10 @@ class Guards:
     def _tensor(self, t: Any, expression: str, text: str, given: bool) -> None:
         """Guard the properties of a tensor that a program depends on, and its gradient if the function may read it."""
         if type(t) not in (Tensor, Parameter) or type(t._array) not in self._array_types:
-            raise Unguardable(
-                f"{text} is a {type(t).__name__} on {t._device}: programs are made of plain tensors of the CPU and CUDA"
-            )
+            what = f"{text} is a {type(t).__name__} on {t._device}"
+            raise Unguardable(Code.TENSOR, f"{what}: programs are made of plain tensors of the CPU and CUDA")
         if vars(t):
-            raise Unguardable(f"{text} has attributes of its own")
+            raise Unguardable(Code.TENSOR, f"{text} has attributes of its own")
         is_bound = self.scope.get(expression) is t
         earlier = self._seen.get(id(t))
         if earlier is not None:
@@ -857,7 +841,7 @@ class Guards:
         self._memory(o, t, text, len(self.tensors) - 1, given)
         meta = t._autograd
         if meta is not None and (meta.tangents or meta.inference):
-            raise Unguardable(f"{text} has tangents, or is of inference mode")
+            raise Unguardable(Code.TENSOR, f"{text} has tangents, or is of inference mode")
         self._facts(t, o, text)
         if self.misses:
             self.require(f"not {o}.__dict__", f"{text} has no attributes of its own")
@@ -868,9 +852,11 @@ class Guards:
             return self.require(f"{o}._autograd is None and {o}._edge is None", f"{text} has no history", True)
         if has_history:
             if self._calls_backward:
-                raise HasHistory(f"{text} has a history, through which the function may call backward")
+                raise Unguardable(Code.HISTORY, f"{text} has a history, through which the function may call backward")
             if not given or (meta is not None and (t._edge is None or meta.base is not None)):
-                raise Unguardable(f"{text} is a view with a history, or found outside of the arguments with one")
+                raise Unguardable(
+                    Code.TENSOR, f"{text} is a view with a history, or found outside of the arguments with one"
+                )
             self.require(f"{o}._edge is not None", f"{text} has a history", True)
             m = self._variable(f"{o}._autograd")
             retains = meta is not None and meta.retains_grad
@@ -878,11 +864,11 @@ class Guards:
             self.require(f"{plain} if {m} else {not retains}", f"{text} is no view, and whether it retains_grad", True)
             if self.reads_grads:
                 if meta is not None and meta.grad is not None:
-                    raise Unguardable(f"{text} has a history, and retains its gradient")
+                    raise Unguardable(Code.TENSOR, f"{text} has a history, and retains its gradient")
                 self.require(f"{m} is None or {m}.grad is None", f"{text}.grad is None", True)
             return None
         if meta.observed or meta.retains_grad:
-            raise Unguardable(f"{text} has, or has had, hooks, or has a dtype for its gradient")
+            raise Unguardable(Code.TENSOR, f"{text} has, or has had, hooks, or has a dtype for its gradient")
         m = self._variable(f"{o}._autograd")
         absent = [f"{o}._edge", f"{m}.tangents", f"{m}.inference", f"{m}.retains_grad", f"{m}.observed"]
         is_view = meta.base is not None
@@ -895,7 +881,7 @@ class Guards:
             return self.require(f"{m}.grad is None", f"{text}.grad is None", True)
         grad = meta.grad
         if type(grad) is not Tensor or grad._autograd is not None or grad._edge is not None or id(grad) in self._seen:
-            raise Unguardable(f"{text}.grad has history, or is used elsewhere")
+            raise Unguardable(Code.TENSOR, f"{text}.grad has history, or is used elsewhere")
         start, g = len(self.lines), f"t{len(self.tensors)}"
         self.lines.append(f"{g} = {m}.grad")
         self._seen[id(grad)] = (g, f"{text}.grad", grad)
@@ -910,7 +896,7 @@ class Guards:
         """Guard the other properties of a tensor that user code reads, see `gradcore.compiler.capture.watch.FACTS`."""
         meta = t._autograd
         if None in self.facts and (t._edge is not None or (meta is not None and (meta.base is not None or meta.hooks))):
-            raise Unguardable(f"{text} is a view, or has a history or hooks, which the function looks at")
+            raise Unguardable(Code.TENSOR, f"{text} is a view, or has a history or hooks, which the function looks at")
         for each in self.facts:
             if each is not None and (t._edge is not None or each != _OF_HISTORY):
                 property_expression, m = each.format(o), f"{o}._autograd"
@@ -945,19 +931,22 @@ class Guards:
     def _match_symbols(self, a: str, array: Any, symbols: dict[int, str], text: str) -> str:
         """Return a condition that assigns each symbol the size of its first dim, and compares all other dims."""
         if not array.flags.c_contiguous:
-            raise Unguardable(f"{text} has sizes that change, and is not contiguous")
+            raise Unguardable(Code.TENSOR, f"{text} has sizes that change, and is not contiguous")
         first_dims = {symbol: dim for dim, symbol in reversed(symbols.items())}
         first_dims = {s: dim for s, dim in first_dims.items() if not any(f"({s} := " in line for line in self.lines)}
         assignments = "".join(f"({symbol} := {a}.shape[{dim}]) >= 2 and " for symbol, dim in first_dims.items())
         return f"{assignments}{a}.shape == ({''.join(f'{symbols.get(i, n)}, ' for i, n in enumerate(array.shape))})"
 
-    def leave_out(self, lines: slice) -> None:
+    def leave_out(self, groups: Iterable[slice]) -> None:
         """Remove checks of tensors that the program does not read, unless other checks use the names in these lines."""
-        names = re.findall(r"\b(\w+) :?= ", "\n".join(self.lines[lines]))
-        other_lines = "\n".join([*self.lines[: lines.start], *self.lines[lines.stop :]])
-        if names and not re.search(rf"(?<!['\w])({'|'.join(names)})(?!['\w])", other_lines):  # attributes are quoted
-            self._left_out.update(line.rpartition(": return ")[2] for line in self.lines[lines])
-            self.lines[lines] = ["" for _ in self.lines[lines]]
+        uses = Counter(names_in_lines(self.lines))
+        for lines in groups:
+            removed = self.lines[lines]
+            names, own_uses = names_assigned_in(removed), Counter(names_in_lines(removed))
+            if names and all(uses[name] == own_uses[name] for name in names):
+                uses.subtract(own_uses)
+                self._left_out.update(line.rpartition(": return ")[2] for line in removed)
+                self.lines[lines] = ["" for _ in removed]
 
     def checked_texts(self) -> list[str]:
         """Return the descriptions of the guards that are checked in each call."""
@@ -973,9 +962,7 @@ class Guards:
 
     def checks(self) -> list[str]:
         """Return source lines that check the guards and assign each tensor and its array to ``t0`` and ``a0``, etc."""
-        # An error means that an object has been deleted that no earlier line checks.
-        end = "except (AttributeError, LookupError, TypeError, ValueError): return 0"
-        return ["try:", *(f" {line}" for line in self.lines if line), end]
+        return ["try:", *(f" {line}" for line in self.lines if line), _IF_DELETED]
 
     def changed_since(self, args: Any, named: Any, tensors: tuple[Any, ...], arrays: tuple[Any, ...]) -> str | None:
         """Return a description of the state that has changed since a call with `tensors` and `arrays`, or None."""
@@ -998,20 +985,14 @@ class Guards:
         if self._still is None:
             lines = [f" {line}" for i, line in enumerate(self.lines) if line and i not in self.passing]
             tensors = "".join(f"{g.constant or f't{i}'}, " for i, g in enumerate(self.tensors) if not g.lines.stop)
-            end = "except (AttributeError, LookupError, TypeError, ValueError): return 0, ()"
-            text = "\n ".join(["def still(args, named):", "try:", *lines, end, f"return None, ({tensors})"])
-            text = re.sub(r": return (\d+)$", r": return \1, ()", text, flags=re.MULTILINE)
-            exec(compile(text, generated_file(__name__, text), "exec"), self.scope)
-            self._still = self.scope["still"]
-        results: tuple[int | None, tuple[AnyTensor, ...]] = self._still(args, named)
-        return results
+            lines = ["def still(args, named):", "try:", *lines, _IF_DELETED, f"return ({tensors})"]
+            self._still = self.define("still", lines)
+        result = self._still(args, named)
+        return (result, ()) if type(result) is int else (None, result)
 
     def function_of(self) -> Callable[..., Any]:
         """Return the guard function: ``(args, named) -> None`` or the number of the guard that failed."""
-        text = "\n ".join(["def check(args, named):", *self.checks()])
-        exec(compile(text, generated_file(__name__, text), "exec"), self.scope)
-        check: Callable[..., Any] = self.scope["check"]
-        return check
+        return self.define("check", ["def check(args, named):", *self.checks()])  # type: ignore[no-any-return]
 
 
 def _short(value: Any) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from gradcore.amp.scaling import GradScaler
 from gradcore.compiler.capture.arrays import current
+from gradcore.compiler.capture.reasons import Code
 from gradcore.compiler.capture.trusted import is_library, is_library_class
 from gradcore.optim import optimizer
 from gradcore.optim.lr_scheduler.base import LRScheduler
@@ -76,17 +77,17 @@ def observe(hosts: Sequence[Any]) -> None:
             return functools.partial(recorder.host_call, self, name)
         if name in captured_methods:
             return lambda *args, **kwargs: recorder.within(self, name, args, kwargs)
-        recorder.stop(f"{name} of {type(self).__name__} is used")
+        recorder.stop(Code.OPTIMIZER, f"{name} of {type(self).__name__} is used")
         return object.__getattribute__(self, name)
 
     def __setattr__(self: Any, name: str, value: Any) -> None:
         if is_observed(self):
-            current.recorder.stop(f"{name} of {type(self).__name__} is set")
+            current.recorder.stop(Code.OPTIMIZER, f"{name} of {type(self).__name__} is set")
         object.__setattr__(self, name, value)
 
     def __delattr__(self: Any, name: str) -> None:
         if is_observed(self):
-            current.recorder.stop(f"{name} of {type(self).__name__} is deleted")
+            current.recorder.stop(Code.OPTIMIZER, f"{name} of {type(self).__name__} is deleted")
         object.__delattr__(self, name)
 
     for base in HOST_CLASSES if hosts else ():

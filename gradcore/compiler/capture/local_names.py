@@ -112,13 +112,11 @@ class LocalNames(ast.NodeVisitor):
         self.visit(node.test)
         self._branch(node.body, node.orelse)
 
+    visit_While = visit_If
+
     def visit_For(self, node: Any) -> None:
         self.visit(node.iter)
         self._branch([node.target, *node.body], node.orelse)
-
-    def visit_While(self, node: Any) -> None:
-        self.visit(node.test)
-        self._branch(node.body, node.orelse)
 
     def visit_With(self, node: Any) -> None:
         for item in node.items:

@@ -27,10 +27,11 @@ from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.registry import CPU
 from gradcore.compiler.capture.arrays import RecordedArray, RecordedInt, give_holders_plain_arrays, plain_batch
 from gradcore.compiler.capture.numbers import RecordedFloat, RecordedInteger, plain_numbers
+from gradcore.compiler.capture.reasons import Code, Reason
 from gradcore.compiler.capture.sources import running_offset
 from gradcore.compiler.capture.substitutes import Substitutes, plain_draw
 from gradcore.compiler.capture.watch import RepeatedEffect
-from gradcore.compiler.program.effects import is_pure, written_values
+from gradcore.compiler.program.effects import is_pure, written_arguments
 from gradcore.compiler.program.program import ArrayType, Call, Literal, Program, Value, map_leaves
 from gradcore.compiler.program.storage import address_of, find_cupy_backends, owner_of, share_memory
 from gradcore.core import dtypes
@@ -46,7 +47,18 @@ __all__ = ["OF_METADATA", "Recorder", "Unrecordable", "recording_lock"]
 
 
 class Unrecordable(RuntimeError):
-    """Raised when a function does something that cannot be part of a program."""
+    """Raised, with ``fullgraph=True``, when a function does something that cannot be part of a program.
+
+    Parameters
+    ----------
+    reason : Reason
+    name : str, optional
+        The name of the function.
+    """
+
+    def __init__(self, reason: Reason, name: str = "this function") -> None:
+        remedy = f"{reason.remedy or 'move this out of it'}, or leave fullgraph out"
+        super().__init__(f"compile(fullgraph=True) cannot record {name}: {reason}; {remedy}")
 
 
 #: Only one thread captures at a time, because a capture replaces tables of kernels.
@@ -111,8 +123,8 @@ class Recorder:
     Attributes
     ----------
     program : Program
-    stopped : str or None
-        The reason why the capture has ended without a program, with the user's line.
+    stopped : Reason or None
+        The reason why the capture has ended without a program.
     code : code, optional
         The code of the captured function.
     offset : int or None
@@ -121,7 +133,7 @@ class Recorder:
 
     def __init__(self, fullgraph: bool = False, cpp: str | None = None, graphs: str | None = None) -> None:
         self.program, self.cpp, self.graphs = Program(), cpp, graphs
-        self.stopped: str | None = None
+        self.stopped: Reason | None = None
         self.code: types.CodeType | None = None
         self.offset: int | None = None
         self.fullgraph = fullgraph
@@ -164,19 +176,14 @@ class Recorder:
 
     # -- the captured calls -----------------------------------------------------------------------------------------
 
-    def stop(self, why: str) -> None:
+    def stop(self, code: Code, text: str) -> None:
         """End the capture and store the reason; the function continues eagerly. With `fullgraph`, raise an error."""
         if self.first_repeated is not None:
-            raise RepeatedEffect(why)
+            raise RepeatedEffect(Reason(code, text))
         if self.stopped is None:
-            where = user_line()
-            self.stopped, self.offset = f"{why} ({where})", running_offset(self.code)
+            self.stopped, self.offset = Reason(code, text, user_line()), running_offset(self.code)
             if self.fullgraph:
-                raise Unrecordable(
-                    f"compile(fullgraph=True) cannot record this function: {self.stopped}. Move this out of the "
-                    "compiled function, compute it with tensors (gradcore.where in the place of `if`), or leave "
-                    "fullgraph out."
-                )
+                raise Unrecordable(self.stopped)
 
     def add_input(self, array: AnyArray) -> RecordedArray:
         """Return the stand-in of an array, and make the array an input of the program if it is not yet a value."""
@@ -287,7 +294,8 @@ class Recorder:
         dtype = like._dtype if like._dtype.is_floating_point or like._dtype.is_complex else dtypes.get_default_dtype()
         if value.__class__ is RecordedInteger or like._device is not CPU or dtype.is_reduced:
             self.stop(
-                "an integer is computed with together with a tensor, or a number with one of 16 bits or of a device"
+                Code.ELEMENTS,
+                "an integer is computed with together with a tensor, or a number with one of 16 bits or of a device",
             )
         if self.stopped is not None:
             return plain_numbers(value)
@@ -323,7 +331,7 @@ class Recorder:
                 arrays.append(leaf)
                 return leaf.array
             if leaf.__class__ is Batch:
-                self.stop("an optimiser takes a step")
+                self.stop(Code.OPTIMIZER, "an optimiser takes a step")
                 return plain_batch(leaf)
             functions |= callable(leaf) and not isinstance(leaf, _CONSTANTS)
             kind = _NUMBERS.get(leaf.__class__)
@@ -338,7 +346,7 @@ class Recorder:
                 plain_args.append(each if each.__class__ in _PLAIN else map_leaves(plain, each))
         plain_named = map_leaves(plain, named) if named else named
         if self._depth:
-            self.stop("an array is hidden from the recording, in an object or a function")
+            self.stop(Code.KERNEL, "an array is hidden from the recording, in an object or a function")
         if self.first_repeated is not None:
             self._check_repeated(self.first_repeated, name, function, args, named)
         self._depth += 1
@@ -348,7 +356,7 @@ class Recorder:
             result = function(*plain_args, **plain_named)
         except Exception:
             if self.stopped is None:  # With other values, there may be no error.
-                self.stopped = f"an error of {name} is caught ({user_line()})"
+                self.stopped = Reason(Code.ERROR, f"an error of {name} is caught", user_line())
                 self.offset = running_offset(self.code)
             raise
         finally:
@@ -364,7 +372,7 @@ class Recorder:
             return result
         self._check_sizes(name, arrays)
         if not on_cpu and result is None and not arrays:
-            self.stop(f"{name.rpartition('.')[2]} of the device is called")
+            self.stop(Code.CALL, f"{name.rpartition('.')[2]} of the device is called")
         for backend, usual_index in self._indices.items():
             if (index := backend.current_index()) != usual_index:
                 self.program.index = None
@@ -373,36 +381,39 @@ class Recorder:
 
     def _check_repeated(self, first: int, name: str, function: Any, args: Any, named: dict[str, Any]) -> None:
         """Raise `RepeatedEffect` before a call writes to an array that is older than the value number `first`."""
+        written = written_arguments(Call(name, function, args, named, None))
+        memories: list[int] = [-1] if written is None else []
 
-        def memory_of(leaf: Any) -> Any:
+        def add_memory(leaf: Any) -> None:
             if leaf.__class__ is RecordedArray:
-                return Value(self.program.types[leaf.number].memory)
-            return Value(-1) if isinstance(leaf, self.array_types) else leaf
+                memories.append(self.program.types[leaf.number].memory)
+            elif isinstance(leaf, self.array_types):
+                memories.append(-1)
 
-        call = Call(name, function, map_leaves(memory_of, args), map_leaves(memory_of, named), None)
-        written = written_values(call)
-        if written is None or any(memory < first for memory in written):
-            raise RepeatedEffect(f"a tensor may be written in backward, by {name.rpartition('.')[2]} ({user_line()})")
+        map_leaves(add_memory, written)
+        if any(memory < first for memory in memories):
+            text = f"a tensor may be written in backward, by {name.rpartition('.')[2]}"
+            raise RepeatedEffect(Reason(Code.BACKWARD, text, user_line()))
 
     def _check_sizes(self, name: str, arrays: list[RecordedArray]) -> None:
         """End the capture for functions whose result sizes depend on values."""
         kind, _, function_name = name.partition(".")
         if function_name in (_SIZED_BY_VALUES if kind == "xp" else Backend.synchronizing):
-            self.stop(f"{function_name} has a result whose size depends on values")
+            self.stop(Code.SIZES, f"{function_name} has a result whose size depends on values")
         if function_name == "index" and any(a.dtype == bool for a in arrays[1:]):
-            self.stop("a mask selects elements, so that sizes depend on values")
+            self.stop(Code.SIZES, "a mask selects elements, so that sizes depend on values")
 
     def _check_sharing(self, arrays: list[RecordedArray]) -> None:
         """End the capture if inputs of the program share memory, which may differ in other calls."""
         inputs = [self._inputs[n] for n in self.program.inputs]
         overlaps = [[a for a in inputs if share_memory(a, each.array)] for each in arrays]
         if len(overlaps) == 2 and all(overlaps) and len({id(a) for each in overlaps for a in each}) > 1:
-            self.stop("whether arguments share memory decides what is computed")
+            self.stop(Code.TENSOR, "whether arguments share memory decides what is computed")
 
     def _note(self, name: str, function: Any, args: Any, named: Any, result: Any, reads: bool, on_cpu: bool) -> Any:
         """Append a call to the program, and return its result with stand-ins in place of arrays."""
         if self.foreign is not None and (on_cpu or reads or isinstance(result, self.array_types)):
-            self.stop(f"{self.foreign}, after which something is computed")
+            self.stop(Code.OPTIMIZER, f"{self.foreign}, after which something is computed")
         scalars: list[int] = []
         new_numbers: list[int] = []
 
@@ -418,7 +429,7 @@ class Recorder:
                 return stand_in
             positions = type(leaf) is int and name.endswith("_list")  # positions of tensors that a list kernel skipped
             if not (leaf is None or positions or isinstance(leaf, (np.dtype, type))) and reads:
-                self.stop(f"{name} returns {type(leaf).__name__}, which is no array")
+                self.stop(Code.KERNEL, f"{name} returns {type(leaf).__name__}, which is no array")
             return leaf
 
         outcome = record_leaf(result) if result.__class__ is np.ndarray else map_leaves(record_leaf, result)
@@ -459,15 +470,17 @@ class Recorder:
             return Value(self.on_number(leaf))
         if isinstance(leaf, self.array_types):
             if not self._is_constant(leaf):
-                self.stop(f"a tensor is used that is found in a way that cannot be checked, by {self._calling}")
+                self.stop(
+                    Code.STATE, f"a tensor is used that is found in a way that cannot be checked, by {self._calling}"
+                )
             self.program.literals.append(leaf)
             return Literal(len(self.program.literals) - 1)
         if isinstance(leaf, types.FunctionType):
             cells = [cell.cell_contents for cell in leaf.__closure__ or ()]
             if any(isinstance(each, (Variable, np.ndarray, RecordedArray)) for each in cells):
-                self.stop("a function with a tensor inside is given to a kernel")
+                self.stop(Code.KERNEL, "a function with a tensor inside is given to a kernel")
         elif not isinstance(leaf, _CONSTANTS) and not callable(leaf):
-            self.stop(f"{type(leaf).__name__} is given to a kernel")
+            self.stop(Code.KERNEL, f"{type(leaf).__name__} is given to a kernel")
         return leaf
 
     def _is_constant(self, array: Any) -> bool:
@@ -482,12 +495,12 @@ class Recorder:
     def draw(self, state: PhiloxState, words: int, backend: Any = None) -> tuple[int, int]:
         """Return the key and counter of the next `words` random words; each run of the program draws anew."""
         if self.first_repeated is not None:
-            self.stop("random numbers are drawn in backward")
+            self.stop(Code.BACKWARD, "random numbers are drawn in backward")
         if state is not default_generator._state:
-            self.stop("random numbers are drawn from another generator than the default one")
+            self.stop(Code.GENERATOR, "random numbers are drawn from another generator than the default one")
         key, counter = plain_draw(state, words)
         if self._depth:
-            self.stop("a kernel draws random numbers")
+            self.stop(Code.KERNEL, "a kernel draws random numbers")
         if self.stopped is not None:
             return key, counter
         return self._drawn(key, counter, words, backend)

@@ -1,25 +1,42 @@
-"""Judgement whether user code that backward calls (hooks, `Function.backward`) can run once more without effect."""
+"""Judgement of user code that a capture runs once more than eager execution does: hooks, `Function.backward`.
+
+A capture computes gradients before any backward, so it calls this code once more. That must not change anything.
+Code is judged before it runs, by its instructions and by the objects in its reach:
+
+- Code that assigns to an attribute or to a variable outside is refused, as are calls with unknown effects.
+- Code may change objects that it has made itself (items of a list, elements of a tensor). If some of the code
+  changes objects, and some of it reaches objects from outside, these may be the same objects, and it is refused.
+- Writes to tensors from outside are found by the recorder, which sees every call on arrays.
+"""
 
 from __future__ import annotations
 
 import builtins
 import dis
 import functools
+import inspect
 import itertools
 import sys
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Collection, Mapping, Sequence, Set
+from enum import IntEnum
+from typing import Any
 from weakref import ref
 
 import numpy as np
 
 from gradcore.autograd.function import FunctionCtx
+from gradcore.autograd.node import call_posthooks, call_prehooks, call_tensor_hooks
 from gradcore.autograd.variables import Variable
+from gradcore.compiler.capture import trusted
 from gradcore.core.device import device
 from gradcore.core.dtypes import dtype
+from gradcore.nn.backward_hooks import BackwardHooks
+from gradcore.nn.lazy import LazyModuleMixin
+from gradcore.nn.module import Module
 
-__all__ = ["is_asynchronous", "is_repeatable", "reach"]
+__all__ = ["RepeatedCode"]
 
 #: Packages whose functions and classes code may use; what gradcore's functions change is looked at elsewhere.
 _TRUSTED = ("cmath", "gradcore", "math", "numpy")
@@ -31,7 +48,9 @@ _CHANGING = ("BEFORE_", "CONTAINS_", "DELETE_S", "DICT_", "FOR_", "GET_", "LIST_
 _CHANGING_NAMES = frozenset(
     ("attrgetter", "delattr", "getattr", "join", "methodcaller", "setattr", "vars"),
 ).union(*map(dir, (OrderedDict, bytearray, deque, list, set))) - {*dir(Mapping), *dir(Sequence), *dir(Set), "copy"}
-#: Builtins that do not.
+#: Classes of errors, which handlers may catch: an effect that is found is raised as another one.
+_ERRORS = frozenset(n for n, each in vars(builtins).items() if isinstance(each, type) and issubclass(each, Exception))
+#: Builtins that change nothing.
 _UNCHANGING = frozenset(
     ("abs", "bool", "complex", "float", "int", "isinstance", "len", "range", "round", "str", "type")
 )
@@ -40,61 +59,170 @@ _UNCHANGEABLE = (
     Variable, bool, int, float, complex, str, bytes, range, slice, types.NoneType, types.EllipsisType, dtype, device,
     np.dtype, np.generic, np.ufunc, tuple, frozenset, types.FunctionType, types.CodeType, FunctionCtx,
 )  # fmt: skip
+#: The ids of the code that calls hooks of nodes and tensors. Hashes of code take microseconds.
+_CALLING_HOOKS = {id(each.__code__) for each in (call_posthooks, call_prehooks, call_tensor_hooks,
+                                                 BackwardHooks.at_inputs, BackwardHooks.at_outputs)}  # fmt: skip
+#: Modules of the library without functions that change something, except functions with the prefixes below.
+_ONLY_COMPUTING = (
+    "gradcore.autograd.function", "gradcore.autograd.grad_mode", "gradcore.compiler.capture.substitutes",
+    "gradcore.core.dtypes", "gradcore.core.size", "gradcore.core.tracebacks", "gradcore.dispatch.",
+    "gradcore.functional", "gradcore.nn.functional", "gradcore.ops.", "gradcore.tensor.", "abc", "enum",
+)  # fmt: skip
+_WITH_EFFECTS = ("backward", "manual_", "register_", "requires_grad_", "retain_", "seed", "set_", "share_", "swap_")
+#: Methods of modules that change nothing but tensors, see `_only_computes`.
+_OF_MODULES = frozenset(("__call__", "__getattr__", "_call_impl"))
+
+
+class Effect(IntEnum):
+    """Extent of what code can change, or what can be changed by means of a value."""
+
+    NOTHING = 0
+    OBJECTS = 1
+    ANYTHING = 2
+
+
+class RepeatedCode:
+    """The code that a capture has run once more so far.
+
+    Attributes
+    ----------
+    changes, reaches : Effect
+        What all of this code changes, and what it reaches from outside.
+    """
+
+    def __init__(self) -> None:
+        self.changes = self.reaches = Effect.NOTHING
+        #: By the id of a code object: the code, the names of its arguments, and whether the last one takes all others.
+        self._arguments: dict[int, tuple[types.CodeType, tuple[str, ...], bool]] = {}
+
+    def find_effect(self, frame: types.FrameType, kind: str) -> str | None:
+        """Return what is wrong with code of a kind (see `Watch._kind_of`) that is about to run, or None."""
+        code, back, namespace = frame.f_code, frame.f_back, frame.f_globals
+        if kind == "user" or id(code) in _CALLING_HOOKS:
+            values = [value for name, value in frame.f_locals.items() if name != ".0"]
+            values += [namespace[name] for name in code.co_names if name in namespace]
+            changes, reaches = Effect.NOTHING, find_reach(tuple(values), code.co_names)
+            if kind == "user":
+                is_shadowed = not _ERRORS.isdisjoint(code.co_names) and not _ERRORS.isdisjoint(namespace)
+                changes = Effect.ANYTHING if is_shadowed else find_changes(code)
+                self.changes, self.reaches = max(self.changes, changes), max(self.reaches, reaches)
+            if Effect.ANYTHING in (changes, reaches) or (self.changes and self.reaches):
+                return f"{code.co_name} may change an object from outside, and would run once more than without compile"
+        elif not (back is None or trusted.is_library(back.f_globals) or trusted.is_generated(back.f_code)):
+            module, name = str(namespace.get("__name__", "")), code.co_name
+            is_allowed = kind == "numpy" or trusted.is_generated(code) or module.startswith(_ONLY_COMPUTING)
+            if module.startswith("gradcore.nn.module") and name in _OF_MODULES:
+                is_allowed = _only_computes(frame.f_locals["self"])
+            has_effect = name.startswith(_WITH_EFFECTS) or (name[-1] == "_" and name[-2:] not in ("_", "__"))
+            if not is_allowed or has_effect or module.endswith(("inplace_views", "generator")):
+                return f"{name} is called"
+        return None
+
+    def is_asynchronous(self, frame: types.FrameType) -> bool:
+        """Return whether no code has called a frame's code: a finalizer, a signal handler, or a weakref's callback."""
+        code = frame.f_code
+        _, names, rest = self._arguments.get(id(code)) or self._find_arguments(code)
+        if not names:
+            return False
+        back, values = frame.f_back, frame.f_locals
+        if code.co_name == "__del__" and (back is None or "__del__" not in back.f_code.co_names):
+            return True
+        arguments: list[Any] = [values.get(name) for name in names]
+        if rest:
+            arguments += values.get(names[-1], ())
+        # By `type`: sizes that stand for ints have no class before they are initialized.
+        return any(each is back or (issubclass(type(each), ref) and each() is None) for each in arguments)
+
+    def _find_arguments(self, code: types.CodeType) -> tuple[types.CodeType, tuple[str, ...], bool]:
+        """Return code, the names of its arguments, and whether the last one is a tuple of all others."""
+        rest = bool(code.co_flags & inspect.CO_VARARGS)
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + rest]
+        # Variables of generated code may share a name, which `f_locals` would mix up.
+        result = self._arguments[id(code)] = code, () if trusted.is_generated(code) else names, rest
+        return result
+
+
+def _only_computes(module: Module) -> bool:
+    """Return whether a module is of layers and of users' modules: no lazy ones, and none that send messages."""
+    home = str(type(module).__module__)
+    is_other = home.startswith("gradcore.") and not home.startswith("gradcore.nn.")
+    if is_other or isinstance(module, LazyModuleMixin):
+        return False
+    return all(each is None or _only_computes(each) for each in vars(module).get("_modules", {}).values())
 
 
 @functools.cache
-def is_repeatable(code: types.CodeType) -> bool | None:
-    """Return whether user code may run once more: None if it depends on whether objects from outside are in reach."""
-    if code.co_name == "__enter__":  # `__exit__` and handlers also run if the code is stopped.
-        return False
+def find_changes(code: types.CodeType) -> Effect:
+    """Return what the instructions of user code can change."""
+    if code.co_name == "__enter__":  # `__exit__` also runs if the code is stopped.
+        return Effect.ANYTHING
     instructions = list(dis.get_instructions(code))
-    for each, following in itertools.pairwise(instructions):
-        if each.opname == "PUSH_EXC_INFO" and following.opname != "WITH_EXCEPT_START":
-            return False
-    is_changing, before = any(name[:2] == "__" or name in _CHANGING_NAMES for name in code.co_names), None
-    for each in instructions:
+    is_changing = any(name[:2] == "__" or name in _CHANGING_NAMES for name in code.co_names)
+    before = None
+    for i, each in enumerate(instructions):
         name, value = each.opname, each.argval
-        of_variable = name in ("DELETE_DEREF", "STORE_DEREF") and value in code.co_freevars
-        if name in _STORING or of_variable or (name == "IMPORT_NAME" and value not in sys.modules):
-            return False
+        is_stored = name in _STORING or (name in ("DELETE_DEREF", "STORE_DEREF") and value in code.co_freevars)
+        is_first_import = name == "IMPORT_NAME" and value not in sys.modules
+        # Handlers of other errors would run, unobserved, if the code is stopped.
+        if is_stored or is_first_import or (name == "PUSH_EXC_INFO" and not _passes_effects(instructions, i + 1)):
+            return Effect.ANYTHING
         is_changing |= name == "BINARY_OP" and each.argrepr[-1] == "="
         is_changing |= name.startswith(_CHANGING) and before != "saved_tensors"
-        is_changing |= name == "LOAD_GLOBAL" and value in vars(builtins).keys() - _UNCHANGING
+        is_changing |= name == "LOAD_GLOBAL" and value in vars(builtins).keys() - _UNCHANGING - _ERRORS
         before = value
-    return None if is_changing else True
+    return Effect.OBJECTS if is_changing else Effect.NOTHING
 
 
-def reach(value: object, names: Collection[str], depth: int = 4) -> int:
-    """Return what code with these names can do with a value: change nothing (0), change objects (1), or unknown (2)."""
-    cls = type(value)
-    inner: list[object] = []
-    root = getattr(value, "__name__" if cls is types.ModuleType else "__module__", None)
-    is_trusted = str(root).partition(".")[0] in _TRUSTED
-    if isinstance(value, (types.BuiltinFunctionType, types.ModuleType, type)) and not is_trusted:
-        if root in sys.stdlib_module_names or cls is types.BuiltinFunctionType:
-            return 2 * (root != "builtins" or value.__name__ not in _UNCHANGING)
-    elif isinstance(value, types.MethodType):
-        inner = [value.__self__, value.__func__]
+def _passes_effects(instructions: list[dis.Instruction], i: int) -> bool:
+    """Return whether the handler that begins at position `i` raises a `RepeatedEffect` again, and does nothing else."""
+    positions = {each.offset: j for j, each in enumerate(instructions)}
+    if instructions[i].opname == "WITH_EXCEPT_START":  # `__exit__` has been judged.
+        return True
+    while instructions[i].opname != "RERAISE":
+        names = [*itertools.takewhile(lambda each: each.opname == "LOAD_GLOBAL", instructions[i:])]
+        i += len(names) + (instructions[i + len(names)].opname == "BUILD_TUPLE")
+        jump = instructions[i + 1]
+        is_match = instructions[i].opname == "CHECK_EXC_MATCH" and jump.opname.startswith("POP_JUMP")
+        if not (names and is_match and _ERRORS.issuperset(each.argval for each in names)):
+            return False
+        i = positions[jump.argval]
+    return True
+
+
+def find_reach(value: object, names: Collection[str], depth: int = 4) -> Effect:
+    """Return what code with these names can change by means of a value and of the values in it."""
+    own, parts = _find_own_reach(value), _find_parts(value, names)
+    if not depth:
+        return Effect.ANYTHING if parts else own
+    return max([own, *(find_reach(each, names, depth - 1) for each in parts)])
+
+
+def _find_own_reach(value: object) -> Effect:
+    """Return what code can change by means of a value itself."""
+    cls, is_module = type(value), isinstance(value, types.ModuleType)
+    origin = str(getattr(value, "__name__" if is_module else "__module__", None))
+    is_trusted = origin.partition(".")[0] in _TRUSTED
+    if isinstance(value, (types.BuiltinFunctionType, types.ModuleType, type)):
+        if not is_trusted and (origin in sys.stdlib_module_names or isinstance(value, types.BuiltinFunctionType)):
+            is_unchanging = origin == "builtins" and value.__name__ in _UNCHANGING
+            return Effect.NOTHING if is_unchanging else Effect.ANYTHING
+        return Effect.NOTHING if is_trusted else Effect.OBJECTS
+    if isinstance(value, _UNCHANGEABLE) or (is_trusted and origin.startswith("gradcore.")):
+        return Effect.NOTHING
+    is_of_c = callable(value) and not isinstance(getattr(cls, "__call__", None), types.FunctionType)  # noqa: B004
+    is_of_c = is_of_c or hasattr(cls, "__next__") or isinstance(value, (np.ndarray, defaultdict))
+    return Effect.ANYTHING if is_of_c and not isinstance(value, types.MethodType) else Effect.OBJECTS
+
+
+def _find_parts(value: object, names: Collection[str]) -> list[object]:
+    """Return the values that code with these names can read from a value."""
+    parts: list[object] = []
+    if isinstance(value, types.MethodType):
+        parts = [value.__self__, value.__func__]
     elif isinstance(value, (tuple, list, set, frozenset, dict)):
-        inner = [*(value.values() if isinstance(value, dict) else value)]
+        parts = [*(value.values() if isinstance(value, dict) else value)]
+    cls = type(value)
     is_users = str(cls.__module__).partition(".")[0] not in (*_TRUSTED, *sys.stdlib_module_names)
-    for found in (getattr(value, "__dict__", {}), vars(cls) if is_users else {}):
-        inner += [found[name] for name in names if name in found]
-    is_kind = isinstance(value, (type, types.BuiltinFunctionType, types.ModuleType))
-    result = int(not (isinstance(value, _UNCHANGEABLE) or (is_trusted and (is_kind or str(root)[:9] == "gradcore."))))
-    if result and not (is_kind or isinstance(value, types.MethodType)):
-        is_of_c = callable(value) and not isinstance(getattr(cls, "__call__", None), types.FunctionType)  # noqa: B004
-        result += is_of_c or hasattr(cls, "__next__") or isinstance(value, (np.ndarray, defaultdict))
-    return max([result, *(reach(each, names, depth - 1) for each in inner)]) if depth else max(result, 2 * bool(inner))
-
-
-def is_asynchronous(frame: types.FrameType) -> bool:
-    """Return whether no code has called a frame's code: a finalizer, a signal handler, or a callback of a weakref."""
-    back, code = frame.f_back, frame.f_code
-    if code.co_filename.startswith("<gradcore"):  # Its variables may share a name, which `f_locals` would mix up.
-        return False
-    found = [value for name, value in frame.f_locals.items() if name in code.co_varnames]  # the arguments
-    found += [each for values in found if type(values) is tuple for each in values]
-    is_finalizer = code.co_name == "__del__" and (back is None or "__del__" not in back.f_code.co_names)
-    # By `type`: sizes that stand for ints have no class before they are initialized.
-    return is_finalizer or any(each is back or (issubclass(type(each), ref) and each() is None) for each in found)
+    for attributes in (getattr(value, "__dict__", {}), vars(cls) if is_users else {}):
+        parts += [attributes[name] for name in names if name in attributes]
+    return parts

@@ -12,8 +12,10 @@ from gradcore.backends.registry import CPU
 from gradcore.compiler.capture.arrays import RecordedArray, current
 from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.numbers import RecordedFloat, is_followed, plain_numbers, recorded_number
+from gradcore.compiler.capture.reasons import Code, Reason
 from gradcore.compiler.capture.recorder import Recorder
 from gradcore.compiler.program.effects import Effects
+from gradcore.compiler.program.source import Source
 from gradcore.core.tracebacks import user_frame, user_line
 from gradcore.nn.module import Module
 from gradcore.nn.module_hooks import _Call
@@ -44,7 +46,7 @@ class Part:
     step: tuple[str, str] | None = None
 
 
-class Script:
+class Script(Source):
     """The segments of a program, and the objects that their lines refer to by name.
 
     Parameters
@@ -55,7 +57,7 @@ class Script:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.parts: list[Part] = []
-        self.scope: dict[str, Any] = {}
+        super().__init__("c", {})
         #: For each input value, the number of the tensor that holds the array.
         self.arguments: dict[int, int] = {}
         #: Descriptions of the program's side effects.
@@ -87,7 +89,7 @@ class Script:
         """Return the value number of an array, or end the capture if it has none."""
         number = self.known(array)
         if number is None:
-            self.refuse("a tensor is used that is found in a way that cannot be checked")
+            self.refuse(Code.STATE, "a tensor is used that is found in a way that cannot be checked")
         return number
 
     def known(self, array: Any) -> int | None:
@@ -98,16 +100,10 @@ class Script:
         """Return the name of a value in the source."""
         return f"a{self.arguments[number]}" if number in self.arguments else self.recorder.program.name_of(number)
 
-    def bind(self, value: Any) -> str:
-        """Store an object in the scope of the source, and return its name there."""
-        name = f"c{len(self.scope)}"
-        self.scope[name] = value
-        return name
-
-    def refuse(self, why: str) -> None:
+    def refuse(self, code: Code, text: str, where: str = "") -> None:
         """End the capture without a program, and store the reason."""
         if self.recorder.stopped is None:
-            self.recorder.stopped = why
+            self.recorder.stopped = Reason(code, text, where)
 
 
 class ReadNumbers:
@@ -136,7 +132,7 @@ class ReadNumbers:
         if recorder.stopped is not None:
             return value
         if recorder.fullgraph or self.caller is None or type(value) not in (bool, int, float):
-            recorder.stop("elements of a tensor are read")
+            recorder.stop(Code.ELEMENTS, "elements of a tensor are read")
         elif type(value) is not bool and self._is_followed():
             name = f"n{len(self.script.parts)}"
             self._cut(f"{name} = {self._item(array)}", array.number)
@@ -144,7 +140,7 @@ class ReadNumbers:
         elif type(value) is not float:
             self._decide(self._item(array), value, array.number)
         else:
-            recorder.stop("elements of a tensor are read")
+            recorder.stop(Code.ELEMENTS, "elements of a tensor are read")
         return value
 
     def take_arguments(
@@ -190,7 +186,9 @@ class ReadNumbers:
     def _decide(self, expression: str, value: Any, *numbers: int) -> None:
         """Make the program valid only for runs in which the expression equals `value`."""
         if not self.script.is_pure():
-            self.recorder.stop("elements of a tensor are read, after something was written in place or called")
+            self.recorder.stop(
+                Code.ELEMENTS, "elements of a tensor are read, after something was written in place or called"
+            )
             return
         number = len(self.guards.texts)
         self.guards.texts.append(f"the value {value!r} of what is read in {user_line()}")
@@ -201,11 +199,11 @@ class ReadNumbers:
         if self.recorder.stopped is not None or current.recorder is not self.recorder:
             return value
         if any(type(plain_numbers(each)) not in (bool, int, float) for each in operands):
-            self.recorder.stop("elements of a tensor are computed with, together with what is no number")
+            self.recorder.stop(Code.ELEMENTS, "elements of a tensor are computed with, together with what is no number")
             return value
         divisor = operands[-1] if symbol in ("/", "//", "%") else 1
         if plain_numbers(divisor) is not divisor or type(value) not in (bool, int, float):
-            self.recorder.stop("numbers are divided by an element of a tensor")
+            self.recorder.stop(Code.ELEMENTS, "numbers are divided by an element of a tensor")
             return value
         names = [getattr(each, "expression", None) or self.script.bind(each) for each in operands]
         expression = f"({f' {symbol} '.join(names)})" if len(names) == 2 else f"({symbol}{names[0]})"

@@ -18,6 +18,7 @@ from typing import Any
 from gradcore.autograd.variables import Variable
 from gradcore.backends.numpy import malloc
 from gradcore.compiler.capture.arrays import RecordedArray, current
+from gradcore.compiler.capture.reasons import Code
 from gradcore.compiler.program.program import Expression
 from gradcore.core.operators import Form, Method, Operator, define_operators, names_of, symbols_of
 from gradcore.core.tracebacks import is_own
@@ -75,7 +76,7 @@ class Symbols:
         """End the capture, if it is active."""
         recorder = current.recorder
         if getattr(recorder, "symbols", None) is self and recorder.stopped is None:
-            recorder.stop(why)
+            recorder.stop(Code.SIZES, why)
 
     def decide(self, expression: str, values: tuple[Any, ...]) -> bool:
         """Add the outcome of a comparison as a condition; it must be the same at all captured sizes."""

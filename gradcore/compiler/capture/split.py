@@ -258,12 +258,9 @@ class _Cutter:
         name = f"part {len(self.parts)} of {self.function.__code__.co_name}"
         self.parts[name] = self.compiled(_function(head, self.function, {}))
         call: Any = ast.Call(ast.Name(name, ast.Load()), [ast.Name(each, ast.Load()) for each in arguments], [])
-        if returns:
-            replacement: Any = ast.Return(call)
-        elif outs:
+        replacement: Any = ast.Return(call) if returns else ast.Expr(call)
+        if outs:
             replacement = ast.Assign([store[0] if len(outs) == 1 else ast.Tuple(store, ast.Store())], call)
-        else:
-            replacement = ast.Expr(call)
         return [ast.fix_missing_locations(ast.copy_location(replacement, where))]
 
 

@@ -21,6 +21,7 @@ from gradcore.backends.registry import connect, devices_of, put
 from gradcore.compiler.capture.arrays import RecordedArray, current
 from gradcore.compiler.capture.host_calls import end_observation, observe
 from gradcore.compiler.capture.numbers import OF_TENSORS, RecordedFloat, RecordedInteger, plain_numbers
+from gradcore.compiler.capture.reasons import Code
 from gradcore.compiler.capture.sizes import SymbolicNumber
 from gradcore.core.operators import OPERATORS
 from gradcore.tensor import Tensor
@@ -144,7 +145,7 @@ def _call_without_checkpoint(
     if recorder is None:
         return _with_checkpoint(function, args, named, *how)
     if debug or context_fn is not checkpoint.noop_context_fn or not preserve_rng_state:
-        recorder.stop("checkpoint() is called with contexts, with debug=True, or without preserve_rng_state")
+        recorder.stop(Code.CALL, "checkpoint() is called with contexts, with debug=True, or without preserve_rng_state")
         return _with_checkpoint(function, args, named, *how)
     return function(*args, **named)
 
@@ -164,7 +165,7 @@ def _watch_state_method(name: str) -> Callable[..., Any]:
             return plain(state, *args)
         if name == "draw":
             return recorder.draw(state, *args)
-        recorder.stop("the state of a generator is read or set")
+        recorder.stop(Code.GENERATOR, "the state of a generator is read or set")
         return plain(state, *args)
 
     return method
@@ -255,7 +256,7 @@ class RecordingBackend:
         if not isinstance(array, RecordedArray):
             return self._backend.to_host(array)
         if current.recorder is not None:
-            current.recorder.stop("elements of a tensor are read")
+            current.recorder.stop(Code.ELEMENTS, "elements of a tensor are read")
         return self._backend.to_host(array.array)
 
     def item(self, array: Any) -> Any:

@@ -17,18 +17,18 @@ from typing import Any
 
 from gradcore.autograd.gradients import backward
 from gradcore.autograd.graph import get_gradient_edge
-from gradcore.autograd.node import Node, call_posthooks, call_prehooks, call_tensor_hooks
+from gradcore.autograd.node import Node
 from gradcore.compiler.capture import trusted
 from gradcore.compiler.capture.host_calls import host_codes
-from gradcore.compiler.capture.repeatable import is_asynchronous, is_repeatable, reach
+from gradcore.compiler.capture.reasons import Code, Reason
+from gradcore.compiler.capture.repeatable import RepeatedCode
 from gradcore.compiler.capture.sources import codes_in, running_offset, statements_of, tree_of
 from gradcore.core.tracebacks import is_own
 from gradcore.cuda import graphs, streams
-from gradcore.nn.backward_hooks import BackwardHooks
 from gradcore.tensor import Tensor
 from gradcore.tensor.layouts import rows_with_sparse_gradient
 
-__all__ = ["BY_NAME", "FACTS", "FORMATTING", "RepeatedEffect", "Watch", "find_handlers", "is_pure", "left_out",
+__all__ = ["BY_NAME", "FACTS", "FORMATTING", "Observed", "RepeatedEffect", "Watch", "is_pure", "left_out",
            "names_in", "offset_after_which", "suspend_callbacks"]  # fmt: skip
 
 #: Code that ends a capture: functions marked with `disable`, and sparse gradients, which are no arrays.
@@ -75,14 +75,8 @@ _OF_CLASSES = frozenset((
     "__init_subclass__", "__new__", "__prepare__", "__subclasshook__", "from_bytes", "from_iterable", "fromhex",
     "fromkeys", "maketrans", "mro",
 ))  # fmt: skip
-#: The code that calls hooks of nodes and tensors.
-_CALLING_HOOKS = {each.__code__ for each in (call_posthooks, call_prehooks, call_tensor_hooks,
-                                             BackwardHooks.at_inputs, BackwardHooks.at_outputs)}  # fmt: skip
-#: Modules without functions that change something, except those with the prefixes below.
-_REPEATABLE = ("gradcore.autograd.function", "gradcore.autograd.grad_mode", "gradcore.compiler.capture.substitutes",
-               "gradcore.core.dtypes", "gradcore.core.tracebacks", "gradcore.dispatch.", "gradcore.functional",
-               "gradcore.nn.functional", "gradcore.ops.", "gradcore.tensor.", "abc", "enum")  # fmt: skip
-_NOT_REPEATABLE = ("backward", "manual_", "register_", "requires_grad_", "retain_", "seed", "set_", "share_", "swap_")
+#: Kinds of code that is trusted, see `Watch._kind_of`.
+_TRUSTED = ("library", "numpy", "pure")
 #: Prefixes of the names of functions without arguments that return a setting of the library.
 _QUERIES = ("current_", "default_", "get_", "initial_", "is_")
 
@@ -221,10 +215,60 @@ def suspend_callbacks() -> Iterator[None]:
 
 
 class RepeatedEffect(BaseException):
-    """Raised before code that a capture runs once more than eager execution does could change something."""
+    """Raised, with a `Reason`, before code that runs once more than in eager execution could change something."""
 
 
-class Watch:
+class Observed:
+    """Record of a function's calls: the code that ran, and the state of the library that it read.
+
+    Attributes
+    ----------
+    executed, users : set of code
+        All code that ran, and the part of it that is user code.
+    facts : set of code
+        The code in `FACTS` that user code has called.
+    queries : set of function
+        Functions of gradcore without arguments that user code has called to read settings.
+    computed_names : bool
+        Whether attributes were read by names that the code does not contain.
+    offset_of_backward : int or None
+        The offset of the instruction of the function where derivatives were first computed.
+    names : frozenset of str
+        The names in the code of earlier calls, see `names_in`.
+    handled : dict
+        The ranges of instructions of user code in earlier calls that may catch errors, see `find_handlers`.
+    """
+
+    def __init__(self) -> None:
+        self.executed, self.users, self.facts = set[types.CodeType](), set[types.CodeType](), set[types.CodeType]()
+        self.queries: set[Any] = set()
+        self.computed_names = False
+        self.offset_of_backward: int | None = None
+        self.names = frozenset[str]()
+        self.handled: dict[types.CodeType, list[tuple[int, int]]] = {}
+
+    def add(self, other: Observed) -> None:
+        """Add what has been observed in a call."""
+        self.names |= names_in(other.executed - self.executed)
+        if not other.users <= self.users:
+            self.handled = find_handlers(self.users | other.users)
+        for name in ("executed", "users", "facts", "queries"):
+            getattr(self, name).update(getattr(other, name))
+        self.computed_names |= other.computed_names
+        self.offset_of_backward = self.offset_of_backward or other.offset_of_backward
+
+    def covers(self, other: Observed) -> bool:
+        """Return whether a call has done nothing that earlier calls did not do."""
+        is_known = other.users <= self.users and other.computed_names <= self.computed_names
+        return is_known and other.facts <= self.facts and other.queries <= self.queries
+
+    @property
+    def reads_grads(self) -> bool:
+        """Whether user code may read gradients."""
+        return self.computed_names or "grad" in names_in(self.users)
+
+
+class Watch(Observed):
     """Observer of the code that runs in a thread.
 
     Parameters
@@ -236,55 +280,39 @@ class Watch:
 
     Attributes
     ----------
-    executed, user_codes : set of code
-        All code that ran, and the part of it that is user code.
-    facts : set of code
-        The code in `FACTS` that user code has called.
-    queries : set of function
-        Functions of gradcore without arguments that user code has called to read settings.
-    computed_names : bool
-        Whether attributes were read by names that the code does not contain.
-    refused : str or None
+    refused : Reason or None
         The reason why no program can replace the function: an effect would be lost, or results differ between calls.
     offset : int or None
         The offset of the instruction of the observed function that was running then, if known.
-    offset_of_backward : int or None
-        The instruction of that function where derivatives were first computed.
     """
 
     def __init__(self, code: types.CodeType | None = None, with_host_calls: bool = True) -> None:
+        super().__init__()
         self.code = code
         self._skipped = frozenset[types.CodeType]() if with_host_calls else host_codes()
         #: Observed code and its kind (see `_kind_of`), by id: the hash of a code object takes microseconds.
         self._seen: dict[int, tuple[types.CodeType, str]] = {}
         self._backends = trusted.backend_packages()
-        self.executed: set[types.CodeType] = set()
-        self.user_codes: set[types.CodeType] = set()
-        self.facts: set[types.CodeType] = set()
-        self.queries: set[Any] = set()
-        self.computed_names = False
-        self.refused: str | None = None
+        self.refused: Reason | None = None
         self.offset: int | None = None
-        self.offset_of_backward: int | None = None
-        self._repeats = False
-        #: Whether code that runs once more may change objects, and whether it reaches objects from outside.
-        self._changes = self._reaches = False
+        #: The judge of code, while it runs once more than in eager execution.
+        self._repeated: RepeatedCode | None = None
 
     @contextmanager
-    def forbid_effects(self, refuse: Callable[[str], None]) -> Iterator[None]:
+    def forbid_effects(self, refuse: Callable[[Code, str, str], None]) -> Iterator[None]:
         """Stop the block before user code in it could change anything, and call `refuse` with the reason.
 
         A capture computes gradients before any backward, so it calls hooks and the user's own backward functions once
         more. Only those without effects may run. What is unknown counts as an effect; finalizers, signal handlers and
         callbacks of weak references do not.
         """
-        self._repeats = True
+        self._repeated = RepeatedCode()
         try:
             yield
         except RepeatedEffect as effect:
-            refuse(str(effect))
+            refuse(*effect.args[0][:3])
         finally:
-            self._repeats = False
+            self._repeated = None
 
     @contextmanager
     def on(self) -> Iterator[None]:
@@ -315,14 +343,19 @@ class Watch:
                         return
                     inner.append((frame, opaque))  # A package calls a function that user code has passed to it.
                     opaque = None
-                if self._repeats and is_asynchronous(frame):
+                repeated, kind = self._repeated, seen.get(id(frame.f_code), unseen)[1]
+                if repeated is not None and kind not in _TRUSTED and repeated.is_asynchronous(frame):
                     aside = frame
                     return
-                kind = seen.get(id(frame.f_code), unseen)[1] or self._kind_of(frame)
+                kind = kind or self._kind_of(frame)
                 if kind == "foreign":
                     kind = "skipped" if self._within_own(frame) else self._kind_of_user(frame)
-                if self._repeats and kind != "skipped":
-                    self._check_repeated(frame, kind)
+                effect = None if repeated is None or kind == "skipped" else repeated.find_effect(frame, kind)
+                if repeated is not None and effect is not None:
+                    if kind in _TRUSTED and repeated.is_asynchronous(frame):
+                        aside = frame
+                        return
+                    self._refuse(effect, frame, Code.BACKWARD)
                 if kind == "library":
                     return
                 if kind == "skipped":  # Code within host calls and within backends' packages is not observed.
@@ -350,25 +383,6 @@ class Watch:
 
         return event
 
-    def _check_repeated(self, frame: types.FrameType, kind: str) -> None:
-        """Refuse code that runs once more, before it runs, if it may change anything."""
-        code, back, found = frame.f_code, frame.f_back, frame.f_globals
-        if kind == "user" or code in _CALLING_HOOKS:
-            values = [value for name, value in frame.f_locals.items() if name != ".0"]
-            reached = reach((*values, *(found[name] for name in code.co_names if name in found)), code.co_names)
-            repeatable = is_repeatable(code) if kind == "user" else True
-            self._changes |= repeatable is None
-            self._reaches |= kind == "user" and reached > 0
-            if repeatable is False or reached == 2 or (self._changes and self._reaches):
-                what = f"{code.co_name} may change an object from outside, and would run once more than without compile"
-                self._refuse(f"{what}: let it only compute", frame)
-        elif not (back is None or trusted.is_library(back.f_globals) or trusted.is_generated(back.f_code)):
-            module, name = str(found.get("__name__", "")), code.co_name
-            is_allowed = kind == "numpy" or trusted.is_generated(code) or module.startswith(_REPEATABLE)
-            is_changing = name.startswith(_NOT_REPEATABLE) or (name[-1] == "_" and name[-2:] not in ("_", "__"))
-            if not is_allowed or is_changing or module.endswith(("inplace_views", "generator")):
-                self._refuse(f"{name} is called", frame)
-
     def _kind_of(self, frame: types.FrameType) -> str:
         """Return the kind of code that runs for the first time, and store it.
 
@@ -386,7 +400,7 @@ class Watch:
             if code is backward.__code__:
                 self.offset_of_backward = running_offset(self.code)
             if code in left_out:
-                self._refuse(f"{code.co_name} is not to be compiled", frame)
+                self._refuse(f"{code.co_name} is not to be compiled", frame, Code.UNSUPPORTED)
             if code in _LOOKING_UP or (code in _OF_STREAMS and not self._within_library(frame)):
                 self._refuse(f"{_LOOKING_UP.get(code, code.co_qualname)} is called", frame)
             if not (trusted.is_library(namespace) or trusted.is_generated(code)):
@@ -405,15 +419,15 @@ class Watch:
         return kind
 
     def _kind_of_user(self, frame: types.FrameType) -> str:
-        """Add code that is not trusted to `user_codes`; return its kind."""
+        """Add code that is not trusted to `users`; return its kind."""
         code, namespace = frame.f_code, frame.f_globals
         if code in _LOOKING_UP:
             self._refuse(f"{_LOOKING_UP[code]} is called", frame)
         for name in sorted(names_in([code]) & _OF_FUNCTIONS):
-            self._refuse(f"{name} of a function or frame is used", frame)
-        if code not in self.user_codes and not self._is_importing(frame):
+            self._refuse(f"{name} of a function or frame is used", frame, Code.STATE)
+        if code not in self.users and not self._is_importing(frame):
             self.executed.add(code)
-            self.user_codes.add(code)
+            self.users.add(code)
             self.computed_names |= not BY_NAME.isdisjoint(code.co_names) or _matches_positions(code)
             self.computed_names |= _formats_attributes(code)
         if not trusted.is_foreign(namespace):
@@ -468,12 +482,13 @@ class Watch:
         if not (is_pure(function, False) or self._is_importing(frame)):
             self._refuse(f"{name} is called", frame)
 
-    def _refuse(self, what: str, frame: types.FrameType) -> None:
+    def _refuse(self, what: str, frame: types.FrameType, code: Code = Code.CALL) -> None:
         """Store the first reason why no program can replace the function, with the user's line."""
         if self.refused is None:
             self.offset = running_offset(self.code)
             while frame.f_back is not None and trusted.is_library(frame.f_globals):
                 frame = frame.f_back
-            self.refused = f"{what} ({frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name})"
-        if self._repeats:
+            where = f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
+            self.refused = Reason(code, what, where)
+        if self._repeated is not None:
             raise RepeatedEffect(self.refused)

@@ -7,15 +7,15 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any
 
+from gradcore.backends import kernel_rules
 from gradcore.backends.base import Backend
-from gradcore.backends.kernel_rules import written_arguments
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
 from gradcore.compiler.program.program import Call, Program, values_in
 from gradcore.ops.declare.table import OPS
 from gradcore.ops.products import collectives
 
-__all__ = ["COPIES", "Effects", "is_pure", "is_total", "written_values"]
+__all__ = ["COPIES", "Effects", "is_pure", "is_total", "written_arguments", "written_values"]
 
 #: Methods of arrays, and functions of NumPy, that write to their first argument.
 _WRITERS = {
@@ -49,25 +49,26 @@ def written_values(call: Call) -> list[int] | None:
     try:
         return attributes["written"]  # type: ignore[no-any-return]
     except KeyError:
-        result = attributes["written"] = _find_written(call)
+        arguments = written_arguments(call)
+        result = attributes["written"] = None if arguments is None else list(values_in(arguments))
         return result
 
 
-def _find_written(call: Call) -> list[int] | None:
-    """Return the value numbers for `written_values`, which caches them."""
+def written_arguments(call: Call) -> Any:
+    """Return the arguments that a call modifies in place, in a list or a nested structure, or None if unknown."""
     kind, _, name = call.name.partition(".")
+    args = call.args
     if "out" in call.named:
-        return list(values_in(call.named["out"]))
+        return [call.named["out"]]
     if kind == "operator":
-        return list(values_in(call.args[0])) if _is_in_place(name) else []
+        return args[:1] if _is_in_place(name) else ()
     if kind in ("method", "xp"):
-        has_output = len(call.args) > getattr(call.function, "nin", len(call.args))
-        return list(values_in(call.args)) if has_output or name in _WRITERS[kind] else []
+        has_output = len(args) > getattr(call.function, "nin", len(args))
+        return args if has_output or name in _WRITERS[kind] else ()
     if call.name in ("copy", "fused", "listed") or kind == "random":
-        return []
+        return ()
     if kind in ("kernels", "backend") and _is_own(name):
-        targets = _targets(name)
-        return [n for i in targets if i < len(call.args) for n in values_in(call.args[i])]
+        return [args[i] for i in _targets(name) if i < len(args)]
     return None
 
 
@@ -126,10 +127,10 @@ def _targets(name: str) -> tuple[int, ...]:
     if name in OPS:
         return ()
     if hasattr(NumpyBackend, name):
-        return written_arguments(NumpyBackend).get(name, ())
+        return kernel_rules.written_arguments(NumpyBackend).get(name, ())
     from gradcore.backends.cupy.backend import CupyBackend
 
-    return written_arguments(CupyBackend).get(name, ())
+    return kernel_rules.written_arguments(CupyBackend).get(name, ())
 
 
 class _Memories(dict[int, int]):

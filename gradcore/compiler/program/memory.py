@@ -13,7 +13,7 @@ import numpy as np
 
 from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.compiler.program.effects import Effects
-from gradcore.compiler.program.program import ArrayType, Call, Program, Value
+from gradcore.compiler.program.program import ArrayType, Call, Program, Value, last_uses
 from gradcore.core.operators import BASIC, OPERATORS
 
 __all__ = ["NO_PLAN", "Buffers", "MemoryPlan", "memory_plan", "peak_of", "ufunc_of"]
@@ -65,10 +65,7 @@ def memory_plan(program: Program) -> MemoryPlan:
     if program.symbols or not large:
         return NO_PLAN
     effects = Effects(program)
-    last_use: dict[int, int] = {}
-    for position, call in enumerate(program.calls):
-        for n in (*call.read, *call.outputs):
-            last_use[effects.memory(n)] = position
+    last_use = last_uses(program.calls, effects.memory)
     plan = MemoryPlan([], {}, {}, {})
     for position, call in enumerate(program.calls):
         if large.isdisjoint(call.outputs):
@@ -94,7 +91,7 @@ def memory_plan(program: Program) -> MemoryPlan:
 def peak_of(program: Program) -> int:
     """Return the peak bytes of large live values over a run of the program."""
     effects, types = Effects(program), program.types
-    last_use = {effects.memory(n): i for i, call in enumerate(program.calls) for n in (*call.read, *call.outputs)}
+    last_use = last_uses(program.calls, effects.memory)
     ending_sizes: dict[int, list[int]] = {}
     alive = peak = 0
     live: set[int] = set()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradcore.core.size import contiguous_strides
 
-__all__ = ["ArrayType", "Call", "Expression", "Literal", "Program", "Value", "map_leaves", "substitute", "values_in"]
+__all__ = ["ArrayType", "Call", "Expression", "Literal", "Program", "Value", "last_uses", "map_leaves", "substitute",
+           "values_in"]  # fmt: skip
 
 
 class Value(NamedTuple):
@@ -234,6 +235,11 @@ class Program:
     def __repr__(self) -> str:
         lines = [f"inputs: {', '.join(map(self.name_of, self.inputs))}", *map(repr, self.calls)]
         return "\n".join([*lines, f"outputs: {', '.join(f'v{n}' for n in self.outputs)}"])
+
+
+def last_uses(calls: Iterable[Call], names: Callable[[int], int] = int) -> dict[int, int]:
+    """Return the position of the last call that reads or computes each value; `names` may map values to memories."""
+    return {names(n): i for i, call in enumerate(calls) for n in (*call.outputs, *call.read)}
 
 
 def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:

@@ -98,9 +98,10 @@ class Group:
         if relation not in self.relations and math.prod(self.shape) > 1:
             return False
         for r in step.reads:
-            if any(_differ(r, w, given) for w in self.writes):
+            if any(r != w and overlap(r, w, given) for w in self.writes):
                 return False
-        return not any(_differ(w, v, given) for w in step.writes for v in (*self.reads, *self.writes))
+        views = [*self.reads, *self.writes]
+        return not any(w != v and overlap(w, v, given) for w in step.writes for v in views)
 
     def add(self, step: Loop | Reduction, relation: int) -> None:
         self.steps.append(step)
@@ -125,13 +126,6 @@ def _relate_steps(steps: list[Step]) -> list[int]:
                 if any(v.strides):  # A single number may be shared by unrelated loops.
                     parents[top(i)] = top(first_users.setdefault((step.shape, v.memory, v.offset), i))
     return [*map(top, parents)]
-
-
-def _differ(a: View, b: View, given: frozenset[int]) -> bool:
-    """Return whether two views may overlap without being equal."""
-    if a.memory != b.memory:
-        return a.memory in given and b.memory in given
-    return overlap(a, b) and a != b
 
 
 def group_steps(steps: list[Step], given: frozenset[int], made: Collection[int]) -> list[Any]:

@@ -131,7 +131,9 @@ class Plan:
                 old_inputs.add(number)
                 out.calls.append(_allocation(number, view))
                 return
-            call = producers[number]
+            add(producers[number])
+
+        def add(call: Call) -> None:
             for n in call.read:
                 make(n)
             out.calls.append(call)
@@ -140,11 +142,7 @@ class Plan:
         runs, arrays = iter(functions), {n for part in self.parts for n in part.arguments}
         for piece in self.pieces:
             if not isinstance(piece, PartPlan):
-                call = program.calls[piece]
-                for n in call.read:
-                    make(n)
-                out.calls.append(call)
-                old_inputs.update(call.outputs)
+                add(call := program.calls[piece])
                 # Native functions read arrays, also where Python calls would pass NumPy scalars on.
                 out.scalars.update(n for n in call.outputs if n in arrays and not self.views[n].shape)
                 continue

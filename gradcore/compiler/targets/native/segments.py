@@ -137,8 +137,7 @@ class NativeProgram:
     def _may_meet(self, step: Step) -> bool:
         """Return whether a step may read elements at positions other than the ones that it writes."""
         inputs = frozenset() if self.are_apart else frozenset(self.program.inputs)
-        pairs = [(w, r) for w in step.writes for r in step.reads if w != r]
-        return any(overlap(w, r) or (w.memory != r.memory and {w.memory, r.memory} <= inputs) for w, r in pairs)
+        return any(w != r and overlap(w, r, inputs) for w in step.writes for r in step.reads)
 
     def _writes_outside(self, part: Part) -> bool:
         """Return whether a segment cannot run again from its beginning, as it changes memory from before."""

@@ -210,20 +210,16 @@ class Rules:
         return self._check_loop(Loop([out], [x], lambda F, e: [e * scale]))  # type: ignore[no-any-return]
 
 
-def overlap(a: View, b: View) -> bool:
-    """Return whether two views may have elements in common."""
+def overlap(a: View, b: View, given: frozenset[int] = frozenset()) -> bool:
+    """Return whether two views may have elements in common; the memories in `given`, inputs, may overlap each other."""
     if a.memory != b.memory:
-        return False
+        return a.memory in given and b.memory in given
     (low, high), (start, stop) = a.extent, b.extent
     return low < stop and start < high
 
 
 def clashes(first: Step, second: Step, given: frozenset[int]) -> bool:
     """Return whether two steps must keep their order; the memories in `given`, inputs, may overlap each other."""
-
-    def meet(a: View, b: View) -> bool:
-        return overlap(a, b) or (a.memory != b.memory and a.memory in given and b.memory in given)
-
-    return any(meet(w, v) for w in first.writes for v in (*second.reads, *second.writes)) or any(
-        meet(r, w) for r in first.reads for w in second.writes
+    return any(overlap(w, v, given) for w in first.writes for v in (*second.reads, *second.writes)) or any(
+        overlap(r, w, given) for r in first.reads for w in second.writes
     )

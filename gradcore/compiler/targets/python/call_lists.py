@@ -14,7 +14,7 @@ from gradcore.backends.registry import CPU
 from gradcore.compiler.capture.arrays import current
 from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.memory import ufunc_of
-from gradcore.compiler.program.program import Call, Literal, Program, Value
+from gradcore.compiler.program.program import Call, Literal, Program, Value, last_uses
 
 __all__ = ["ListedCalls", "list_calls"]
 
@@ -40,14 +40,14 @@ def list_calls(program: Program) -> Program:
     if library is None or program.backend is not None or program.symbols:
         return program
     effects, result = Effects(program), program.copy()
-    last_use = {n: i for i, call in enumerate(program.calls) for n in call.read}
+    last_use = last_uses(program.calls)
     last_use |= dict.fromkeys(program.outputs, len(program.calls))
     run: list[Call] = []
     computed: set[int] = set()
     memory: set[int] = set()
 
     def close(position: int) -> None:
-        kernel = ListedCalls(library, [*run], [n for n in computed if last_use.get(n, -1) >= position], program)
+        kernel = ListedCalls(library, [*run], [n for n in computed if last_use[n] >= position], program)
         if kernel.pays:
             arguments, results = map(Value, kernel.inputs), tuple(map(Value, kernel.outputs))
             result.calls.append(Call("listed", kernel, tuple(arguments), {}, results))
@@ -129,7 +129,7 @@ class ListedCalls:
     def _place(self) -> None:
         """Assign an offset in the memory to each value."""
         memory, types = self._memory, self.types
-        last_use = {n: i for i, call in enumerate(self.calls) for n in call.read}
+        last_use = last_uses(self.calls)
         permanent = {*self.inputs, *self.outputs}
         for n in self.inputs:
             memory.take(n)
@@ -143,7 +143,7 @@ class ListedCalls:
                 if last_use[each] == i:
                     memory.give(each)
             memory.take(n)
-            if n not in last_use and n not in permanent:
+            if last_use[n] == i and n not in permanent:
                 memory.give(n)
             places = (*offsets, memory.places[n])
             self._list.append(ufunc_of(call), result.dtype, result.size, places, (*repeated, False))

@@ -11,12 +11,12 @@ import numpy as np
 from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.memory import NO_PLAN, Buffers, memory_plan, ufunc_of
 from gradcore.compiler.program.passes import takes_scalars
-from gradcore.compiler.program.program import Call, Expression, Literal, Program, Value, values_in
+from gradcore.compiler.program.program import Call, Expression, Literal, Program, Value, last_uses, values_in
+from gradcore.compiler.program.source import Source
 from gradcore.compiler.targets.python.call_lists import list_calls
 from gradcore.compiler.targets.python.numpy_calls import use_numpy
 from gradcore.compiler.targets.python.tiles import fuse_calls
 from gradcore.core.operators import BASIC, symbols_of
-from gradcore.core.tracebacks import generated_file
 
 __all__ = ["function_of", "source_of"]
 
@@ -30,27 +30,19 @@ _LARGE = 1 << 12
 
 def function_of(program: Program) -> Any:
     """Return a function of the program's inputs that returns a tuple of its outputs."""
-    text, scope = source_of(list_calls(use_numpy(fuse_calls(program))) if program.backend is None else program)
-    exec(compile(text, generated_file(__name__, text), "exec"), scope)
-    return scope["program"]
+    lines, source = source_of(list_calls(use_numpy(fuse_calls(program))) if program.backend is None else program)
+    return source.define("program", lines)
 
 
-def source_of(program: Program) -> tuple[str, dict[str, Any]]:
-    """Return the source of the function, and the objects that it refers to by name."""
+def source_of(program: Program) -> tuple[list[str], Source]:
+    """Return the lines of the function, and the builder with the objects that they refer to by name."""
     plan = memory_plan(program) if program.backend is None else NO_PLAN
-    scope: dict[str, Any] = {"asarray": np.asarray}
-    names: dict[int, str] = {}
-    last_use = {n: i for i, call in enumerate(program.calls) for n in call.read}
+    source = Source("c", {"asarray": np.asarray})
+    constant = source.bind
+    last_use = last_uses(program.calls)
     large = {n for n, array_type in program.types.items() if array_type.nbytes >= _LARGE}.difference(program.outputs)
     lines = [f"v{n} = v{n}[()]" for n in _scalar_inputs(program)]
     numbers: dict[int, Any] = {}
-
-    def constant(value: Any) -> str:
-        name = names.get(id(value))
-        if name is None:
-            name = names[id(value)] = f"c{len(names)}"
-            scope[name] = value
-        return name
 
     def emit(value: Any) -> str:
         kind = type(value)
@@ -89,19 +81,18 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
             text = _emit_call_into(call, plan, emit, constant) or _emit_call(call, emit, constant)
         lines.append(text if not results else f"{_target(call.results)} = {text}")
         lines += [f"v{n} = asarray(v{n})" for n in results if n in program.scalars]
-        dead_values = {n for n in (*call.read, *results) if n in large and last_use.get(n, i) == i}
+        dead_values = {n for n in (*call.read, *results) if n in large and last_use[n] == i}
         if dead_values:
             lines.append(f"del {', '.join(f'v{n}' for n in sorted(dead_values))}")
     head = f"def program({', '.join(map(program.name_of, program.inputs))}):"
     result = f"return ({''.join(f'v{n}, ' for n in program.outputs)})"
     if not plan.chosen:
-        return "\n    ".join([head, *lines, result]), scope
+        return [head, *lines, result], source
     buffers = Buffers(plan)
     take, give = constant(buffers.take), constant(buffers.give)  # Names of their own, as the code may be replaced.
     body = [f"{''.join(f'b{n}, ' for n in plan.chosen)}= buffers", *lines, result]
-    body = [*(f"    {line}" for line in body), "finally:", f"    {give}(buffers)"]
-    lines_with_buffers = [head, f"buffers = {take}()", "try:", *body]
-    return "\n    ".join(lines_with_buffers), scope
+    body = [*(f" {line}" for line in body), "finally:", f" {give}(buffers)"]
+    return [head, f"buffers = {take}()", "try:", *body], source
 
 
 def _computes_scalars(call: Call, program: Program) -> bool:

@@ -23,7 +23,7 @@ from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.backends.registry import CPU
 from gradcore.compiler.program.effects import Effects, is_pure
 from gradcore.compiler.program.memory import peak_of, ufunc_of
-from gradcore.compiler.program.program import Call, Literal, Program, Value, map_leaves, values_in
+from gradcore.compiler.program.program import Call, Literal, Program, Value, last_uses, map_leaves, values_in
 from gradcore.compiler.targets.grouping import FusedCalls, Grouping, Leaf
 
 __all__ = ["FusedKernel", "fuse_calls"]
@@ -117,7 +117,7 @@ class TiledCalls(FusedKernel):
         if size < 2 * _TILE or len(calls) < min_calls:
             raise NotFusible(f"{len(calls)} calls on {size} elements are as fast by themselves")
         self.literals: list[Any] = []
-        last_use = {n: i for i, call in enumerate(calls) for n in call.read}
+        last_use = last_uses(calls)
         self.steps = [self._step(call, i, last_use, program.literals) for i, call in enumerate(calls)]
 
     def _step(self, call: Call, position: int, last: dict[int, int], literals: list[Any]) -> tuple[Any, ...]:
