@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import random
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -143,3 +146,56 @@ def test_padding(dtype: str, value: float) -> None:
     for lib in (gc, torch):
         with pytest.raises(TypeError, match="must be float, not complex"):
             lib.nn.functional.pad(lib.ones(2), (1, 1), value=1j)
+
+
+#: Bounds and steps of sequences: at the ends of dtypes, beyond them, not finite, falsy, and fractions.
+BOUNDS = (
+    0, 1, -1, 3, 200, -255, -256, 300, 70000, -(2**31), 2**63 - 1, -(2**63), 2**63, 2**64, 10**30, 0.0, -0.0, 0.5, -3.9,
+    1e20, 1e300, float("nan"), float("inf"), -float("inf"), True,
+)  # fmt: skip
+STEPS = (1, 2, 7, 0.5, 0, float("nan"), 2**63, 1e300)
+SEQUENCE_DTYPES = ("uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64", "bool", None)
+
+
+def sequences(name: str, dtype: str | None) -> Iterator[tuple[Any, ...]]:
+    """Yield arguments for sequences of at most 300 elements, or of more than memory has, without PyTorch's crashes."""
+    is_integer = dtype is None or "int" in dtype or dtype == "bool"
+    for first, last in itertools.product(BOUNDS, repeat=2):
+        if first != last and float(first) == float(last):
+            continue  # PyTorch compares bounds as doubles
+        if name.endswith("space"):
+            # Powers that integers cannot have depend on the CPU, and bfloat16 rounds exponents.
+            limit = 18 if name == "logspace" and (is_integer or dtype == "bfloat16") else math.inf
+            if not (max(abs(first), abs(last)) > limit):
+                yield first, last, 5
+            continue
+        for step in STEPS:
+            length = abs(last - first) / step if step else 0
+            is_short = not 300 < length < 1e12 and not 2**60 < length <= 2**64  # where PyTorch's lengths wrap around
+            if is_short and (not is_integer or 1 <= step < 2**62):  # PyTorch divides integers by zero
+                yield first, last, step
+
+
+@pytest.mark.parametrize("name", ["arange", "range", "linspace", "logspace"])
+@pytest.mark.parametrize("dtype", SEQUENCE_DTYPES)
+def test_bounds_of_sequences(name: str, dtype: str | None) -> None:
+    def call(library: Any, arguments: tuple[Any, ...]) -> Any:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return getattr(library, name)(*arguments, dtype=dtype and getattr(library, dtype)).double().numpy()
+        except (ArithmeticError, RuntimeError, ValueError, TypeError, MemoryError) as error:
+            return error
+
+    wrong, drawn = [], random.Random(f"{name} {dtype}")
+    calls = [*sequences(name, dtype)]
+    for arguments in drawn.sample(calls, min(len(calls), 120)):
+        mine, theirs = call(gc, arguments), call(torch, arguments)
+        if isinstance(theirs, Exception):
+            same = isinstance(mine, type(theirs))
+        else:
+            tolerance = {"bfloat16": 0.05, "float16": 5e-3}.get(dtype or "", 1e-5)
+            same = isinstance(mine, np.ndarray) and np.allclose(mine, theirs, rtol=tolerance, equal_nan=True)
+        if not same:
+            wrong.append(f"{name}{arguments}: {str(mine)[:80]}, PyTorch: {str(theirs)[:80]}")
+    assert not wrong, "\n".join(wrong)

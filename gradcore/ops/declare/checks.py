@@ -101,7 +101,12 @@ _CPP_INTEGERS = {
 }  # fmt: skip
 
 #: The largest finite numbers that are not rounded to infinity, by dtype.
-_LARGEST = {"float16": 65519.0, "float32": 3.4028235677973366e38, "float64": 1.7976931348623157e308}
+_LARGEST = {
+    "float16": 65519.0,
+    "bfloat16": 3.4028235677973366e38,
+    "float32": 3.4028235677973366e38,
+    "float64": 1.7976931348623157e308,
+}
 
 
 def cpp_type(dtype: dtypes.dtype) -> str:
@@ -111,7 +116,7 @@ def cpp_type(dtype: dtypes.dtype) -> str:
 
 def overflow(dtype: dtypes.dtype) -> RuntimeError:
     """Return PyTorch's error for a number that is outside of the range of `dtype`."""
-    kind = _CPP_TYPES.get(dtype.name, f"{dtype.name}_t")
+    kind = "int" if dtype is dtypes.int32 else _CPP_TYPES.get(dtype.name, f"{dtype.name}_t")
     return RuntimeError(f"value cannot be converted to type {kind} without overflow")
 
 

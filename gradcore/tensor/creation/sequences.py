@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Sequence
 from typing import Any, Unpack
@@ -14,13 +15,16 @@ from gradcore.core import dtypes
 from gradcore.core.errors import warn
 from gradcore.dispatch.settings import converting
 from gradcore.ops.declare.annotations import Number
-from gradcore.ops.declare.checks import overflow
+from gradcore.ops.declare.checks import cpp_type, fitting, no_kernel
 from gradcore.ops.declare.shapes import check_elements
 from gradcore.tensor import Tensor, is_differentiated
 from gradcore.tensor.creation.factory import OutOptions, compute_on_device, convert_array, factory, from_host
 from gradcore.tensor.creation.filled import make_filled
 
 __all__ = ["arange", "eye", "linspace", "logspace", "range", "tril_indices", "triu_indices"]
+
+#: The largest number of elements that `arange` and `range` compute with.
+_MOST_NUMBERS = 2**63 - 1
 
 
 @factory
@@ -69,14 +73,36 @@ def _bounds(function: str, start: Any, end: Any, step: Any) -> tuple[Any, Any, A
     return (0, start, step) if end is None else (0 if start is None else start, end, step)
 
 
-def _truncate_to_integers(dtype: dtypes.dtype, *values: Any) -> tuple[Any, ...]:
-    """Return the values cut off to integers if `dtype` is one of integers, as PyTorch does before it computes."""
-    if dtype.category != dtypes.INTEGER:
-        return values
-    try:
-        return tuple(int(v) if isinstance(v, float) else v for v in values)  # A size stays symbolic.
-    except (OverflowError, ValueError):
-        raise overflow(dtype) from None
+def _convert_bounds(dtype: dtypes.dtype, *values: Any) -> tuple[Any, ...]:
+    """Return the values as Python numbers of `dtype`, cut off to integers if it is one of integers; see `fitting`."""
+    convert = {dtypes.INTEGER: int, dtypes.FLOATING: float}.get(dtype.category, complex)
+    # Sizes stay symbolic.
+    return tuple(convert(fitting(v, dtype)) if type(v) in (int, float, complex, bool) else v for v in values)
+
+
+#: The dtypes in which `arange` and `range` compute, by the category of the result's dtype; half precision in float32.
+_COMPUTED_IN = {dtypes.INTEGER: dtypes.int64, dtypes.FLOATING: dtypes.float64}
+
+
+def _computation_dtype(function: str, dtype: dtypes.dtype) -> dtypes.dtype:
+    if dtype.category not in _COMPUTED_IN:
+        raise no_kernel(f"{function}_cpu", dtype)
+    return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else _COMPUTED_IN[dtype.category]
+
+
+def _check_progression(first: Any, last: Any, by: Any) -> None:
+    """Raise if no sequence from `first` to `last` has steps of `by`."""
+    if not (by > 0 or by < 0):  # also for NaN
+        raise RuntimeError("step must be nonzero")
+    if not all(v.__class__ is int or math.isfinite(v) for v in (first, last)):
+        raise RuntimeError(f"unsupported range: {first:g} -> {last:g}")
+    if first > last if by > 0 else first < last:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+
+
+def _check_length(count: float) -> None:
+    if count > _MOST_NUMBERS:
+        raise RuntimeError("invalid size, possible overflow?")
 
 
 def _is_differentiated(start: object, end: object, options: OutOptions) -> bool:
@@ -117,24 +143,20 @@ def arange(
     tensor([1.0000, 1.5000, 2.0000])
     """
     first, last, by = _bounds("arange", start, end, step)
-    if by == 0:
-        raise RuntimeError("step must be nonzero")
-    if (last - first) * (1 if by > 0 else -1) < 0:
-        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    if not all(v.__class__ is int or math.isfinite(v) for v in (first, last)):
-        raise RuntimeError(f"unsupported range: {first} -> {last}")
     out_dtype = _sequence_dtype((first, last, by), options.get("dtype"))
-    has_fraction = isinstance(first, float) or isinstance(last, float) or isinstance(by, float)
-    if has_fraction and out_dtype is dtypes.int64:
-        first, last, by = _truncate_to_integers(out_dtype, first, last, by)
+    computation_dtype = _computation_dtype("arange", out_dtype)
+    _check_progression(first, last, by)
+    if out_dtype is dtypes.int64:  # PyTorch computes its length after it has cut off fractions.
+        first, last, by = _convert_bounds(out_dtype, first, last, by)
         if by == 0:
             raise RuntimeError("step must be nonzero")
-        has_fraction = False
+    has_fraction = isinstance(first, float) or isinstance(last, float) or isinstance(by, float)
     is_whole = out_dtype.category == dtypes.INTEGER and not has_fraction
-    count = -(-(last - first) // by) if is_whole else math.ceil((last - first) / by)
+    length = -(-(last - first) // by) if is_whole else (last - first) / by
+    _check_length(length)
+    count = length if is_whole else math.ceil(length)
     check_elements((count,))
-    if has_fraction:
-        first, by = _truncate_to_integers(out_dtype, first, by)
+    first, by = _convert_bounds(computation_dtype, first, by)
     kind = np.int64 if not out_dtype.is_differentiable and isinstance(by, int) else np.float64
 
     def numbers(xp: Any) -> Any:
@@ -157,14 +179,13 @@ def range(
     )
     first, last, by = _bounds("range", start, end, step)
     out_dtype = _dtype(options)
-    if (last - first) * by < 0:
-        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    first, last, by = _truncate_to_integers(out_dtype, first, last, by)
-    if by == 0:
-        raise RuntimeError("step must be nonzero")
-    if (last - first) * by < 0:
-        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    count = math.floor((last - first) / by) + 1
+    converted = _convert_bounds(_computation_dtype("range", out_dtype), first, last, by)
+    _check_progression(first, last, by)
+    first, last, by = converted
+    _check_progression(first, last, by)
+    length = (last - first) // by if out_dtype.category == dtypes.INTEGER else (last - first) / by
+    _check_length(length + 1)
+    count = math.floor(length) + 1
     check_elements((count,))
 
     def numbers(xp: Any) -> Any:
@@ -176,11 +197,10 @@ def range(
 def _space_evenly(xp: Any, start: Any, end: Any, steps: int, dtype: dtypes.dtype) -> Any:
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
-    if dtype.category == dtypes.INTEGER:  # From both ends, as in PyTorch: values that are whole come out exactly.
-        low, high = _truncate_to_integers(dtype, start, end)
-        limits = np.iinfo(dtype.numpy)
-        if not all(limits.min <= bound <= limits.max for bound in (low, high)):
-            raise overflow(dtype)
+    low, high = _convert_bounds(dtype, start, end)
+    is_integer = dtype.category == dtypes.INTEGER
+    if is_integer or not all(map(cmath.isfinite, (low, high))):
+        # From both ends, as in PyTorch: values that are whole come out exactly, and infinities at the same places.
         step, places = (high - low) / max(steps - 1, 1), xp.arange(steps, dtype=np.float64)
         is_front = places < (steps // 2 if steps > 1 else 1)
         return xp.where(is_front, low + step * places, high - step * (steps - 1 - places))
@@ -207,7 +227,7 @@ def linspace(
     if _is_differentiated(start, end, options):
         return _moving(start, end, steps, options)
     start, end = _numbers(start, end)
-    out_dtype = _default_spaced(start, end, options.get("dtype"))
+    out_dtype = _spaced_dtype("linspace", start, end, options.get("dtype"))
 
     def numbers(xp: Any) -> Any:
         values = _space_evenly(xp, start, end, steps, out_dtype)
@@ -216,11 +236,19 @@ def linspace(
     return compute_on_device(numbers, options.get("device"), out_dtype, exact=True)  # type: ignore[no-any-return]
 
 
-def _default_spaced(start: Any, end: Any, dtype: Any) -> dtypes.dtype:
-    if dtype is not None:
-        return dtypes.as_dtype(dtype)
+def _spaced_dtype(function: str, start: Any, end: Any, dtype: Any) -> dtypes.dtype:
     any_complex = isinstance(start, complex) or isinstance(end, complex)
-    return dtypes.default_complex() if any_complex else dtypes.get_default_dtype()
+    if dtype is None:
+        return dtypes.default_complex() if any_complex else dtypes.get_default_dtype()
+    out_dtype = dtypes.as_dtype(dtype)
+    if any_complex and not out_dtype.is_complex:
+        inferred = cpp_type(dtypes.default_complex())
+        raise RuntimeError(
+            f"torch.{function}(): inferred dtype {inferred} can't be safely cast to passed dtype {out_dtype.scalar_name}"
+        )
+    if out_dtype is dtypes.bool_:
+        raise no_kernel(f"{function}_cpu", out_dtype)
+    return out_dtype
 
 
 @factory
@@ -242,7 +270,7 @@ def logspace(
     if _is_differentiated(start, end, options):
         return functional.pow(base, _moving(start, end, steps, options))  # type: ignore[no-any-return]
     start, end = _numbers(start, end)
-    out_dtype = _default_spaced(start, end, options.get("dtype"))
+    out_dtype = _spaced_dtype("logspace", start, end, options.get("dtype"))
 
     def numbers(xp: Any) -> Any:
         if steps == 1 and out_dtype.category == dtypes.INTEGER:  # PyTorch does not cut off a single exponent.
