@@ -153,7 +153,7 @@ BOUNDS = (
     0, 1, -1, 3, 200, -255, -256, 300, 70000, -(2**31), 2**63 - 1, -(2**63), 2**63, 2**64, 10**30, 0.0, -0.0, 0.5, -3.9,
     1e20, 1e300, float("nan"), float("inf"), -float("inf"), True,
 )  # fmt: skip
-STEPS = (1, 2, 7, 0.5, 0, float("nan"), 2**63, 1e300)
+STEPS = (1, 2, 7, 0.5, 0, float("nan"), 10**30, 1e300)
 SEQUENCE_DTYPES = ("uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64", "bool", None)
 
 
