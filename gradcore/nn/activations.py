@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradcore.core.errors import warn
 from gradcore.nn import functional as F
-from gradcore.nn.module import Module
+from gradcore.nn.module import Module, count_dims
 from gradcore.nn.module_factory import ModuleEntry, make, settings
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
@@ -117,7 +117,7 @@ class Softmax2d(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the softmax over the channels, the third dim from the end."""
-        if input.ndim not in (3, 4):
+        if count_dims(self, "input", input) not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.ndim}D instead")
         return F.softmax(input, -3)
 

@@ -10,7 +10,7 @@ from gradcore import functional
 from gradcore.nn import functional as F
 from gradcore.nn.containers import ModuleList, Sequential
 from gradcore.nn.linear import Linear
-from gradcore.nn.module import Module
+from gradcore.nn.module import Module, count_dims
 from gradcore.tensor import Tensor
 
 __all__ = ["AdaptiveLogSoftmaxWithLoss"]
@@ -65,6 +65,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     ) -> None:
         super().__init__()
         cutoffs = list(cutoffs)
+        if not all(hasattr(number, "__index__") for number in (n_classes, *cutoffs)):
+            raise TypeError("n_classes and cutoffs must be integers")
         if not cutoffs:
             raise ValueError("cutoffs should be a sequence of length larger than 0")
         rising = all(a < b for a, b in pairwise([0, *cutoffs, n_classes]))
@@ -131,7 +133,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return _ASMoutput(out if batched else out.squeeze(0), loss)
 
     def _check(self, x: Tensor, target: Tensor) -> None:
-        if target.ndim > 1:
+        count_dims(self, "input_", x)
+        if count_dims(self, "target_", target) > 1:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         if target.ndim == 1 and x.size(0) != target.size(0):
             raise RuntimeError("Input and target should have the same size in the batch dimension.")

@@ -97,6 +97,8 @@ for _n in (2, 3):
 
 
 def _probability(chosen: dict[str, Any]) -> dict[str, Any]:
+    if not hasattr(chosen["p"], "__float__"):
+        raise TypeError(f"dropout probability has to be a number, but got {type(chosen['p']).__name__}")
     if not 0 <= chosen["p"] <= 1:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {chosen['p']}")
     return chosen

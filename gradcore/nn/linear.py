@@ -96,6 +96,8 @@ class Bilinear(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        if not isinstance(in1_features, int):
+            raise TypeError(f"in1_features should be of type int, got: {type(in1_features).__name__}")
         if in1_features <= 0:
             raise ValueError(f"in1_features must be > 0, but got {in1_features}")
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features

@@ -116,6 +116,21 @@ def _addindent(text: str, spaces: int) -> str:
     return text.replace("\n", "\n" + " " * spaces)
 
 
+def count_dims(module: Any, argument: str, value: Any) -> int:
+    """Return the number of dims of an argument of a module's forward.
+
+    Raises
+    ------
+    TypeError
+        If the argument is no tensor.
+    """
+    if not hasattr(value, "ndim"):
+        raise TypeError(
+            f"{type(module).__name__}.forward(): argument {argument!r} must be Tensor, not {type(value).__name__}"
+        )
+    return value.ndim  # type: ignore[no-any-return]
+
+
 def _kind(value: Any) -> str:
     """Return the type of a value in the form that error messages use."""
     if isinstance(value, Tensor):

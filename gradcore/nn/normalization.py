@@ -11,7 +11,7 @@ from gradcore.dispatch.settings import setting
 from gradcore.nn import functional as F
 from gradcore.nn.docstrings import Docstring
 from gradcore.nn.init import ones_, zeros_
-from gradcore.nn.module import Module
+from gradcore.nn.module import Module, count_dims
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import empty, ones, tensor, zeros
@@ -256,7 +256,7 @@ class _Running(_Affine):
         super().reset_parameters()
 
     def _check_input_dim(self, input: Tensor) -> None:
-        if input.ndim not in self.ndims:
+        if count_dims(self, "input", input) not in self.ndims:
             expected = " or ".join(f"{n}D" for n in self.ndims)
             raise ValueError(f"expected {expected} input (got {input.ndim}D input)")
 
@@ -315,6 +315,12 @@ class _InstanceNorm(_Running):
         """Return the input, with each channel of each sample normalized."""
         self._check_input_dim(input)
         alone = input.ndim == self.ndims[0]  # one sample without a dim of batches
+        channels = input.shape[0 if alone else 1]
+        if self.affine and channels != self.num_features:
+            raise ValueError(
+                f"expected input's size at dim={0 if alone else 1} to match num_features ({self.num_features}), but got: "
+                f"{channels}."
+            )
         momentum = 0.0 if self.momentum is None else self.momentum
         out = F.instance_norm(
             input.unsqueeze(0) if alone else input,
@@ -379,7 +385,7 @@ class SyncBatchNorm(_BatchNorm):
         self.process_group = process_group
 
     def _check_input_dim(self, input: Tensor) -> None:
-        if input.ndim < 2:
+        if count_dims(self, "input", input) < 2:
             raise ValueError(f"expected at least 2D input (got {input.ndim}D input)")
 
     def forward(self, input: Tensor) -> Tensor:

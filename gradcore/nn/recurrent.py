@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gradcore import functional
+from gradcore.autograd.modes import AUTOCAST, local
 from gradcore.core.errors import caller_depth
 from gradcore.nn import functional as F
 from gradcore.nn.init import uniform_
-from gradcore.nn.module import Module
+from gradcore.nn.module import Module, count_dims
 from gradcore.nn.packing import PackedSequence
 from gradcore.nn.parameter import Parameter
 from gradcore.ops.declare.shapes import check_count
@@ -157,7 +158,7 @@ class RNNCellBase(_Recurrent):
     def forward(self, input: Tensor, hx: Any = None) -> Any:
         """Return the next state."""
         name = type(self).__name__
-        if input.ndim not in (1, 2):
+        if count_dims(self, "input", input) not in (1, 2):
             raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.ndim}D instead")
         count = MODES[self.mode].states
         if hx is None:
@@ -167,7 +168,7 @@ class RNNCellBase(_Recurrent):
         if len(state) != count:
             raise TypeError(f"{name}: argument 'hx' must be {count} tensors of the state, but got {len(state)}")
         for i, h in enumerate(state):
-            if h.ndim not in (1, 2):
+            if count_dims(self, "hx", h) not in (1, 2):
                 which = f"hx[{i}]" if count > 1 else "hidden"
                 raise ValueError(f"{name}: Expected {which} to be 1D or 2D, got {h.ndim}D instead")
         self._check(input, state)
@@ -352,13 +353,16 @@ class RNNBase(_Recurrent):
             raise ValueError(
                 "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
             )
+        for name in ("input_size", "hidden_size", "num_layers"):
+            if not isinstance(getattr(self, name), int):
+                raise TypeError(f"{name} should be of type int, got: {type(getattr(self, name)).__name__}")
         if self.dropout and self.num_layers == 1:
             warnings.warn(
                 "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
                 f"num_layers greater than 1, but got dropout={self.dropout} and num_layers={self.num_layers}",
                 stacklevel=caller_depth(),
             )
-        for name in ("hidden_size", "num_layers"):
+        for name in ("input_size", "hidden_size", "num_layers"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be greater than zero")
         check_count("num_layers", self.num_layers)
@@ -413,7 +417,7 @@ class RNNBase(_Recurrent):
         """
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx)
-        if input.ndim not in (2, 3):
+        if count_dims(self, "input", input) not in (2, 3):
             raise ValueError(f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.ndim}D tensor instead")
         batched = input.ndim == 3
         x = input.unsqueeze(1) if not batched else input.transpose(0, 1) if self.batch_first else input
@@ -447,6 +451,12 @@ class RNNBase(_Recurrent):
         """Compute all layers over the steps of `x`. For packed steps, `sizes` has the number of samples of each."""
         last: list[States] = []
         weights = self.all_weights
+        dtype = weights[0][0].dtype
+        if x.dtype is not dtype and not local.state.mode & AUTOCAST:
+            raise ValueError(
+                f"RNN input dtype ({x.dtype}) does not match weight dtype ({dtype}). Convert input: "
+                f"input.to({dtype}), or convert model: model.to({x.dtype})"
+            )
         directions = 2 if self.bidirectional else 1
         for layer in range(self.num_layers):
             if layer and self.dropout:
@@ -468,6 +478,12 @@ class RNNBase(_Recurrent):
         if hx is None:
             return tuple(zeros(shape, dtype=x.dtype, device=x.device) for shape in expected)
         initial = tuple(hx) if isinstance(hx, (tuple, list)) else (hx,)
+        for h in initial:
+            count_dims(self, "hx", h)
+        if len(initial) != len(sizes):
+            raise TypeError(
+                f"{type(self).__name__}: argument 'hx' must be {len(sizes)} tensors of the state, but got {len(initial)}"
+            )
         states = tuple(h if batched else h.unsqueeze(1) for h in initial)
         for shape, h, label in zip(expected, states, ("hidden[0]", "hidden[1]"), strict=False):
             if tuple(h.shape) != shape:

@@ -10,7 +10,7 @@ from gradcore.core.dtypes import DTypeLike
 from gradcore.nn import functional as F
 from gradcore.nn.containers import ModuleList
 from gradcore.nn.init import xavier_uniform_
-from gradcore.nn.module import Module
+from gradcore.nn.module import Module, count_dims
 from gradcore.nn.normalization import LayerNorm
 from gradcore.nn.transformer_layers import Activation, TransformerDecoderLayer, TransformerEncoderLayer, additive
 from gradcore.tensor import Tensor
@@ -324,7 +324,8 @@ class Transformer(Module):
             If the numbers of samples differ, or the number of features is not `d_model`.
         """
         samples = 0 if self.batch_first else 1
-        if src.ndim == 3 and src.size(samples) != tgt.size(samples):
+        count_dims(self, "tgt", tgt)
+        if count_dims(self, "src", src) == 3 and src.size(samples) != tgt.size(samples):
             raise RuntimeError("the batch number of src and tgt must be equal")
         if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
             raise RuntimeError("the feature number of src and tgt must be equal to d_model")

@@ -210,10 +210,13 @@ def to_sparse(t: SparseTensor, layout: Any = None, *, blocksize: Any = None, **k
         raise RuntimeError(f"to_sparse: conversion from {SPOKEN[t.layout]} to {layout} layout is not supported")
     if len(t.sizes) != 2:
         raise RuntimeError(f"to_sparse: the layout {layout} is for matrices, but the tensor has {len(t.sizes)} dims")
-    t = _as_coo(t)
-    if layout in BLOCKED:
-        return _in_blocks(coalesce(t), layout, blocksize)
-    return _compress(t, layout)
+    coordinates = _as_coo(t)
+    result = (
+        _in_blocks(coalesce(coordinates), layout, blocksize) if layout in BLOCKED else _compress(coordinates, layout)
+    )
+    if t.layout in COMPRESSED and t.index[0].dtype is not result.index[0].dtype:
+        result = sparse(layout, t.sizes, tuple(part.to(t.index[0].dtype) for part in result.index), result.stored)
+    return result
 
 
 def _compress(t: SparseTensor, layout: Any) -> SparseTensor:

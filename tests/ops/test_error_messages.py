@@ -20,7 +20,8 @@ RAW = re.compile(
     r"<lambda>|'\w+' object (has no|is not)|object of type|unsupported operand|'[<>]=?' not supported|tuple index|"
     r"(not enough|too many) values to unpack|could not be broadcast together|ufunc|numpy|_array\b|unhashable|"
     r"must be real number|truth value of an array|setting an array|only integer scalar|only length-1|"
-    r"(min|max)\(\) (arg|iterable)"
+    r"(min|max)\(\) (arg|iterable)|zip\(\) arg|object is not (iterable|callable)|cannot be interpreted as|"
+    r"not enough values|cannot reshape array|operands could not|axis \d|shapes \(.*\) not aligned|zero-size array"
 )
 #: The name of the function that was given something else than a tensor.
 CALLED = re.compile(r"(\w+)\(\): argument .* must be Tensor, not")

@@ -253,14 +253,14 @@ def _output_size(function: str, input: Any, n: int, output_size: Any) -> Sizes:
     """Return the sizes of adaptive pooling's result, in which None stands for the input's size."""
     if isinstance(output_size, int) or output_size is None:
         output_size = (output_size,) * n
+    if input.ndim not in (n + 1, n + 2):
+        raise RuntimeError(f"{function}: Expected {n + 1}D or {n + 2}D tensor, but got {list(input.shape)}")
     if len(output_size) != n:
         raise RuntimeError(f"{function}: output_size must be {n}")
     sizes = tuple(
         input_size if size is None else int(size)
         for size, input_size in zip(output_size, input.shape[-n:], strict=True)
     )
-    if input.ndim not in (n + 1, n + 2):
-        raise RuntimeError(f"{function}: Expected {n + 1}D or {n + 2}D tensor, but got {list(input.shape)}")
     if min(sizes) < 0:
         raise RuntimeError(
             f"{function}: elements of output_size must be greater than or equal to 0 but received {list(sizes)}"
@@ -274,6 +274,8 @@ def _unpooled_size(input: Any, kernel: Sizes, stride: Sizes, padding: Sizes, out
         (size - 1) * s + k - 2 * p for size, k, s, p in zip(input.shape[-n:], kernel, stride, padding, strict=True)
     ]
     if output_size is None:
+        if min(default) < 0:
+            raise ValueError(f"max_unpooling: output_size must contain non-negative sizes, but got {default}")
         check_elements((*input.shape[:-n], *default))
         return tuple(default)
     sizes = tuple(output_size[2:] if len(output_size) == n + 2 else output_size)
@@ -487,6 +489,8 @@ def _declare_max_unpool(n: int) -> None:
         """
         kernel = for_pooling(name, "kernel_size", kernel_size, n)
         steps = kernel if stride is None else for_pooling(name, "stride", stride, n)
+        if input.ndim not in (n + 1, n + 2):
+            raise RuntimeError(f"{name}: Expected {n + 1}D or {n + 2}D tensor, but got {list(input.shape)}")
         sizes = _unpooled_size(input, kernel, steps, for_pooling(name, "padding", padding, n), output_size)
         if indices.dtype.name != "int64":
             raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype.scalar_name}")

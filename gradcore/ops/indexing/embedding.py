@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from gradcore.core.dtypes import INTEGER
 from gradcore.ops.declare.samples import case, floats, ints
 from gradcore.ops.declare.shapes import check_elements
 from gradcore.ops.declare.table import bilinear, composite, constant
@@ -156,6 +157,11 @@ def _offsets(input: Any, offsets: Any, include_last_offset: bool) -> list[int]:
         raise ValueError("offsets has to be a 1D Tensor but got None")
     if offsets.ndim != 1:
         raise ValueError("offsets has to be a 1D Tensor")
+    if offsets.dtype.category != INTEGER:
+        raise RuntimeError(
+            "Expected tensor for argument #2 'offsets' to have one of the following scalar types: Long, Int; but got "
+            f"torch.{offsets.dtype.scalar_name}Tensor instead (while checking arguments for embedding_bag)"
+        )
     starts = offsets.tolist()
     if starts and starts[0] != 0:
         raise RuntimeError(

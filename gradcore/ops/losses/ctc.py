@@ -32,6 +32,15 @@ def _check(log_probs: Any, targets: Any, inputs: list[int], lengths: list[int], 
         raise RuntimeError("blank must be in label range")
     if any(n > steps for n in inputs):
         raise RuntimeError(f"Expected input_lengths to have value at most {steps}, but got value {max(inputs)}")
+    if targets.ndim not in (1, 2):
+        raise RuntimeError(
+            f"Expected 1 to 2 dimensions, but got {targets.ndim}-dimensional tensor for argument #2 'targets'"
+        )
+    if targets.ndim == 2 and targets.shape[0] != batch:
+        raise RuntimeError(
+            f"Expected tensor to have size {batch} at dimension 0, but got size {targets.shape[0]} for argument #2 "
+            "'targets'"
+        )
     if targets.ndim == 1 and targets.shape[0] != sum(lengths):
         raise RuntimeError(
             f"Expected tensor to have size {sum(lengths)} at dimension 0, but got size {targets.shape[0]} for argument "

@@ -396,6 +396,8 @@ def multi_margin_loss(F, input, target, p: int = 1, margin: Scalar = 1.0, weight
             "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch "
             f"size). Expected target size [{batch}], but got {list(target.shape)}. Input has shape {list(input.shape)}."
         )
+    if target.dtype.name != "int64":
+        raise RuntimeError(f"expected scalar type Long but found {target.dtype.scalar_name}")
     flat = F.reshape(target, (batch,))
     if target.is_cpu and F.holds_anywhere((target < 0) | (target >= classes)):
         raise RuntimeError("target out of range")

@@ -301,10 +301,15 @@ def _batch_norm(
                 raise RuntimeError(f"{name} must be defined in evaluation mode")
     tensors = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
     for name, tensor in tensors.items():
-        if tensor is not None and prod(tensor.shape) != channels:
-            raise RuntimeError(f"{name} should contain {channels} elements not {prod(tensor.shape)}")
-    check_implemented("batch_norm", input, "bi")
+        if tensor is not None and tensor.shape != (channels,):
+            if prod(tensor.shape) != channels:
+                raise RuntimeError(f"{name} should contain {channels} elements not {prod(tensor.shape)}")
+            tensors[name] = F.reshape(tensor, (channels,))
+    if (running_mean is None) is not (running_var is None):
+        raise ValueError("running_mean and running_var must either both be None or neither be None")
+    check_implemented("batch_norm", input, "bci")
     check_parameters(input, *tensors.values())
+    running_mean, running_var, weight, bias = tensors.values()
     if not prod(input.shape):
         return F.clone(input)
     if not training:
@@ -437,9 +442,17 @@ def instance_norm(
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
     if not use_input_stats and (running_mean is None or running_var is None):
         raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
-    check_implemented("batch_norm", input, "bi")
+    if (running_mean is None) is not (running_var is None):
+        raise ValueError("running_mean and running_var must either both be None or neither be None")
+    check_implemented("batch_norm", input, "bci")
     check_parameters(input, running_mean, running_var, weight, bias)
     batch, channels = input.shape[:2]
+    for name, tensor in (
+        ("running_mean", running_mean), ("running_var", running_var), ("weight", weight), ("bias", bias)
+    ):  # fmt: skip
+        if tensor is not None and tensor.shape != (channels,):
+            number = prod(tensor.shape) if tensor.ndim == 1 else list(tensor.shape)
+            raise RuntimeError(f"{name} should contain {channels} elements not {number}")
     apart = F.reshape(input, (1, batch * channels, *input.shape[2:]))
 
     def repeat_for_batch(t: Any) -> Any:
