@@ -136,7 +136,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         count_dims(self, "input_", x)
         if count_dims(self, "target_", target) > 1:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
-        if target.ndim == 1 and x.size(0) != target.size(0):
+        if target.ndim == 1 and x.shape[:1] != target.shape:
             raise RuntimeError("Input and target should have the same size in the batch dimension.")
         if x.ndim != target.ndim + 1:
             raise RuntimeError(

@@ -318,8 +318,8 @@ class _InstanceNorm(_Running):
         channels = input.shape[0 if alone else 1]
         if self.affine and channels != self.num_features:
             raise ValueError(
-                f"expected input's size at dim={0 if alone else 1} to match num_features ({self.num_features}), but got: "
-                f"{channels}."
+                f"expected input's size at dim={0 if alone else 1} to match num_features ({self.num_features}), but "
+                f"got: {channels}."
             )
         momentum = 0.0 if self.momentum is None else self.momentum
         out = F.instance_norm(

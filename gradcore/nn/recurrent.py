@@ -481,9 +481,8 @@ class RNNBase(_Recurrent):
         for h in initial:
             count_dims(self, "hx", h)
         if len(initial) != len(sizes):
-            raise TypeError(
-                f"{type(self).__name__}: argument 'hx' must be {len(sizes)} tensors of the state, but got {len(initial)}"
-            )
+            name, number = type(self).__name__, len(initial)
+            raise TypeError(f"{name}: argument 'hx' must be {len(sizes)} tensors of the state, but got {number}")
         states = tuple(h if batched else h.unsqueeze(1) for h in initial)
         for shape, h, label in zip(expected, states, ("hidden[0]", "hidden[1]"), strict=False):
             if tuple(h.shape) != shape:

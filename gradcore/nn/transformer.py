@@ -325,9 +325,9 @@ class Transformer(Module):
         """
         samples = 0 if self.batch_first else 1
         count_dims(self, "tgt", tgt)
-        if count_dims(self, "src", src) == 3 and src.size(samples) != tgt.size(samples):
+        if count_dims(self, "src", src) == 3 and src.shape[samples : samples + 1] != tgt.shape[samples : samples + 1]:
             raise RuntimeError("the batch number of src and tgt must be equal")
-        if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
+        if src.shape[-1:] != (self.d_model,) or tgt.shape[-1:] != (self.d_model,):
             raise RuntimeError("the feature number of src and tgt must be equal to d_model")
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
         result: Tensor = self.decoder(

@@ -9,8 +9,8 @@ import numpy as np
 
 __all__ = ["CALLS", "Call", "wrong_arguments", "wrong_inputs"]
 
-#: The module's name with its arguments, and the shapes of its inputs; ``i`` and ``b`` before a shape mean int64 and bool,
-#: and ``+`` nonnegative numbers.
+#: The module's name with its arguments, and the shapes of its inputs; ``i`` before a shape means indices, ``+`` numbers
+#: above 0.
 _TABLE = """
 Linear(3, 2): 4 3
 Bilinear(3, 2, 4): 5 3, 5 2
@@ -189,8 +189,9 @@ def wrong_inputs(call: Call, library: Any) -> Iterator[tuple[str, list[Any]]]:
         wrong += [("on meta", t.to("meta"))]
         for dim in range(t.ndim):
             wrong += [
-                (f"dim {dim} longer", library.cat([t, t.narrow(dim, 0, 1)], dim)), (f"dim {dim} of 0", t.narrow(dim, 0, 0))
-            ]  # fmt: skip
+                (f"dim {dim} longer", library.cat([t, t.narrow(dim, 0, 1)], dim)),
+                (f"dim {dim} of 0", t.narrow(dim, 0, 0)),
+            ]
         for words, other in wrong:
             yield f"input {i}: {words}", [*right[:i], other, *right[i + 1 :]]
     yield "no inputs", []

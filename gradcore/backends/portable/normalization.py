@@ -162,6 +162,8 @@ class Normalization:
     @writes("x")
     def _softmax_in_place(self, x: Array) -> Array:
         """Compute `softmax_or_zero` in the memory of `x`."""
+        if not x.size:
+            return x
         xp, last_dim = self.xp, (x.ndim - 1,)
         highest = self.max_over(x, last_dim, True)
         x -= xp.where(highest == -xp.inf, xp.zeros((), x.dtype), highest)

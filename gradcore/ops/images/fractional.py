@@ -59,6 +59,11 @@ def _pool(
     sizes = input.shape[-n:]
     if input.ndim not in (n + 1, n + 2) or 0 in input.shape[-n - 1 :]:
         raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got: {list(input.shape)}")
+    if min((*outputs, *kernel)) <= 0:
+        raise RuntimeError(
+            f"{name}(): kernel_size and output_size must be greater than zero, but got {list(kernel)} and "
+            f"{list(outputs)}"
+        )
     for size, out, k in zip(sizes, outputs, kernel, strict=True):
         if out + k - 1 > size:
             raise RuntimeError(f"{name}(): pool size {k} too large relative to input size {size}")

@@ -267,14 +267,14 @@ def embedding_bag(
     flat = F.reshape(input, (-1,))
     bags = len(bounds) - 1
     numbers = F.index_tensor([i for i in range(bags) for _ in range(bounds[i], bounds[i + 1])], weight)
-    flat = flat[: bounds[-1]]
+    flat = flat[bounds[0] : bounds[-1]]  # no elements without bags
     look_up = F.rows_with_sparse_gradient if sparse else F.embedding_rows
     rows = look_up(weight, flat, padding_idx, scale_grad_by_freq)
     counted = (flat != padding_idx).to(weight.dtype)
     if mode == "max":
         return _maxima(F, rows, counted, bounds)
     if per_sample_weights is not None:
-        factors = F.reshape(per_sample_weights, (-1,))[: bounds[-1]]
+        factors = F.reshape(per_sample_weights, (-1,))[bounds[0] : bounds[-1]]
         rows = rows * F.unsqueeze(factors * counted if padding_idx >= 0 else factors, -1)
     elif padding_idx >= 0:
         rows = rows * F.unsqueeze(counted, -1)
@@ -291,6 +291,8 @@ def _maxima(F: Any, rows: Any, counted: Any, bounds: list[int]) -> Any:
     Bags are filled up with a row of minus infinity. The first of several equal rows gets the gradient.
     """
     spans = [range(start, stop) for start, stop in pairwise(bounds)]
+    if not spans:
+        return rows.new_zeros((0, rows.shape[1]))
     longest = max([*map(len, spans), 1])
     positions = [[*span, *[bounds[-1]] * (longest - len(span))] for span in spans]
     lowest = rows.new_full((1, rows.shape[1]), float("-inf"))

@@ -244,7 +244,8 @@ def _spaced_dtype(function: str, start: Any, end: Any, dtype: Any) -> dtypes.dty
     if any_complex and not out_dtype.is_complex:
         inferred = cpp_type(dtypes.default_complex())
         raise RuntimeError(
-            f"torch.{function}(): inferred dtype {inferred} can't be safely cast to passed dtype {out_dtype.scalar_name}"
+            f"torch.{function}(): inferred dtype {inferred} can't be safely cast to passed dtype "
+            f"{out_dtype.scalar_name}"
         )
     if out_dtype is dtypes.bool_:
         raise no_kernel(f"{function}_cpu", out_dtype)
