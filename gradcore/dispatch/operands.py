@@ -5,7 +5,6 @@ from __future__ import annotations
 import numbers
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 from gradcore import functional
@@ -18,6 +17,7 @@ from gradcore.core import dtypes
 from gradcore.core.errors import OutOfBoundsError, OutOfMemoryError
 from gradcore.core.typing import AnyTensor
 from gradcore.ops.declare.checks import no_kernel
+from gradcore.ops.declare.geometry import broadcast_shape
 from gradcore.ops.declare.table import OPS, Op
 
 __all__ = [
@@ -220,12 +220,8 @@ def _unfit_shapes(op: Op, args: Sequence[Any]) -> Exception:
 
 def shape_error(tensors: Sequence[Any]) -> Exception | None:
     """Return PyTorch's error if the shapes of the tensors cannot be broadcast, else None."""
-    shapes = [t._array.shape for t in tensors if t is not None]
-    for a, b in pairwise(shapes):
-        for back in range(1, min(len(a), len(b)) + 1):
-            if a[-back] != b[-back] and 1 not in (a[-back], b[-back]):
-                return RuntimeError(
-                    f"The size of tensor a ({a[-back]}) must match the size of tensor b ({b[-back]}) at non-singleton "
-                    f"dimension {max(len(a), len(b)) - back}"
-                )
+    try:
+        broadcast_shape([t._array.shape for t in tensors if t is not None])
+    except RuntimeError as error:
+        return error
     return None

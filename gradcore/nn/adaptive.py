@@ -133,7 +133,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return _ASMoutput(out if batched else out.squeeze(0), loss)
 
     def _check(self, x: Tensor, target: Tensor) -> None:
-        count_dims(self, "input_", x)
+        if not count_dims(self, "input_", x):
+            raise IndexError("input_ must have a dim of features, but has no dims")
         if count_dims(self, "target_", target) > 1:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         if target.ndim == 1 and x.shape[:1] != target.shape:

@@ -116,7 +116,7 @@ def _addindent(text: str, spaces: int) -> str:
     return text.replace("\n", "\n" + " " * spaces)
 
 
-def count_dims(module: Any, argument: str, value: Any) -> int:
+def count_dims(module: object, argument: str, value: object) -> int:
     """Return the number of dims of an argument of a module's forward.
 
     Raises

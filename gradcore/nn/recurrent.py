@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gradcore import functional
-from gradcore.autograd.modes import AUTOCAST, local
+from gradcore.amp.autocasting import is_autocast_enabled
 from gradcore.core.errors import caller_depth
 from gradcore.nn import functional as F
 from gradcore.nn.init import uniform_
@@ -452,7 +452,7 @@ class RNNBase(_Recurrent):
         last: list[States] = []
         weights = self.all_weights
         dtype = weights[0][0].dtype
-        if x.dtype is not dtype and not local.state.mode & AUTOCAST:
+        if x.dtype is not dtype and not is_autocast_enabled(x.device.type):
             raise ValueError(
                 f"RNN input dtype ({x.dtype}) does not match weight dtype ({dtype}). Convert input: "
                 f"input.to({dtype}), or convert model: model.to({x.dtype})"

@@ -324,7 +324,8 @@ class Transformer(Module):
             If the numbers of samples differ, or the number of features is not `d_model`.
         """
         samples = 0 if self.batch_first else 1
-        count_dims(self, "tgt", tgt)
+        if not count_dims(self, "src", src) or not count_dims(self, "tgt", tgt):
+            raise IndexError("src and tgt must have a dim of features, but one of them has no dims")
         if count_dims(self, "src", src) == 3 and src.shape[samples : samples + 1] != tgt.shape[samples : samples + 1]:
             raise RuntimeError("the batch number of src and tgt must be equal")
         if src.shape[-1:] != (self.d_model,) or tgt.shape[-1:] != (self.d_model,):

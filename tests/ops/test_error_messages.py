@@ -81,7 +81,7 @@ def calls(case: Drawn) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
 @pytest.mark.parametrize("op", [op for op in OPS.values() if public(op)], ids=lambda op: op.path)
 def test_errors_are_about_the_call(op: Op) -> None:
     names = {op.path.rpartition(".")[2], *op.aliases}
-    drawn = [case for case in cases(op)[:1] if not any(isinstance(a, Symmetric) for a in case.arrays())]
+    drawn = [case for case in cases(op)[:3] if not any(isinstance(a, Symmetric) for a in case.arrays())]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for case in drawn:

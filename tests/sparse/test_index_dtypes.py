@@ -170,3 +170,18 @@ def test_tensors_without_sparse_dims(dense: tuple[int, ...], count: int) -> None
     (gradient,) = gc.autograd.grad((t.to_dense() * weight).sum(), values)
     assert gc.equal(gradient, weight.expand(count, *dense))
     assert "nnz" in repr(t)
+
+
+@pytest.mark.parametrize("index_dtype", ["int32", "int64"])
+@pytest.mark.parametrize("target", ["csr", "csc", "bsr", "bsc"])
+@pytest.mark.parametrize("source", ["csr", "csc"])
+def test_compressed_layouts_keep_the_dtype_of_indices(source: str, target: str, index_dtype: str) -> None:
+    dense = gc.tensor([[1.0, 0.0], [2.0, 3.0]])
+    parts = getattr(dense, f"to_sparse_{source}")()
+    names = ("crow_indices", "col_indices") if source == "csr" else ("ccol_indices", "row_indices")
+    index = [getattr(parts, name)().to(getattr(gc, index_dtype)) for name in names]
+    matrix = getattr(gc, f"sparse_{source}_tensor")(*index, parts.values(), (2, 2))
+    result = getattr(matrix, f"to_sparse_{target}")(*(((1, 1),) if target[0] == "b" else ()))
+    names = ("crow_indices", "col_indices") if target.endswith("r") else ("ccol_indices", "row_indices")
+    assert [getattr(result, name)().dtype for name in names] == [getattr(gc, index_dtype)] * 2
+    assert result.to_dense().tolist() == dense.tolist()

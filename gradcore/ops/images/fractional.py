@@ -55,10 +55,10 @@ def _pool(
 ) -> tuple[Any, Any]:
     name = f"fractional_max_pool{n}d"
     kernel = for_pooling(name, "kernel_size", kernel_size, n)
-    outputs = _resolved_size(name, input, n, output_size, output_ratio)
-    sizes = input.shape[-n:]
     if input.ndim not in (n + 1, n + 2) or 0 in input.shape[-n - 1 :]:
         raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got: {list(input.shape)}")
+    outputs = _resolved_size(name, input, n, output_size, output_ratio)
+    sizes = input.shape[-n:]
     if min((*outputs, *kernel)) <= 0:
         raise RuntimeError(
             f"{name}(): kernel_size and output_size must be greater than zero, but got {list(kernel)} and "

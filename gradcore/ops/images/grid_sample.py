@@ -340,6 +340,8 @@ def affine_grid(F, theta, size: Sequence[int], align_corners: bool | None = None
         raise ValueError(
             f"Expected a batch of {n}D affine matrices of shape Nx{n}x{n + 1} for size {size}. Got {theta.shape}."
         )
+    if theta.shape[0] != size[0]:
+        raise RuntimeError(f"Expected {size[0]} affine matrices for size {size}, but got {theta.shape[0]}")
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {size}")
     check_elements((size[0], *size[2:], n))

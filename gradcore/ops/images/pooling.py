@@ -523,6 +523,7 @@ def _declare_lp_pool(n: int) -> None:
         if abs(norm_type) == inf:
             return _extreme(F, input, norm_type, kernel, stride, ceil_mode)
         windows = _windows(name, input, n, kernel, stride, 0)
+        _check_output(input, n, windows, ceil_mode)
         check_implemented(f"avg_pool{min(n, 2)}d", input, "c")
         out = F.avg_pool(F.pow(input, float(norm_type)), *windows[:3], ceil_mode, True, None)
         return F.pow(F.mul(F.sign(out) * F.relu(F.abs(out)), prod(kernel)), 1.0 / norm_type)
@@ -530,4 +531,5 @@ def _declare_lp_pool(n: int) -> None:
     def _extreme(F, input, norm_type, kernel, stride, ceil_mode):
         sign = 1 if norm_type > 0 else -1
         windows = _windows(name, input, n, kernel, stride, 0)
+        _check_output(input, n, windows, ceil_mode)
         return sign * F.max_pool(sign * F.abs(input), *windows, ceil_mode)[0]

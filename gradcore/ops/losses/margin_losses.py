@@ -317,6 +317,8 @@ def triplet_margin_with_distance_loss(
     tensor(0.)
     """
     distance = F.pairwise_distance if distance_function is None else distance_function
+    if not callable(distance):
+        raise TypeError(f"argument 'distance_function' must be callable, not {type(distance).__name__}")
     return _triplet(F, anchor, positive, negative, distance, margin, swap, check_reduction(reduction))
 
 

@@ -248,6 +248,8 @@ def _resolve_padding(
 
     Where the two sides of a dim differ, the input is padded beforehand.
     """
+    if weight.ndim != n + 2:
+        raise RuntimeError(f"Expected {n + 2}-dimensional weight, but got weight of size {list(weight.shape)}")
     if padding == "valid":
         return input, (0,) * n
     if padding != "same":

@@ -19,6 +19,10 @@ def _projections(
 ) -> list[Any]:
     """Return query, key and value, each multiplied by its weight, plus its bias."""
     width = inputs[0].shape[-1]
+    expected = (("in_proj_weight", packed, (3 * width, width)), ("in_proj_bias", bias, (3 * width,)))
+    for name, tensor, shape in expected:
+        if tensor is not None and tensor.shape != shape:
+            raise RuntimeError(f"{name} must have the shape {list(shape)}, but has {list(tensor.shape)}")
     biases = (None,) * 3 if bias is None else F.chunk(bias, 3)
     if separate is not None:
         return [F.linear(*each) for each in zip(inputs, separate, biases, strict=True)]

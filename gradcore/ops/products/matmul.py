@@ -606,5 +606,7 @@ def chain_matmul(F, *matrices):
         "which takes a list of matrices."
     )
     if len(matrices) == 1:
+        if not hasattr(matrices[0], "ndim"):
+            raise TypeError(f"chain_matmul(): arguments must be Tensors, not {type(matrices[0]).__name__}")
         return F.clone(matrices[0])
     return F.linalg_multi_dot(matrices)

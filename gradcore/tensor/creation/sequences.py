@@ -90,11 +90,11 @@ def _computation_dtype(function: str, dtype: dtypes.dtype) -> dtypes.dtype:
     return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else _COMPUTED_IN[dtype.category]
 
 
-def _check_progression(first: Any, last: Any, by: Any) -> None:
+def _check_progression(first: float, last: float, by: float) -> None:
     """Raise if no sequence from `first` to `last` has steps of `by`."""
     if not (by > 0 or by < 0):  # also for NaN
         raise RuntimeError("step must be nonzero")
-    if not all(v.__class__ is int or math.isfinite(v) for v in (first, last)):
+    if not all(isinstance(v, int) or math.isfinite(v) for v in (first, last)):
         raise RuntimeError(f"unsupported range: {first:g} -> {last:g}")
     if first > last if by > 0 else first < last:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
