@@ -15,7 +15,7 @@ from gradcore.core import dtypes
 from gradcore.core.errors import warn
 from gradcore.dispatch.settings import converting
 from gradcore.ops.declare.annotations import Number
-from gradcore.ops.declare.checks import cpp_type, fitting, no_kernel
+from gradcore.ops.declare.checks import check_fits, cpp_type, no_kernel
 from gradcore.ops.declare.shapes import check_elements
 from gradcore.tensor import Tensor, is_differentiated
 from gradcore.tensor.creation.factory import OutOptions, compute_on_device, convert_array, factory, from_host
@@ -74,10 +74,10 @@ def _bounds(function: str, start: Any, end: Any, step: Any) -> tuple[Any, Any, A
 
 
 def _convert_bounds(dtype: dtypes.dtype, *values: Any) -> tuple[Any, ...]:
-    """Return the values as Python numbers of `dtype`, cut off to integers if it is one of integers; see `fitting`."""
+    """Return the values as Python numbers of `dtype`, cut off if it is one of integers; see `check_fits`."""
     convert = {dtypes.INTEGER: int, dtypes.FLOATING: float}.get(dtype.category, complex)
     # Sizes stay symbolic.
-    return tuple(convert(fitting(v, dtype)) if type(v) in (int, float, complex, bool) else v for v in values)
+    return tuple(convert(check_fits(v, dtype)) if type(v) in (int, float, complex, bool) else v for v in values)
 
 
 #: The dtypes in which `arange` and `range` compute, by the category of the result's dtype; half precision in float32.
