@@ -79,7 +79,7 @@ def test_devices_and_copies():
 def test_arrays_that_are_read_only_stay_so():
     array = np.zeros(2)
     array.flags.writeable = False
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises((ValueError, BufferError), match=r"read-?only"):  # NumPy 2.0 does not share it at all
         gc.from_dlpack(array).add_(1)
 
 
@@ -110,7 +110,7 @@ def test_strides_that_are_no_number_of_bytes_are_refused(version, stride):
 
     from gradcore.tensor import interop
 
-    source = gc.ones(2, 3)
+    source = gc.ones(3, 2).T  # NumPy 2.0 leaves out the strides of contiguous arrays
     capsule = source.__dlpack__() if version is None else source.__dlpack__(max_version=version)
     strides = ctypes.c_void_p.from_address(interop._header(capsule) + interop.STRIDES).value
     (ctypes.c_int64 * 2).from_address(strides)[0] = stride

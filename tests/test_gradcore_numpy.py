@@ -22,6 +22,7 @@ from gradcore.numpy.examples import EXAMPLES
 from gradcore.numpy.table import CONSTANT, FUNCTIONS, ON_ARRAYS, REFUSED, functions_of
 from gradcore.numpy.ufuncs import Ufunc
 from tests.numpy_calls import CALLS, IN_PLACE, METHODS, drawn, lines
+from tests.references import IS_NEWEST, reference_call
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -84,7 +85,8 @@ def _compare(found: Any, wanted: Any, expression: str) -> None:
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_values_and_dtypes(expression: str) -> None:
     arrays = drawn()
-    wanted = _evaluated(expression, np, arrays)
+    with reference_call():
+        wanted = _evaluated(expression, np, arrays)
     kept = ("A0", "F64")
     tensors = {name: value if name in kept else gc.tensor(value) for name, value in arrays.items()}
     strided = {name: value if name in kept else _strided(value) for name, value in arrays.items()}
@@ -119,6 +121,8 @@ def test_derivatives(expression: str) -> None:
     arrays = {k: v if k in ("A0", "F64") else gc.tensor(v) for k, v in drawn().items()}
     names = [name for name in _letters(expression) if name in SMOOTH]
     module = gnp if ARRAYS.match(expression) else np
+    with reference_call():
+        _evaluated(expression, np, drawn())
 
     def call(*values: gc.Tensor) -> Any:
         return _inexact(_evaluated(expression, module, {**arrays, **dict(zip(names, values, strict=True))}))
@@ -155,7 +159,8 @@ def test_every_function_is_classified(prefix: str) -> None:
         if getattr(getattr(module, name.removeprefix(prefix)), "__name__", None)
         not in (None, name.removeprefix(prefix))
     }
-    found = names - aliases
+    # NumPy 2.0 still has some functions that were to go, and functions for its own tests.
+    found = names - aliases if IS_NEWEST else {n for n in names - aliases if n[0] != "_"} - {"in1d", "trapz"}
     groups = [set(FUNCTIONS), set(ON_ARRAYS), set(REFUSED)]
     unknown = {name for name in found if not any(name in group for group in groups)}
     assert not unknown, "in none of the tables of gradcore/numpy/table.py"
@@ -164,8 +169,12 @@ def test_every_function_is_classified(prefix: str) -> None:
     assert gone <= {"bitwise_count", "matvec", "vecmat", "cumulative_sum", "cumulative_prod", "unstack", "isnat"}
 
 
+#: Functions that are NumPy's own universal functions, and came with NumPy 2.2.
+_LATER = {"matvec", "vecmat"} - set(FUNCTIONS)
+
+
 def test_every_function_that_is_classified_has_calls() -> None:
-    called = {*lines(CALLS), *lines(IN_PLACE)}
+    called = {*lines(CALLS), *lines(IN_PLACE)} - _LATER
     assert set(FUNCTIONS) - called == {"empty", "fromfile", "vectorize"}
     assert not {name for name in called if "." not in name} - set(FUNCTIONS)
 
@@ -375,12 +384,12 @@ ENTRIES = read_entries(EXAMPLES)
 
 
 def test_every_function_has_an_example() -> None:
-    described = {id(FUNCTIONS[name]) for name in ENTRIES}
+    described = {id(FUNCTIONS[name]) for name in ENTRIES if name not in _LATER}
     assert {name for name, function in FUNCTIONS.items() if id(function) not in described} == {"fromfile", "vectorize"}
     assert FUNCTIONS["vectorize"].__doc__
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.parametrize("name", sorted(ENTRIES.keys() - _LATER))
 def test_docstrings_have_examples_that_run(name: str) -> None:
     test = doctest.DocTestParser().get_doctest(FUNCTIONS[name].__doc__ or "", {}, name, None, None)
     assert test.examples
@@ -393,7 +402,8 @@ def _bind_leaves(name: str, call: str) -> tuple[Any, dict[str, list[gc.Tensor]]]
     if isinstance(function, Ufunc):
         names = ["x"] if function.nin == 1 else [f"x{i + 1}" for i in range(function.nin)]
     else:
-        parameters = inspect.signature(function).parameters.values()
+        with reference_call():  # some of NumPy's own functions had no signature
+            parameters = inspect.signature(function).parameters.values()
         names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         names += [p.name for p in parameters if p.kind is p.VAR_POSITIONAL] * 20
     tree = ast.parse(f"f({call})", mode="eval").body
@@ -413,7 +423,7 @@ def _bind_leaves(name: str, call: str) -> tuple[Any, dict[str, list[gc.Tensor]]]
     return function(*args, **{k.arg: evaluate(k.value, k.arg) for k in tree.keywords if k.arg}), leaves
 
 
-@pytest.mark.parametrize("name", [name for name in ENTRIES if name in lines(CALLS)])
+@pytest.mark.parametrize("name", [name for name in ENTRIES if name in lines(CALLS) and name not in _LATER])
 def test_docstrings_name_the_differentiable_arguments(name: str) -> None:
     documented = set() if ENTRIES[name][0] == "no derivative" else set(ENTRIES[name][0].split(", "))
     found = set()

@@ -46,7 +46,7 @@ _NUMBERS = (bool, int, float, complex)
 #: Types of objects that are not saved: they are immutable, or no state of the function.
 _CONSTANT = (
     type(None), *_NUMBERS, str, bytes, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType,
-    types.ModuleType, np.generic, np.dtype, dtypes.dtype, device, enum.Enum, weakref.ref,
+    types.ModuleType, np.ufunc, np.generic, np.dtype, dtypes.dtype, device, enum.Enum, weakref.ref,
 )  # fmt: skip
 #: The functions that empty and refill each type of container.
 _CONTAINERS: dict[type, tuple[Callable[..., Any], Callable[..., Any]]] = {

@@ -91,11 +91,15 @@ def _describe_derivative(arguments: str) -> str:
 
 
 def describe(functions: Mapping[str, Callable[..., Any]], numpy: Any, text: str) -> None:
-    """Set the docstrings of `functions`, keyed by their paths in the module `numpy`, from a text of entries."""
+    """Set the docstrings of `functions`, keyed by their paths in the module `numpy`, from a text of entries.
+
+    NumPy 2.0 lacks some of the functions. Those that need NumPy's are missing in `functions`, too.
+    """
     for path, (arguments, example) in read_entries(text).items():
         original = numpy
         for name in path.split("."):
-            original = getattr(original, name)
-        functions[path].__doc__ = compose(
-            summarize(original), f"numpy.{path}", arguments, example, "import gradcore.numpy as np"
-        )
+            original = getattr(original, name, None)
+        if original is None and path not in functions:
+            continue
+        summary = summarize(functions[path] if original is None else original)
+        functions[path].__doc__ = compose(summary, f"numpy.{path}", arguments, example, "import gradcore.numpy as np")

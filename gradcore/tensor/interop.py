@@ -48,10 +48,20 @@ def dlpack(t: AnyTensor, named: dict[str, Any]) -> Any:
             "Can't export tensors with negative strides: libraries read DLPack as having none. Use tensor.clone()"
         )
     if t._dtype is not dtypes.bfloat16 or t._device.type != "cpu":
-        return array.__dlpack__(**named)
-    capsule = array.view("u2").__dlpack__(**named)
+        return _export(array, named)
+    capsule = _export(array.view("u2"), named)
     _element(capsule)[:] = BFLOAT16
     return capsule
+
+
+def _export(array: Any, named: dict[str, Any]) -> Any:
+    """Return the DLPack capsule of an array, without a version if its library knows none (NumPy 2.0)."""
+    try:
+        return array.__dlpack__(**named)
+    except TypeError:
+        if not named or tuple(named.get("dl_device", array.__dlpack_device__())) != tuple(array.__dlpack_device__()):
+            raise
+        return array.__dlpack__(**{name: value for name, value in named.items() if name == "stream"})
 
 
 def from_dlpack_on_host(source: Any) -> tuple[Any, dtypes.dtype]:

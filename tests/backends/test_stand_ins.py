@@ -23,6 +23,7 @@ from gradcore.backends.vmap.devices import VmapLevel
 from gradcore.compiler.capture.arrays import RecordedArray
 from gradcore.core.operators import OPERATORS, Operator
 from tests.numpy_calls import CALLS, drawn, lines
+from tests.references import IS_NEWEST
 
 SAMPLES = 3
 LETTERS = drawn()
@@ -100,7 +101,13 @@ def compare(name: str, wrapped: Callable[[np.ndarray], Any], never: set[str]) ->
     """Compare the calls of a function with NumPy's; at least one of them is not refused."""
     done = 0
     for call in lines(CALLS)[name]:
-        expected = evaluate(name, call)
+        try:
+            expected = evaluate(name, call)
+            assert IS_NEWEST or not isinstance(expected, int)
+        except (AssertionError, TypeError):  # NumPy 2.0 lacks parameters, and gives some results as ints
+            if IS_NEWEST:
+                raise
+            continue
         try:
             found = evaluate(name, call, wrapped)
         except REFUSED:

@@ -48,6 +48,11 @@ def _quick_compiler(folder: Path) -> dict[str, str]:
     return {"CXX": str(wrapper)}
 
 
+def _folder_name() -> str:
+    """Return a name for the library of these sources and this CPU: copies of the project run at the same time."""
+    return f"compiled {library.compute_digest()}"
+
+
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The folder of the library, and what the command that built it said."""
@@ -55,10 +60,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         pytest.skip("there is no C++ compiler")
     import fcntl
 
-    name = "compiled"
-    if library.find_packaged() is not None:
-        # Processes that see other features of the CPU, which CI runs at the same time, have a folder of their own.
-        name = f"compiled without optimization {library.compute_digest()}"
+    name = _folder_name() if library.find_packaged() is None else f"{_folder_name()} without optimization"
     folder = Path(os.environ.get("GRADCORE_TEST_CACHE") or tmp_path_factory.mktemp("compiled")) / name
     folder.mkdir(parents=True, exist_ok=True)
     cache, said = folder / "cache", folder / "said.txt"
@@ -82,7 +84,7 @@ def library_variables(request: pytest.FixtureRequest) -> dict[str, str]:
     """
     named = os.environ.get("GRADCORE_TEST_CACHE")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GRADCORE_CACHE", str(Path(named or os.devnull) / "compiled" / "cache"))
+        patch.setenv("GRADCORE_CACHE", str(Path(named or os.devnull) / _folder_name() / "cache"))
         is_there = library.find() is not None
     if library.find_packaged() is not None and not is_there:
         return {"GRADCORE_COMPILED": "package"}

@@ -46,6 +46,15 @@ def kept() -> Path:
     return folder
 
 
+def _ingredients() -> tuple[Any, ...]:
+    """Return all that a program is compiled from, but not where: another copy of the package, as CI makes, uses it."""
+    return [path.read_text() for path in building._HEADERS], compute_digest(), building._compiler(), FLAGS, NATIVE
+
+
+def _name(ingredients: tuple[Any, ...]) -> str:
+    return hashlib.sha256(repr(ingredients).encode()).hexdigest()[:32]
+
+
 @pytest.fixture(scope="session")
 def options(kept: Path) -> tuple[str, ...]:
     """Compiler options with which most programs take a third of the time.
@@ -57,7 +66,7 @@ def options(kept: Path) -> tuple[str, ...]:
     folders = [f"-I{path.parent}" for path in (Path(HERE, "x"), *building._HEADERS)]
     flags = [flag for flag in FLAGS if flag != "-O3"]
     command = [find_compiler(), *flags, *NATIVE, *lower, *folders, "-x", "c++-header", "program.h"]
-    place = kept / f"header-{building._name(repr(command))}"
+    place = kept / f"header-{_name((flags, lower, _ingredients()))}"
     if not place.exists():
         partial = Path(tempfile.mkdtemp(dir=kept))
         shutil.copy(building._HEADERS[0], partial)
@@ -75,12 +84,10 @@ def quick_builds(request: pytest.FixtureRequest, kept: Path, monkeypatch: pytest
         return
     header, *lower = request.getfixturevalue("options")
     monkeypatch.setattr(building, "_OPTIONS", (header, *lower))
-    compile_source = building._compile
-    # All that a library is made of, but not where: so another copy of the package, as CI makes, uses it too.
-    made_of = [path.read_text() for path in building._HEADERS], compute_digest(), building._compiler(), FLAGS, NATIVE
+    compile_source, ingredients = building._compile, _ingredients()
 
     def compile_once(source: str, folder: Path) -> bytes:
-        path = kept / f"program-{hashlib.sha256(repr((source, lower, made_of)).encode()).hexdigest()[:32]}"
+        path = kept / f"program-{_name((source, lower, ingredients))}"
         if not path.exists():
             partial = path.with_suffix(f".{os.getpid()}")
             partial.write_bytes(compile_source(source, folder))

@@ -640,7 +640,7 @@ def _replacement(*args: Any, **named: Any) -> Any:
     ("owner", "name"),
     [(gc.nn.Tanh, "forward"), (gc.nn.Module, "__call__"), (gc.nn.functional, "relu"), (gc.Tensor, "exp"),
      (gc.Tensor, "__add__"), (gc.Tensor, "__rsub__"), (gc.Tensor, "__iadd__"), (gc.Tensor, "__neg__"),
-     (gc.Tensor, "__lt__"), (gc.Tensor, "__getitem__")],
+     (gc.Tensor, "__pos__"), (gc.Tensor, "__lt__"), (gc.Tensor, "__getitem__")],
 )  # fmt: skip
 def test_replaced_functions_of_the_library_are_seen(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = _Doubling()
@@ -648,7 +648,7 @@ def test_replaced_functions_of_the_library_are_seen(owner: Any, name: str, monke
     def function(x: gc.Tensor) -> gc.Tensor:
         y = module(x).exp() + 1
         y += 1 - x[:1] + (y < 2)
-        return -y
+        return -(+y)
 
     compiled, x = CompiledFunction(function, cpp="0"), gc.tensor([0.5, 1.0, 3.0])
     for _ in range(3):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
 import gradcore as gc
 import gradcore.numpy as gnp
@@ -223,7 +224,10 @@ def _of_texts() -> Iterator[Hostile]:
     sources = [(gnp, numpy_calls.CALLS, numpy_calls.drawn())]
     if importlib.util.find_spec("scipy"):
         for name in ("fft", "signal", "linalg", "special", "stats", "spatial", "ndimage"):
-            tests = importlib.import_module(f"tests.scipy_functions.test_{name}")
+            try:
+                tests = importlib.import_module(f"tests.scipy_functions.test_{name}")
+            except pytest.skip.Exception:  # an older SciPy
+                continue
             module = importlib.import_module(f"gradcore.scipy.{name}")
             sources.append((module, tests.CALLS, tests.arrays()))
     seen = set()

@@ -11,6 +11,7 @@ import pytest
 import gradcore as gc
 from gradcore.autograd import gradcheck, gradgradcheck
 from gradcore.scipy import interpolate
+from tests.references import IS_NEWEST
 
 scipy_interpolate = pytest.importorskip("scipy.interpolate")
 
@@ -115,7 +116,7 @@ def test_given_polynomials() -> None:
             y = np.concatenate([Y[: n - 1], Y[:1]]) if bc == "periodic" else Y[:n]
             ours, theirs = (m.CubicSpline(X[:n], y, bc_type=bc) for m in (interpolate, scipy_interpolate))
             np.testing.assert_allclose(ours(AROUND), theirs(AROUND), rtol=1e-9, atol=1e-10)
-        for name in ("PchipInterpolator", "Akima1DInterpolator"):
+        for name in ("PchipInterpolator", *["Akima1DInterpolator"] * IS_NEWEST):  # as SciPy 1.17 treats 2 points
             ours, theirs = (getattr(m, name)(X[:n], Y[:n]) for m in (interpolate, scipy_interpolate))
             np.testing.assert_allclose(ours(X[:2] + 0.1), theirs(X[:2] + 0.1), rtol=1e-9)
 

@@ -11,6 +11,7 @@ import pytest
 import gradcore as gc
 from gradcore.autograd import gradcheck, gradgradcheck
 from gradcore.scipy import linalg
+from tests.references import reference_call
 
 scipy_linalg = pytest.importorskip("scipy.linalg")
 
@@ -114,7 +115,9 @@ def evaluated(expression: str, module: Any, values: dict[str, Any]) -> list[Any]
 def test_values_and_derivatives(expression: str) -> None:
     drawn = arrays()
     strided = {k: gc.tensor(np.repeat(v, 2, -1))[..., ::2] if v.ndim else gc.tensor(v) for k, v in drawn.items()}
-    ours, theirs = evaluated(expression, linalg, strided), evaluated(expression, scipy_linalg, drawn)
+    with reference_call():
+        theirs = evaluated(expression, scipy_linalg, drawn)
+    ours = evaluated(expression, linalg, strided)
     assert len(ours) == len(theirs)
     for mine, other in zip(ours, theirs, strict=True):
         number = mine.resolve_conj().numpy() if isinstance(mine, gc.Tensor) else mine

@@ -23,6 +23,8 @@ __all__ = ["NumpyElementwise"]
 _BITS_FROM, _CLIP_FROM, _TILE = 1024, 4096, 32768
 
 
+#: Whether `clip` keeps a zero's sign, as `maximum` does. That of NumPy 2.0 does not.
+_CLIP_KEEPS_SIGNS = bool(np.signbit(np.clip(np.array([-0.0]), 0.0, np.inf))[0])
 #: The number one as a 0-dim array, by the dtype's character. NumPy needs half the time for it of a Python number.
 ONE = {char: np.ones((), char) for char in "fd"}
 
@@ -115,7 +117,7 @@ class NumpyElementwise(Elementwise):
 
 
 def _clips(x: Any) -> bool:
-    return bool(x.size >= _CLIP_FROM and x.dtype.kind == "f")
+    return bool(x.size >= _CLIP_FROM and x.dtype.kind == "f" and _CLIP_KEEPS_SIGNS)
 
 
 def _exact(x: Any, y: Any) -> bool:

@@ -148,26 +148,30 @@ def _of_modules() -> frozenset[str]:
 
 
 def _operator_methods(code: types.CodeType) -> set[str]:
-    """Return the names of the methods that the operators and subscripts in code call."""
+    """Return the names of the methods that the operators and subscripts in code call.
+
+    The instructions differ: slices have their own since Python 3.12, ``+x`` is an intrinsic function since 3.12, a
+    comparison may also convert to bool since 3.13, and ``x[i]`` is a binary operator since 3.14.
+    """
     results: set[str] = set()
     for each in dis.get_instructions(code):
-        if each.opname.endswith("_SUBSCR"):
-            results.update(("__getitem__", "__setitem__"))
-        elif each.opname in ("BINARY_OP", "COMPARE_OP"):
-            results.update(_METHODS_BY_SYMBOL.get(each.argrepr, ()))
-        elif each.opname.startswith("UNARY_"):
+        name, text = each.opname, each.argrepr
+        if name.endswith(("_SUBSCR", "_SLICE")) or text == "[]":
+            results.update(("__getitem__", "__setitem__", "__delitem__"))
+        elif name in ("BINARY_OP", "COMPARE_OP"):
+            results.update(_METHODS_BY_SYMBOL.get(each.argval if name == "COMPARE_OP" else text, ()))
+        elif name.startswith("UNARY_") or text == "INTRINSIC_UNARY_POSITIVE":
             results.update(("__neg__", "__pos__", "__invert__"))
+        elif name == "CONTAINS_OP":
+            results.add("__contains__")
     return results
-
-
-class _Plain:
-    """Class of objects that have only attributes, for comparison."""
 
 
 def _has_state_in_c(kind: type) -> bool:
     """Return whether instances of a class have state outside of ``__dict__`` and slots, which no guard can check."""
-    max_size = _Plain.__basicsize__ + object.__basicsize__ // 2 * len(_slots_of(kind))
-    return kind.__basicsize__ > max_size or bool(kind.__itemsize__)
+    # Pointers to ``__dict__`` and to weak references lie in the object itself (a positive offset), or in front of it.
+    pointers = (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0) + len(_slots_of(kind))
+    return kind.__basicsize__ > object.__basicsize__ + object.__basicsize__ // 2 * pointers or bool(kind.__itemsize__)
 
 
 def _slots_of(kind: type) -> list[str]:
