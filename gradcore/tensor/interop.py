@@ -38,7 +38,7 @@ def export_array(t: AnyTensor) -> Any:
     return t._array
 
 
-def dlpack(t: AnyTensor, named: dict[str, Any]) -> Any:
+def dlpack(t: AnyTensor, named: dict[str, Any]) -> object:
     """Return the DLPack capsule of a tensor."""
     array = export_array(t)
     if named.get("copy"):
@@ -54,7 +54,7 @@ def dlpack(t: AnyTensor, named: dict[str, Any]) -> Any:
     return capsule
 
 
-def _export(array: Any, named: dict[str, Any]) -> Any:
+def _export(array: AnyArray, named: dict[str, Any]) -> object:
     """Return the DLPack capsule of an array, without a version if its library knows none (NumPy 2.0)."""
     try:
         return array.__dlpack__(**named)

@@ -160,10 +160,8 @@ def _operator_methods(code: types.CodeType) -> set[str]:
             results.update(("__getitem__", "__setitem__", "__delitem__"))
         elif name in ("BINARY_OP", "COMPARE_OP"):
             results.update(_METHODS_BY_SYMBOL.get(each.argval if name == "COMPARE_OP" else text, ()))
-        elif name.startswith("UNARY_") or text == "INTRINSIC_UNARY_POSITIVE":
-            results.update(("__neg__", "__pos__", "__invert__"))
-        elif name == "CONTAINS_OP":
-            results.add("__contains__")
+        elif name.startswith(("UNARY_", "CONTAINS_")) or text == "INTRINSIC_UNARY_POSITIVE":
+            results.update(("__neg__", "__pos__", "__invert__", "__contains__"))
     return results
 
 

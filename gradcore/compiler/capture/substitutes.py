@@ -54,7 +54,7 @@ class Substitutes:
                 setattr(PhiloxState, name, _watch_state_method(name))
             GraphTask.run = _report_run  # type: ignore[assignment,method-assign]
             for name in _OPERATORS:
-                setattr(Tensor, name, _accept_numbers(original_of(vars(Tensor)[name])))
+                setattr(Tensor, name, _accept_numbers(original_of(getattr(Tensor, name))))
             checkpoint._without_reentrance = _call_without_checkpoint  # type: ignore[assignment]
             observe(self.hosts)
             yield
