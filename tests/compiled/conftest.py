@@ -164,10 +164,19 @@ def ran(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> Ran:
 
 
 @pytest.fixture(autouse=True)
-def _silent_and_eager() -> Iterator[None]:
+def _silent_and_eager() -> Iterator[Callable[..., bool]]:
     """As operations run their kernels, but with loops also where NumPy is as fast."""
     from gradcore.backends.compiled import elementwise
 
+    usual = elementwise._is_worth_it
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         patch.setattr(elementwise, "_is_worth_it", lambda x, exact: True)
-        yield
+        yield usual
+
+
+@pytest.fixture
+def choose_as_usual(_silent_and_eager: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return a function after which loops run only where they are faster than NumPy, as in operations."""
+    from gradcore.backends.compiled import elementwise
+
+    return lambda: monkeypatch.setattr(elementwise, "_is_worth_it", _silent_and_eager)

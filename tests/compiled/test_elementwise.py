@@ -7,7 +7,7 @@ import math
 import platform
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -253,7 +253,7 @@ def test_settings(compiled: Any) -> None:
 
 @pytest.mark.parametrize(("count", "size", "shared"), [(1, 100_000, 0), (2, 100_000, 4), (2, 10_000, 0)])
 def test_single_steps_are_loops_where_threads_share_them(
-    compiled: Any, monkeypatch: pytest.MonkeyPatch, count: int, size: int, shared: int
+    compiled: Any, choose_as_usual: Callable[[], None], count: int, size: int, shared: int
 ) -> None:
     """Where NumPy's function is as fast, and gives the same bits."""
     x, y = numbers(1, size=size + 225)[225:], numbers(2, size=size + 225)[225:]
@@ -262,7 +262,7 @@ def test_single_steps_are_loops_where_threads_share_them(
     expected = [call(F) for call in calls]
     for call in calls:  # what they are is known from the first call on
         call(compiled)
-    monkeypatch.undo()
+    choose_as_usual()
     ran = []
     with pytest.MonkeyPatch.context() as patch:
         run = elementwise.Loop.__call__
@@ -276,9 +276,9 @@ def test_single_steps_are_loops_where_threads_share_them(
 
 @pytest.mark.parametrize(("size", "is_loop"), [(20_000, False), (100_000, True)])
 def test_inexact_single_steps_do_not_depend_on_threads(
-    compiled: Any, monkeypatch: pytest.MonkeyPatch, size: int, is_loop: bool
+    compiled: Any, choose_as_usual: Callable[[], None], size: int, is_loop: bool
 ) -> None:
-    monkeypatch.undo()
+    choose_as_usual()
     x, before = numbers(1, size=size + 225)[225:], gc.get_num_threads()
     exp, found = CompiledElementwise(compiled.library).kernel_of("exp"), []
     for count in (2, 1):
