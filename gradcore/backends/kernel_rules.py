@@ -8,7 +8,9 @@ without a shape rule runs unchanged on arrays without data. Formulas and bodies 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import threading
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from math import prod
 from types import ModuleType
@@ -117,6 +119,34 @@ class Declared(dict[str, _Value]):
         """Return the names of all entries with these."""
         return self._all().items()
 
+    # What `dict` computes from the entries that it has, without the methods above.
+
+    def copy(self) -> dict[str, _Value]:
+        """Return a dict of all entries."""
+        return self._all()
+
+    def setdefault(self, name: str, default: _Value) -> _Value:
+        """Return the entry of a name, which is `default` if there was none."""
+        return self[name] if name in self else super().setdefault(name, default)
+
+    def pop(self, name: str, *default: _Value) -> _Value:  # type: ignore[override]
+        """Remove the entry of a name, and return it, or `default`."""
+        return super().pop(name, *default) if name in self or not default else default[0]
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._all())
+
+    def __or__(self, other: dict[str, _Value]) -> dict[str, _Value]:  # type: ignore[override]
+        return self._all() | other
+
+    def __ror__(self, other: dict[str, _Value]) -> dict[str, _Value]:  # type: ignore[override]
+        return other | self._all()
+
+    def __eq__(self, other: object) -> bool:
+        return self._all() == other
+
+    __hash__ = None
+
 
 #: Declared operations by name, each a `gradcore.ops.declare.table.Op`.
 OPERATIONS: Declared[Any] = Declared()
@@ -174,6 +204,16 @@ def load_all() -> None:
     for module in dict.fromkeys(MODULES.values()):
         if module not in _complete:
             load(module)
+
+
+def _finish_imports() -> None:
+    """Load all before a fork beside other threads: a child waits forever for an import that one of these began."""
+    if threading.active_count() > 1:
+        load_all()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_finish_imports)
 
 
 class BatchRule(NamedTuple):

@@ -39,8 +39,9 @@ class LazyMethod:
         self.name, self.make, self.argument, self.home = name, make, argument, home
 
     def __get__(self, instance: object, owner: Any = None) -> Any:
-        method = self.make(self.argument)
-        setattr(self.home(), self.name, method)
+        method, home = self.make(self.argument), self.home()
+        if vars(home).get(self.name) is self:  # and not a method that a program has put there
+            setattr(home, self.name, method)
         return method.__get__(instance, owner)
 
 
@@ -50,7 +51,10 @@ class LazyAttribute(LazyMethod):
     __slots__ = ()
 
     def __set__(self, instance: object, value: object) -> None:
-        self.__get__(None).__set__(instance, value)
+        self.__get__(None, Tensor).__set__(instance, value)
+
+    def __delete__(self, instance: object) -> None:
+        self.__get__(None, Tensor).__delete__(instance)
 
 
 #: Methods that are functions too.

@@ -1,5 +1,6 @@
 """Every module that declares operations is imported when one of them is first looked up, once and as a whole."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -125,6 +126,70 @@ assert gc.tensor(0.0).sinh().item() == 0
 """)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_a_child_does_not_wait_for_an_import_of_another_thread() -> None:
+    """A thread that was in the middle of an import when the process was forked does not exist in the child."""
+    run("""
+import os, signal, threading, time
+import gradcore as gc
+from gradcore.ops.declare import table
+declare, is_inside = table.declare, threading.Event()
+def declare_slowly(*args):
+    declare(*args)
+    if not is_inside.is_set():
+        is_inside.set()
+        time.sleep(0.1)
+table.declare = declare_slowly
+thread = threading.Thread(target=lambda: gc.tensor(0.0).sinh())
+thread.start()
+is_inside.wait()
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    os._exit(gc.tensor(0.0).cosh().item() != 1)
+assert os.waitpid(child, 0)[1] == 0
+thread.join()
+""")
+
+
+@pytest.mark.parametrize("use", ["x.real = 3", "x.imag = 4", "del x.real"])
+def test_attributes_can_be_assigned_to_before_they_are_read(use: str) -> None:
+    run(f"""
+import gradcore as gc
+x = gc.tensor([1 + 2j])
+try:
+    {use}
+except AttributeError as error:
+    assert {use!r} == "del x.real" and "deleter" in str(error), error
+else:
+    assert x.tolist() in ([3 + 2j], [1 + 4j])
+""")
+
+
+def test_a_method_that_a_program_replaces_stays() -> None:
+    """Also if the replacement calls what lay in the class before, and no one had looked that up."""
+    run("""
+import gradcore as gc
+called = []
+def replace(name):
+    before = vars(gc.Tensor)[name]
+    def method(self, *args):
+        called.append(name)
+        return before.__get__(self, type(self))(*args)
+    setattr(gc.Tensor, name, method)
+    return before
+before = {name: replace(name) for name in ("cos", "cos_", "__mul__", "__rmul__", "__neg__")}
+x = gc.ones(2)
+for _ in range(2):
+    x.cos(), x.clone().cos_(), x * x, 2 * x, -x
+assert called == ["cos", "cos_", "__mul__", "__rmul__", "__neg__"] * 2, called
+for name, method in before.items():
+    setattr(gc.Tensor, name, method)
+x.cos(), x.clone().cos_(), x * x, 2 * x, -x
+assert len(called) == 10
+""")
+
+
 @pytest.mark.parametrize("name", ["exp", "bessel_j0", "add_scaled"])
 def test_a_name_is_declared_once(name: str) -> None:
     """Also if the module of gradcore's own operation has not been imported."""
@@ -148,6 +213,41 @@ def test_the_order_of_operations_does_not_depend_on_what_was_looked_up() -> None
     assert list(OPS.values()) == [OPS[name] for name in OPS]
     assert dict(OPS) == dict(OPS.items()) == {**OPS}
     assert len(OPS) == len(list(OPS.keys()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "use",
+    [
+        "OPS.copy()", "OPS | {}", "{} | OPS", "dict(reversed([*reversed([*OPS.items()])]))", "dict(OPS)",
+        "{name: OPS[name] for name in reversed([*reversed(OPS)])}", "{name: OPS[name] for name in OPS}",
+    ],
+)  # fmt: skip
+def test_a_table_has_all_entries_however_it_is_read(use: str) -> None:
+    run(f"""
+import gradcore
+from gradcore.ops.declare.table import OPS
+found = {use}
+assert list(found) == list(OPS) and len(found) > 700 and found == OPS and OPS == found
+""")
+
+
+def test_entries_of_a_table_that_were_not_looked_up_can_be_replaced() -> None:
+    run("""
+from unittest import mock
+import gradcore
+from gradcore.ops.declare.table import OPS
+with mock.patch.dict(OPS, {"lgamma": 1}):
+    assert OPS["lgamma"] == 1
+assert OPS["lgamma"].name == "lgamma" and OPS["exp"].name == "exp"
+""")
+    run("""
+import gradcore
+from gradcore.ops.declare.table import OPS
+assert OPS.setdefault("exp", None).name == "exp" and OPS.setdefault("no_such_name", 2) == 2
+assert OPS.pop("no_such_name") == 2 and OPS.pop("no_such_name", 3) == 3 and OPS.pop("sinh").name == "sinh"
+assert "sinh" not in OPS and "cosh" in OPS
+""")
 
 
 def test_families_are_the_modules_that_declare_operations() -> None:
