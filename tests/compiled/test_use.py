@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -426,3 +427,20 @@ def test_an_outdated_library_of_the_package_is_not_loaded(packaged: Path, tmp_pa
     assert (done.stdout.strip(), done.stderr) == ("False", "")
     status = run(tmp_path / "cache", "-m", "gradcore.compiled", "status", **environment).stdout
     assert "built for another version of gradcore" in status
+
+
+@pytest.mark.slow
+def test_the_package_can_be_imported_from_an_archive(tmp_path: Path) -> None:
+    """Its sources are in no folder there: there are no kernels for this CPU, and nothing says what they would be."""
+    archive = tmp_path / "gradcore.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in PACKAGE.rglob("*.py"):
+            file.write(path, path.relative_to(PACKAGE.parent))
+    program = "import gradcore; print(gradcore.__file__, gradcore.ones(2).exp().sum(), gradcore.show_config())"
+    for setting in ("0", "auto"):
+        variables = {**os.environ, "PYTHONPATH": str(archive), "GRADCORE_COMPILED": setting}
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert str(archive) in done.stdout

@@ -163,7 +163,7 @@ def find() -> Path | None:
 
 
 def _find_packaged() -> str | None:
-    variant = choose_variant()
+    variant = choose_variant() if os.path.isdir(FOLDER) else None  # not in an archive, where sources have no digest
     path = None if variant is None else os.path.join(FOLDER, variant_name(variant))
     return path if path is not None and os.path.exists(path) else None
 

@@ -80,6 +80,15 @@ def _convert_bounds(dtype: dtypes.dtype, *values: Any) -> tuple[Any, ...]:
     return tuple(convert(check_fits(v, dtype)) if type(v) in (int, float, complex, bool) else v for v in values)
 
 
+def _are_words(first: float, last: float, by: float) -> bool:
+    """Return whether the bounds and the step are integers that fit int64, so that nothing is to be converted."""
+    most = _MOST_NUMBERS
+    return (
+        (isinstance(first, int) and isinstance(last, int) and isinstance(by, int))
+        and (-most <= first <= most and -most <= last <= most and -most <= by <= most)
+    )  # fmt: skip
+
+
 #: The dtypes in which `arange` and `range` compute, by the category of the result's dtype; half precision in float32.
 _COMPUTED_IN = {dtypes.INTEGER: dtypes.int64, dtypes.FLOATING: dtypes.float64}
 
@@ -94,7 +103,7 @@ def _check_progression(first: float, last: float, by: float) -> None:
     """Raise if no sequence from `first` to `last` has steps of `by`."""
     if not (by > 0 or by < 0):  # also for NaN
         raise RuntimeError("step must be nonzero")
-    if not all(isinstance(v, int) or math.isfinite(v) for v in (first, last)):
+    if not ((isinstance(first, int) or math.isfinite(first)) and (isinstance(last, int) or math.isfinite(last))):
         raise RuntimeError(f"unsupported range: {first:g} -> {last:g}")
     if first > last if by > 0 else first < last:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
@@ -146,17 +155,20 @@ def arange(
     out_dtype = _sequence_dtype((first, last, by), options.get("dtype"))
     computation_dtype = _computation_dtype("arange", out_dtype)
     _check_progression(first, last, by)
-    if out_dtype is dtypes.int64:  # PyTorch computes its length after it has cut off fractions.
+    has_fraction = isinstance(first, float) or isinstance(last, float) or isinstance(by, float)
+    if out_dtype is dtypes.int64 and (has_fraction or not _are_words(first, last, by)):
+        # PyTorch computes the length after it has cut off fractions.
         first, last, by = _convert_bounds(out_dtype, first, last, by)
         if by == 0:
             raise RuntimeError("step must be nonzero")
-    has_fraction = isinstance(first, float) or isinstance(last, float) or isinstance(by, float)
+        has_fraction = False
     is_whole = out_dtype.category == dtypes.INTEGER and not has_fraction
     length = -(-(last - first) // by) if is_whole else (last - first) / by
     _check_length(length)
     count = length if is_whole else math.ceil(length)
     check_elements((count,))
-    first, by = _convert_bounds(computation_dtype, first, by)
+    if out_dtype is not dtypes.int64:
+        first, by = _convert_bounds(computation_dtype, first, by)
     kind = np.int64 if not out_dtype.is_differentiable and isinstance(by, int) else np.float64
 
     def numbers(xp: Any) -> Any:
