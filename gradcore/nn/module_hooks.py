@@ -138,6 +138,13 @@ def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     return _everywhere(hook, False)
 
 
+def find_forward_code(module: Calls) -> list[object]:
+    """Return the forward hooks of a module, and what is called in the place of `forward` of its class."""
+    own = [vars(module).get(name) for name in ("forward", "_compiled_call_impl")]
+    tables = (module._forward_hooks, module._forward_pre_hooks, _Everywhere.forward, _Everywhere.forward_pre)
+    return [each for each in own if each is not None] + [hook.call for table in tables for hook in table.values()]
+
+
 class Calls:
     """Methods that call modules, with their hooks."""
 

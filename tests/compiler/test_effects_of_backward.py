@@ -10,6 +10,8 @@ import operator
 import random
 import signal
 import threading
+import traceback
+import types
 import warnings
 import weakref
 from collections import Counter, deque
@@ -304,11 +306,103 @@ def test_hooks_written_in_c() -> None:
 
 
 class _Finalized:
-    def __init__(self, seen: list[str]) -> None:
+    def __init__(self, seen: list[Any]) -> None:
         self.seen = seen
 
     def __del__(self) -> None:
         self.seen.append("finalizer")
+
+
+def _hide_effects() -> tuple[dict[str, Callable[[Any], Any]], Callable[[], list[Any]]]:
+    """Return functions with effects on objects that look unchangeable, and a view of the effects."""
+    log, hooks, error, count = [0], dict[Any, Any](), ValueError(), itertools.count()
+    tensor, layer, hooked = gc.ones(3, requires_grad=True), gc.nn.Linear(3, 3), gc.nn.Sequential(gc.nn.ReLU())
+    call: Any = functools.partial(log.append, 1)
+    function: Any = lambda: None  # noqa: E731
+    node: Any = (tensor * 2).grad_fn
+    tensor.grad, dtype = gc.ones(3), np.dtype("f4", metadata={"log": log})  # type: ignore[call-overload]
+    for each in (tensor, tensor.grad, layer.weight, function):
+        each.log, each.n = log, 0  # type: ignore[union-attr]
+    slots: Any = type("Slots", (), {"__slots__": ("call",)})()
+    slots.call, calls, constant = call, deque([call]), types.MappingProxyType({0: call})
+    base: Any = type("Base", (), {"call": call, "__neg__": count.__next__})
+    derived: Any = type("Derived", (base,), {})()
+    meta: Any = type("Meta", (type,), {"call": call})("OfMeta", (), {})
+    hooked[0].register_forward_pre_hook(hooks.__setitem__)
+
+    def add_to_metadata(g: Any) -> None:
+        node.metadata["n"] = node.metadata.get("n", 0) + 1
+
+    def raise_again(g: Any) -> None:
+        try:
+            raise error
+        except ValueError:
+            pass
+
+    def shown() -> list[Any]:
+        seen = [[*log], len(hooks), next(count), {**node.metadata}, getattr(error, "__notes__", [])[:], function.n]
+        hooks.clear()
+        return [*seen, tensor.n, len(traceback.extract_tb(error.__traceback__))]  # type: ignore[attr-defined]
+
+    effects: dict[str, Callable[[Any], Any]] = {
+        "setattr": lambda g: setattr(function, "n", function.n + 1), "raise": raise_again,
+        "__setattr__": lambda g: tensor.__setattr__("n", tensor.n + 1),  # type: ignore[attr-defined]
+        "__dict__": lambda g: function.__dict__["log"].append(1), "vars": lambda g: vars(tensor)["log"].append(1),
+        "getattr": lambda g: getattr(function, "log").append(1), "metadata": add_to_metadata,  # noqa: B009
+        "parameter": lambda g: layer.weight.log.append(1),  # type: ignore[operator, union-attr]
+        "gradient": lambda g: tensor.grad.log.append(1), "slot": lambda g: slots.call(),  # type: ignore[union-attr]
+        "base class": lambda g: derived.call(), "metaclass": lambda g: meta.call(), "operator": lambda g: -derived,
+        "deque": lambda g: calls[0](), "mapping": lambda g: constant[0](), "note": lambda g: error.add_note("seen"),
+        "hook in C": lambda g: hooked(g), "finalizer": lambda g: _Finalized(log) and None,
+        "dtype": lambda g: dtype.metadata["log"].append(1),  # type: ignore[index]
+    }  # fmt: skip
+    return effects, shown
+
+
+@pytest.mark.parametrize("effect", _hide_effects()[0])
+@pytest.mark.parametrize("place", ["hook", "backward of a function"])
+def test_hidden_effects_of_code_in_backward(place: str, effect: str) -> None:
+    outcomes = []
+    for compiles in (False, True):
+        effects, shown = _hide_effects()
+        apply = PLACES[place](None, lambda g, act=effects[effect]: (act(g), None)[1])
+
+        def function(x: Any, apply: Any = apply) -> Any:
+            return apply(x).sum()
+
+        run: Any = CompiledFunction(function) if compiles else function
+        outcomes.append([])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(CALLS):
+                loss = run(gc.ones(3, requires_grad=True) * 1)
+                outcomes[-1].append(shown())
+                loss.backward()
+                outcomes[-1].append(shown())
+    assert outcomes[0] == outcomes[1]
+
+
+def test_saved_tensors_that_are_freed_by_the_first_access() -> None:
+    class Once(gc.autograd.Function):
+        clear_saved_tensors_on_access = True
+
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return g * 2 + x
+
+    run, x = CompiledFunction(lambda x: Once.apply(x).sum()), gc.ones(3, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for k in range(CALLS):
+            run(x).backward()
+            assert x.grad is not None
+            assert x.grad.tolist() == [3.0 * (k + 1)] * 3
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers that send signals")
@@ -335,11 +429,15 @@ def test_asynchronous_code_runs_completely() -> None:
                 g = g * 1.0
             return g * 2
 
+    @gc.no_grad()
+    def double(x: Any) -> Any:
+        return x * 2
+
     handled = threading.Event()
-    outer = signal.signal(signal.SIGALRM, handle)
+    outer = signal.signal(signal.SIGALRM, gc.no_grad()(handle))
     try:
         for k in range(CALLS):
-            run: Any = CompiledFunction(lambda x, k=k: Slow.apply(x).sum() * k)
+            run: Any = CompiledFunction(lambda x, k=k: Slow.apply(x + double(x)).sum() * k)
             run(gc.ones(3, requires_grad=True)).backward()
             handled.clear()
             signal.setitimer(signal.ITIMER_REAL, 0.002 * (k + 1))

@@ -6,6 +6,8 @@ Code is judged before it runs, by its instructions and by the objects in its rea
 - Code that assigns to an attribute or to a variable outside is refused, as are calls with unknown effects.
 - Code may change objects that it has made itself (items of a list, elements of a tensor). If some of the code
   changes objects, and some of it reaches objects from outside, these may be the same objects, and it is refused.
+- Objects whose classes are written in C, or have special methods in C or finalizers, may change without a frame that
+  shows it, and are refused.
 - Writes to tensors from outside are found by the recorder, which sees every call on arrays.
 """
 
@@ -18,23 +20,24 @@ import inspect
 import itertools
 import sys
 import types
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, deque
 from collections.abc import Collection, Mapping, Sequence, Set
 from enum import IntEnum
-from typing import Any
+from typing import Any, Generic
 from weakref import ref
 
 import numpy as np
 
-from gradcore.autograd.function import FunctionCtx
-from gradcore.autograd.node import call_posthooks, call_prehooks, call_tensor_hooks
-from gradcore.autograd.variables import Variable
+from gradcore.autograd.function import BackwardFunction, FunctionCtx
+from gradcore.autograd.node import Node, call_posthooks, call_prehooks, call_tensor_hooks
+from gradcore.autograd.variables import TensorMeta, Variable
 from gradcore.compiler.capture import trusted
 from gradcore.core.device import device
 from gradcore.core.dtypes import dtype
 from gradcore.nn.backward_hooks import BackwardHooks
 from gradcore.nn.lazy import LazyModuleMixin
 from gradcore.nn.module import Module
+from gradcore.nn.module_hooks import find_forward_code
 
 __all__ = ["RepeatedCode"]
 
@@ -45,9 +48,17 @@ _STORING = frozenset(("DELETE_ATTR", "DELETE_GLOBAL", "DELETE_NAME", "STORE_ATTR
 #: Beginnings of instructions, and names of methods, that may change an object or move an iterator on.
 _CHANGING = ("BEFORE_", "CONTAINS_", "DELETE_S", "DICT_", "FOR_", "GET_", "LIST_", "LOAD_SPECIAL", "SEND", "SET_",
              "STORE_S", "UNPACK_", "YIELD_")  # fmt: skip
-_CHANGING_NAMES = frozenset(
-    ("attrgetter", "delattr", "getattr", "join", "methodcaller", "setattr", "vars"),
-).union(*map(dir, (OrderedDict, bytearray, deque, list, set))) - {*dir(Mapping), *dir(Sequence), *dir(Set), "copy"}
+_CHANGING_NAMES = frozenset(("join",)).union(*map(dir, (OrderedDict, bytearray, deque, list, set))) - {
+    *dir(Mapping), *dir(Sequence), *dir(Set), "copy",
+}  # fmt: skip
+#: Names of functions that read or change attributes whose names are not in the code, also of functions and tensors.
+_BY_NAME = frozenset(("attrgetter", "delattr", "getattr", "methodcaller", "setattr", "vars"))
+#: Special names that only read.
+_READING = frozenset(("__class__", "__file__", "__name__", "__qualname__"))
+#: Attributes of tensors and nodes that are other objects, or may have such as attributes.
+_LEADING_ON = frozenset(
+    ("_backward_hooks", "_base", "_grad_fn", "grad", "grad_fn", "metadata", "next_functions", "variable"),
+)
 #: Classes of errors, which handlers may catch: an effect that is found is raised as another one.
 _ERRORS = frozenset(n for n, each in vars(builtins).items() if isinstance(each, type) and issubclass(each, Exception))
 #: Builtins that change nothing.
@@ -57,8 +68,16 @@ _UNCHANGING = frozenset(
 #: Types of values that only functions of gradcore change, besides its own classes.
 _UNCHANGEABLE = (
     Variable, bool, int, float, complex, str, bytes, range, slice, types.NoneType, types.EllipsisType, dtype, device,
-    np.dtype, np.generic, np.ufunc, tuple, frozenset, types.FunctionType, types.CodeType, FunctionCtx,
+    np.generic, np.ufunc, tuple, frozenset, types.FunctionType, types.CodeType, FunctionCtx,
 )  # fmt: skip
+#: Types of functions written in C that run without a frame: those that a class may have as special methods.
+_HIDDEN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.MethodWrapperType, functools.partial)
+#: The type of the attributes of named tuples, which are elements.
+_FIELD = type(vars(TensorMeta)["shape"])
+#: Classes written in C that change by names in `_CHANGING_NAMES` alone, and whose elements `_find_parts` finds.
+_KNOWN_CLASSES = frozenset(
+    (object, *_UNCHANGEABLE, list, dict, set, OrderedDict, types.SimpleNamespace, types.MethodType, Generic, np.dtype),
+)
 #: The ids of the code that calls hooks of nodes and tensors. Hashes of code take microseconds.
 _CALLING_HOOKS = {id(each.__code__) for each in (call_posthooks, call_prehooks, call_tensor_hooks,
                                                  BackwardHooks.at_inputs, BackwardHooks.at_outputs)}  # fmt: skip
@@ -68,7 +87,8 @@ _ONLY_COMPUTING = (
     "gradcore.core.dtypes", "gradcore.core.size", "gradcore.core.tracebacks", "gradcore.dispatch.",
     "gradcore.functional", "gradcore.nn.functional", "gradcore.ops.", "gradcore.tensor.", "abc", "enum",
 )  # fmt: skip
-_WITH_EFFECTS = ("backward", "manual_", "register_", "requires_grad_", "retain_", "seed", "set_", "share_", "swap_")
+_WITH_EFFECTS = ("backward", "manual_", "register_", "requires_grad_", "retain_", "seed", "set_", "setbuf", "seterr",
+                 "share_", "swap_")  # fmt: skip
 #: Methods of modules that change nothing but tensors, see `_only_computes`.
 _OF_MODULES = frozenset(("__call__", "__getattr__", "_call_impl"))
 
@@ -114,6 +134,8 @@ class RepeatedCode:
             if module.startswith("gradcore.nn.module") and name in _OF_MODULES:
                 is_allowed = _only_computes(frame.f_locals["self"])
             has_effect = name.startswith(_WITH_EFFECTS) or (name[-1] == "_" and name[-2:] not in ("_", "__"))
+            if name == "saved_tensors":  # A class may allow backward to read them once.
+                has_effect = frame.f_locals["self"]._forward_cls.clear_saved_tensors_on_access
             if not is_allowed or has_effect or module.endswith(("inplace_views", "generator")):
                 return f"{name} is called"
         return None
@@ -148,6 +170,8 @@ def _only_computes(module: Module) -> bool:
     is_other = home.startswith("gradcore.") and not home.startswith("gradcore.nn.")
     if is_other or isinstance(module, LazyModuleMixin):
         return False
+    if Effect.ANYTHING in [find_reach(each, ()) for each in find_forward_code(module)]:
+        return False
     return all(each is None or _only_computes(each) for each in vars(module).get("_modules", {}).values())
 
 
@@ -157,7 +181,9 @@ def find_changes(code: types.CodeType) -> Effect:
     if code.co_name == "__enter__":  # `__exit__` also runs if the code is stopped.
         return Effect.ANYTHING
     instructions = list(dis.get_instructions(code))
-    is_changing = any(name[:2] == "__" or name in _CHANGING_NAMES for name in code.co_names)
+    if any(name in _BY_NAME or (name[:2] == "__" and name not in _READING) for name in code.co_names):
+        return Effect.ANYTHING
+    is_changing = not _CHANGING_NAMES.isdisjoint(code.co_names)
     before = None
     for i, each in enumerate(instructions):
         name, value = each.opname, each.argval
@@ -191,14 +217,14 @@ def _passes_effects(instructions: list[dis.Instruction], i: int) -> bool:
 
 def find_reach(value: object, names: Collection[str], depth: int = 4) -> Effect:
     """Return what code with these names can change by means of a value and of the values in it."""
-    own, parts = _find_own_reach(value), _find_parts(value, names)
+    own, parts = _find_own_reach(value, names), _find_parts(value, names)
     if not depth:
         return Effect.ANYTHING if parts else own
     return max([own, *(find_reach(each, names, depth - 1) for each in parts)])
 
 
-def _find_own_reach(value: object) -> Effect:
-    """Return what code can change by means of a value itself."""
+def _find_own_reach(value: object, names: Collection[str]) -> Effect:
+    """Return what code with these names can change by means of a value itself."""
     cls, is_module = type(value), isinstance(value, types.ModuleType)
     origin = str(getattr(value, "__name__" if is_module else "__module__", None))
     is_trusted = origin.partition(".")[0] in _TRUSTED
@@ -206,12 +232,34 @@ def _find_own_reach(value: object) -> Effect:
         if not is_trusted and (origin in sys.stdlib_module_names or isinstance(value, types.BuiltinFunctionType)):
             is_unchanging = origin == "builtins" and value.__name__ in _UNCHANGING
             return Effect.NOTHING if is_unchanging else Effect.ANYTHING
-        return Effect.NOTHING if is_trusted else Effect.OBJECTS
-    if isinstance(value, _UNCHANGEABLE) or (is_trusted and origin.startswith("gradcore.")):
+        is_hidden = isinstance(value, type) and (_has_hidden_methods(value) or _has_hidden_methods(cls))
+        return Effect.NOTHING if is_trusted else Effect.ANYTHING if is_hidden else Effect.OBJECTS
+    if isinstance(value, _UNCHANGEABLE):
+        return Effect.OBJECTS if isinstance(value, (Variable, Node)) and _LEADING_ON & {*names} else Effect.NOTHING
+    if is_trusted and isinstance(value, Module):
         return Effect.NOTHING
     is_of_c = callable(value) and not isinstance(getattr(cls, "__call__", None), types.FunctionType)  # noqa: B004
-    is_of_c = is_of_c or hasattr(cls, "__next__") or isinstance(value, (np.ndarray, defaultdict))
+    is_of_c |= hasattr(cls, "__next__") or _has_hidden_methods(cls) or any(map(_has_methods_in_c, cls.__mro__))
     return Effect.ANYTHING if is_of_c and not isinstance(value, types.MethodType) else Effect.OBJECTS
+
+
+def _has_methods_in_c(cls: type) -> bool:
+    """Return whether a class is written in C, besides the ones whose methods and elements are known."""
+    if cls in _KNOWN_CLASSES:
+        return False
+    methods = (types.MethodDescriptorType, types.WrapperDescriptorType)
+    return any(isinstance(each, methods) and each.__objclass__ is cls for each in vars(cls).values())
+
+
+def _has_hidden_methods(cls: type) -> bool:
+    """Return whether operators or the end of an object call what no frame shows before: code in C, and finalizers."""
+    special = [pair for each in cls.__mro__ if _is_of_users(each) for pair in vars(each).items() if pair[0][:2] == "__"]
+    return any(name == "__del__" or isinstance(each, _HIDDEN) for name, each in special if name != "__new__")
+
+
+def _is_of_users(cls: type) -> bool:
+    """Return whether a class is neither of the standard library nor of trusted packages."""
+    return str(cls.__module__).partition(".")[0] not in (*_TRUSTED, *sys.stdlib_module_names)
 
 
 def _find_parts(value: object, names: Collection[str]) -> list[object]:
@@ -221,8 +269,26 @@ def _find_parts(value: object, names: Collection[str]) -> list[object]:
         parts = [value.__self__, value.__func__]
     elif isinstance(value, (tuple, list, set, frozenset, dict)):
         parts = [*(value.values() if isinstance(value, dict) else value)]
-    cls = type(value)
-    is_users = str(cls.__module__).partition(".")[0] not in (*_TRUSTED, *sys.stdlib_module_names)
-    for attributes in (getattr(value, "__dict__", {}), vars(cls) if is_users else {}):
-        parts += [attributes[name] for name in names if name in attributes]
+    elif isinstance(value, BackwardFunction):
+        parts = [each.tensor for each in value._saved or ()]
+    attributes = getattr(value, "__dict__", {})
+    tables = [attributes]
+    if isinstance(value, Module):
+        tables += [attributes.get(name, {}) for name in ("_parameters", "_buffers", "_modules")]
+    wanted = {*names}
+    for table in tables:
+        parts += [table[name] for name in wanted & table.keys()]
+    for cls in (*(value.__mro__ if isinstance(value, type) else ()), *type(value).__mro__):
+        for name in wanted & vars(cls).keys():
+            part = vars(cls)[name]
+            if isinstance(part, property):
+                parts.append(part.fget)
+            elif isinstance(part, (classmethod, staticmethod)):
+                parts.append(part.__func__)
+            elif isinstance(part, types.MemberDescriptorType) and isinstance(value, cls):
+                parts.append(getattr(value, name, None))  # a slot
+            elif (
+                not isinstance(part, _FIELD) and getattr(part, "__objclass__", None) is not cls
+            ):  # not a method in C of the class itself
+                parts.append(part)
     return parts

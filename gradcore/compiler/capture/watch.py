@@ -8,6 +8,7 @@ import functools
 import gc
 import importlib
 import importlib._bootstrap
+import inspect
 import re
 import sys
 import types
@@ -344,7 +345,9 @@ class Watch(Observed):
                     inner.append((frame, opaque))  # A package calls a function that user code has passed to it.
                     opaque = None
                 repeated, kind = self._repeated, seen.get(id(frame.f_code), unseen)[1]
-                if repeated is not None and kind not in _TRUSTED and repeated.is_asynchronous(frame):
+                # Library code without such arguments calls no code that signals and finalizers bring along.
+                may_wrap = kind not in _TRUSTED or kind == "pure" or frame.f_code.co_flags & inspect.CO_VARARGS
+                if repeated is not None and may_wrap and repeated.is_asynchronous(frame):
                     aside = frame
                     return
                 kind = kind or self._kind_of(frame)
