@@ -76,15 +76,6 @@ def _compiling_nothing() -> Iterator[None]:
         choose_stance(before)
 
 
-def _call_as_compiling(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function while `is_compiling` is True."""
-    outside, current.is_compiling = current.is_compiling, True
-    try:
-        return function(*args, **kwargs)
-    finally:
-        current.is_compiling = outside
-
-
 def _code_of(function: types.FunctionType) -> tuple[Any, ...]:
     """Return a function, its code and its defaults: the attributes that can be replaced."""
     return function, function.__code__, function.__defaults__, function.__kwdefaults__
@@ -186,13 +177,21 @@ class CompiledFunction:
                 if entry.decides and entry is not entries[0]:  # trying others first would waste work
                     self._specializations = [entry, *(each for each in entries if each is not entry)]
                 return result[0]
-        return _call_as_compiling(self._without_program, args, kwargs)
+        outside, current.is_compiling = current.is_compiling, True
+        try:
+            return self._without_program(args, kwargs)
+        finally:
+            current.is_compiling = outside
 
     # -- calls for which there is no program --------------------------------------------------------------------
 
     def eager(self, *args: object, **kwargs: object) -> object:
         """Call the function eagerly, with `is_compiling` True as in captured calls."""
-        return _call_as_compiling(self._function, *args, **kwargs)
+        outside, current.is_compiling = current.is_compiling, True
+        try:
+            return self._function(*args, **kwargs)
+        finally:
+            current.is_compiling = outside
 
     def _without_program(self, args: _Args, named: _Named) -> object:
         state = local.state
