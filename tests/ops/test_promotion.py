@@ -327,7 +327,7 @@ OVERFLOWS: dict[str, Any] = {
     "rounding to float16": lambda t: (t * 1000).half() ** 2,
     "a product in float16": lambda t: (t * 1000).half().prod(),
     "data": lambda t: gc.tensor([BEYOND]),
-    "a sequence": lambda t: gc.linspace(BEYOND, 2 * BEYOND, 2),
+    "a sequence": lambda t: gc.logspace(300, 301, 2),
     "a conversion": lambda t: (t.double() * BEYOND).float(),
     "mixed dtypes": lambda t: t.copy_(t.double() * BEYOND),
     "an assignment": lambda t: (t.__setitem__(slice(None), BEYOND), t)[1],

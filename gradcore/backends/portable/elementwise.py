@@ -41,7 +41,7 @@ RENAMED = {
 SPECIAL = {
     "bessel_j0": "j0", "bessel_j1": "j1", "bessel_y0": "y0", "bessel_y1": "y1", "digamma": "digamma",
     "erf": "erf", "erfc": "erfc", "erfcx": "erfcx", "erfinv": "erfinv", "i0": "i0", "i0e": "i0e", "i1": "i1",
-    "i1e": "i1e", "igamma": "gammainc", "igammac": "gammaincc", "log_ndtr": "log_ndtr",
+    "i1e": "i1e", "igamma": "gammainc", "igammac": "gammaincc", "lgamma": "gammaln", "log_ndtr": "log_ndtr",
     "modified_bessel_k0": "k0", "modified_bessel_k1": "k1", "ndtri": "ndtri",
     "scaled_modified_bessel_k0": "k0e", "scaled_modified_bessel_k1": "k1e", "xlog1py": "xlog1py",
     "xlogy": "xlogy", "zeta": "zeta",
@@ -125,10 +125,6 @@ class Elementwise:
     def number(self, x: Array) -> Array:
         """Return the element of a 0-dim array as a Python number; this waits for a device."""
         return x.item()
-
-    def lgamma(self, x: Array) -> Array:
-        """Return the logarithm of the magnitude of the gamma function, which is infinity at both infinities."""
-        return self.special_function("gammaln")(self.xp.maximum(x, -np.finfo(x.dtype).max))  # SciPy's is -inf at -inf
 
     def special_function(self, name: str) -> Any:
         """Return the function `name` of the library's counterpart of `scipy.special`."""
