@@ -73,9 +73,15 @@ def _bounds(function: str, start: Any, end: Any, step: Any) -> tuple[Any, Any, A
     return (0, start, step) if end is None else (0 if start is None else start, end, step)
 
 
+#: Numbers up to this size fit every dtype of floating-point numbers.
+_FITS = 65504
+
+
 def _convert_bounds(dtype: dtypes.dtype, *values: Any) -> tuple[Any, ...]:
     """Return the values as Python numbers of `dtype`, cut off if it is one of integers; see `check_fits`."""
     convert = {dtypes.INTEGER: int, dtypes.FLOATING: float}.get(dtype.category, complex)
+    if convert is float and all(type(v) in (int, float) and -_FITS <= v <= _FITS for v in values):
+        return tuple(map(float, values))
     # Sizes stay symbolic.
     return tuple(convert(check_fits(v, dtype)) if type(v) in (int, float, complex, bool) else v for v in values)
 
