@@ -71,9 +71,11 @@ def interrupt_often(program: Callable[[], object], times: int, longest: float, s
     random = Random(seed)
     for _ in range(times):
         ended: list[BaseException] = []
+        begun = threading.Event()  # `start` returns while Python still prepares the thread
 
-        def run(ended: list[BaseException] = ended) -> None:
+        def run(ended: list[BaseException] = ended, begun: threading.Event = begun) -> None:
             try:
+                begun.set()
                 while True:
                     program()
             except BaseException as error:
@@ -81,6 +83,7 @@ def interrupt_often(program: Callable[[], object], times: int, longest: float, s
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
+        begun.wait()
         time.sleep(random.uniform(0, longest))
         with _watch_dropped(thread) as dropped:
             interrupt(thread)
@@ -92,7 +95,7 @@ def interrupt_often(program: Callable[[], object], times: int, longest: float, s
                     dropped.clear()
                     interrupt(thread)
         assert not thread.is_alive(), "the interrupt did not end it"
-        assert not ended or isinstance(ended[0], KeyboardInterrupt), ended  # (none: it came before the program)
+        assert not ended or isinstance(ended[0], KeyboardInterrupt), ended  # (none: it came as the handler began)
 
 
 def interrupt_everywhere(
