@@ -112,11 +112,11 @@ class Declared(dict[str, _Value]):
         return self._all().keys()
 
     def values(self) -> ValuesView[_Value]:  # type: ignore[override]
-        """Return all entries."""
+        """Return the values of all entries."""
         return self._all().values()
 
     def items(self) -> ItemsView[str, _Value]:  # type: ignore[override]
-        """Return the names of all entries with these."""
+        """Return the name and the value of all entries."""
         return self._all().items()
 
     # What `dict` computes from the entries that it has, without the methods above.
@@ -207,7 +207,10 @@ def load_all() -> None:
 
 
 def _finish_imports() -> None:
-    """Load all before a fork beside other threads: a child waits forever for an import that one of these began."""
+    """Import all declarations before a fork while other threads run.
+
+    The child has the locks of imports that these threads have begun, and would wait for them forever.
+    """
     if threading.active_count() > 1:
         load_all()
 
