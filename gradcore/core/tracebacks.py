@@ -17,6 +17,7 @@ import functools
 import linecache
 import os
 import sys
+import weakref
 from collections.abc import Callable, Iterable
 from itertools import count
 from types import CodeType, FrameType, FunctionType, TracebackType
@@ -168,5 +169,9 @@ def generated_file(module: str, text: str) -> str:
 def define(module: str, name: str, lines: Iterable[str], scope: dict[str, object]) -> FunctionType:
     """Return the function `name` that `module` generated as source `lines`, of which all but the first are its body."""
     text = "\n    ".join(lines)
-    exec(compile(text, generated_file(module, text), "exec"), scope)
-    return cast("FunctionType", scope[name])
+    file = generated_file(module, text)
+    exec(compile(text, file, "exec"), scope)
+    function = cast("FunctionType", scope[name])
+    # The text is of no use without the code. Tracebacks keep the code alive.
+    weakref.finalize(function.__code__, linecache.cache.pop, file, None).atexit = False
+    return function

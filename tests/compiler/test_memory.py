@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import linecache
 import threading
 import tracemalloc
+from gc import collect
 from typing import Any
 
 import numpy as np
@@ -192,3 +194,18 @@ def test_a_capture_keeps_what_eager_execution_keeps(views: bool) -> None:
         eager, *calls = peak_of(steps), *(peak_of(compiled) for _ in range(2))
     assert compiled._specializations
     assert max(calls) < 1.3 * eager + 10 * N  # some kB of Python objects for each call, and buffers of the program
+
+
+def test_source_text_is_freed_with_the_generated_code() -> None:
+    def compile_and_call() -> set[str]:
+        before = set(linecache.cache)
+        compiled = gc.compile(lambda x: (x * 2).tanh().sum(), options={"cpp": False})
+        for _ in range(3):
+            compiled(gc.ones(3, requires_grad=True)).backward()
+        return set(linecache.cache) - before
+
+    compile_and_call()  # operations that are used for the first time keep the text of their code
+    made = compile_and_call()
+    collect()
+    assert made
+    assert made.isdisjoint(linecache.cache)
