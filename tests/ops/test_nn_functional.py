@@ -513,14 +513,27 @@ def test_names_of_nodes(name: str, call: Any) -> None:
     assert call(gc.ones(1, 2, 4, 4, requires_grad=True)).grad_fn.name() == name
 
 
-@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (0, 0)])
-def test_norms_of_no_elements_have_gradients(shape: tuple[int, int]) -> None:
-    for call in (
-        lambda x: F.layer_norm(x, x.shape[-1:]),
-        lambda x: F.group_norm(x[None], 1),
-        lambda x: F.instance_norm(x[None]),
-    ):
-        x = gc.zeros(shape, requires_grad=True)
-        call(x).sum().backward()
-        assert x.grad is not None
-        assert x.grad.shape == shape
+@pytest.mark.parametrize("shape", [(0, 4, 3), (2, 4, 0), (2, 0, 3), (0, 0, 0)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, w, b, *running: F.layer_norm(x.mT, (x.shape[1],), w, b),
+        lambda x, w, b, *running: F.layer_norm(x.mT, (x.shape[1],)).mT * w[:, None] + b[:, None],
+        lambda x, w, b, *running: F.rms_norm(x.mT, (x.shape[1],), w) + b,
+        lambda x, w, b, *running: F.group_norm(x, 1, w, b),
+        lambda x, w, b, *running: F.batch_norm(x, *running, w, b),
+        lambda x, w, b, *running: F.batch_norm(x, *running, w, b, training=True),
+        lambda x, w, b, *running: F.instance_norm(x, *running, w, b),
+        lambda x, w, b, *running: F.instance_norm(x, *running, w, b, use_input_stats=False),
+    ],
+)
+def test_norms_of_no_elements_have_gradients(call: Any, shape: tuple[int, ...]) -> None:
+    x = gc.zeros(shape, requires_grad=True)
+    weight, bias = (gc.ones(shape[1], requires_grad=True) for _ in range(2))
+    running = gc.zeros(shape[1]), gc.ones(shape[1])
+    grads = gc.autograd.grad(call(x, weight, bias, *running).sum(), (x, weight, bias), create_graph=True)
+    assert [grad.shape for grad in grads] == [shape, weight.shape, bias.shape]
+    assert (grads[2] == 0).all()
+    gc.autograd.grad(sum(grad.sum() for grad in grads[:2]), (x, weight), allow_unused=True)
+    assert (running[0] == 0).all()
+    assert (running[1] == 1).all()

@@ -512,3 +512,14 @@ def test_a_node_keeps_only_what_it_needs() -> None:
     assert node.next_functions[1] == (None, 0)
     assert node.saved[node.number_of["self_shape"]] == (1, 2, 4, 4)  # the input's shape, not the input
     assert node.saved[node.number_of["self"]] is None
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["avg", "max"])
+def test_adaptive_pooling_of_no_elements(kind: str, n: int) -> None:
+    pool = getattr(F, f"adaptive_{kind}_pool{n}d")
+    with pytest.raises(
+        RuntimeError, match=r"non-zero size for non-batch dimensions, but input has sizes .* being empty"
+    ):
+        pool(gc.zeros(1, 3, *[4] * (n - 1), 0), 2)
+    assert pool(gc.zeros(0, 3, *[4] * n), 2).shape == (0, 3, *[2] * n)

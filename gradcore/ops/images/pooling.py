@@ -257,6 +257,12 @@ def _output_size(function: str, input: Any, n: int, output_size: Any) -> Sizes:
         raise RuntimeError(f"{function}: Expected {n + 1}D or {n + 2}D tensor, but got {list(input.shape)}")
     if len(output_size) != n:
         raise RuntimeError(f"{function}: output_size must be {n}")
+    for dim in range(-n, 0):
+        if input.shape[dim] == 0:
+            raise RuntimeError(
+                f"{function}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes "
+                f"{list(input.shape)} with dimension {input.ndim + dim} being empty"
+            )
     sizes = tuple(
         input_size if size is None else int(size)
         for size, input_size in zip(output_size, input.shape[-n:], strict=True)

@@ -361,7 +361,7 @@ def _of_probabilities(
     dim = min(input.ndim, 2) - 1
     classes = input.shape[dim]
     if label_smoothing:
-        target = target * (1 - label_smoothing) + label_smoothing / classes
+        target = target * (1 - label_smoothing) + label_smoothing / max(classes, 1)
     terms = F.log_softmax(input, dim) * target
     if weight is not None:
         terms = terms * F.reshape(weight, (classes, *(1,) * (input.ndim - 1 - dim)))
@@ -388,7 +388,7 @@ def _smooth_labels(
         sums = F.to(F.div(F.sum(sums), total_weight), scores.dtype)  # The total of halves is in float32.
     elif reduction == "sum":
         sums = F.sum(sums)
-    return (1 - label_smoothing) * loss + label_smoothing / classes * sums
+    return (1 - label_smoothing) * loss + label_smoothing / max(classes, 1) * sums
 
 
 @composite(

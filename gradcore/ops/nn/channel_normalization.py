@@ -66,7 +66,7 @@ def group_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, e
             total, product, scale = total * weight, product * weight, r * weight
         of_mean = plus(F, F.sum(total, 2, True) * -r, grad_mean)
         of_var = plus(F, F.sum(product, 2, True) * (r * r * r / -2), grad_var)
-        count = channels * points
+        count = max(channels * points, 1)
         to_self = F.reshape(grad * scale + (c * (of_var * (2 / count)) + of_mean / count), self.shape)
     return to_self, to_weight, to_bias
 
@@ -202,7 +202,7 @@ def batch_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, e
         scale = r if weight is None else r * weight
         of_mean = plus(F, -total * scale, grad_mean)
         of_var = plus(F, product * (scale * r * r / -2), grad_var)
-        count = batch * points
+        count = max(batch * points, 1)
         slope, shift = F.reshape(of_var * (2 / count), column), F.reshape(of_mean / count, column)
         to_self = F.reshape(grad * F.reshape(scale, column) + (c * slope + shift), self.shape)
     return to_self, product * r if needs[1] else None, total if needs[2] else None
@@ -283,6 +283,14 @@ def _update(F: Any, running: Any, value: Any, momentum: float, factor: float = 1
         running.mul_(1 - momentum).add_(value, alpha=share)
 
 
+def _normalize_nothing(F: Any, input: Any, weight: Any, bias: Any) -> Any:
+    """Return a copy of an input without elements, through which weight and bias get gradients of zeros."""
+    out = F.clone(input)
+    out = out if weight is None else out * _for_channels(F, weight, input.ndim)
+    out = out if bias is None else out + _for_channels(F, bias, input.ndim)
+    return F.to(out, input.dtype)
+
+
 def _batch_norm(
     F: Any,
     input: Any,
@@ -311,7 +319,7 @@ def _batch_norm(
     check_parameters(input, *tensors.values())
     running_mean, running_var, weight, bias = tensors.values()
     if not prod(input.shape):
-        return F.clone(input)
+        return _normalize_nothing(F, input, weight, bias)
     if not training:
         if F.is_differentiated(running_mean) or F.is_differentiated(running_var):
             mean, var = (_for_channels(F, t, input.ndim) for t in (running_mean, running_var))
@@ -453,6 +461,8 @@ def instance_norm(
         if tensor is not None and tensor.shape != (channels,):
             number = prod(tensor.shape) if tensor.ndim == 1 else list(tensor.shape)
             raise RuntimeError(f"{name} should contain {channels} elements not {number}")
+    if not prod(input.shape):
+        return _normalize_nothing(F, input, weight, bias)
     apart = F.reshape(input, (1, batch * channels, *input.shape[2:]))
 
     def repeat_for_batch(t: Any) -> Any:

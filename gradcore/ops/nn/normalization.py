@@ -96,11 +96,17 @@ def layer_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, e
     if needs[2]:
         to_bias = F.reshape(F.sum(grad, 0), last)
     if needs[0]:
-        weight = F.reshape(weight, (width,)) if weight is not None else F.ones_like(c[0])
-        of_mean = plus(F, F.matmul(grad, weight) * -r, grad_mean)
-        of_var = plus(F, F.matmul(product, weight) * (r * r * r / -2), grad_var)
-        slope, shift = F.reshape(of_var * (2 / width), column), F.reshape(of_mean / width, column)
-        to_self = grad * weight * F.reshape(r, column) + (c * slope + shift)
+        count = max(width, 1)
+        if weight is None:
+            totals, products = F.sum(grad, 1), F.sum(product, 1)
+        else:
+            weight = F.reshape(weight, (width,))
+            totals, products = F.matmul(grad, weight), F.matmul(product, weight)
+            grad = grad * weight
+        of_mean = plus(F, totals * -r, grad_mean)
+        of_var = plus(F, products * (r * r * r / -2), grad_var)
+        slope, shift = F.reshape(of_var * (2 / count), column), F.reshape(of_mean / count, column)
+        to_self = grad * F.reshape(r, column) + (c * slope + shift)
         to_self = F.reshape(to_self, self.shape)
     return to_self, to_weight, to_bias
 
@@ -235,7 +241,7 @@ def rms_norm_backward(F, grad, grad_scale, self, weight, scale, ndims: int, need
         return None, to_weight
     g = grad if weight is None else grad * F.reshape(weight, (width,))
     of_scale = plus(F, F.sum(g * x, 1, True), grad_scale)
-    return F.reshape(g * r + x * (of_scale * (r * r * r) / -width), self.shape), to_weight
+    return F.reshape(g * r + x * (of_scale * (r * r * r) / -max(width, 1)), self.shape), to_weight
 
 
 @fused_rms_norm.jvp("self")

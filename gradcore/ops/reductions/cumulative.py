@@ -272,8 +272,10 @@ def trapezoid(F, y, x=None, *, dx: Scalar | None = None, dim: int = -1):
 
 def cumulative_trapezoid(F, y, x=None, *, dx: Scalar | None = None, dim: int = -1):
     dim = wrap_dim(dim, y.ndim)
-    if not y.ndim or y.shape[dim] == 0:
+    if not y.ndim:
         return F.new_zeros(y, y.shape)
+    if y.shape[dim] == 0:
+        return F.clone(y)
     return F.scale(F.cumsum(_areas(F, "cumulative_trapezoid", y, x, dx, dim), dim), 0.5)
 
 
