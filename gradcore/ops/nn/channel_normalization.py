@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 from gradcore.backends.vmap.messages import BATCH_NORM
+from gradcore.core.typing import AnyTensor
 from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import composite, general
@@ -103,7 +104,7 @@ def _(F, t, self_shape):
     return _for_channels(F, t, len(self_shape)), None, None
 
 
-def _for_channels(F: Any, t: Any, ndim: int) -> Any:
+def _for_channels(F: Any, t: AnyTensor, ndim: int) -> AnyTensor:
     """Return a number for each channel in a shape that broadcasts with images."""
     return F.reshape(t, (-1, *(1,) * (ndim - 2)))
 
@@ -272,7 +273,7 @@ def _check_count(sizes: Sequence[int]) -> None:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {shape}")
 
 
-def _update(F: Any, running: Any, value: Any, momentum: float, factor: float = 1.0) -> None:
+def _update(F: Any, running: AnyTensor | None, value: AnyTensor, momentum: float, factor: float = 1.0) -> None:
     """Update a running statistic in place with a new value times `factor`."""
     if running is not None:
         if not F.has_batches_of(running, value):
@@ -283,7 +284,7 @@ def _update(F: Any, running: Any, value: Any, momentum: float, factor: float = 1
         running.mul_(1 - momentum).add_(value, alpha=share)
 
 
-def _normalize_nothing(F: Any, input: Any, weight: Any, bias: Any) -> Any:
+def _normalize_nothing(F: Any, input: AnyTensor, weight: AnyTensor | None, bias: AnyTensor | None) -> AnyTensor:
     """Return a copy of an input without elements, through which weight and bias get gradients of zeros."""
     out = F.clone(input)
     out = out if weight is None else out * _for_channels(F, weight, input.ndim)
