@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from math import prod
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, TypeAlias, TypeVar
 
 from gradcore.core.typing import NamedTuple
@@ -21,6 +21,7 @@ from gradcore.core.typing import NamedTuple
 __all__ = [
     "MODULES",
     "OPERATIONS",
+    "ArrayKernel",
     "BatchRule",
     "Declared",
     "Extremum",
@@ -29,8 +30,10 @@ __all__ = [
     "Result",
     "RowCall",
     "RowKernel",
+    "Settings",
     "all_samples",
     "along",
+    "array_kernels",
     "batch_rules",
     "declare",
     "extremum_kernels",
@@ -41,6 +44,7 @@ __all__ = [
     "leading",
     "load",
     "load_all",
+    "native_arrays",
     "native_rows",
     "reduces",
     "reductions",
@@ -56,6 +60,9 @@ _Kernel = TypeVar("_Kernel")
 _Value = TypeVar("_Value")
 #: An entry of a table: the table, the name and the value.
 Entry: TypeAlias = tuple[dict[str, Any], str, object]
+
+#: The settings of a C++ function, or None if it does not support a call.
+Settings: TypeAlias = tuple[object, ...] | None
 
 #: The module that declares each of gradcore's operations, by the names of the operation and of its kernel.
 #: `gradcore.ops.declare.table` sets it.
@@ -263,26 +270,30 @@ class Result(NamedTuple):
     dtype: Any
 
 
+def _declaring(attribute: str, declaration: object) -> Callable[[_Kernel], _Kernel]:
+    """Return the decorator that adds a declaration to a kernel, as an attribute."""
+
+    def declare(kernel: _Kernel) -> _Kernel:
+        vars(kernel)[attribute] = declaration
+        return kernel
+
+    return declare
+
+
 def shaped(rule: Callable[..., Any]) -> Callable[[_Kernel], _Kernel]:
     """Declare the shape rule of a kernel: a function of its arguments.
 
     The rule returns a `Result`, or an array with the shape and dtype of the result, or a value that is not an array
     unchanged. For several results, it returns a tuple of these.
     """
-
-    def declare(kernel: _Kernel) -> _Kernel:
-        vars(kernel)["shaped"] = rule
-        return kernel
-
-    return declare
+    return _declaring("shaped", rule)
 
 
 def writes(*names: str) -> Callable[[_Kernel], _Kernel]:
     """Declare the parameters of a kernel whose arrays it modifies in place; without names, it may modify all."""
 
     def declare(kernel: _Kernel) -> _Kernel:
-        code = kernel.__code__  # type: ignore[attr-defined]
-        parameters = code.co_varnames[1 : code.co_argcount]  # `inspect` is slow to import.
+        parameters = _parameters_of(kernel)
         vars(kernel)["writes"] = tuple(map(parameters.index, names)) if names else tuple(range(len(parameters)))
         return kernel
 
@@ -398,13 +409,8 @@ def native_rows(
     row_call = RowCall.parse(call)
     calls = {name: RowCall.parse(words, row_call.value) for name, words in operations.items()}
 
-    def declare(kernel: _Kernel) -> _Kernel:
-        vars(kernel)["native_rows"] = RowKernel(
-            symbol, reads, writes, row_call, least_width, calls, tuple(cuda.split()) if cuda else None
-        )
-        return kernel
-
-    return declare
+    cuda_names = tuple(cuda.split()) if cuda else None
+    return _declaring("native_rows", RowKernel(symbol, reads, writes, row_call, least_width, calls, cuda_names))
 
 
 def width_of_rows(kernel: RowKernel, call: RowCall) -> Callable[..., int]:
@@ -444,6 +450,70 @@ def width_of_rows(kernel: RowKernel, call: RowCall) -> Callable[..., int]:
     return width_of
 
 
+class ArrayKernel(NamedTuple):
+    """The C++ function of a kernel of contiguous arrays, which compiled programs call.
+
+    The function of ``program.h`` is ``symbol<T>(results..., arrays..., settings..., i64 threads)``, where ``T`` is the
+    dtype of the floats. If it reads indices, it returns whether all of them are in bounds; if not, it writes nothing,
+    and the kernel itself runs and raises the error.
+
+    Attributes
+    ----------
+    symbol : str
+    reads : tuple of (str, str)
+        The name of each parameter of the kernel that the function reads, and the contents of the array. The array may
+        be None, which the function gets as a null pointer.
+    writes : tuple of str
+        Contents of each result: ``"value"``, floats of the dtype of the others; ``"index"``, int64; ``"position"``,
+        int64, or int32 between two functions of a program. A kernel with the parameter ``needs`` has only the results
+        that it names; the function gets null pointers for the others.
+    settings : callable
+        Called with the kernel's arguments, of which arrays need no more than ``shape``, ``size`` and ``dtype``. It
+        returns the function's settings: numbers, bools, and tuples of these, which are members of a C++ struct. It
+        returns None if the function does not support the arguments.
+    parameters : tuple of str
+        The names of the kernel's parameters.
+    """
+
+    symbol: str
+    reads: tuple[tuple[str, str], ...]
+    writes: tuple[str, ...]
+    settings: Callable[..., Settings]
+    parameters: tuple[str, ...]
+
+
+def native_arrays(symbol: str, arrays: str, settings: Callable[..., Settings]) -> Callable[[_Kernel], _Kernel]:
+    """Declare the C++ function of a kernel of contiguous arrays, which compiled programs call.
+
+    Parameters
+    ----------
+    symbol : str
+        The function of ``program.h``.
+    arrays : str
+        The parameters that it reads and the contents of the results, in the words of `ArrayKernel`, for example
+        ``"x target=index -> value"``.
+    settings : callable
+        See `ArrayKernel`.
+    """
+    read_words, writes = (side.split() for side in arrays.split("->"))
+    reads = tuple((name, content or "value") for name, _, content in (word.partition("=") for word in read_words))
+
+    def declare(kernel: _Kernel) -> _Kernel:
+        vars(kernel)["native_arrays"] = ArrayKernel(symbol, reads, tuple(writes), settings, _parameters_of(kernel))
+        return kernel
+
+    return declare
+
+
+def _parameters_of(kernel: object) -> tuple[str, ...]:
+    """Return the names of a kernel's parameters after ``self``."""
+    signature = getattr(kernel, "__signature__", None)  # of kernels that take settings as one object
+    if signature is not None:
+        return tuple(signature.parameters)[1:]
+    code: CodeType = kernel.__code__  # type: ignore[attr-defined]  # `inspect` is slow to import.
+    return tuple(code.co_varnames[1 : code.co_argcount])
+
+
 class Reduction(NamedTuple):
     """The implementations of a kernel that reduces dims, and of operations whose body is a call of this kernel.
 
@@ -463,37 +533,25 @@ class Reduction(NamedTuple):
     cuda : tuple of str
         The expressions of CuPy's ``ReductionKernel``, which reduces float16 and bfloat16 in float32: the value of an
         element, the combination of two values, the result, and the value for no elements.
-    operations : tuple of str
-        The names of operations whose body calls this kernel on their tensor and adds nothing.
+    operations : str
+        The names of operations whose body calls this kernel on their tensor and adds nothing, separated by spaces.
     """
 
     loop: str
-    function: str
-    rows: str
-    least: int
-    least_of_halves: int
-    cuda: tuple[str, ...]
-    operations: tuple[str, ...]
+    function: str = ""
+    rows: str = ""
+    least: int = 0
+    least_of_halves: int = 0
+    cuda: tuple[str, ...] = ()
+    operations: str = ""
+
+    def __call__(self, kernel: _Kernel) -> _Kernel:
+        """Declare that a kernel has these implementations."""
+        return _declaring("reduces", self)(kernel)
 
 
-def reduces(
-    loop: str,
-    function: str = "",
-    rows: str = "",
-    least: int = 0,
-    least_of_halves: int = 0,
-    cuda: tuple[str, ...] = (),
-    operations: str = "",
-) -> Callable[[_Kernel], _Kernel]:
-    """Declare the implementations of a kernel that reduces dims. The parameters are the attributes of `Reduction`."""
-
-    def declare(kernel: _Kernel) -> _Kernel:
-        vars(kernel)["reduces"] = Reduction(
-            loop, function, rows, least, least_of_halves, cuda, tuple(operations.split())
-        )
-        return kernel
-
-    return declare
+#: The decorator that declares the implementations of a reduction. It takes the attributes of `Reduction`.
+reduces = Reduction
 
 
 class Extremum(NamedTuple):
@@ -516,12 +574,7 @@ class Extremum(NamedTuple):
 
 def finds_extremum(order: str, results: str, operation: str) -> Callable[[_Kernel], _Kernel]:
     """Declare that a kernel finds an extremum along a dim. The parameters are the attributes of `Extremum`."""
-
-    def declare(kernel: _Kernel) -> _Kernel:
-        vars(kernel)["finds_extremum"] = Extremum(order, tuple(results.split()), operation)
-        return kernel
-
-    return declare
+    return _declaring("finds_extremum", Extremum(order, tuple(results.split()), operation))
 
 
 class IndexKernel(NamedTuple):
@@ -570,6 +623,11 @@ def indexes(action: str, by: str, call: str = "", **operations: str) -> Callable
         return kernel
 
     return declare
+
+
+def array_kernels(backend: type) -> dict[str, ArrayKernel]:
+    """Return the C++ kernels of contiguous arrays that a backend class declares, by the names of its methods."""
+    return _rules(backend, "native_arrays")
 
 
 def extremum_kernels(backend: type) -> dict[str, Extremum]:

@@ -14,7 +14,7 @@ from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.targets import native
 from gradcore.compiler.targets.native import indexing, segments
 from gradcore.compiler.targets.native.indexing import EXTREMUM_CALLS, INDEX_CALLS
-from gradcore.compiler.targets.native.rows import ROW_OPERATIONS
+from gradcore.compiler.targets.native.rows import ARRAY_KERNELS, ROW_OPERATIONS
 from gradcore.compiler.targets.native.segments import NativeProgram
 from tests.compiler.test_native import arrays_of, check, libraries, pytestmark, writer
 from tests.ops.test_signs_of_zeros import EXTREMA, NUMBERS, PAIRS, bounded, calls, either_zero, extremum, shown
@@ -451,3 +451,79 @@ def test_signs_of_zeros(dtype: Any) -> None:
 
 def _with_quotient(x: gc.Tensor) -> tuple[gc.Tensor, gc.Tensor]:
     return x, 1 / x
+
+
+def gradients(function: Any, *inputs: gc.Tensor) -> Any:
+    result = function(*inputs)
+    return result.detach(), *gc.autograd.grad((result * result * result).sum(), inputs)
+
+
+#: Calls that declared C++ functions of arrays compute, by the kernels that they need, then calls that they leave.
+ARRAY_CALLS: dict[str, tuple[list[Any], list[Any]]] = {
+    "max_pool max_pool_spread": (
+        [
+            lambda x, t: gradients(lambda x: F.max_pool2d(x * 2, 2), x),
+            lambda x, t: gradients(lambda x: F.max_pool2d(x, (3, 2), (2, 1), (1, 0), (1, 2)), x),
+            lambda x, t: gradients(lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True), x),
+            lambda x, t: gradients(lambda x: F.max_pool1d(x[0] * 2, 4, 3, 1, ceil_mode=True), x),
+            lambda x, t: F.max_pool2d(x.detach() * 2, 3, return_indices=True),
+        ],
+        [
+            lambda x, t: gradients(lambda x: F.max_pool3d(x * 2, 2), x),
+            lambda x, t: gradients(lambda x: F.max_pool2d(x.transpose(2, 3), 2), x),
+            lambda x, t: F.max_pool2d((x.detach() * 9).half(), 2),
+        ],
+    ),
+    "softmax_nll softmax_nll_backward": (
+        [
+            lambda x, t: gradients(lambda x: F.cross_entropy(x[0, 0] * 2, t), x),
+            lambda x, t: gradients(lambda x: F.cross_entropy(x[0, 0], t, reduction="sum"), x),
+        ],
+        [
+            lambda x, t: gradients(lambda x: F.cross_entropy(x[0, 0], t, reduction="none"), x),
+            lambda x, t: gradients(lambda x: F.cross_entropy(x[0, 0], t, ignore_index=3), x),
+            lambda x, t: gradients(lambda x: F.cross_entropy(x[0, 0], t, x.detach()[0, 0, 0] ** 2), x),
+            lambda x, t: gradients(lambda x: F.cross_entropy(x[0, 0].t(), gc.cat([t, t[:1]])), x),
+            lambda x, t: gradients(lambda x: F.cross_entropy(x[0], t[None, :1].expand(2, 7)), x),
+        ],
+    ),
+    "layer_norm_backward": (
+        [
+            lambda x, t: gradients(lambda x: F.layer_norm(x, (6, 7)), x),
+            lambda x, t: gradients(lambda x, w, b: F.layer_norm(x * 2, (7,), w, b), x, parts_of(x), parts_of(x) + 1),
+            lambda x, t: gradients(lambda w: F.layer_norm(x.detach(), (7,), w), parts_of(x)),
+            lambda x, t: gradients(lambda b: F.layer_norm(x.detach(), (7,), None, b), parts_of(x)),
+        ],
+        [lambda x, t: gradients(lambda x: F.layer_norm(x.transpose(2, 3), (6,)), x)],
+    ),
+    "embedding_sum": (
+        [
+            lambda x, t: gradients(lambda x: F.embedding(t[:, None], x[0, 0]), x),
+            lambda x, t: gradients(lambda x: F.embedding(t, x[0, 0] * 2, padding_idx=2), x),
+        ],
+        [lambda x, t: gradients(lambda x: F.embedding(t.int(), x[0, 0]), x)],
+    ),
+}
+
+
+def parts_of(x: gc.Tensor) -> gc.Tensor:
+    return (x.detach()[0, 0, 0] + 2).requires_grad_()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float64], ids=str)
+@pytest.mark.parametrize("names", ARRAY_CALLS)
+def test_declared_kernels_of_arrays(names: str, dtype: Any) -> None:
+    """The kernels that declare a C++ function are native where it supports the call, and equal to eager execution."""
+    assert {*ARRAY_KERNELS} == {name for each in ARRAY_CALLS for name in each.split()}
+    x, target = gc.randn(2, 2, 6, 7, dtype=dtype).requires_grad_(), gc.tensor([0, 5, 1, 1, 4, 3])
+    supported, others = ARRAY_CALLS[names]
+    assert by_python(check(lambda x, t: [call(x, t) for call in supported], x, target)) == []
+    called = {call.name.rpartition(".")[2] for call in calls_of(check(supported[0], x, target))}
+    assert called >= {*names.split()}
+    for call in others:
+        check(call, x, target)
+
+
+def calls_of(compiled: CompiledFunction) -> list[Any]:
+    return [call for entry in compiled._specializations for program in entry.programs for call in program.calls]

@@ -37,7 +37,7 @@ _BATCH_NORM, _BATCH_NORM_BACKWARD, _GROUP_NORM, _ROW = 128, 16, 16, 32
 Condition = Callable[..., bool]
 
 
-def _takes_logsumexp(backend: Any, x: Array, dims: Sequence[int] | None, keepdim: bool) -> bool:
+def _takes_logsumexp(backend: object, x: Array, dims: Sequence[int] | None, keepdim: bool) -> bool:
     # A single row is computed elsewhere, by threads that share its parts.
     last_dim = x.ndim - 1
     return last_dim > 0 and dims == (last_dim,) and x.size > x.shape[last_dim] and _usual(_ROW, x.shape[last_dim], x)
@@ -47,7 +47,7 @@ def _takes_images(points: int) -> Condition:
     return lambda backend, x, weight, bias, *settings: _usual(points, prod(x.shape[2:]), x, weight, bias)
 
 
-def _takes_statistics(backend: Any, x: Array, *arrays: Any) -> bool:
+def _takes_statistics(backend: object, x: Array, *arrays: Any) -> bool:
     return _usual(_BATCH_NORM, prod(x.shape[2:]), x, *arrays[:-1])
 
 
@@ -67,18 +67,18 @@ def _takes_softmax_in_place(backend: object, x: Array) -> bool:
     return x.ndim > 0 and x.flags.c_contiguous and _usual(_ROW, x.shape[-1], x)
 
 
-def _takes_layer_gradients(backend: Any, arguments: NormGradients) -> bool:
+def _takes_layer_gradients(backend: object, arguments: NormGradients) -> bool:
     x = arguments.x
     width = prod(x.shape[x.ndim - arguments.size :])
     return arguments.of_result_alone and _usual(_ROW, width, x, arguments.grad, arguments.weight)
 
 
-def _takes_group_gradients(backend: Any, arguments: NormGradients) -> bool:
+def _takes_group_gradients(backend: object, arguments: NormGradients) -> bool:
     grad, _, _, x, *parameters = arguments.arrays
     return arguments.of_result_alone and _usual(_GROUP_NORM, prod(x.shape[2:]), x, grad, *parameters)
 
 
-def _takes_batch_gradients(backend: Any, arguments: NormGradients) -> bool:
+def _takes_batch_gradients(backend: object, arguments: NormGradients) -> bool:
     x = arguments.x
     points = prod(x.shape[2:])
     return arguments.of_result_alone and _usual(_BATCH_NORM_BACKWARD, points, x, arguments.grad, arguments.weight)

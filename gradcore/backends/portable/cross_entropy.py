@@ -9,6 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gradcore.backends.kernel_methods import packed
+from gradcore.backends.kernel_rules import Settings, native_arrays
 from gradcore.core.typing import NamedTuple
 
 if TYPE_CHECKING:
@@ -38,6 +39,19 @@ class LossGradients(NamedTuple):
     def of_loss_alone(self) -> bool:
         """Whether the loss is the only result that has a gradient."""
         return self.grad is not None and self.grad_powers is None and self.grad_total is None
+
+
+def _rows_of_classes(x: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int) -> Settings:
+    """Return the settings of the C++ functions: for rows of scores, a reduced loss, no weights and no ignored class."""
+    is_plain = len(x.shape) == 2 and target.shape == x.shape[:1] and weight is None and reduction != "none"
+    return (*x.shape, reduction == "mean") if is_plain and not 0 <= ignore_index < x.shape[1] else None
+
+
+def _gradient_settings(*arguments: Any) -> Settings:
+    given = LossGradients(*arguments)
+    if not given.of_loss_alone or given.grad.size != 1:
+        return None
+    return _rows_of_classes(given.powers, given.target, given.weight, given.reduction, given.ignore_index)
 
 
 class Targets:
@@ -94,6 +108,7 @@ class Targets:
         weights = self._weights(target, weight, x, ignore_index)
         return self._reduced_losses(-self.class_pick(x, target, ignore_index) * weights, weights, reduction)
 
+    @native_arrays("cross_entropy", "x target=index -> value value value value", _rows_of_classes)
     def softmax_nll(
         self, x: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int
     ) -> tuple[Array, Array, Array, Array]:
@@ -126,6 +141,7 @@ class Targets:
             return losses, total
         return (self.div(losses.sum(), total) if reduction == "mean" else losses.sum()), total
 
+    @native_arrays("cross_entropy_back", "grad target=index total_weight powers total -> value", _gradient_settings)
     @packed(LossGradients)
     def softmax_nll_backward(self, arguments: LossGradients) -> Array:
         """Return the gradient of `softmax_nll` by its input, computed in the memory of its saved exponentials."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from gradcore.backends.kernel_rules import indexes
+from gradcore.backends.kernel_rules import indexes, native_arrays
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace
@@ -23,10 +23,14 @@ class Embedding:
     taken_along: Any
 
     @indexes("take", "dim", "x index - -")
-    def embedding_rows(self, weight: Array, indices: Array, *_: Any) -> Any:
+    def embedding_rows(self, weight: Array, indices: Array, *_: object) -> Any:
         """Return the rows `indices` of `weight`, ``(*indices, *width)``. Other settings only concern the gradient."""
         return self.taken_along(weight, 0, indices, False, "index out of range in self")
 
+    @native_arrays(
+        "add_rows", "rows indices=index -> value",
+        lambda rows, indices, height, padding=-1: (indices.size, height, rows.size // indices.size, padding),
+    )  # fmt: skip
     def embedding_sum(self, rows: Array, indices: Array, height: int, padding_idx: int = -1) -> Any:
         """Return `height` rows in which `rows` are summed by `indices`; the row `padding_idx` stays zero."""
         width = rows.shape[indices.ndim :]

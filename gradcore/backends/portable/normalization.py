@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradcore.backends.kernel_methods import packed
-from gradcore.backends.kernel_rules import native_rows, writes
+from gradcore.backends.kernel_rules import Settings, native_arrays, native_rows, writes
 from gradcore.core.typing import NUMPY, NamedTuple
 
 if TYPE_CHECKING:
@@ -63,6 +63,15 @@ class NormGradients(NamedTuple):
     def of_result_alone(self) -> bool:
         """Whether the mean and the variance have no gradient."""
         return self.grad_mean is None and self.grad_var is None
+
+
+def _rows_of_gradients(*arguments: Any) -> Settings:
+    """Return the settings of the C++ function of the gradients of rows, if the mean and the variance have none."""
+    given = NormGradients(*arguments)
+    shape = given.x.shape
+    width = prod(shape[len(shape) - given.size :])
+    is_supported = arguments[0] is not None and given.of_result_alone
+    return (given.x.size // width, width, float(given.eps)) if is_supported else None
 
 
 class Normalization:
@@ -173,6 +182,7 @@ class Normalization:
 
     # -- gradients -------------------------------------------------------------------------------------------
 
+    @native_arrays("normed_rows_back", "grad x weight mean var -> value value value", _rows_of_gradients)
     @packed(NormGradients)
     def layer_norm_backward(self, arguments: NormGradients) -> Triple:
         grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, ndims = arguments

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradcore.backends.kernel_methods import packed
+from gradcore.backends.kernel_rules import Settings, native_arrays
 from gradcore.backends.portable.separable import Step, Taps, along, fold, on_device, select, spread
 from gradcore.backends.portable.sliding import pool_output_size
 from gradcore.core.typing import NUMPY, NamedTuple
@@ -55,6 +56,17 @@ class AvgPool(NamedTuple):
         return [_windows(size, k, s, p, 1, self.ceil_mode) for size, k, s, p in settings]
 
 
+def _planes_of(x: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Settings:
+    """Return the settings of the C++ function of maxima over planes of two dims; of one dim, the first has size 1."""
+    n = len(kernel)
+    size, lead = x.shape[len(x.shape) - n :], x.shape[: len(x.shape) - n]
+    if n > 2 or prod(size) >= 1 << 31:
+        return None
+    outputs = [pool_output_size(*each, ceil_mode) for each in zip(size, kernel, stride, padding, dilation, strict=True)]
+    members = zip((size, outputs, kernel, stride, padding, dilation), (1, 1, 1, 1, 0, 1), strict=True)
+    return ((prod(lead), *((single,) * (2 - n) + tuple(each) for each, single in members)),)
+
+
 class Pooling:
     """Pooling of the last dims, with any number of dims in front of them."""
 
@@ -64,6 +76,7 @@ class Pooling:
 
     # -- maxima --------------------------------------------------------------------------------------------------
 
+    @native_arrays("max_pool", "x -> value position", _planes_of)
     @packed(MaxPool)
     def max_pool(self, x: Array, window: MaxPool) -> tuple[Array, Array]:
         """Return the maximum of each window and its index (int64)."""
@@ -80,6 +93,10 @@ class Pooling:
         kernel = [max((step.tap for step in taps.steps), default=0) + 1 for taps in by_dim]
         return _max(self.xp, x, by_dim, starts, kernel, [1] * len(kernel))
 
+    @native_arrays(
+        "spread_places", "x indices=position -> value",
+        lambda x, indices, size, *_: (prod(x.shape[: -len(size)]), prod(x.shape[-len(size) :]), prod(size)),
+    )  # fmt: skip
     def max_pool_spread(self, x: Array, indices: Array, size: Ints, windows: Ints = ()) -> Array:
         """Return zeros of `size` to which `x` is added at the maxima's indices (adjoint of `max_pool_gather`)."""
         lead = x.shape[: x.ndim - len(size)]

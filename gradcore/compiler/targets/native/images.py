@@ -1,4 +1,4 @@
-"""Lowering of convolutions, by kernels of the compiled library, and of pooling."""
+"""Lowering of convolutions, by kernels of the compiled library."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 from gradcore.backends.codegen.cpp import C_TYPES
 from gradcore.backends.compiled.convolution import geometry_of
 from gradcore.backends.portable.convolution import ConvSettings
-from gradcore.backends.portable.pooling import MaxPool
 from gradcore.backends.registry import CPU
 from gradcore.compiler.program.program import Call
 from gradcore.compiler.targets.native.steps import Kernel, Loop, Rules, Step, Unsupported, View, contiguous_strides
@@ -21,7 +20,7 @@ _DEFAULTS: tuple[Any, ...] = (None, (1,), (0,), (1,), False, (0,), 1)
 
 
 class Images(Rules):
-    """Lowering rules for convolutions and pooling."""
+    """Lowering rules for convolutions."""
 
     # -- convolution --------------------------------------------------------------------------------------------------
 
@@ -74,33 +73,6 @@ class Images(Rules):
         geometry = _geometry([out, a, g], a, out.shape, g, _pack_settings(ConvSettings, settings))
         text = f"sum_windows<{C_TYPES[out.dtype.name]}>({{0}}, {{1}}, {{2}}, {geometry}, threads)"
         return [Kernel(text, [out], [a, g], lasting=True)]
-
-    # -- pooling ------------------------------------------------------------------------------------------------------
-
-    def _lower_max_pool(self, call: Call, results: list[View]) -> list[Step]:
-        out, index = results
-        x, window = self._view(call.args[0]), _pack_settings(MaxPool, call.args[1:])
-        _check([out, index, x], x)
-        if len(window.kernel) > 2:
-            raise Unsupported("three dims")
-        n = len(window.kernel)
-        dims = [(1,) * (2 - n) + tuple(each) for each in (x.shape[-n:], out.shape[-n:], window.kernel, window.stride)]
-        dims += [(0,) * (2 - n) + tuple(window.padding), (1,) * (2 - n) + tuple(window.dilation)]
-        if prod(dims[0]) >= 1 << 31:
-            raise Unsupported("the size")
-        planes = prod(x.shape[: len(x.shape) - n])
-        numbers = f"Windows{{{{{planes}, {', '.join(f'{{{{{a}, {b}}}}}' for a, b in dims)}}}}}"
-        return [Kernel(f"max_pool({{0}}, {{1}}, (const {C_TYPES[x.dtype.name]}*){{2}}, {numbers}, threads)",
-                       [out, index], [x], lasting=x.size >= 1 << 15, narrow=True)]  # fmt: skip
-
-    def _lower_max_pool_spread(self, call: Call, results: list[View]) -> list[Step]:
-        x, index, size, *_ = call.args
-        out, a, i = results[0], self._view(x), self._view(index)
-        _check([out, a, i], a)
-        planes = prod(a.shape[: len(a.shape) - len(size)])
-        numbers = f"{planes}, {a.size // max(planes, 1)}, {prod(size)}"
-        text = f"spread_places<{C_TYPES[a.dtype.name]}>({{0}}, {{1}}, {{2}}, {numbers})"
-        return [Kernel(text, [out], [a, i], fallible=True, lasting=a.size >= 1 << 15, narrow=prod(size) < 1 << 31)]
 
 
 def _pack_settings(kind: Any, settings: Sequence[Any]) -> Any:

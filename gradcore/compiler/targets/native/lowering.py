@@ -22,7 +22,7 @@ from gradcore.compiler.targets.native.draws import Draws
 from gradcore.compiler.targets.native.images import Images
 from gradcore.compiler.targets.native.indexing import EXTREMUM_CALLS, INDEX_CALLS, Indexing
 from gradcore.compiler.targets.native.products import Products
-from gradcore.compiler.targets.native.rows import ROW_OPERATIONS, Rows
+from gradcore.compiler.targets.native.rows import ARRAY_KERNELS, ROW_OPERATIONS, Rows
 from gradcore.compiler.targets.native.steps import Loop, Reduction, Step, Unsupported, View, contiguous_strides
 from gradcore.core import dtypes
 from gradcore.core.operators import BASIC, OPERATORS
@@ -49,7 +49,7 @@ _REDUCTIONS = {
     name: each.loop
     for method, each in reductions(NumpyBackend).items()
     if each.loop
-    for name in (method, each.loop, *each.operations)
+    for name in (method, each.loop, *each.operations.split())
 }
 
 
@@ -159,6 +159,8 @@ class Lowering(Channels, Draws, Images, Indexing, Products, Rows):
         handler = moving or getattr(self, f"_lower_{name}", None)
         if name in ROW_OPERATIONS:
             handler = functools.partial(self._lower_row_kernel, *ROW_OPERATIONS[name])
+        elif name in ARRAY_KERNELS:
+            handler = functools.partial(self._lower_array_kernel, ARRAY_KERNELS[name])
         elif name in EXTREMUM_CALLS:
             handler = functools.partial(self._lower_extremum, EXTREMUM_CALLS[name])
         if kinds & _HALVES and not moving and (handler is not None or name in _REDUCTIONS):

@@ -409,7 +409,7 @@ __attribute__((noinline)) void max_pool(T* out, I* index, const T* x, const Wind
 
 // Elements are added to planes of zeros at their places: whether all of these are there.
 template <class T, class I>
-__attribute__((noinline)) bool spread_places(T* out, const T* x, const I* index, i64 planes, i64 outputs, i64 size) {
+__attribute__((noinline)) bool spread_places(T* out, const T* x, const I* index, i64 planes, i64 outputs, i64 size, i64) {
     if (!are_below(index, planes * outputs, size)) return false;
     for (i64 i = 0; i < planes * size; ++i) out[i] = 0;
     for (i64 p = 0; p < planes; ++p, out += size, x += outputs, index += outputs) {
@@ -577,7 +577,7 @@ __attribute__((noinline)) void extrema(i64* index, T* values, const T* x, i64 ou
 // Rows of zeros, with rows added at an index, but for one row: whether all are there.
 template <class T>
 __attribute__((noinline)) bool add_rows(T* out, const T* x, const i64* index, i64 count, i64 height, i64 width,
-                                        i64 left_out) {
+                                        i64 left_out, i64) {
     if (!are_below(index, count, height)) return false;
     for (i64 i = 0; i < height * width; ++i) out[i] = 0;
     for (i64 r = 0; r < count; ++r) {

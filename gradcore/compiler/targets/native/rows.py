@@ -1,19 +1,19 @@
-"""Lowering of operations on rows: softmax, normalization, cross entropy, embeddings."""
+"""Lowering of kernels whose C++ functions are declared: those of rows, and those of contiguous arrays."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from gradcore.backends.codegen.cpp import C_TYPES
 from gradcore.backends.compiled.rows import ROW_KERNELS
-from gradcore.backends.kernel_rules import RowCall, RowKernel, width_of_rows
-from gradcore.compiler.program.program import Call
+from gradcore.backends.kernel_rules import ArrayKernel, RowCall, RowKernel, array_kernels, width_of_rows
+from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.compiler.program.program import Call, Literal, Value
 from gradcore.compiler.targets.native.steps import Kernel, Rules, Step, Unsupported, View
 
-__all__ = ["ROW_OPERATIONS", "Rows", "rows_kernel"]
+__all__ = ["ARRAY_KERNELS", "ROW_OPERATIONS", "Rows", "rows_kernel"]
 
 #: The smallest number of elements for which several threads are used.
 _SMALL_ROWS = 1 << 15
@@ -21,10 +21,12 @@ _SMALL_ROWS = 1 << 15
 
 #: The declared row kernel of each operation, and the positions of its settings.
 ROW_OPERATIONS = {name: (kernel, call) for kernel in ROW_KERNELS.values() for name, call in kernel.operations.items()}
+#: The declared kernels of contiguous arrays.
+ARRAY_KERNELS = array_kernels(NumpyBackend)
 
 
 class Rows(Rules):
-    """Lowering rules for operations on rows."""
+    """Lowering rules for kernels with declared C++ functions."""
 
     def _lower_row_kernel(self, kernel: RowKernel, arguments: RowCall, call: Call, results: list[View]) -> list[Step]:
         """Return the step of an operation with a declared row kernel; `arguments` gives the positions of settings."""
@@ -54,55 +56,37 @@ class Rows(Rules):
         text = rows_call(kernel.symbol, kind, x.size // width, width, places, repr(number))
         return [Kernel(text, results, reads, lasting=x.size >= _SMALL_ROWS)]
 
-    def _lower_layer_norm_backward(self, call: Call, results: list[View]) -> list[Step]:
-        args = tuple(call.args[0]) if len(call.args) == 1 else call.args
-        grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, ndims = args
-        if grad is None or grad_mean is not None or grad_var is not None or len(results) != sum(map(bool, needs)):
-            raise Unsupported("rows")
-        a = self._view(x)
-        arrays = [self._view(each) for each in (grad, x, weight, mean, var) if each is not None]
-        rows, n = _norm_rows(a, ndims, [*arrays, *results])
-        places = iter(range(len(results) + len(arrays)))
-        names = [f"{{{next(places)}}}" if need else "nullptr" for need in needs]
-        names += [f"{{{next(places)}}}" if each is not None else "nullptr" for each in (grad, x, weight, mean, var)]
-        kind = C_TYPES[a.dtype.name]
-        text = f"normed_rows_back<{kind}>({', '.join(names)}, {rows}, {n}, {float(eps)!r}, threads)"
-        return [Kernel(text, results, arrays, lasting=a.size >= _SMALL_ROWS)]
+    def _lower_array_kernel(self, kernel: ArrayKernel, call: Call, results: list[View]) -> list[Step]:
+        """Return the step of a kernel with a declared C++ function of contiguous arrays."""
+        last = call.args[-1]
+        is_packed = type(last) not in (Value, Literal) and hasattr(last, "_fields")
+        args = (*call.args[:-1], *last) if is_packed else call.args
+        args = tuple(self._view(each) if type(each) in (Value, Literal) else each for each in args)
+        by_name, settings = dict(zip(kernel.parameters, args, strict=False)), kernel.settings(*args)
+        needs, remaining = by_name.get("needs", (True,) * len(results)), iter(results)
+        if settings is None or call.named or sum(map(bool, needs)) != len(results):
+            raise Unsupported(kernel.symbol)
+        arrays = [(word, next(remaining) if need else None) for word, need in zip(kernel.writes, needs, strict=True)]
+        arrays += [(word, by_name[name]) for name, word in kernel.reads]
+        words, views = zip(*(each for each in arrays if each[1] is not None), strict=True)
+        dtype = views[words.index("value")].dtype
+        if dtype.char not in "fd" or not all(view.size and view.is_contiguous for view in views):
+            raise Unsupported(kernel.symbol)
+        if any(v.dtype != (dtype if word == "value" else np.int64) for word, v in zip(words, views, strict=True)):
+            raise Unsupported(kernel.symbol)
+        places, reads = iter(range(len(views))), views[len(results) :]
+        pointers = ["nullptr" if view is None else f"{{{next(places)}}}" for _, view in arrays]
+        text = f"{kernel.symbol}<{C_TYPES[dtype.name]}>({', '.join([*pointers, *map(_literal, settings)])}, threads)"
+        is_fallible, is_narrow = {*words[len(results) :]} != {"value"}, {*words} == {"value", "position"}
+        is_lasting = max(view.size for view in reads) >= _SMALL_ROWS
+        return [Kernel(text, results, [*reads], is_fallible, is_lasting, is_narrow)]
 
-    def _lower_softmax_nll(self, call: Call, results: list[View]) -> list[Step]:
-        x, target, weight, reduction, ignore_index = call.args
-        a, t = self._view(x), self._view(target)
-        _check_classes(a, t, weight, reduction, ignore_index)
-        if not all(each.is_contiguous for each in results):
-            raise Unsupported("rows")
-        rows, n = a.shape
-        places = ", ".join(f"{{{i}}}" for i in range(6))
-        text = f"cross_entropy({places}, {rows}, {n}, {_word(reduction == 'mean')}, threads)"
-        return [Kernel(text, results, [a, t], fallible=True, lasting=a.size >= _SMALL_ROWS)]
 
-    def _lower_softmax_nll_backward(self, call: Call, results: list[View]) -> list[Step]:
-        grad, grad_powers, grad_total, target, weight, number, powers, total, reduction, ignore_index = call.args
-        p, t = self._view(powers), self._view(target)
-        _check_classes(p, t, weight, reduction, ignore_index)
-        arrays = [self._view(grad), t, self._view(number), p, self._view(total)]
-        if grad_powers is not None or grad_total is not None or not results[0].is_contiguous or arrays[0].size != 1:
-            raise Unsupported("rows")
-        if arrays[0].dtype != p.dtype or not arrays[4].is_contiguous:
-            raise Unsupported("rows")
-        rows, n = p.shape
-        places = ", ".join(f"{{{i}}}" for i in range(6))
-        text = f"cross_entropy_back({places}, {rows}, {n}, {_word(reduction == 'mean')}, threads)"
-        return [Kernel(text, results, arrays, fallible=True, lasting=p.size >= _SMALL_ROWS)]
-
-    def _lower_embedding_sum(self, call: Call, results: list[View]) -> list[Step]:
-        rows, index, height, *padding = call.args
-        out, x, i = results[0], self._view(rows), self._view(index)
-        has_supported_dtypes = i.dtype == np.int64 and x.dtype == out.dtype and x.dtype.kind == "f" and x.size
-        if not has_supported_dtypes or not (x.is_contiguous and i.is_contiguous and out.is_contiguous) or call.named:
-            raise Unsupported("rows")
-        numbers = f"{i.size}, {height}, {x.size // i.size}, {padding[0] if padding else -1}"
-        text = f"add_rows<{C_TYPES[x.dtype.name]}>({{0}}, {{1}}, {{2}}, {numbers})"
-        return [Kernel(text, [out], [x, i], fallible=True)]
+def _literal(setting: Any) -> str:
+    """Return a setting as a C++ expression in a template of `str.format`."""
+    if isinstance(setting, tuple):
+        return f"{{{{{', '.join(map(_literal, setting))}}}}}"
+    return str(setting).lower()
 
 
 def rows_kernel(symbol: str, writes: list[View], reads: list[View]) -> Kernel:
@@ -117,26 +101,3 @@ def rows_call(symbol: str, kind: str, height: int, width: int, places: list[str]
     """Return the C++ call of a kernel of ``rows.h`` on all rows; `number` is its setting."""
     work = f"Work{{{{{height}, {height}, {width}, 0, 0, {number}}}}}"
     return f"run_rows<{symbol}<{kind}>>({work}, threads, {', '.join(places)})"
-
-
-def _norm_rows(x: View, ndims: int, views: list[View]) -> tuple[int, int]:
-    """Return the number of normalized rows, and the number of elements of each."""
-    n = math.prod(x.shape[len(x.shape) - ndims :])
-    if not x.size or x.dtype.kind != "f":
-        raise Unsupported("rows")
-    if any(v.dtype != x.dtype or not v.is_contiguous for v in views):
-        raise Unsupported("rows")
-    return x.size // n, n
-
-
-def _check_classes(x: View, target: View, weight: Any, reduction: str, ignore_index: int) -> None:
-    """Raise `Unsupported` unless a cross entropy of class indices has a row kernel."""
-    plain = len(x.shape) == 2 and x.size and x.is_contiguous and x.dtype.kind == "f"
-    if not plain or weight is not None or reduction not in ("mean", "sum") or 0 <= ignore_index < x.shape[1]:
-        raise Unsupported("rows")
-    if target.dtype != np.int64 or target.shape != x.shape[:1] or not target.is_contiguous:
-        raise Unsupported("the classes")
-
-
-def _word(value: bool) -> str:
-    return "true" if value else "false"
