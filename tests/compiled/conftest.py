@@ -19,6 +19,8 @@ from gradcore.backends.compiled import library
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 #: Names and characters of kernels.
 Ran = list[tuple[str, str]]
+#: Paths of the libraries that tests have loaded.
+LOADED: list[str] = []
 
 
 def python(cache: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -32,6 +34,12 @@ def python(cache: Path, *arguments: str, **environment: str) -> subprocess.Compl
 @pytest.fixture
 def run() -> Run:
     return python
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say of which library the tests were, if one was named."""
+    if "GRADCORE_TEST_LIBRARY" in os.environ:
+        terminalreporter.line(f"kernels of {', '.join(LOADED) or 'no library'}")
 
 
 def _quick_compiler(folder: Path) -> dict[str, str]:
@@ -79,14 +87,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def library_variables(request: pytest.FixtureRequest) -> dict[str, str]:
     """The environment variables by which a process uses compiled kernels.
 
-    Of the package, if it was installed with those of these sources, so that nothing needs to be compiled; but of
-    ``GRADCORE_TEST_CACHE``, if there is a library of these sources, as the sanitizers' is.
+    Of the folder that ``GRADCORE_TEST_LIBRARY`` names, as tests by sanitizers do; else of the package, if it was
+    installed with those of these sources, so that nothing needs to be compiled.
     """
-    named = os.environ.get("GRADCORE_TEST_CACHE")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GRADCORE_CACHE", str(Path(named or os.devnull) / _folder_name() / "cache"))
-        is_there = library.find() is not None
-    if library.find_packaged() is not None and not is_there:
+    if chosen := os.environ.get("GRADCORE_TEST_LIBRARY"):
+        return {"GRADCORE_COMPILED": "machine", "GRADCORE_CACHE": chosen}
+    if library.find_packaged() is not None:
         return {"GRADCORE_COMPILED": "package"}
     return {"GRADCORE_COMPILED": "machine", "GRADCORE_CACHE": str(request.getfixturevalue("built")[0])}
 
@@ -107,6 +113,7 @@ def compiled(library_variables: dict[str, str]) -> Any:
             patch.setenv(name, value)
         loaded = library.load() if "GRADCORE_CACHE" in library_variables else library.load_packaged()
     assert loaded is not None
+    LOADED.append(loaded._name)
     register("compiled", lambda: OnItsOwn(loaded))
     return find("compiled")
 
