@@ -23,7 +23,6 @@
 #include <tuple>
 #include <typeinfo>
 #include <utility>
-#include <vector>
 
 #define __global__
 #define __device__
@@ -93,6 +92,10 @@ extern "C" char __stop_shared_memory[] __attribute__((weak, visibility("hidden")
 
 namespace host {
 
+// Taking turns is most of the time of a launch: it is compiled with optimization, whether kernels are or not.
+#pragma GCC push_options
+#pragma GCC optimize("O2")
+
 enum Waiting { running, at_block, at_warp, finished };
 
 constexpr size_t stack_size = 64 << 10;
@@ -136,10 +139,12 @@ struct Fiber {
     char* stack;  // from its first turn until it has finished
 };
 
+constexpr unsigned most_threads = 1024;  // of a block, on every device
+
 static Context scheduler;
-static std::vector<Fiber> fibers;
-static std::vector<char*> free_stacks;
-static unsigned current, count;
+static Fiber fibers[most_threads];
+static char* free_stacks[most_threads];
+static unsigned current, count, free_count;
 
 // The stacks of a block's threads: pages that no thread touches cost nothing, and those touched go when the launch ends.
 struct Stacks {
@@ -157,7 +162,7 @@ struct Stacks {
     Stacks(const Stacks&) = delete;
     ~Stacks() { munmap(memory, size); }
 };
-static unsigned char exchange[2048][16];
+static unsigned char exchange[most_threads][16];
 static void (*body)(void*);
 static void* body_arguments;
 
@@ -194,35 +199,44 @@ inline long long setting(const char* name) {
     return text ? std::atoll(text) : 0;
 }
 
-// Numbers from first to last, the latter exclusive, in the order in which turns are taken.
-inline std::vector<unsigned> turns(unsigned first, unsigned last, long long order, unsigned long long& state) {
-    std::vector<unsigned> found(last - first);
-    for (unsigned i = first; i < last; ++i) found[i - first] = i;
-    if (order < 0) std::reverse(found.begin(), found.end());
-    for (size_t i = found.size(); order > 0 && i > 1; --i) {
-        state = state * 6364136223846793005ull + 1442695040888963407ull;
-        std::swap(found[i - 1], found[(state >> 33) % i]);
+// The order in which turns are taken, of numbers from first to last, the latter exclusive.
+struct Turns {
+    const unsigned first, size;
+    const long long order;
+    unsigned drawn[32];  // threads of a warp, or warps of a block
+
+    Turns(unsigned first, unsigned last, long long order, unsigned long long& state)
+        : first(first), size(last - first), order(order) {
+        if (order <= 0) return;
+        for (unsigned i = 0; i < size; ++i) drawn[i] = first + i;
+        for (unsigned i = size; i > 1; --i) {
+            state = state * 6364136223846793005ull + 1442695040888963407ull;
+            const unsigned other = (state >> 33) % i, number = drawn[i - 1];
+            drawn[i - 1] = drawn[other];
+            drawn[other] = number;
+        }
     }
-    return found;
-}
+    unsigned operator[](unsigned i) const { return order > 0 ? drawn[i] : order < 0 ? first + size - 1 - i : first + i; }
+};
 
 // Run the threads of a warp until each waits for its block or is done; whether any of them has moved. Other warps do not
 // move meanwhile: the first warp is as far ahead of them as barriers allow.
 inline bool run_warp(unsigned first, unsigned last, long long order, unsigned long long& state) {
     for (bool moved = false;; moved = true) {
         bool ran = false;
-        for (const unsigned i : turns(first, last, order, state)) {
-            if (fibers[i].state != running) continue;
+        const Turns turns(first, last, order, state);
+        for (unsigned turn = 0; turn < turns.size; ++turn) {
+            const unsigned i = turns[turn];
             Fiber& fiber = fibers[i];
+            if (fiber.state != running) continue;
             current = i;
             threadIdx = fiber.place;
             if (!fiber.stack) {  // where threads do not wait, one stack serves them all
-                fiber.stack = free_stacks.back();
-                free_stacks.pop_back();
+                fiber.stack = free_stacks[--free_count];
                 prepare(fiber.context, fiber.stack, start);
             }
             change(scheduler, fiber.context);
-            if (fiber.state == finished) free_stacks.push_back(fiber.stack);
+            if (fiber.state == finished) free_stacks[free_count++] = fiber.stack;
             ran = true;
         }
         if (all_at(first, last, at_warp)) ran |= release(first, last, at_warp);
@@ -236,20 +250,24 @@ inline void run_block(void (*function)(void*), void* arguments, char* stacks, lo
     if (__start_shared_memory)  // what a block finds there is anything
         std::memset(__start_shared_memory, 0xFF, __stop_shared_memory - __start_shared_memory);
     count = blockDim.x * blockDim.y * blockDim.z;
-    if (fibers.size() < count) fibers.resize(count);
-    free_stacks.clear();
+    if (count > most_threads) {
+        std::fprintf(stderr, "a block of %u threads\n", count);
+        std::abort();
+    }
+    free_count = count;
     for (unsigned i = 0; i < count; ++i) {
         Fiber& fiber = fibers[i];
         fiber.stack = nullptr;
         fiber.state = running;
         fiber.place = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
-        free_stacks.push_back(stacks + (count - 1 - i) * stack_size);
+        free_stacks[i] = stacks + (count - 1 - i) * stack_size;
     }
     unsigned long long state = static_cast<unsigned long long>(order) + blockIdx.x;
     for (;;) {
         bool moved = false, alive = false;
-        for (const unsigned warp : turns(0, (count + 31) / 32, order, state))
-            moved |= run_warp(32 * warp, std::min(32 * warp + 32, count), order, state);
+        const Turns warps(0, (count + 31) / 32, order, state);
+        for (unsigned turn = 0; turn < warps.size; ++turn)
+            moved |= run_warp(32 * warps[turn], std::min(32 * warps[turn] + 32, count), order, state);
         if (all_at(0, count, at_block)) moved |= release(0, count, at_block);
         for (unsigned i = 0; i < count; ++i) alive |= fibers[i].state != finished;
         if (!alive) return;
@@ -259,6 +277,8 @@ inline void run_block(void (*function)(void*), void* arguments, char* stacks, lo
         }
     }
 }
+
+#pragma GCC pop_options
 
 template <class T>
 T shuffled(T value, unsigned from) {
