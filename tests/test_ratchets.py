@@ -27,6 +27,8 @@ NUMBERS = Path(__file__).with_name("ratchets.json")
 OPENINGS = re.compile(r"(What|That|Those|One|With|Without|Let|Where|How|Who|Which)\b")
 #: First words of the description of a thing. A function says what it does: *Return the ...*, *Return whether ...*.
 ARTICLES = re.compile(r"(The|A|An|Whether)\b")
+#: Names of the compiler's rules, each for a kernel of that name, or for all kernels with a declaration of one kind.
+RULE = re.compile(r"_(lower|move)_")
 #: Names of functions that are participles or adverbs, where a verb with an object says what the function does.
 PARTICIPLE = re.compile(
     r"_*([a-z]+(ed|en|ly)|told|made|found|kept|held|left|laid|put|built|bound)(_as|_by|_for|_from|_in|_of|_on|_out|_to)*$"
@@ -50,10 +52,11 @@ def count_in(module: str) -> dict[str, int]:
     text = PATHS[module].read_text("utf-8")
     tree = ast.parse(text)
     code = {number for number, line in enumerate(text.splitlines(), 1) if line.strip() and line.lstrip()[0] != "#"}
-    any_types = openings = participles = nouns = modules = 0
+    any_types = openings = participles = nouns = modules = rules = 0
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             any_types += node.id == "Any"
+            rules += RULE.match(node.id) is not None and isinstance(node.ctx, ast.Store)
         elif isinstance(node, ast.Compare):
             is_identity = isinstance(node.ops[0], (ast.Is, ast.IsNot))
             modules += is_identity and ast.unparse(node.comparators[0]) in ("np", "numpy")
@@ -63,6 +66,7 @@ def count_in(module: str) -> dict[str, int]:
                 openings += OPENINGS.match(described) is not None
                 code -= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                rules += RULE.match(node.name) is not None
                 participles += PARTICIPLE.match(node.name) is not None and node.name.lstrip("_") not in VERBS
                 is_property = any("property" in ast.unparse(each) for each in node.decorator_list)
                 nouns += not is_property and ARTICLES.match(described or "") is not None
@@ -75,6 +79,7 @@ def count_in(module: str) -> dict[str, int]:
         "functions named by a participle": participles,
         "comparisons with the module numpy, not with `NUMPY`": modules,
         "lines of code of the compiler": len(code) if package_of(module) == "compiler" else 0,
+        "rules of the compiler for kernels of one name": rules if package_of(module) == "compiler" else 0,
         "imports of a layer above, in functions too": upward,
     }
 
@@ -142,6 +147,7 @@ def test_numbers_only_fall() -> None:
 
 
 def test_the_counts_see_what_they_count() -> None:
+    assert RULE.match("_lower_softmax")
     assert PARTICIPLE.match("laid_out_as")
     assert PARTICIPLE.match("_plainly")
     assert not PARTICIPLE.match("remove_copies")

@@ -267,7 +267,14 @@ def test_autocast_and_its_gradients() -> None:
 def test_small_products_of_any_width(dtype: Any) -> None:
     def function(x: gc.Tensor, y: gc.Tensor, many: gc.Tensor) -> Any:
         narrow = [x @ y[:, :n] for n in (1, 2, 3, 6, 13, 29, 31)]
-        return *narrow, x[:1] @ y[:, :7], many @ y[:, :12].t(), many[..., :9] @ y[:, :5], many.mT @ x[:, :3]
+        return (
+            *narrow,
+            gc.dot(x[0], y[:, 1]),
+            x[:1] @ y[:, :7],
+            many @ y[:, :12].t(),
+            many[..., :9] @ y[:, :5],
+            many.mT @ x[:, :3],
+        )
 
     x, y, many = gc.randn(5, 9, dtype=dtype), gc.randn(9, 31, dtype=dtype), gc.randn(6, 5, 12, dtype=dtype)
     assert by_python(check(function, x, y, many)) == []

@@ -84,7 +84,7 @@ class Products(Rules):
         of_a, of_b = (call.name.endswith(name) for name in ("adjoint_times", "times_adjoint"))
         return self._product(results[0], _transpose(a) if of_a else a, _transpose(b) if of_b else b)
 
-    _lower_matmul = _lower_bmm = _lower_batched_matmul = _lower_mv = _lower_mm
+    _lower_matmul = _lower_bmm = _lower_batched_matmul = _lower_mv = _lower_dot = _lower_mm
     _lower_times_adjoint = _lower_adjoint_times = _lower_mm
 
     def _lower_addmm(self, call: Call, results: list[View]) -> list[Step]:
@@ -98,12 +98,6 @@ class Products(Rules):
         a, b = map(self._view, call.args)
         column = a._replace(shape=(*a.shape, 1), strides=(*a.strides, 0))
         return [self._check_loop(Loop(results, [column, b], lambda F, x, y: [x * y]))]
-
-    def _lower_dot(self, call: Call, results: list[View]) -> list[Step]:
-        a, b = map(self._view, call.args)
-        if len(a.shape) == len(b.shape) == 1 and a.dtype == b.dtype:
-            return self._product(results[0], a, b)
-        raise Unsupported("the shapes of a product")
 
     def _lower_contract(self, call: Call, results: list[View]) -> list[Step]:
         a, b, a_dims, b_dims, out_dims = call.args
