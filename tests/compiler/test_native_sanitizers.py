@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -21,15 +23,30 @@ TESTS = (
 )
 
 
+@pytest.fixture
+def watching_compiler() -> Path:
+    """A compiler of programs that sanitizers watch.
+
+    Its place does not depend on the run, so that each program is compiled once for all runs of the tests.
+    """
+    command = shutil.which("g++")
+    text = f'#!/bin/sh\nexec {command} "$@" -g1 -fsanitize=address,undefined -fno-sanitize-recover=all\n'
+    folder = Path(os.environ["GRADCORE_TEST_CACHE"], f"watched-{sha256(text.encode()).hexdigest()[:24]}")
+    compiler = folder / "c++"
+    if not compiler.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = folder / f"c++.{os.getpid()}"
+        partial.write_text(text)
+        partial.chmod(0o755)
+        partial.rename(compiler)
+    return compiler
+
+
 @pytest.mark.slow
-def test_programs_are_clean(tmp_path: Path) -> None:
+def test_programs_are_clean(watching_compiler: Path) -> None:
     environment = runtime("address,undefined")
-    compiler = tmp_path / "c++"
-    options = "-g1 -fsanitize=address,undefined -fno-sanitize-recover=all"
-    compiler.write_text(f'#!/bin/sh\nexec {shutil.which("g++")} "$@" {options}\n')
-    compiler.chmod(0o755)
     tests = [f"tests/compiler/{name}" for name in TESTS]
     plugins = "-p", "no:cacheprovider", "-p", "no:xdist"
-    done = run("-m", "pytest", "-q", "-x", *plugins, *tests, CXX=str(compiler), **environment)
+    done = run("-m", "pytest", "-q", "-x", *plugins, *tests, CXX=str(watching_compiler), **environment)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert " passed" in done.stdout
