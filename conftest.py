@@ -25,6 +25,7 @@ import gradcore.optim
 import gradcore.utils.checkpoint
 from gradcore.autograd.modes import local
 from gradcore.backends.switches import Switch, Switches
+from tests import changed, devices
 from tests.joined import begin_case
 
 TESTS = Path(__file__).parent / "tests"
@@ -106,6 +107,14 @@ def _delete_unused(folder: Path) -> None:
         with contextlib.suppress(OSError):
             if path.is_file() and max(path.stat().st_atime, path.stat().st_mtime) < oldest:
                 path.unlink()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files in which nothing runs, those of the package too, of which tests/conftest.py is not asked."""
+    on_device, selection = config.getoption("device", None) == "cuda", config.stash.get(changed.SELECTION, None)
+    if (on_device and devices.is_left_out(collection_path)) or (selection and selection.is_left_out(collection_path)):
+        return True
+    return None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,20 +1,26 @@
 """The tests that concern changed files: ``pytest --changed``, or ``pytest --changed=BRANCH``.
 
 A changed test file runs whole, without the tests marked slow. For a changed module of the package these run: the test
-files and the modules that import it (of the latter the docstrings), and the folder of tests with the name of its
-package. For a module that declares operations the generated cases of these operations run, too.
+files and the modules that import it (of the latter the docstrings), and `MOST_BESIDE` of the other tests in the folder
+with the name of its package. For a module that declares operations the generated cases and the docstrings of these
+operations run, too. The rest is left to complete runs.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 import subprocess
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.imports import ROOT, imported_names, module_of
+
+#: How many tests run of files that concern a changed module only by their folder; more take more than half a minute.
+MOST_BESIDE = 150
 
 
 def list_changed(base: str) -> set[Path]:
@@ -34,6 +40,18 @@ def _modules_of(path: Path, known: set[str]) -> Iterator[str]:
         yield name
 
 
+def _import_any(modules: set[str], path: Path, known: set[str]) -> bool:
+    """Return whether a file imports one of the modules.
+
+    Files without the last part of the name of any of them are not parsed: all together this takes seconds. Only those
+    in a package can import it without its name.
+    """
+    text, module = path.read_bytes(), module_of(path)
+    names = "|".join(re.escape(name.rpartition(".")[2]) for name in modules)
+    may_import = re.search(rf"\b(?:{names})\b".encode(), text) or any(f"{module}.".startswith(f"{m}.") for m in modules)
+    return bool(may_import) and not modules.isdisjoint(_modules_of(path, known))
+
+
 class Selection:
     """The tests that ``--changed`` runs.
 
@@ -43,8 +61,12 @@ class Selection:
         Test files that were changed, of which everything runs.
     sampled : set of Path
         Files that concern changed modules, of which the sample runs.
+    beside : set of Path
+        Other files in their folders of tests, of which a part of the sample runs.
     operations : set of str
         Names of operations that changed modules declare.
+    documented : set of Path
+        Modules of which only the docstrings of these operations run.
     """
 
     def __init__(self, base: str) -> None:
@@ -56,17 +78,33 @@ class Selection:
         if modules:
             package = set((ROOT / "gradcore").rglob("*.py"))
             known = {module_of(path) for path in tests | package}
-            self.sampled |= {path for path in tests | package if not modules.isdisjoint(_modules_of(path, known))}
-        for module in modules:
-            package_name = module.split(".")[1] if "." in module else ""
-            self.sampled |= set((ROOT / "tests" / package_name).rglob("test_*.py")) if package_name else set()
+            self.sampled |= {path for path in tests | package if _import_any(modules, path, known)}
+        folders = {ROOT / "tests" / module.split(".")[1] for module in modules if "." in module}
+        self.beside = {path for folder in folders for path in folder.rglob("test_*.py")} - self.sampled - self.whole
         self.operations = _operations_of(modules)
+        self.documented: set[Path] = set()
         if self.operations:
             self.sampled |= set((ROOT / "tests" / "ops").glob("test_every_op*.py"))
+            self.beside -= self.sampled
+            names = "gradcore/__init__.py", "gradcore/nn/functional.py"
+            self.documented = {ROOT / name for name in names} - self.sampled
 
     def is_left_out(self, path: Path) -> bool:
         """Return whether a file holds nothing that runs."""
-        return path.is_file() and path not in self.whole and path not in self.sampled
+        return path.is_file() and not any(
+            path in files for files in (self.whole, self.sampled, self.beside, self.documented)
+        )
+
+    def list_left_out(self, items: list[pytest.Item]) -> list[pytest.Item]:
+        """Return the items that do not run: docstrings of other operations, and all but some of the files beside."""
+        docstrings = [item for item in items if self.is_other_docstring(item)]
+        beside = [item for item in items if item.path in self.beside]
+        beside.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))  # the same ones in every run
+        return docstrings + beside[MOST_BESIDE:]
+
+    def is_other_docstring(self, item: pytest.Item) -> bool:
+        """Return whether an item is the docstring of something else than a changed operation."""
+        return item.path in self.documented and item.name.rpartition(".")[2] not in self.operations
 
     def is_wanted(self, path: Path, case: str) -> bool | None:
         """Return whether a generated case runs; None if the sample decides."""

@@ -68,10 +68,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    on_device = config.getoption("device") == "cuda"
-    selection = config.stash.get(changed.SELECTION, None)
-    if (on_device and devices.is_left_out(collection_path)) or (selection and selection.is_left_out(collection_path)):
-        return True
     return True if collection_path == ON_DEVICE and _lacks_device(config) else None
 
 
@@ -158,6 +154,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     else:
         config.hook.pytest_deselected(items=[item for item in items if not is_wanted(item)])
     items[:] = [item for item in items if is_wanted(item)]
+    if selection := config.stash.get(changed.SELECTION, None):
+        left_out = set(selection.list_left_out(items))
+        config.hook.pytest_deselected(items=[*left_out])
+        items[:] = [item for item in items if item not in left_out]
     if hasattr(config, "workerinput"):
         _put_long_modules_first(config, items)
 
