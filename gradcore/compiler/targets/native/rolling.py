@@ -5,19 +5,17 @@ Examples are the time steps of a recurrent net, and equal layers: the functions 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradcore.compiler.targets.native.steps import View
 
-__all__ = ["Invocation", "Repeat", "roll_repeats", "slots"]
+__all__ = ["Invocation", "Repeat", "roll_repeats"]
 
 #: The largest number of calls per turn, and the smallest numbers of turns and of calls saved by a loop.
 _LONGEST, _FEWEST, _SAVED = 512, 3, 4
-#: The size in bytes up to which each memory gets a slot of its own, even if few of them are in use at a time.
-_LOOSE = 1 << 15
 
 
 class Invocation(NamedTuple):
@@ -101,69 +99,3 @@ def _repeats(numbers: Any, offset: int) -> list[tuple[int, int, int]]:
     stop = start + period * count
     head, tail = _repeats(numbers[:start], offset), _repeats(numbers[stop:], offset + stop)
     return [*head, (offset + start, period, count), *tail]
-
-
-def slots(
-    repeats: list[Repeat], uses: dict[int, list[int]], span: Callable[[int], int]
-) -> list[tuple[list[int], bool]]:
-    """Return rows of memories that an argument uses in successive turns, to be equally spaced so that a loop is simple.
-
-    Parameters
-    ----------
-    repeats : list of Repeat
-    uses : dict
-        The positions of the calls that use each memory of the arena, in order.
-    span : callable
-        Function that returns the size of a memory in bytes.
-
-    Returns
-    -------
-    list of tuple
-        Memories of one size, and whether a single slot is enough for all of them.
-    """
-    rows: list[list[int]] = []
-    row_of: dict[int, list[int]] = {}
-    for repeat in repeats:
-        for calls in zip(*repeat.turns, strict=True):
-            for views in zip(*[call.views for call in calls], strict=True):
-                memories = [v.memory for v in views]
-                are_alike = all(m in uses and span(m) == span(memories[0]) for m in memories)
-                if are_alike and len({*memories}) == len(memories):
-                    _extend(rows, row_of, memories)
-    results = []
-    for row in rows:
-        alive_count = _alive_together([(uses[m][0], uses[m][-1]) for m in row])
-        if alive_count == 1 or 2 * alive_count >= len(row) or span(row[0]) * len(row) <= _LOOSE:
-            results.append((row, alive_count == 1))
-    return results
-
-
-def _extend(rows: list[list[int]], of: dict[int, list[int]], memories: list[int]) -> None:
-    """Extend a row that ends or begins with some of these memories, or start a new row."""
-    inner = [i for i, m in enumerate(memories) if m in of]
-    if not inner:
-        rows.append([*memories])
-        of.update(dict.fromkeys(memories, rows[-1]))
-        return
-    first, stop = inner[0], inner[-1] + 1
-    row = of[memories[first]]
-    start = row.index(memories[first])
-    if row[start : start + len(inner)] != memories[first:stop]:
-        return
-    if start == 0 and stop == len(memories):
-        row[:0] = memories[:first]
-    elif first == 0 and start + len(inner) == len(row):
-        row += memories[stop:]
-    else:
-        return
-    of.update(dict.fromkeys(memories, row))
-
-
-def _alive_together(lifetimes: Sequence[tuple[int, int]]) -> int:
-    """Return the largest number of lifetimes that overlap."""
-    events = sorted([(first, 0, 1) for first, _ in lifetimes] + [(last, 1, -1) for _, last in lifetimes])
-    alive = largest = 0
-    for _, _, change in events:
-        alive += change
-        largest = max(largest, alive)
-    return largest

@@ -7,10 +7,10 @@ import sys
 from bisect import insort
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from gradcore.backends.codegen.cpp import C_TYPES
-from gradcore.compiler.targets.native.rolling import Invocation, Repeat, roll_repeats, slots
+from gradcore.compiler.targets.native.rolling import Invocation, Repeat, roll_repeats
 from gradcore.compiler.targets.native.steps import View
 
 __all__ = ["PartSource"]
@@ -20,19 +20,6 @@ _STACK = 1 << 15
 #: Smallest size in bytes of temporaries that may use the memory of results, and the largest number of memories that are
 #: placed in other orders than that of first uses.
 _HOST, _MANY = 1 << 14, 1000
-
-
-class _Item(NamedTuple):
-    """Memories in equally spaced slots, and the size of a slot in bytes."""
-
-    row: list[int]
-    size: int
-    step: int
-
-    @property
-    def whole(self) -> int:
-        """The size of all slots in bytes."""
-        return self.size + self.step * (len(self.row) - 1)
 
 
 class _Region:
@@ -64,13 +51,14 @@ class _Region:
         return start
 
 
-_Life = tuple[int, int, _Item]
+#: The first and the last use of a slot, its size in bytes, and the memories that share it.
+_Life = tuple[int, int, int, list[int]]
 #: The orders in which memories get arena offsets: first used first (fast), largest first, longest used first.
 _ORDERS: list[Callable[[_Life], Any]] = [
-    lambda life: life,
-    lambda life: (-life[2].whole, *life),
+    lambda life: (life[0], -life[1], *life),
+    lambda life: (-life[2], *life),
     lambda life: (life[0] - life[1], *life),
-    lambda life: (-life[2].whole * (life[1] - life[0] + 1), *life),
+    lambda life: (-life[2] * (life[1] - life[0] + 1), *life),
 ]
 
 
@@ -155,30 +143,25 @@ class PartSource:
 
         Large memories may use the memory of a result until the segment writes the result.
         """
-        rows = slots(self.repeats, uses, self._span)
-        chains = self._chains({m: positions for m, positions in uses.items() if all(m not in row for row, _ in rows)})
-        items = [_Item(row, size := self._room(row[0]), 0 if is_shared else size) for row, is_shared in rows]
-        items += [_Item(chain, self._room(chain[0]), 0) for chain in chains]
-        lifetimes = [(min(uses[m][0] for m in item.row), max(uses[m][-1] for m in item.row), item) for item in items]
+        lifetimes = [(uses[c[0]][0], uses[c[-1]][-1], self._room(c[0]), c) for c in self._chains(uses)]
         results = [(m, positions[0]) for m, positions in given.items() if self._span(m) >= _HOST]
-        orders = _ORDERS if len(items) <= _MANY else _ORDERS[:1]
+        orders = _ORDERS if len(lifetimes) <= _MANY else _ORDERS[:1]
         arrangements = [self._place_all(sorted(lifetimes, key=order), results, order is _ORDERS[0]) for order in orders]
         size, self.places = min(arrangements, key=operator.itemgetter(0))
         return size
 
     def _place_all(
-        self, lives: list[tuple[int, int, _Item]], results: list[tuple[int, int]], in_time: bool
+        self, lives: list[_Life], results: list[tuple[int, int]], in_time: bool
     ) -> tuple[int, dict[int, tuple[str, int]]]:
         """Return the arena size and the offset of each memory, placing them in the given order."""
         regions = [] if in_time else [_Region(_name(m), self._span(m), first) for m, first in results]
         arena = _Region("arena", sys.maxsize, sys.maxsize)
         places: dict[int, tuple[str, int]] = {}
-        for first, last, item in lives:
-            is_in_arena = item.step or item.size < _HOST
-            for region in [arena] if is_in_arena else [*regions, arena]:
-                start = region.place(first, last, item.whole, in_time)
+        for first, last, size, memories in lives:
+            for region in [arena] if size < _HOST else [*regions, arena]:
+                start = region.place(first, last, size, in_time)
                 if start is not None:
-                    places.update((m, (region.name, start + item.step * i)) for i, m in enumerate(item.row))
+                    places.update(dict.fromkeys(memories, (region.name, start)))
                     break
         return arena.used, places
 
