@@ -5,8 +5,8 @@ Calls are reordered as far as their dependencies allow.
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,9 @@ from gradcore.backends.codegen.schedule import Input
 from gradcore.backends.codegen.trace import compute_dtype, trace
 from gradcore.backends.cupy.fusion import CudaFusion
 from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
-from gradcore.compiler.program.effects import Effects, is_pure, written_values
+from gradcore.compiler.program.effects import is_pure
 from gradcore.compiler.program.program import Call, Literal, Program, Value, map_leaves, values_in
-from gradcore.compiler.targets.grouping import FusedCalls, Grouping, Leaf, leaves_of
+from gradcore.compiler.targets.grouping import FusedCalls, Grouping, Leaf, call_on_expressions, leaves_of
 from gradcore.core import dtypes
 from gradcore.core.operators import OPERATORS
 
@@ -152,7 +152,7 @@ def _rounds_once(call: Call, operands: list[Any]) -> bool:
 
 def _trace_call(call: Call, F: Any, formulas: _Formulas, plain: Any) -> Any:
     """Return the expressions of a call's results."""
-    kind, _, name = call.name.partition(".")
+    name = call.last_name
     args, named = map_leaves(plain, call.args), map_leaves(plain, call.named)
     if call.name == "method.copy":
         return as_output(args[0])
@@ -160,9 +160,7 @@ def _trace_call(call: Call, F: Any, formulas: _Formulas, plain: Any) -> Any:
         return F.graph.cast(args[0], compute_dtype(np.dtype(args[1])))
     if name in _FUSED:
         return getattr(formulas, name)(*args, **named)
-    if name == "evaluate_tiled":
-        return args[0](F, *args[1:])
-    return (getattr(operator, name) if kind == "operator" else getattr(F, name))(*args, **named)
+    return call_on_expressions(call, F, args, named)
 
 
 def fuse_on_cuda(program: Program, refused: list[str] | None = None) -> Program:
@@ -180,56 +178,30 @@ def fuse_on_cuda(program: Program, refused: list[str] | None = None) -> Program:
 
 
 class _Grouping(Grouping):
-    """Fusion pass that reorders a program's calls so that elementwise calls of one shape are adjacent.
+    """Fusion pass that groups elementwise calls of one shape, and delays calls that need an open group."""
 
-    Of the calls that are ready, those that are not elementwise come first. Then a group takes all ready calls of one
-    shape, and the calls of this shape that become ready by them, and so on.
-    """
+    keeps_errors = False  # The device raises errors later.
 
     def __init__(self, program: Program, refused: list[str]) -> None:
-        super().__init__(program, refused)
+        super().__init__(program, refused, waits=True)
         self.copied = Counter(n for call in program.calls if call.name == "method.copy" for n in call.read)
         #: The results of calls that are in no group.
         self.alone = set[int]()
-        self.shapes: list[Any] = []
-        for call in program.calls:
-            self.shapes.append(self._shape(call))
-            if self.shapes[-1] is None:
-                self.alone.update(call.outputs)
-        self.before = _order(program)
 
-    def run(self) -> Program:
-        """Return the program with groups of elementwise calls fused."""
-        waiting, emitted = [*range(len(self.program.calls))], set[int]()
-        while waiting:
-            delayed = []
-            for i in waiting:  # In program order, one pass also finds the calls that become ready during it.
-                if self.shapes[i] is None and self.before[i] <= emitted:
-                    emitted.add(i)
-                    self.found.calls.append(self.program.calls[i])
-                else:
-                    delayed.append(i)
-            waiting = delayed
-            group = self._group(waiting, emitted)
-            self.add([self.program.calls[i] for i in group])
-            emitted.update(group)
-            waiting = [i for i in waiting if i not in emitted]
-        return self.found
+    def key(self, call: Call) -> tuple[int, ...] | None:
+        """Return the shape of an elementwise call's results, or None for other calls."""
+        shape = self._shape(call)
+        if shape is None:
+            self.alone.update(call.outputs)
+        return shape
 
-    def _group(self, waiting: list[int], done: set[int]) -> list[int]:
-        """Return the first elementwise call that is ready, and all calls of its shape that can join it."""
-        shape, group, leaves = None, list[int](), set[tuple[type[Leaf], int]]()
-        copies = [i for i in waiting if self.program.calls[i].name == "method.copy"]
-        # Copies come last, so that a group contains many of them.
-        for i in [*(i for i in waiting if i not in copies), *copies]:
-            if self.shapes[i] is None or shape not in (None, self.shapes[i]) or not self.before[i] <= done.union(group):
-                continue
-            all_leaves = leaves | {*leaves_of(self.program.calls[i])}
-            if group and (len(group) >= _MOST_CALLS or len(all_leaves) > _MOST_ARRAYS):
-                break
-            shape, leaves = self.shapes[i], all_leaves
-            group.append(i)
-        return group
+    def joins(self, group: Collection[Call], call: Call) -> bool:
+        leaves = {leaf for each in (*group, call) for leaf in leaves_of(each)}
+        return len(group) < _MOST_CALLS and len(leaves) <= _MOST_ARRAYS
+
+    def sort(self, positions: list[int]) -> list[int]:
+        """Return copies last, so that a group contains many of them."""
+        return sorted(positions, key=lambda i: self.program.calls[i].name == "method.copy")
 
     def _shape(self, call: Call) -> tuple[int, ...] | None:
         """Return the shape of an elementwise call's results, or None for other calls."""
@@ -295,32 +267,3 @@ class _Grouping(Grouping):
         if any(full_size) and not any(dense):
             raise NotFusible("its operands lie in another order in memory")
         return [leaf for _, leaf in sorted(zip(dense, inputs, strict=True), key=lambda pair: not pair[0])]
-
-
-def _order(program: Program) -> list[set[int]]:
-    """Return, for each call, the positions of the calls that must come before it."""
-    effects = Effects(program)
-    producers: dict[int, int] = {}
-    readers: dict[int, list[int]] = {}
-    writers: dict[int, list[int]] = {}
-    results: list[set[int]] = []
-    barrier: int | None = None
-    for i, call in enumerate(program.calls):
-        numbers = call.read
-        reads, writes = effects.reads(call), effects.writes[i]
-        predecessors = {producers[n] for n in numbers if n in producers}
-        predecessors |= {j for m in reads for j in writers.get(m, ())}
-        predecessors |= {j for m in writes for j in (*readers.get(m, ()), *writers.get(m, ()))}
-        predecessors |= {producers[n] for n in values_in(call.results) if n in producers}
-        if barrier is not None:
-            predecessors.add(barrier)
-        if written_values(call) is None or call.name.startswith("random"):  # Draws keep their order.
-            predecessors.update(range(i))
-            barrier = i
-        for m in reads:
-            readers.setdefault(m, []).append(i)
-        for m in writes:
-            writers.setdefault(m, []).append(i)
-        producers.update(dict.fromkeys(values_in(call.results), i))
-        results.append(predecessors)
-    return results

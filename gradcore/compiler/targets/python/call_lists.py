@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.codegen.expr import NotFusible
 from gradcore.backends.compiled.ufuncs import CallList
 from gradcore.backends.registry import CPU
-from gradcore.compiler.capture.arrays import current
-from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.memory import ufunc_of
 from gradcore.compiler.program.program import Call, Literal, Program, Value, last_uses
+from gradcore.compiler.targets.grouping import FusedCalls, Grouping, Leaf
 
 __all__ = ["ListedCalls", "list_calls"]
 
@@ -36,37 +36,23 @@ _MOST_SETS = 2
 
 def list_calls(program: Program) -> Program:
     """Replace runs of exact calls on small arrays by one call each, if the compiled library is available."""
-    library = getattr(CPU.backend, "library", None)
-    if library is None or program.backend is not None or program.symbols:
+    if getattr(CPU.backend, "library", None) is None or program.backend is not None or program.symbols:
         return program
-    effects, result = Effects(program), program.copy()
-    last_use = last_uses(program.calls)
-    last_use |= dict.fromkeys(program.outputs, len(program.calls))
-    run: list[Call] = []
-    computed: set[int] = set()
-    memory: set[int] = set()
+    return _Listing(program, [], waits=False).run()
 
-    def close(position: int) -> None:
-        kernel = ListedCalls(library, [*run], [n for n in computed if last_use[n] >= position], program)
-        if kernel.pays:
-            arguments, results = map(Value, kernel.inputs), tuple(map(Value, kernel.outputs))
-            result.calls.append(Call("listed", kernel, tuple(arguments), {}, results))
-        else:
-            result.calls.extend(run)
-        for each in (run, computed, memory):
-            each.clear()
 
-    for position, call in enumerate(program.calls):
-        if _is_exact(call, program):
-            run.append(call)
-            computed.add(call.results.number)
-            memory |= effects.reads(call)
-            continue
-        if run and not (computed.isdisjoint(call.read) and memory.isdisjoint(effects.writes[position])):
-            close(position)
-        result.calls.append(call)
-    close(len(program.calls))
-    return result
+class _Listing(Grouping):
+    """The pass of `list_calls` over one program."""
+
+    name = "listed"
+
+    def key(self, call: Call) -> bool | None:
+        """Return True for exact calls, which can all be in one list, and None for other calls."""
+        return _is_exact(call, self.program) or None
+
+    def fuse(self, calls: list[Call], inputs: list[Leaf], outputs: list[int]) -> tuple[ListedCalls, list[Leaf]]:
+        values = [leaf.number for leaf in inputs if type(leaf) is Value]
+        return ListedCalls(CPU.backend.library, calls, values, outputs, self.program), [*map(Value, values)]
 
 
 def _is_exact(call: Call, program: Program) -> bool:
@@ -92,7 +78,7 @@ def _is_exact(call: Call, program: Program) -> bool:
     return arrays > 0
 
 
-class ListedCalls:
+class ListedCalls(FusedCalls):
     """A run of exact calls, as one function of the arrays that it reads.
 
     Parameters
@@ -100,31 +86,30 @@ class ListedCalls:
     library : CDLL
         The compiled library.
     calls : list of Call
-    outputs : list of int
-        The numbers of the results that later calls read.
+    inputs, outputs : list of int
+        The numbers of the values from earlier calls that the calls read, and of the results that later calls read.
     program : Program
         The program that contains the calls.
 
-    Attributes
-    ----------
-    inputs : list of int
-        The numbers of the values from earlier calls that the calls read.
-    pays : bool
-        Whether the list is faster than separate calls.
+    Raises
+    ------
+    NotFusible
+        If separate calls are faster.
     """
 
-    def __init__(self, library: Any, calls: list[Call], outputs: list[int], program: Program) -> None:
-        computed = {call.results.number for call in calls}
-        self.inputs = list(dict.fromkeys(n for call in calls for n in call.read if n not in computed))
-        self.calls, self.outputs, self.types = calls, sorted(outputs), program.types
-        saved = sum(_ARRAY if program.types[n].shape else _NUMBER for n in computed)
-        copied_bytes = [program.types[n].nbytes for n in (*self.inputs, *outputs)]
-        self.pays = saved > _WHOLE + _MOVED * len(copied_bytes) + sum(copied_bytes) // _BYTES
+    def __init__(
+        self, library: Any, calls: list[Call], inputs: list[int], outputs: list[int], program: Program
+    ) -> None:  # fmt: skip
+        self.calls, self.inputs, self.outputs, self.types = calls, inputs, outputs, program.types
+        saved = sum(_ARRAY if program.types[call.results.number].shape else _NUMBER for call in calls)
+        copied_bytes = [program.types[n].nbytes for n in (*inputs, *outputs)]
+        if saved <= _WHOLE + _MOVED * len(copied_bytes) + sum(copied_bytes) // _BYTES:
+            raise NotFusible("the calls are as fast by themselves")
         self._free: list[Any] = []
-        if self.pays:
-            self._list, self._memory = CallList(library), _Memory(program)
-            self._place()
-            self.pays = self._memory.size <= _MOST_BYTES
+        self._list, self._memory = CallList(library), _Memory(program)
+        self._place()
+        if self._memory.size > _MOST_BYTES:
+            raise NotFusible("the arrays are large")
 
     def _place(self) -> None:
         """Assign an offset in the memory to each value."""
@@ -153,8 +138,9 @@ class ListedCalls:
         """Description of the size, for `explain`."""
         return f"{len(self.calls)} calls by the library, in {self._memory.size:,} bytes"
 
-    def __repr__(self) -> str:
-        return f"ListedCalls({len(self.calls)} calls)"
+    @property
+    def label(self) -> str:
+        return f"listed {len(self.calls)} calls"
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         try:
@@ -164,11 +150,7 @@ class ListedCalls:
         address, inputs, outputs, _ = block
         for place, array in zip(inputs, arrays, strict=True):
             place[...] = array
-        profiler = current.profiler
-        event = None if profiler is None else profiler.begin(f"listed {len(self.calls)} calls")
-        self._list(address)
-        if event is not None:
-            profiler.end(event)
+        self.in_profile(self._list, address)
         results = tuple([place.copy() if place.ndim else place[()] for place in outputs])
         if len(self._free) < _MOST_SETS:
             self._free.append(block)

@@ -7,7 +7,7 @@ they would; with compiled kernels, the calls themselves are made for each tile. 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,10 @@ from gradcore.backends.numpy import bits, threads, tiled
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.backends.registry import CPU
-from gradcore.compiler.program.effects import Effects, is_pure
+from gradcore.compiler.program.effects import is_pure
 from gradcore.compiler.program.memory import peak_of, ufunc_of
 from gradcore.compiler.program.program import Call, Literal, Program, Value, last_uses, map_leaves, values_in
-from gradcore.compiler.targets.grouping import FusedCalls, Grouping, Leaf
+from gradcore.compiler.targets.grouping import FusedCalls, Grouping, Leaf, call_on_expressions
 
 __all__ = ["FusedKernel", "fuse_calls"]
 
@@ -73,7 +73,7 @@ class FusedKernel(FusedCalls):
                 return leaf
 
             for call in calls:
-                values[call.results.number] = _on_expressions(call, F)(*map_leaves(plain, call.args))
+                values[call.results.number] = call_on_expressions(call, F, map_leaves(plain, call.args), {})
             return [values[n] for n in outputs]
 
         self.kernel = trace("group", formula, operands, NumpyTracer(Backend.bodies))
@@ -181,13 +181,6 @@ def _element(array: Any) -> Any:
     return array[(0,) * array.ndim]
 
 
-def _on_expressions(call: Call, F: Any) -> Callable[..., Any]:
-    kind, _, name = call.name.partition(".")
-    if name == "evaluate_tiled":
-        return lambda formula, *operands: formula(F, *operands)
-    return getattr(operator, name) if kind == "operator" else getattr(F, name)  # type: ignore[no-any-return]
-
-
 def fuse_calls(program: Program, refused: list[str] | None = None) -> Program:
     """Fuse groups of elementwise calls on large arrays into one call each.
 
@@ -205,22 +198,18 @@ def fuse_calls(program: Program, refused: list[str] | None = None) -> Program:
     kind = FusedKernel if is_plain else TiledCalls
     grouping = _Grouping(program, kind, False)
     result = grouping.run()
-    if grouping.readers:
-        delaying = _Grouping(program, kind, True)
-        delayed_result = delaying.run()
+    if grouping.may_wait:
+        waiting = _Grouping(program, kind, True)
+        delayed_result = waiting.run()
         if peak_of(delayed_result) < peak_of(result):
-            grouping, result = delaying, delayed_result
+            grouping, result = waiting, delayed_result
     if refused is not None:
         refused += grouping.refused
     return result
 
 
 class _Grouping(Grouping):
-    """Fusion pass over a program, with one open group to which calls can be added.
-
-    A call that cannot join the group is moved in front of it, unless it reads results of the group or writes to inputs
-    of the group. A call that reads results of the group and writes nothing may be delayed until the group is complete,
-    so that the group can store fewer results.
+    """Fusion pass that groups calls on arrays of one shape that share values.
 
     Parameters
     ----------
@@ -228,44 +217,24 @@ class _Grouping(Grouping):
     kind : type
         The class of the groups.
     waits : bool
-        Whether calls are delayed.
+        Whether calls are delayed, so that groups can store fewer results.
     """
 
     def __init__(self, program: Program, kind: type[FusedKernel], waits: bool) -> None:
-        super().__init__(program, [])
-        self.kind, self.waits = kind, waits
-        self.readers = 0
-        self.waiting: list[Call] = []
-        self.effects = Effects(program)
-        self.group: list[Call] = []
-        self.shape: tuple[int, ...] = ()
+        super().__init__(program, [], waits)
+        self.kind = kind
 
-    def run(self) -> Program:
-        """Return the program with groups of calls fused."""
-        for position, call in enumerate(self.program.calls):
-            reason = self._refusal(call)
-            delayed = {n for each in self.waiting for n in each.outputs}
-            if reason is None:
-                if not self._belongs(call) or delayed & {*call.read}:
-                    self._close()
-                self.group.append(call)
-                self.shape = self.program.types[call.results.number].shape
-                continue
-            if reason:
-                self.refused.append(f"{call!r}: {reason}")
-            computed = {each.results.number for each in self.group} | delayed
-            reads = bool(computed & {*call.read})
-            if reads and is_pure(call):
-                self.readers += 1
-                if self.waits:
-                    self.waiting.append(call)
-                    continue
-            memory = {m for each in self.group for m in self.effects.reads(each)}
-            if reads or memory & self.effects.writes[position] or (self.waiting and not is_pure(call)):
-                self._close()
-            self.found.calls.append(call)
-        self._close()
-        return self.found
+    def key(self, call: Call) -> tuple[int, ...] | None:
+        """Return the shape of the result of a call that can be fused, or None for other calls."""
+        reason = self._refusal(call)
+        if reason:
+            self.refused.append(f"{call!r}: {reason}")
+        return self.program.types[call.results.number].shape if reason is None else None
+
+    def joins(self, group: Collection[Call], call: Call) -> bool:
+        values = {n for each in group for n in (*each.read, each.results.number)}
+        shares = not values.isdisjoint(call.read)
+        return shares and len(group) < _MOST_CALLS and len(values) < _MOST_CALLS + _MOST_INPUTS
 
     def _refusal(self, call: Call) -> str | None:
         """Return the reason why a call cannot be fused, empty for calls on small arrays; None if it can be fused."""
@@ -296,20 +265,6 @@ class _Grouping(Grouping):
         types: list[Any] = []
         map_leaves(lambda leaf: types.append(self.program.type_of(leaf)) if type(leaf) is Literal else None, call.args)
         return types
-
-    def _belongs(self, call: Call) -> bool:
-        """Return whether a call joins the open group: it has its shape, and shares values with it."""
-        if not self.group or self.program.types[call.results.number].shape != self.shape:
-            return not self.group
-        group_values = {n for each in self.group for n in (*each.read, each.results.number)}
-        shared_values = group_values & {*call.read}
-        return bool(shared_values) and len(self.group) < _MOST_CALLS and len(group_values) < _MOST_CALLS + _MOST_INPUTS
-
-    def _close(self) -> None:
-        """Add the open group to the program, as one call if that is faster."""
-        (calls, self.group), (waiting, self.waiting) = (self.group, []), (self.waiting, [])
-        self.add(calls)
-        self.found.calls += waiting
 
     def fuse(self, calls: list[Call], inputs: list[Leaf], outputs: list[int]) -> tuple[FusedKernel, list[Leaf]]:
         """Return a fused kernel for a group, and its arguments; literals are part of the kernel."""
