@@ -31,7 +31,7 @@ from gradcore.autograd.input_buffer import (
     in_own_memory,
 )
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, is_stack_deep, local, run_in_new_thread
-from gradcore.autograd.node import FREED, Hooks, Node, call_posthooks, call_prehooks, call_tensor_hooks
+from gradcore.autograd.node import Hooks, Node, call_posthooks, call_prehooks, call_tensor_hooks, freed_error
 from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.variables import OWN, Variable, accumulate_grad, accumulate_new_grads, add_to_grad, wrap
 from gradcore.backends.streams import STREAMS
@@ -199,7 +199,7 @@ class GraphTask:
         except Exception as error:
             self.settle(list(self.present))
             if isinstance(error, (AttributeError, TypeError)) and getattr(self.present[0], "saved", error) is None:
-                raise RuntimeError(FREED) from None  # a backward in another thread freed the node after the check
+                raise freed_error() from None  # a backward in another thread freed the node after the check
             raise
 
     def run_nodes(self, silent: bool) -> tuple[Node, Any] | None:

@@ -34,6 +34,8 @@ __all__ = [
     "call_posthooks",
     "call_prehooks",
     "call_tensor_hooks",
+    "freed_error",
+    "is_freed_error",
     "modified_in_place",
     "of_transformation",
     "operation_of",
@@ -423,6 +425,19 @@ FREED = (
     "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
     "saved tensors after calling backward."
 )
+
+
+def freed_error() -> RuntimeError:
+    """Return the error of a backward through a graph that has been freed."""
+    error = RuntimeError(FREED)
+    vars(error)["is_of_freed_graph"] = True
+    return error
+
+
+def is_freed_error(error: BaseException) -> bool:
+    """Return whether an error was made by `freed_error`."""
+    return "is_of_freed_graph" in vars(error)
+
 
 INFERENCE_SAVED = (
     "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any, ClassVar
 
-from gradcore.autograd.node import FREED, Hooks, Node
+from gradcore.autograd.node import Hooks, Node, freed_error
 from gradcore.autograd.saved import SavedTensor, check_version, current_hooks, with_edge
 from gradcore.autograd.variables import INFERENCE_COUNTER, Edge, TensorMeta, Variable
 from gradcore.core.typing import AnyTensor, NamedTuple
@@ -164,7 +164,7 @@ class OpNode(Node):
         """Raise if a saved value has been freed, or overwritten since it was saved."""
         saved = self.saved
         if saved is None:
-            raise RuntimeError(FREED)
+            raise freed_error()
         seq = self._seq
         for i in self.single:
             t = saved[i]
@@ -251,7 +251,7 @@ class OpNode(Node):
         """Return the `SavedTensor` (or a tuple of them) for slot `number`, and store it in the slot."""
         slot = self.slots[number]
         if self.saved is None and slot.kind in SEVERAL:
-            raise RuntimeError(FREED)
+            raise freed_error()
         value = None if self.saved is None else self.saved[number]
 
         def handle(t: AnyTensor, edge: Edge | None) -> SavedTensor:
@@ -345,7 +345,7 @@ def _remaining(node: OpNode) -> Any:
         return node.saved
     outline = getattr(node, "outline", None)
     if outline is None:
-        raise RuntimeError(FREED)
+        raise freed_error()
     return outline
 
 

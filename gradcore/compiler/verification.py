@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from gradcore.autograd.gradients import grad as gradients_of
-from gradcore.autograd.node import FREED
+from gradcore.autograd.node import is_freed_error
 from gradcore.autograd.variables import Variable, wrap
 from gradcore.compiler.autograd.node import grad_of, with_history, without_history
 from gradcore.compiler.capture.host_calls import runs_user_code
@@ -214,7 +214,7 @@ def _sum_gradients(outs: list[AnyTensor], inputs: list[AnyTensor]) -> Sequence[A
     try:
         return gradients_of(outs, inputs, [*map(_arriving, outs)], retain_graph=True, allow_unused=True)
     except RuntimeError as error:
-        if str(error) != FREED:
+        if not is_freed_error(error):
             raise
     per_result = [_sum_gradients([out], inputs) for out in outs] if len(outs) > 1 else []
     gradients_by_input = [[g for g in gradients if g is not None] for gradients in zip(*per_result, strict=True)]

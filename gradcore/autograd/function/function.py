@@ -11,7 +11,7 @@ from gradcore import functional
 from gradcore.autograd.function.call import bind, call
 from gradcore.autograd.function.vmap import batched_call, broadcast_to_batches
 from gradcore.autograd.modes import GRAD, local
-from gradcore.autograd.node import FREED, Node
+from gradcore.autograd.node import Node, freed_error
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import Variable, alias, shape_of
 from gradcore.autograd.views import requires_grad
@@ -145,7 +145,7 @@ class BackwardFunction(FunctionCtx, Node):
         if self._forward_mode:
             return self.saved_for_forward or ()
         if self._saved is None:
-            raise RuntimeError(ACCESSED if self._accessed else FREED)
+            raise RuntimeError(ACCESSED) if self._accessed else freed_error()
         for saved in self._saved:
             saved.check(self)
         result = tuple([saved.open(self) for saved in self._saved])
@@ -162,7 +162,7 @@ class BackwardFunction(FunctionCtx, Node):
     @property
     def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
         if self._saved is None:
-            raise RuntimeError(FREED)
+            raise freed_error()
         return tuple(saved.shown_by(self) for saved in self._saved)
 
     @property

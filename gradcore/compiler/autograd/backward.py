@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from gradcore.autograd.gradients import grad as gradients_of
-from gradcore.autograd.node import FREED
+from gradcore.autograd.node import is_freed_error
 from gradcore.autograd.views import gradient_edge
 from gradcore.compiler.autograd.node import as_leaf, with_history, without_history
 from gradcore.compiler.capture.arrays import RecordedArray
@@ -141,9 +141,10 @@ class RecordedBackward:
         except Unrecordable:
             raise
         except Exception as error:  # Eager execution raises the error in backward, not here.
-            if str(error) != FREED:
+            is_freed = is_freed_error(error)
+            if not is_freed:
                 self.script.refuse(Code.UNSUPPORTED, f"the gradients of a result cannot be computed: {error}")
-            return str(error) != FREED
+            return not is_freed
         if any(g is not None and not (g._strided and isinstance(g._array, RecordedArray)) for g in gradients):
             self.script.refuse(Code.TENSOR, "a gradient is no recorded array")
             return True

@@ -14,7 +14,7 @@ from gradcore.autograd import variables
 from gradcore.autograd.grad_mode import enable_grad
 from gradcore.autograd.gradients import grad as gradients_of
 from gradcore.autograd.modes import GRAD, local
-from gradcore.autograd.node import FREED, Node
+from gradcore.autograd.node import Node, freed_error
 from gradcore.autograd.saved import SavedTensor, check_version
 from gradcore.autograd.variables import TensorMeta, Variable, new, tick, version_counter, wrap
 from gradcore.autograd.views import gradient_edge
@@ -132,7 +132,7 @@ class CompiledFunctionBackward(Node):
             The program for these results, or None if there is none.
         """
         if self.saved is None:
-            raise RuntimeError(FREED)
+            raise freed_error()
         half: Any = self.half
         program, present = half, [i for i, g in enumerate(arriving) if g is not None]
         if len(present) < len(arriving):
@@ -140,7 +140,7 @@ class CompiledFunctionBackward(Node):
         if half.alone:
             self.arrived = present
             if not self.freed.isdisjoint(present):
-                raise RuntimeError(FREED)
+                raise freed_error()
         if variables.last_write > self._seq:
             for i in half.watched:
                 check_version(self.call[0][i], self._seq)  # type: ignore[index]

@@ -210,7 +210,7 @@ def leaves_of(call: Call) -> list[tuple[type[Leaf], int]]:
     return results
 
 
-def call_on_expressions(call: Call, F: Any, args: Sequence[Any], named: dict[str, Any]) -> Any:
+def call_on_expressions(call: Call, F: Any, args: Sequence[Any], named: dict[str, object]) -> Any:
     """Return the expressions of the results of an elementwise call, made in the namespace `F` with other arguments."""
     kind, _, name = call.name.partition(".")
     if name == "evaluate_tiled":
