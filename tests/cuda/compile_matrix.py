@@ -1,32 +1,41 @@
-"""All CUDA sources by one NVRTC for all architectures, in pieces: ``python -m tests.cuda.compile_matrix --state FILE``.
+"""All CUDA sources by one NVRTC, in pieces: ``python -m tests.cuda.compile_matrix --state FILE``.
 
 A piece stops after ``--seconds``; the state file has what is done, so that the next piece goes on. Sources that are
-equal with their macros and the files that they include are compiled once. Of each level of features, the lowest and the
-highest architecture stand for those between. `GRADCORE_TEST_NVRTC` is the path of a compiler (``libnvrtc.so``) other
-than the rig's. It runs in the rig's Python, whose CuPy has the headers of complex numbers.
+equal with their macros and the files that they include are compiled once. `GRADCORE_TEST_NVRTC` is the path of a
+compiler (``libnvrtc.so``) other than the rig's. It runs in the rig's Python, whose CuPy has the headers of complex
+numbers.
+
+Each source is compiled for one architecture of each of its code paths. What a compiler is given depends on the
+architecture only where `__CUDA_ARCH__` is compared with a number, in a source or a header: `thresholds` reads these
+numbers, and `test_architectures_differ_in_bfloat16_alone` checks that there is one, 800, around the instruction that
+rounds to bfloat16. A source without bfloat16 is the same program for every architecture, one with it for those below
+and for those from 8.0 on. Tensor cores are used from 8.0 on. ``--all`` compiles for the lowest and highest architecture
+of each generation instead, which shows something of the compiler alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import functools
 import hashlib
 import json
+import re
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from gradcore.backends.cupy.kernels import INCLUDE
-from tests.cuda.host import includes
+from tests.cuda.host import cupy_include, includes
 from tests.cuda.test_compilation import OPTIONS, generated, own_attention, own_sources
 from tests.cupy_host.ptx import nvrtc
 
-#: The lowest and highest architecture with the same features as far as sources ask: no tensor cores, those of Ampere,
-#: those of Hopper, those of Blackwell.
-LEVELS = ((70, 75), (80, 89), (90, 90), (100, 121))
+#: The architectures of a generation, for ``--all``: before Ampere, Ampere, Hopper, Blackwell.
+GENERATIONS = ((70, 75), (80, 89), (90, 90), (100, 121))
 #: The dtypes of generated kernels.
 DTYPES = ("float32", "float16", "bfloat16", "float64", "complex64", "complex128", "uint8", "int32", "int64", "bool")
 
@@ -56,17 +65,49 @@ def version() -> tuple[int, int]:
     return major.value, minor.value
 
 
-def architectures() -> list[int]:
-    """Return the architectures that stand for all of the compiler's."""
+@functools.cache
+def supported() -> list[int]:
+    """Return the compiler's architectures from 7.0 on, the lowest first."""
     library, count = ctypes.CDLL(str(nvrtc.library())), ctypes.c_int()
     library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
     known = (ctypes.c_int * count.value)()
     library.nvrtcGetSupportedArchs(known)
+    return sorted(n for n in known if n >= GENERATIONS[0][0])
+
+
+def ends_of_generations() -> list[int]:
+    """Return the lowest and the highest architecture of each generation that the compiler has."""
     found = []
-    for low, high in LEVELS:
-        level = sorted(n for n in known if low <= n <= high)
-        found += sorted({level[0], level[-1]}) if level else []
+    for low, high in GENERATIONS:
+        generation = [n for n in supported() if low <= n <= high]
+        found += sorted({generation[0], generation[-1]}) if generation else []
     return found
+
+
+def headers() -> list[Path]:
+    """Return the files that kernels are made of: sources and headers of the package, headers of CuPy's complex."""
+    cupy = cupy_include()
+    return sorted([*INCLUDE.glob("*.cu*"), *(cupy.glob("cupy/complex/*") if cupy else ())])
+
+
+@functools.cache
+def thresholds() -> dict[int, list[str]]:
+    """Return the architectures that `__CUDA_ARCH__` is compared with, and the lines that do so."""
+    found: dict[int, list[str]] = {}
+    for path in headers():
+        for line in path.read_text().splitlines():
+            for number in re.findall(r"__CUDA_ARCH__ *[<>=!]=? *(\d+)", line):
+                found.setdefault(int(number) // 10, []).append(f"{path.name}: {line}")
+    return found
+
+
+def code_paths(unit: Unit) -> list[int]:
+    """Return an architecture for each program that a unit is: the lowest that the compiler has."""
+    limits = pairwise([0, *sorted(thresholds()), 1000])
+    paths = [[n for n in supported() if low <= n < high] for low, high in limits]
+    lowest = [path[0] for path in paths if path]
+    has_bfloat16 = any("bfloat16" in each for each in (unit.text, *unit.defines))
+    return lowest if has_bfloat16 and "-DGRADCORE_TENSOR=1" not in unit.defines else lowest[-1:]
 
 
 def units() -> Iterator[Unit]:
@@ -88,12 +129,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--state", type=Path, required=True, help="file of what is done")
     parser.add_argument("--seconds", type=float, default=600, help="after which the piece ends")
+    parser.add_argument("--all", action="store_true", help="for all generations of architectures")
     arguments = parser.parse_args()
     end = time.monotonic() + arguments.seconds
-    headers = hashlib.sha256(b"".join(p.read_bytes() for p in sorted(INCLUDE.glob("*.cuh")))).hexdigest()[:12]
+    included = hashlib.sha256(b"".join(p.read_bytes() for p in sorted(INCLUDE.glob("*.cuh")))).hexdigest()[:12]
     done: dict[str, str] = json.loads(arguments.state.read_text()) if arguments.state.exists() else {}
     release = ".".join(map(str, version()))
-    pairs = [(f"{headers} {release} {a} {u.digest}", u, a) for u in units() for a in architectures()]
+    pairs = [
+        (f"{included} {release} {architecture} {unit.digest}", unit, architecture)
+        for unit in units()
+        for architecture in (ends_of_generations() if arguments.all else code_paths(unit))
+    ]
     left = [pair for pair in pairs if pair[0] not in done]
     # Drawn in an order that is the same each time, so that each piece has some of all.
     left.sort(key=lambda pair: hashlib.sha256(pair[0].encode()).digest())

@@ -99,6 +99,27 @@ def entries(ptx: str) -> set[str]:
     return set(re.findall(r"\.entry (\w+)", ptx))
 
 
+def short_products_of_block_numbers(ptx: str) -> dict[str, set[str]]:
+    """Return kernels that multiply or shift the number of a block in 32 bits, with these instructions.
+
+    Elements beyond 2**31 have wrong indices there. Registers of 32 bits that are computed of such a number are followed.
+    """
+    found: dict[str, set[str]] = {}
+    for name, body in re.findall(r"\.entry (\w+)\((.*?)^\}", ptx, re.DOTALL | re.MULTILINE):
+        lines = re.findall(
+            r"^\s*(?:@!?%\w+ )?((?:mov|add|sub|mul\.lo|mad\.lo|shl)\.[bsu]32)\s+(%\w+), (.*);", body, re.M
+        )
+        of_blocks = {"%ctaid.x", "%ctaid.y", "%ctaid.z"}
+        for _ in range(2):  # a second time for values that loops carry
+            for operation, result, operands in lines:
+                factors = re.findall(r"%[\w.]+", operands)
+                if of_blocks.intersection(factors):
+                    of_blocks.add(result)
+                if operation[:3] in ("mul", "mad", "shl") and of_blocks.intersection(factors[:2]):
+                    found.setdefault(name, set()).add(f"{operation} {result}, {operands}")
+    return found
+
+
 def _attention(tensor: bool) -> list[Any]:
     """Those of attention, for the widest heads."""
     names = [name for name in C_NAMES if not tensor or name != "float64"]
@@ -163,7 +184,16 @@ def _own() -> list[Any]:
 @pytest.mark.parametrize(("name", "defines"), _own())
 def test_own_kernels(name: str, defines: tuple[str, ...], tmp_path: Path) -> None:
     source = (INCLUDE / f"{name}.cu").read_text()
-    assert entries(ptx_of(source, 80, tmp_path, defines)) == set(KERNEL.findall(source))
+    ptx = ptx_of(source, 80, tmp_path, defines)
+    assert entries(ptx) == set(KERNEL.findall(source))
+    if "-DGRADCORE_INDEX=i32" not in defines:
+        assert not short_products_of_block_numbers(ptx)
+
+
+def test_short_products_of_block_numbers_are_found(tmp_path: Path) -> None:
+    """With indices of 32 bits, which arrays have that are small enough, there are such products."""
+    source, defines = (INCLUDE / "convolution.cu").read_text(), ("-DGRADCORE_TYPE=float", "-DGRADCORE_INDEX=i32")
+    assert set(short_products_of_block_numbers(ptx_of(source, 80, tmp_path, defines))) == set(KERNEL.findall(source))
 
 
 @pytest.mark.parametrize("architecture", [80, pytest.param(90, marks=pytest.mark.slow)])
@@ -222,7 +252,10 @@ def test_generated_kernels(dtype: str, architecture: int, complex_numbers: bool,
     }
     if not sources:
         pytest.skip("no operation makes such numbers of these")
-    assert entries(ptx_of("\n".join(sources.values()), architecture, tmp_path)) == set(sources)
+    ptx = ptx_of("\n".join(sources.values()), architecture, tmp_path)
+    assert entries(ptx) == set(sources)
+    short = {name for name, source in sources.items() if "first_index_32" in source}
+    assert set(short_products_of_block_numbers(ptx)) <= short
 
 
 @pytest.mark.parametrize(("dtype", "least"), [("float32", 100), ("float16", 100), ("complex64", 100), ("uint8", 50)])
