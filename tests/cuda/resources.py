@@ -163,10 +163,12 @@ def warps(registers: int) -> int:
     return min(64, 65536 // (-(-registers // 8) * 8 * 32) // 4 * 4)
 
 
-def record() -> None:
-    """Measure all, and write `RECORD` and the table of docs/cuda-performance.md."""
-    found: dict[str, dict[str, list[int]]] = {}
+def record(files: Sequence[str]) -> None:
+    """Measure kernels, all or those of some files, and write `RECORD` and the table of docs/cuda-performance.md."""
+    found: dict[str, dict[str, list[int]]] = json.loads(RECORD.read_text()) if files else {}
     for name, defines in recorded_sources():
+        if files and name not in files:
+            continue
         for architecture in RECORDED:
             for kernel, numbers in measure(name, defines, architecture).items():
                 found.setdefault(kernel, {})[str(architecture)] = numbers
@@ -205,12 +207,12 @@ def main() -> None:
     parser.add_argument("--architectures", type=int, nargs="+", default=ARCHITECTURES)
     parser.add_argument("--types", nargs="+", default=[], help="such as float and bfloat16, of the package's sources")
     parser.add_argument("--generated", nargs="+", default=[], help="dtypes, as float32, of kernels of operations")
-    parser.add_argument("--record", action="store_true", help="write the numbers that kernels are held to")
+    parser.add_argument("--record", nargs="*", metavar="FILE", help="write the numbers that kernels are held to")
     parser.add_argument("--compare", type=int, metavar="ARCHITECTURE", help="with what is recorded; 1 if it rises")
     arguments = parser.parse_args()
     os.environ.pop("CUPY_HOST", None)
-    if arguments.record:
-        record()
+    if arguments.record is not None:
+        record(arguments.record)
         return
     if arguments.compare:
         risen = compare(arguments.compare)

@@ -102,7 +102,7 @@ def entries(ptx: str) -> set[str]:
 def short_products_of_block_numbers(ptx: str) -> dict[str, set[str]]:
     """Return kernels that multiply or shift the number of a block in 32 bits, with these instructions.
 
-    Elements beyond 2**31 have wrong indices there. Registers of 32 bits that are computed of such a number are followed.
+    Elements beyond 2**31 have wrong indices there. Registers of 32 bits that are computed from such numbers count, too.
     """
     found: dict[str, set[str]] = {}
     for name, body in re.findall(r"\.entry (\w+)\((.*?)^\}", ptx, re.DOTALL | re.MULTILINE):
@@ -121,12 +121,14 @@ def short_products_of_block_numbers(ptx: str) -> dict[str, set[str]]:
 
 
 def _attention(tensor: bool) -> list[Any]:
-    """Those of attention, for the widest heads."""
+    """Those of attention, for the widest heads, and for the widest whose gradients one kernel computes."""
     names = [name for name in C_NAMES if not tensor or name != "float64"]
     files = ("flash_attention", "flash_attention_backward")
     macros = [
-        (file, defines(name, 64 if name == "float64" else 128, tensor, file != "flash_attention", drops))
+        (file, defines(name, width, tensor, file != "flash_attention", drops, gradient))
         for file, name, drops in itertools.product(files, names, (False, True))
+        for width in {"float64": (64,), "float32": (128,)}.get(name, (128, 256))
+        for gradient in (("key", "value") if width > 128 and file != "flash_attention" else ("",))
     ]
     return [(file, tuple(f"-DGRADCORE_{k.upper()}={v}" for k, v in found.items())) for file, found in macros]
 
@@ -261,6 +263,19 @@ def test_generated_kernels(dtype: str, architecture: int, complex_numbers: bool,
 @pytest.mark.parametrize(("dtype", "least"), [("float32", 100), ("float16", 100), ("complex64", 100), ("uint8", 50)])
 def test_most_operations_have_a_generated_kernel(dtype: str, least: int) -> None:
     assert len(generated(dtype)) > least
+
+
+def test_architectures_differ_in_bfloat16_alone() -> None:
+    """So `compile_matrix` needs one architecture for a source without bfloat16, and two for one with it."""
+    from tests.cuda.compile_matrix import thresholds
+
+    (lines,) = thresholds().values()
+    assert list(thresholds()) == [80]
+    (line,) = lines
+    name, text = line.split(": ", 1)
+    around = (INCLUDE / name).read_text().split(text)
+    assert len(around) == 2
+    assert around[0].rpartition("struct ")[2].startswith("Stored<bfloat16>")
 
 
 @pytest.mark.slow

@@ -131,10 +131,10 @@ def test_attention_of_long_rows(device: str, dtype: Any) -> None:
     agree(with_gradients(attend, *[t.to(device) for t in inputs]), with_gradients(attend, *inputs), str(dtype))
 
 
-@pytest.mark.parametrize("width", [129, 192, 256])
+@pytest.mark.parametrize("width", [129, 256, 264])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_attention_of_heads_wider_than_the_kernels(device: str, width: int, dtype: Any) -> None:
-    """They are computed in blocks of scores, whose products are cuBLAS's."""
+def test_attention_of_wide_heads(device: str, width: int, dtype: Any) -> None:
+    """Those that are too wide for the kernels are computed in blocks of scores, whose products are cuBLAS's."""
     rng = np.random.default_rng(0)
     inputs = [drawn(rng, dtype, 2, 3, n, width) / 4 for n in (17, 40, 40)]
     for causal in (False, True):
@@ -153,7 +153,8 @@ DROPPING: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
     "shared keys": ([(2, 1, 20, 16), (1, 3, 40, 16), (40, 16)], {}),
     "results that share weights": ([(20, 16), (40, 16), (3, 40, 16)], {}),
     "wide": ([(20, 100), (50, 100), (50, 128)], {}),
-    "wider than the kernels": ([(20, 200), (50, 200), (50, 256)], {}),
+    "wider than the kernels, but of halves": ([(20, 200), (50, 200), (50, 256)], {}),
+    "wider than the kernels": ([(20, 200), (50, 200), (50, 264)], {}),
 }
 
 
@@ -214,6 +215,19 @@ def test_a_graph_drops_other_weights_at_each_replay(device: str) -> None:
     for wanted in expected[1:]:
         graph.replay()
         assert all(gc.equal(f, w) for f, w in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16])
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_launches_of_attention_of_wide_heads(device: str, dtype: Any, dropout: float) -> None:
+    """Backward has a launch for each gradient."""
+    inputs = [gc.ones(2, 4, 20, 256, dtype=dtype, device=device, requires_grad=True) for _ in range(3)]
+    attend: Callable[[], Any] = lambda: F.scaled_dot_product_attention(*inputs, dropout_p=dropout)  # noqa: E731
+    assert launches(attend) == 1
+    out = attend()
+    ones = gc.ones_like(out)
+    assert launches(lambda: gc.autograd.grad(out, inputs, ones, retain_graph=True)) == 3
+    assert launches(lambda: gc.autograd.grad(out, inputs[1], ones, retain_graph=True)) == 3 - 1
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -25,7 +25,9 @@ __all__ = ["CudaFlashAttention", "defines"]
 Ints = tuple[int, ...]
 
 #: Widths that kernels are compiled for, and bytes of the widest rows.
-_WIDTHS, _WIDEST = (16, 32, 64, 128), 512
+_WIDTHS, _WIDEST = (16, 32, 64, 128, 256), 512
+#: Width up to which one kernel computes the gradients by keys and values: the sums of both fit into registers.
+_JOINED = 128
 #: The first compute capability with tensor cores for bfloat16 and TensorFloat32.
 _AMPERE = 80
 #: Bytes that a thread loads at once.
@@ -58,10 +60,12 @@ class _Plan(NamedTuple):
 
 
 @functools.cache
-def defines(name: str, width: int, tensor: bool, backward: bool, drops: bool = False) -> dict[str, str]:
+def defines(
+    name: str, width: int, tensor: bool, backward: bool, drops: bool = False, gradient: str = ""
+) -> dict[str, str]:
     """Return the macros for compiling the kernels, given a dtype and the width of queries or values.
 
-    Kernels that drop weights (`drops`) have a macro more.
+    Kernels that drop weights (`drops`) have a macro more, and those that compute one `gradient`, by key or value.
     Tiles take 48 KiB of shared memory at most.
     """
     itemsize = np.dtype("float16" if name == "bfloat16" else name).itemsize
@@ -73,10 +77,12 @@ def defines(name: str, width: int, tensor: bool, backward: bool, drops: bool = F
         rows, columns = (32 if backward or itemsize == 8 else 64), 32
     else:
         rows, columns = 64, 64 if tensor and not backward else 32
-    numbers = {"width": width, "rows": rows, "columns": columns, "tensor": int(tensor)}
+    macros = {"type": C_NAMES[name], "width": width, "rows": rows, "columns": columns, "tensor": int(tensor)}
     if drops:
-        numbers["dropout"] = 1
-    return {"type": C_NAMES[name]} | {key: str(value) for key, value in numbers.items()}
+        macros["dropout"] = 1
+    if gradient:
+        macros["gradients"] = f"by_{gradient}s"
+    return {key: str(value) for key, value in macros.items()}
 
 
 def _fits(
@@ -96,7 +102,7 @@ def _fits_backward(backend: CudaFlashAttention, grad: AnyArray, *rest: Any) -> b
 
 
 class CudaFlashAttention(CudaAttention):
-    """Fused attention of real floating-point arrays with heads up to 128 (float64: 64) wide."""
+    """Fused attention of real floating-point arrays with heads up to 256 (float32: 128, float64: 64) wide."""
 
     address: Any
 
@@ -141,18 +147,22 @@ class CudaFlashAttention(CudaAttention):
         of_query = xp.empty((*plan.lead, *query.shape[-2:]), dtype)
         inputs = query, key, value, NULL if mask is None else mask, grad
         arguments = (*inputs, result, logs, products, of_query, plan.heads)
-        queries = query.shape[-2]
-        self._launch_attention("flash_attention_queries", plan.lead, queries, query, value, arguments, dropout)
+        queries, keys = query.shape[-2], key.shape[-2]
+        is_joined = max(query.shape[-1], value.shape[-1]) <= _JOINED
+        one = "" if is_joined else "key"  # the same module as for the gradient by the keys
+        self._launch_attention("flash_attention_queries", plan.lead, queries, query, value, arguments, dropout, one)
         if not needs[1] and not needs[2]:
             return of_query, None, None, None
         of_key, of_value = (
             xp.empty((*plan.lead_of_keys, *x.shape[-2:]), dtype) if is_needed else None
             for x, is_needed in zip((key, value), needs[1:3], strict=True)
         )
-        outputs = (NULL if x is None else x for x in (of_key, of_value))
+        outputs = tuple(NULL if x is None else x for x in (of_key, of_value))
         arguments = (*inputs, logs, products, *outputs, plan.heads)
-        keys = key.shape[-2]
-        self._launch_attention("flash_attention_keys", plan.lead_of_keys, keys, query, value, arguments, dropout)
+        for gradient in ("",) if is_joined else [n for n, x in (("key", of_key), ("value", of_value)) if x is not None]:
+            self._launch_attention(
+                "flash_attention_keys", plan.lead_of_keys, keys, query, value, arguments, dropout, gradient
+            )
         return of_query if needs[0] else None, of_key, of_value, None
 
     def _attention_plan(self, operands: Sequence[Any], scale: float, causal: bool) -> tuple[_Plan, Sequence[Any]]:
@@ -177,10 +187,12 @@ class CudaFlashAttention(CudaAttention):
         value: Any,
         arguments: Sequence[Any],
         dropout: DropoutDraw | None,
+        gradient: str = "",
     ) -> None:
         file = "flash_attention" if name == "flash_attention" else "flash_attention_backward"
         width = max(query.shape[-1], value.shape[-1])
-        macros = defines(query.dtype.name, width, self._has_tensor_cores(query), file != name, dropout is not None)
+        has_tensor_cores, drops = self._has_tensor_cores(query), dropout is not None
+        macros = defines(query.dtype.name, width, has_tensor_cores, file != name, drops, gradient)
         step = int(macros["rows"])
         if dropout is not None:
             stream = random_stream(prod(dropout.shape), dropout.p, dropout.key, dropout.counter)

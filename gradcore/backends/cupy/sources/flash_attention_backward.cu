@@ -2,11 +2,19 @@
 // additions: a block computes the whole gradient of some queries of one head, or of some keys, which several heads may
 // share.
 //
-// GRADCORE_TYPE is the type of the arrays; see heads.cuh, tiles.cuh and kept.cuh.
+// GRADCORE_TYPE is the type of the arrays; see heads.cuh, tiles.cuh and kept.cuh. GRADCORE_GRADIENTS is
+// by_keys or by_values, or missing for both: registers do not suffice for the sums of both if heads are wide.
 
 #include "heads.cuh"
 
+#ifndef GRADCORE_GRADIENTS
+#define GRADCORE_GRADIENTS by_keys | by_values
+#endif
+
 using namespace gradcore;
+
+constexpr int by_keys = 1, by_values = 2, gradients = GRADCORE_GRADIENTS;
+constexpr bool BY_KEYS = gradients & by_keys, BY_VALUES = gradients & by_values;
 
 // The gradient by the queries, and for the other kernel the inner products of the rows of the gradient and of the
 // result.
@@ -66,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_queries(
     store_rows(of_query + head * of.queries * of.width, sums, scale, scale, first + of_warp, of.queries, of.width);
 }
 
-// The gradients by keys and values, each of which may be missing (null).
+// The gradients by keys and values, each of which may be missing (null) or not among GRADCORE_GRADIENTS.
 extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_keys(
     const T* query, const T* key, const T* value, const T* mask, const T* grad, const A* logs, const A* products, T* of_key,
     T* of_value, const Heads of DROPOUT) {
@@ -92,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_keys(
             __syncthreads();
             A weights[COLUMNS / 8][4] = {}, of_scores[COLUMNS / 8][4] = {};
             add_rows_by_rows<WIDTH>(weights, keys + of_warp * STRIDE, queries);
-            add_rows_by_rows<WIDTH>(of_scores, values + of_warp * STRIDE, grads);
+            if constexpr (BY_KEYS) add_rows_by_rows<WIDTH>(of_scores, values + of_warp * STRIDE, grads);
             const Kept::OfKeys<COLUMNS> is_kept(kept, head, start, first + of_warp);
             GRADCORE_UNROLL
             for (int n = 0; n < COLUMNS / 8; ++n)
@@ -107,14 +115,17 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_keys(
                     of_scores[n][i] = weights[n][i] * (of_weight - (inside ? products[number] : A(0)));
                     if (!keeps) weights[n][i] = 0;
                 }
-            add_quads_by_rows(value_sums, weights, grads, stage.rows_of_warp());
-            add_quads_by_rows(key_sums, of_scores, queries, stage.rows_of_warp());
+            if constexpr (BY_VALUES) add_quads_by_rows(value_sums, weights, grads, stage.rows_of_warp());
+            if constexpr (BY_KEYS) add_quads_by_rows(key_sums, of_scores, queries, stage.rows_of_warp());
         }
     }
     const A scale = static_cast<A>(of.scale);
-    if (of_key) store_rows(of_key + shared * of.keys * of.width, key_sums, scale, scale, first + of_warp, of.keys, of.width);
-    if (of_value) {
-        of_value += shared * of.keys * of.value_width;
-        store_rows(of_value, value_sums, kept.scale, kept.scale, first + of_warp, of.keys, of.value_width);
+    if constexpr (BY_KEYS) {
+        T* to = of_key + shared * of.keys * of.width;
+        if (of_key) store_rows(to, key_sums, scale, scale, first + of_warp, of.keys, of.width);
+    }
+    if constexpr (BY_VALUES) {
+        T* to = of_value + shared * of.keys * of.value_width;
+        if (of_value) store_rows(to, value_sums, kept.scale, kept.scale, first + of_warp, of.keys, of.value_width);
     }
 }
