@@ -25,10 +25,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
+from gradcore.backends.codegen import launch
 from gradcore.backends.cupy.kernels import INCLUDE
 from tests.cuda.host import cupy_include, includes
 from tests.cuda.test_compilation import OPTIONS, generated, own_attention, own_sources
@@ -114,14 +117,17 @@ def units() -> Iterator[Unit]:
     """Return the package's sources, and those that operations generate, each once."""
     for name, defines in dict.fromkeys([*own_sources(), *own_attention(), ("philox", ())]):
         yield Unit(name, (INCLUDE / f"{name}.cu").read_text(), defines)
-    for dtype in DTYPES:
-        found = generated(dtype)
+    for dtype, most in product(DTYPES, (launch.MOST_OF_32_BITS, 0)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(launch, "MOST_OF_32_BITS", most)  # 0: as if arrays were large
+            found = generated(dtype)
         for is_complex in (False, True):
             names = [name for name, text in found.items() if ("complex.cuh" in text) == is_complex]
             for i in range(0, len(names), TOGETHER):
                 part = names[i : i + TOGETHER]
                 text = "\n".join(found[name] for name in part)
-                yield Unit(f"{dtype} {part[0]} to {part[-1]}", text, (), len(part))
+                size = "" if most else ", large arrays"
+                yield Unit(f"{dtype} {part[0]} to {part[-1]}{size}", text, (), len(part))
 
 
 def main() -> None:
@@ -146,7 +152,8 @@ def main() -> None:
     for key, unit, architecture in left:
         if time.monotonic() > end:
             break
-        options = [f"--gpu-architecture=compute_{architecture}", *OPTIONS, *unit.defines, *includes()]
+        quickly = () if version() < (12, 8) else ("--Ofast-compile=max",)
+        options = [f"--gpu-architecture=compute_{architecture}", *OPTIONS, *quickly, *unit.defines, *includes()]
         try:
             nvrtc.compile_source(unit.text, options, strict=architecture >= 75)  # older ones are deprecated: a warning
             done[key] = ""

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradcore.backends.codegen import launch
 from gradcore.backends.codegen.emit_cuda import CudaTracer, emit_optimizer
 from gradcore.backends.codegen.optimizer import trace_optimizer
 from gradcore.backends.codegen.schedule import Input
@@ -186,16 +187,36 @@ def _own() -> list[Any]:
 @pytest.mark.parametrize(("name", "defines"), _own())
 def test_own_kernels(name: str, defines: tuple[str, ...], tmp_path: Path) -> None:
     source = (INCLUDE / f"{name}.cu").read_text()
-    ptx = ptx_of(source, 80, tmp_path, defines)
-    assert entries(ptx) == set(KERNEL.findall(source))
-    if "-DGRADCORE_INDEX=i32" not in defines:
-        assert not short_products_of_block_numbers(ptx)
+    assert entries(ptx_of(source, 80, tmp_path, defines)) == set(KERNEL.findall(source))
+
+
+#: A type of each source, with indices of 64 bits where there are others.
+OF_EACH_SOURCE = {name: defines for name, defines in own_sources() if "-DGRADCORE_INDEX=i32" not in defines}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_EACH_SOURCE)
+def test_block_numbers_are_multiplied_in_64_bits(name: str, tmp_path: Path) -> None:
+    ptx = ptx_of((INCLUDE / f"{name}.cu").read_text(), 80, tmp_path, OF_EACH_SOURCE[name], optimized=True)
+    assert not short_products_of_block_numbers(ptx)
+
+
+@pytest.mark.slow
+def test_generated_kernels_of_large_arrays_multiply_block_numbers_in_64_bits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(launch, "MOST_OF_32_BITS", 0)
+    real = {name: source for name, source in generated("float32").items() if "complex.cuh" not in source}
+    sources = dict(list(real.items())[::20])
+    assert not any("first_index_32" in source for source in sources.values())
+    assert not short_products_of_block_numbers(ptx_of("\n".join(sources.values()), 80, tmp_path, optimized=True))
 
 
 def test_short_products_of_block_numbers_are_found(tmp_path: Path) -> None:
     """With indices of 32 bits, which arrays have that are small enough, there are such products."""
     source, defines = (INCLUDE / "convolution.cu").read_text(), ("-DGRADCORE_TYPE=float", "-DGRADCORE_INDEX=i32")
-    assert set(short_products_of_block_numbers(ptx_of(source, 80, tmp_path, defines))) == set(KERNEL.findall(source))
+    ptx = ptx_of(source, 80, tmp_path, defines, optimized=True)
+    assert set(short_products_of_block_numbers(ptx)) == set(KERNEL.findall(source))
 
 
 @pytest.mark.parametrize("architecture", [80, pytest.param(90, marks=pytest.mark.slow)])
@@ -254,10 +275,7 @@ def test_generated_kernels(dtype: str, architecture: int, complex_numbers: bool,
     }
     if not sources:
         pytest.skip("no operation makes such numbers of these")
-    ptx = ptx_of("\n".join(sources.values()), architecture, tmp_path)
-    assert entries(ptx) == set(sources)
-    short = {name for name, source in sources.items() if "first_index_32" in source}
-    assert set(short_products_of_block_numbers(ptx)) <= short
+    assert entries(ptx_of("\n".join(sources.values()), architecture, tmp_path)) == set(sources)
 
 
 @pytest.mark.parametrize(("dtype", "least"), [("float32", 100), ("float16", 100), ("complex64", 100), ("uint8", 50)])
