@@ -162,9 +162,9 @@ def ran(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> Ran:
     kernels: Ran = []
     find = CompiledCalls._function
 
-    def noting(self: Any, name: str, char: str, arrays: int) -> Any:
+    def noting(self: Any, name: str, char: str, *others: Any) -> Any:
         kernels.append((name, char))
-        return find(self, name, char, arrays)
+        return find(self, name, char, *others)
 
     monkeypatch.setattr(CompiledCalls, "_function", noting)
     return kernels

@@ -324,6 +324,60 @@ def test_each_element_has_an_index(compiled: Any, ran: Ran, shape: tuple[int, ..
     assert {"gather_along", "scatter_along"} <= {name for name, _ in ran}
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_indices_of_any_small_arrays(compiled: Any, seed: int) -> None:
+    """The kernels get arrays of every size, and check shapes and layouts themselves."""
+    rng = np.random.default_rng(seed)
+    for _ in range(40):
+        compare_small_arrays(compiled, rng)
+
+
+def compare_small_arrays(compiled: Any, rng: np.random.Generator) -> None:
+    """Compare all kernels of indices on random arrays of at most three dims and four elements along each."""
+    ndim = int(rng.integers(0, 4))
+    shape = tuple(rng.integers(0, 5, ndim).tolist())
+    dtype = EVERY[rng.integers(len(EVERY))]
+    x, dim = numbers(shape, dtype), int(rng.integers(max(ndim, 1)))
+    x = [x, np.asfortranarray(x), x[::-1] if ndim else x, x.swapaxes(0, -1) if ndim else x][rng.integers(4)]
+    size, low = (x.shape or (1,))[dim], int(rng.integers(2))
+    high = max(size + int(rng.integers(-1, 2)), 1)
+    counts = [int(rng.integers(0, n + 1)) if d != dim else int(rng.integers(0, 5)) for d, n in enumerate(x.shape)]
+    index = rng.integers(-low, high, counts).astype(rng.choice(["int64", "int32"]))
+    src = numbers(tuple(n + int(rng.integers(2)) for n in index.shape), dtype, 1)
+    row = rng.integers(-low, high, int(rng.integers(0, 4)))
+    values = numbers((*x.shape[:dim], row.size, *x.shape[dim + 1 :]), dtype, 2)
+    key = (None,) * dim + (row,)
+    same_outcome(lambda K: K.gather_along(x, dim, index), compiled)
+    same_outcome(lambda K: K.scatter_along(x, dim, index, src), compiled)
+    same_outcome(lambda K: K.scatter_along(x, dim, index, x.dtype.type(1)), compiled)
+    same_outcome(lambda K: K.check_bounds(index, size, dim, -low * size), compiled)
+    if dtype != "bool":
+        same_outcome(lambda K: K.added_along(np.array(x), dim, index, src), compiled)
+    if ndim:
+        same_outcome(lambda K: K.taken_along(x, dim, row), compiled)
+        same_outcome(lambda K: K.index_write(x, values, key, True), compiled)
+        same_outcome(lambda K: K.index_backward(values, x.shape, key), compiled)
+
+
+def same_outcome(call: Any, compiled: Any) -> None:
+    """Both backends return the same array, or refuse an index or shapes."""
+    outcomes = []
+    for backend in (compiled, SLOW):
+        try:
+            outcomes.append(call(backend))
+        except (IndexError, ValueError, RuntimeError) as error:
+            outcomes.append(error)
+    found, expected = outcomes
+    if isinstance(expected, Exception):
+        assert isinstance(found, IndexError) == isinstance(expected, IndexError), (found, expected)
+        if isinstance(found, OutOfBoundsError) and isinstance(expected, OutOfBoundsError):
+            assert str(found) == str(expected)
+    elif expected is None:
+        assert found is None
+    else:
+        agree(found, expected)
+
+
 @pytest.mark.parametrize("dtype", EVERY)
 def test_rows_are_reversed(compiled: Any, ran: Ran, dtype: str) -> None:
     x = numbers((7, 37), dtype)

@@ -24,6 +24,10 @@ class Work(ctypes.Structure):
     )  # fmt: skip
 
 
+#: Types of the work, the grain and the number of threads.
+_WORK = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+
+
 class CompiledCalls(NumpyBackend):
     """Access to the library's kernels by name and dtype character."""
 
@@ -33,13 +37,15 @@ class CompiledCalls(NumpyBackend):
     def _functions(self) -> dict[tuple[str, str], Any]:
         return {}
 
-    def _function(self, name: str, char: str, arrays: int) -> Callable[..., None]:
-        """Return a kernel: ``(work, grain, threads, *arrays)``."""
+    def _function(
+        self, name: str, char: str, arrays: int, settings: tuple[Any, ...] = _WORK, result: Any = None
+    ) -> Callable[..., Any]:
+        """Return a kernel: ``(work, grain, threads, *arrays)``, or one with other types of settings and a result."""
         function = self._functions.get((name, char))
         if function is None:
             address = ctypes.c_void_p.in_dll(self.library, f"{name}_{char}").value or 0
-            kinds = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64] + [ctypes.py_object] * arrays
-            function = self._functions[name, char] = ctypes.CFUNCTYPE(None, *kinds)(address)
+            kind = ctypes.CFUNCTYPE(result, *settings, *[ctypes.py_object] * arrays)
+            function = self._functions[name, char] = kind(address)
         return function
 
     def run_kernel(self, name: str, char: str, work: Any, size: int, *arrays: np.ndarray[Any, Any]) -> None:

@@ -1,7 +1,8 @@
 // Reads and writes by indices along a dim. Arrays are contiguous and have three dims, of which the middle one is
 // indexed.
 //
-// An index out of bounds is not used. It sets `wrong`, and Python then searches for the index.
+// An index out of bounds is not used. It sets `wrong`, and Python then searches for the index. Shapes and layouts are
+// checked here and not in Python, where the checks take several times as long as the work on a thousand elements.
 
 #include "calls.h"
 
@@ -14,6 +15,71 @@ struct Slices {
     i64 negative;    // `length` if negative indices count from the end, else 0
     i64 by_columns;
     i64 step;        // step between the values to write: 0 for a single number
+};
+
+// How a kernel uses its indices: for whole slices, or for each element. The indexed array is read or written.
+enum class Use { read_slices, read_elements, write_elements, add_elements, add_slices };
+
+// What a kernel returns to Python. For unsupported arrays it has written nothing.
+enum Outcome : i64 { done, out_of_bounds, unsupported };
+
+INLINE bool is_plain(const Array& array) { return array.is_contiguous() && array.is_aligned(); }
+
+// Return whether `index` has the dims of the indexed array `x`, and the same sizes except along `dim`.
+INLINE bool has_index_for_each(const Array& x, const Array& index, i64 dim) {
+    bool same = index.dims == x.dims;
+    for (i64 d = 0; same && d < x.dims; ++d) same = d == dim || index.extents[d] == x.extents[d];
+    return same;
+}
+
+// Describe the work on dim `dim` of the indexed array `x`; `values` has an element for each that is read or written.
+// `negative` says whether negative indices count from the end. Return whether the kernels support these arrays. Empty
+// arrays are left to NumPy.
+template <Use use>
+INLINE bool describe(i64 dim, bool negative, const Array& x, const Array& index, const Array& values, Slices& work) {
+    constexpr bool reads = use == Use::read_slices || use == Use::read_elements;
+    constexpr bool by_slices = use == Use::read_slices || use == Use::add_slices;
+    if (!is_plain(x) || !is_plain(index) || !is_plain(values) || dim < 0 || dim >= x.dims) return false;
+    work.outer = work.length = work.inner = 1;
+    for (i64 d = 0; d < x.dims; ++d) (d < dim ? work.outer : d > dim ? work.inner : work.length) *= x.extents[d];
+    work.step = 1;
+    if (by_slices) {
+        work.count = index.size();
+        if (values.size() != work.outer * work.count * work.inner) return false;
+    } else {
+        if (!has_index_for_each(x, index, dim)) return false;
+        work.count = index.extents[dim];
+        work.step = use == Use::write_elements && values.dims == 0 ? 0 : 1;
+        if (work.step && !values.has_shape_of(index)) return false;
+    }
+    if (!work.outer || !work.length || !work.inner || !work.count) return false;
+    work.negative = negative ? work.length : 0;
+    work.by_columns = !reads && work.outer == 1;
+    work.parts = reads ? work.outer * work.count : work.by_columns ? work.inner : work.outer;
+    return true;
+}
+
+// The function that Python calls for a kernel of indices. It takes NumPy's arrays in the order of the kernel's.
+template <auto kernel, Use use>
+struct IndexEntry;
+
+template <class T, Use use, void (*kernel)(const Slices&, i64, i64, const T*, const i64*, T*, i64*)>
+struct IndexEntry<kernel, use> {
+    static i64 run(i64 dim, i64 negative, i64 worth_a_thread, i64 threads, const void* source, const void* index,
+                   const void* target) {
+        constexpr bool reads = use == Use::read_slices || use == Use::read_elements;
+        const Array &from = array_of(source), &by = array_of(index), &to = array_of(target);
+        Slices work;
+        if (!describe<use>(dim, negative != 0, reads ? from : to, by, reads ? to : from, work)) return unsupported;
+        const i64 elements = work.outer * work.count * work.inner;
+        const i64 grain = worth_a_thread * work.parts / elements;
+        i64 wrong = 0;
+        spread(work.parts, grain > 1 ? grain : 1, 1, threads, [&](i64 start, i64 stop) {
+            kernel(work, start, stop, reinterpret_cast<const T*>(from.data), reinterpret_cast<const i64*>(by.data),
+                   reinterpret_cast<T*>(to.data), &wrong);
+        });
+        return __atomic_load_n(&wrong, __ATOMIC_RELAXED) ? out_of_bounds : done;
+    }
 };
 
 // An element of sixteen bytes.
@@ -80,6 +146,19 @@ INLINE void report(i64* wrong, bool fine) {
     if (!fine) __atomic_store_n(wrong, 1, __ATOMIC_RELAXED);
 }
 
+// Return `done` if all of the indices are at least `-negative` and less than `length`.
+static i64 find_outside(i64 length, i64 negative, const void* object) {
+    const Array& array = array_of(object);
+    if (!is_plain(array) || length < 1) return unsupported;
+    const u64* index = reinterpret_cast<const u64*>(array.data);
+    const u64 below = static_cast<u64>(negative), last = static_cast<u64>(length) - 1;
+    const i64 count = array.size();
+    u64 outside = 0;  // the sign bit is set by indices below or above the bounds
+#pragma omp simd reduction(| : outside)
+    for (i64 k = 0; k < count; ++k) outside |= (index[k] + below) | (last - index[k]);
+    return outside >> 63 ? out_of_bounds : done;
+}
+
 // -------------------------------------------------------------------------------------------------------------- reading
 
 // Call `read(o, first, stop)` for rows of the result, whose first two dims are divided into parts.
@@ -130,7 +209,7 @@ void gather_along(const Slices& work, i64 start, i64 stop, const T* x, const i64
 
 // Copy rows of `inner` elements (the parts), each in reverse order.
 template <class T>
-void reverse_rows(const Slices& work, i64 start, i64 stop, const T* x, T* out, i64*) {
+void reverse_rows(const Slices& work, i64 start, i64 stop, const T* x, T* out) {
     const i64 inner = work.inner;
     for (i64 row = start; row < stop; ++row) {
         const T* last = x + (row + 1) * inner - 1;
@@ -206,24 +285,36 @@ void add_slices(const Slices& work, i64 start, i64 stop, const T* values, const 
 }  // namespace gradcore
 
 // Kernels that copy are named by the size of an element in bytes, kernels that add by the character of the NumPy dtype.
-#define COPYING(name)                                                                                  \
-    KERNEL(name, 1, gradcore::u8)                                                                      \
-    KERNEL(name, 2, gradcore::u16)                                                                     \
-    KERNEL(name, 4, gradcore::u32)                                                                     \
-    KERNEL(name, 8, gradcore::u64)                                                                     \
-    KERNEL(name, 16, gradcore::Wide)
-#define ADDING(name)                                                                                   \
-    FLOAT_KERNEL(name)                                                                                 \
-    KERNEL(name, F, gradcore::Complex<float>)                                                          \
-    KERNEL(name, D, gradcore::Complex<double>)                                                         \
-    KERNEL(name, b, gradcore::u8)                                                                      \
-    KERNEL(name, h, gradcore::u16)                                                                     \
-    KERNEL(name, i, gradcore::u32)                                                                     \
-    KERNEL(name, l, gradcore::u64)
+#define INDEX_KERNEL(name, char, use, ...)                                                             \
+    extern "C" const void* name##_##char;                                                              \
+    const void* name##_##char =                                                                        \
+        reinterpret_cast<const void*>(&gradcore::IndexEntry<&gradcore::name<__VA_ARGS__>, gradcore::Use::use>::run);
+#define COPYING(name, use)                                                                             \
+    INDEX_KERNEL(name, 1, use, gradcore::u8)                                                           \
+    INDEX_KERNEL(name, 2, use, gradcore::u16)                                                          \
+    INDEX_KERNEL(name, 4, use, gradcore::u32)                                                          \
+    INDEX_KERNEL(name, 8, use, gradcore::u64)                                                          \
+    INDEX_KERNEL(name, 16, use, gradcore::Wide)
+#define ADDING(name, use)                                                                              \
+    INDEX_KERNEL(name, f, use, float)                                                                  \
+    INDEX_KERNEL(name, d, use, double)                                                                 \
+    INDEX_KERNEL(name, F, use, gradcore::Complex<float>)                                               \
+    INDEX_KERNEL(name, D, use, gradcore::Complex<double>)                                              \
+    INDEX_KERNEL(name, b, use, gradcore::u8)                                                           \
+    INDEX_KERNEL(name, h, use, gradcore::u16)                                                          \
+    INDEX_KERNEL(name, i, use, gradcore::u32)                                                          \
+    INDEX_KERNEL(name, l, use, gradcore::u64)
 
-COPYING(take_slices)
-COPYING(gather_along)
-COPYING(reverse_rows)
-COPYING(scatter_along)
-ADDING(add_along)
-ADDING(add_slices)
+extern "C" const void* find_outside_l;
+const void* find_outside_l = reinterpret_cast<const void*>(&gradcore::find_outside);
+COPYING(take_slices, read_slices)
+COPYING(gather_along, read_elements)
+COPYING(scatter_along, write_elements)
+ADDING(add_along, add_elements)
+ADDING(add_slices, add_slices)
+
+KERNEL(reverse_rows, 1, gradcore::u8)
+KERNEL(reverse_rows, 2, gradcore::u16)
+KERNEL(reverse_rows, 4, gradcore::u32)
+KERNEL(reverse_rows, 8, gradcore::u64)
+KERNEL(reverse_rows, 16, gradcore::Wide)

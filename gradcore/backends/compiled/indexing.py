@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradcore.backends.compiled.calls import CompiledCalls
+from gradcore.backends.compiled import calls
 from gradcore.backends.kernel_methods import kernel_for
-from gradcore.backends.portable.indexing import Indices
+from gradcore.backends.numpy import threads
+from gradcore.backends.portable.indexing import OUT_OF_BOUNDS, Indices
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array
 
 __all__ = ["CompiledIndexing"]
 
-#: Elements from which the kernels are faster than NumPy; the same for reading vectors, which NumPy does as fast as one
-#: thread.
-_LARGE, _LARGE_VECTORS = 1 << 11, 1 << 15
-#: Elements of a row from which a loop pays off.
-_WIDTH = 16
-#: Bytes of elements that are copied, and dtypes that are added, by NumPy's characters.
-_SIZES, _ADDED = (1, 2, 4, 8, 16), {c: c for c in "fdFDhil"} | {"b": "b", "B": "b", "H": "h", "I": "i", "L": "l"}
+#: Elements from which kernels for slices and reversed rows are faster than NumPy's functions; the same for slices of
+#: vectors, which NumPy reads as fast as one thread; and the least size of a reversed row.
+_LARGE, _LARGE_VECTORS, _WIDTH = 1 << 11, 1 << 15, 16
+#: Names of kernels that copy by the bytes of an element, and of kernels that add by NumPy's character of the dtype.
+_COPIED = {1: "1", 2: "2", 4: "4", 8: "8", 16: "16"}
+_ADDED = {c: c for c in "fdFDhil"} | {"b": "b", "B": "b", "H": "h", "I": "i", "L": "l"}
 if np.dtype("l").itemsize == 8:
     _ADDED |= {"q": "l", "Q": "l"}
+#: A strided array is copied for a kernel only if it has at most so many elements for each index.
+_COPIED_PER_INDEX = 8
+#: Types of the numbers that a kernel of indices takes: the dim, whether negative indices count from the end, the
+#: elements from which a thread pays off and the number of threads.
+_NUMBERS = (ctypes.c_int64,) * 4
+#: Types of the number of elements and of the largest negative index, without its sign.
+_BOUNDS = (ctypes.c_int64,) * 2
+_INT64 = np.dtype(np.int64)
+#: What kernels of indices return. For other arrays than they support, they return another number.
+_DONE, _OUT_OF_BOUNDS = 0, 1
 
 
 class _Slices(ctypes.Structure):
@@ -39,51 +48,27 @@ class _Slices(ctypes.Structure):
     )  # fmt: skip
 
 
-def _is_copied(x: Any) -> bool:
-    return x.itemsize in _SIZES and x.flags.aligned and not x.dtype.hasobject
+def _kind_of(x: Any) -> str | None:
+    """Return the name of the kernels that copy elements of `x`, or None if there are none."""
+    dtype = x.dtype
+    return None if dtype.hasobject else _COPIED.get(dtype.itemsize)
 
 
-def _takes_slices(backend: Any, x: Array, dim: int, index: Array, *_: Any) -> bool:
-    size = index.size * (x.size // x.shape[dim] if x.ndim and x.shape[dim] else 0)
-    is_last_dim = dim == x.ndim - 1  # NumPy copies longer slices as fast
-    return bool(
-        is_last_dim and size >= _least(x) and index.dtype.kind == "i" and x.flags.c_contiguous and _is_copied(x)
-    )
-
-
-def _least(x: Array) -> int:
-    return _LARGE if x.ndim > 1 else _LARGE_VECTORS
-
-
-def _reads_each(backend: Any, x: Array, dim: int, index: Array) -> bool:
-    return index.size >= _least(x) and _writes_each(backend, x, dim, index)
-
-
-def _writes_each(backend: Any, x: Array, dim: int, index: Array, src: Any = 0) -> bool:
-    return bool(index.size >= _LARGE and x.ndim and x.size and _is_copied(x) and _same_but(x.shape, index.shape, dim))
-
-
-def _adds_each(backend: Any, out: Array, dim: int, index: Array, src: Array) -> bool:
-    return out.dtype.char in _ADDED and src.dtype == out.dtype and _writes_each(backend, out, dim, index)
-
-
-def _adds_rows(backend: Any, out: Array, index: Array, rows: Array) -> bool:
-    return bool(
-        rows.size >= _LARGE and out.size and out.dtype == rows.dtype and out.dtype.char in _ADDED
-        and out.flags.carray
-    )  # fmt: skip
-
-
-def _same_but(shape: Sequence[int], other: Sequence[int], dim: int) -> bool:
-    return len(shape) == len(other) and shape[:dim] == other[:dim] and shape[dim + 1 :] == other[dim + 1 :]
+def _is_large(x: Array, index: Array) -> bool:
+    """Return whether many elements are read by slices of the last dim of `x`."""
+    if x.ndim == 1:
+        return index.size >= _LARGE_VECTORS
+    return bool(x.size and index.size * (x.size // x.shape[-1]) >= _LARGE)
 
 
 def _reverses_rows(backend: Any, x: Array, dims: Sequence[int]) -> bool:
     width = x.shape[-1] if x.ndim else 0
-    return bool(tuple(dims) == (x.ndim - 1,) and width >= _WIDTH and x.size >= _LARGE and _is_copied(x))
+    return bool(
+        tuple(dims) == (x.ndim - 1,) and width >= _WIDTH and x.size >= _LARGE and x.flags.aligned and _kind_of(x)
+    )
 
 
-class CompiledIndexing(CompiledCalls):
+class CompiledIndexing(calls.CompiledCalls):
     """Kernels for one vector of indices along a dim, and for an index for each element."""
 
     # -- rows --------------------------------------------------------------------------------------------------------
@@ -92,97 +77,116 @@ class CompiledIndexing(CompiledCalls):
     def reverse_dims(self, x: Array, dims: Sequence[int]) -> Array:
         out, width = np.empty(x.shape, x.dtype), x.shape[-1]
         work = _Slices(x.size // width, 1, 1, width, 1)
-        self._fails("reverse_rows", str(x.itemsize), work, x.size, np.ascontiguousarray(x), out)
+        self.run_kernel("reverse_rows", _COPIED[x.itemsize], work, x.size, np.ascontiguousarray(x), out)
         return out
 
     # -- slices of a dim ---------------------------------------------------------------------------------------------
 
-    @kernel_for(_takes_slices)
-    def taken_along(self, x: Array, dim: int, index: Array, negative: bool = False, *message: str) -> Array:
-        shape = x.shape[:dim] + index.shape + x.shape[dim + 1 :]
-        out = np.empty(shape, x.dtype)
-        outer, inner, index = prod(x.shape[:dim]), prod(x.shape[dim + 1 :]), _integers(index)
-        work = _Slices(outer * index.size, outer, x.shape[dim], inner, index.size, x.shape[dim] if negative else 0)
-        if self._fails("take_slices", str(x.itemsize), work, out.size, x, index, out):
-            return super().taken_along(x, dim, index, negative, *message)  # This call raises the error.
-        return out
+    def check_bounds(self, index: Array, size: int, dim: int, low: int = 0, message: str = OUT_OF_BOUNDS) -> None:
+        if index.dtype is _INT64 and isinstance(index, np.ndarray):
+            if self._function("find_outside", "l", 1, _BOUNDS, ctypes.c_int64)(size, -low, index) == _DONE:
+                return
+        super().check_bounds(index, size, dim, low, message)  # This call raises the error.
 
-    @kernel_for(_adds_rows)
+    def taken_along(self, x: Array, dim: int, index: Array, negative: bool = False, *message: str) -> Array:
+        kind, is_last_dim = _kind_of(x), dim == x.ndim - 1  # NumPy copies longer slices as fast
+        if kind is not None and is_last_dim and index.dtype.kind == "i" and _is_large(x, index):
+            out = np.empty(x.shape[:dim] + index.shape, x.dtype)
+            if self._run_indexed("take_slices", kind, dim, negative, x, index, out) == _DONE:
+                return out
+        return super().taken_along(x, dim, index, negative, *message)
+
     def add_rows(self, out: Array, index: Array, rows: Array) -> Array:
-        return self._add_slices(out, 0, index, rows)
+        outcome = self._add_slices(out, 0, index, rows)
+        if outcome == _OUT_OF_BOUNDS:
+            self._raise_out_of_bounds(index, len(out), 0, -len(out))
+        return out if outcome == _DONE else super().add_rows(out, index, rows)
 
     def sum_into_rows(self, height: int, index: Array, rows: Array) -> Array:
         out = np.zeros((height, rows.shape[1]), rows.dtype)
-        if _adds_rows(self, out, index, rows):
-            return self._add_slices(out, 0, index, rows)
+        if self._add_slices(out, 0, index, rows) == _DONE:
+            return out
         return super().sum_into_rows(height, index, rows)
-
-    def _add_slices(self, out: Array, dim: int, index: Array, values: Array) -> Array:
-        """Add `values` to slices of the contiguous array `out` along a dim, and return it. `index` is within bounds."""
-        outer, inner = prod(out.shape[:dim]), prod(out.shape[dim + 1 :])
-        columns = outer == 1
-        parts = inner if columns else outer
-        work = _Slices(parts, outer, out.shape[dim], inner, index.size, out.shape[dim], columns, 1)
-        arrays = np.ascontiguousarray(values), _integers(index), out
-        if self._fails("add_slices", _ADDED[out.dtype.char], work, values.size, *arrays):
-            self.check_bounds(index, out.shape[dim], dim, -out.shape[dim])
-        return out
 
     def index_write(self, x: Array, values: Array, indices: Indices, accumulate: bool = False) -> Array:
         dim = _added_dim(indices, values) if accumulate and values.dtype == x.dtype else None
-        if dim is None or values.shape != (*x.shape[:dim], *indices[dim].shape, *x.shape[dim + 1 :]):
-            return super().index_write(x, values, indices, accumulate)
-        return self._add_slices(np.array(x, order="C"), dim, indices[dim], values)  # This method checks the bounds.
+        if dim is not None and values.shape == (*x.shape[:dim], *indices[dim].shape, *x.shape[dim + 1 :]):
+            out = np.array(x, order="C")
+            if self._add_slices(out, dim, indices[dim], values) == _DONE:
+                return out
+        return super().index_write(x, values, indices, accumulate)
 
     def _accumulate(self, shape: Sequence[int], indices: Indices, values: Array) -> Array:
         dim = _added_dim(indices, values)
-        if dim is None:
-            return super()._accumulate(shape, indices, values)
-        index = indices[dim]
-        full = (*shape[:dim], *index.shape, *shape[dim + 1 :])
-        if values.shape != full:
-            values = np.broadcast_to(values, full)
-        out = np.zeros(shape, values.dtype)
-        return self._add_slices(out, dim, index, values) if values.size else out
+        if dim is not None:
+            index = indices[dim]
+            full = (*shape[:dim], *index.shape, *shape[dim + 1 :])
+            if values.shape != full:
+                values = np.broadcast_to(values, full)
+            out = np.zeros(shape, values.dtype)
+            if self._add_slices(out, dim, index, values) == _DONE:
+                return out
+        return super()._accumulate(shape, indices, values)
+
+    def _add_slices(self, out: Array, dim: int, index: Array, values: Array) -> int | None:
+        """Add `values` to slices of the contiguous array `out` along a dim, and return the kernel's outcome.
+
+        Negative indices count from the end. Without a kernel for these arrays, `out` stays as it is.
+        """
+        char = _ADDED.get(out.dtype.char)
+        if char is None or values.dtype != out.dtype or index.dtype.kind != "i" or not out.flags.writeable:
+            return None
+        return self._run_indexed("add_slices", char, dim, True, np.ascontiguousarray(values), index, out)
 
     # -- an index for each element -----------------------------------------------------------------------------------
 
-    @kernel_for(_reads_each)
     def gather_along(self, x: Array, dim: int, index: Array) -> Array:
-        out = np.empty(index.shape, x.dtype)
-        work = self._each(x, dim, index, reading=True)
-        if self._fails("gather_along", str(x.itemsize), work, out.size, np.ascontiguousarray(x), _integers(index), out):
-            return super().gather_along(x, dim, index)  # This call raises the error.
-        return out
+        kind = _kind_of(x)
+        if kind is not None and (x.flags.c_contiguous or x.size <= _COPIED_PER_INDEX * index.size):
+            out = np.empty(index.shape, x.dtype)
+            if self._run_indexed("gather_along", kind, dim, False, np.ascontiguousarray(x), index, out) == _DONE:
+                return out
+        return super().gather_along(x, dim, index)
 
-    @kernel_for(_writes_each)
     def scatter_along(self, x: Array, dim: int, index: Array, src: Any) -> Array:
-        src = np.asarray(src)
-        values = np.ascontiguousarray(self.cut(src, index) if src.ndim else src, x.dtype)
-        out, work = np.array(x, order="C"), self._each(x, dim, index, 1 if src.ndim else 0)
-        if self._fails("scatter_along", str(x.itemsize), work, index.size, values, _integers(index), out):
-            return super().scatter_along(x, dim, index, src)  # This call raises the error.
-        return out
+        kind = _kind_of(x)
+        if kind is not None and x.ndim:
+            values = np.asarray(src, x.dtype)
+            if values.ndim:
+                values = np.ascontiguousarray(self.cut(values, index))
+            out = np.array(x, order="C")
+            if self._run_indexed("scatter_along", kind, dim, False, values, index, out) == _DONE:
+                return out
+        return super().scatter_along(x, dim, index, src)
 
-    @kernel_for(_adds_each)
     def added_along(self, out: Array, dim: int, index: Array, src: Array) -> Array:
-        total, values = np.ascontiguousarray(out), np.ascontiguousarray(self.cut(src, index))
-        work = self._each(total, dim, index, 1)
-        if self._fails("add_along", _ADDED[out.dtype.char], work, index.size, values, _integers(index), total):
-            self.check_bounds(index, out.shape[dim], dim)
-        return total
+        char = _ADDED.get(out.dtype.char)
+        if char is not None and src.dtype == out.dtype and out.ndim:
+            total, values = np.ascontiguousarray(out), np.ascontiguousarray(self.cut(src, index))
+            outcome = self._run_indexed("add_along", char, dim, False, values, index, total)
+            if outcome == _DONE:
+                return total
+            if outcome == _OUT_OF_BOUNDS:
+                self._raise_out_of_bounds(index, out.shape[dim], dim)
+        return super().added_along(out, dim, index, src)
 
-    def _each(self, x: Array, dim: int, index: Array, step: int = 0, reading: bool = False) -> _Slices:
-        outer, inner, count = prod(x.shape[:dim]), prod(x.shape[dim + 1 :]), index.shape[dim]
-        columns = outer == 1 and not reading
-        parts = outer * count if reading else inner if columns else outer
-        return _Slices(parts, outer, x.shape[dim], inner, count, 0, columns, step)
+    # -- calls -------------------------------------------------------------------------------------------------------
 
-    def _fails(self, name: str, kind: str, work: _Slices, size: int, *arrays: Any) -> bool:
-        """Run a kernel, and return whether an index was out of bounds (such an index is not used)."""
-        wrong = np.zeros(1, np.int64)
-        self.run_kernel(name, kind, work, size, *arrays, wrong)
-        return bool(wrong[0])
+    def _run_indexed(
+        self, name: str, kind: str, dim: int, negative: bool, source: Array, index: Array, target: Array
+    ) -> int:
+        """Run a kernel of `indexing.cpp`, which checks shapes, layouts and bounds, and return its outcome."""
+        function = self._function(name, kind, 3, _NUMBERS, ctypes.c_int64)
+        positions = index if index.__class__ is np.ndarray and index.dtype is _INT64 else np.asarray(index, np.int64)
+        if not positions.flags.c_contiguous:
+            positions = np.ascontiguousarray(positions)
+        outcome: int = function(dim, negative, calls.WORTH_A_THREAD, threads.available(), source, positions, target)
+        return outcome
+
+    def _raise_out_of_bounds(self, index: Array, size: int, dim: int, low: int = 0) -> None:
+        """Raise the error for an index that a kernel has refused, also if another thread has changed it since."""
+        self.check_bounds(index, size, dim, low)
+        raise RuntimeError("indices were modified while they were in use")
 
 
 def _added_dim(indices: Indices, values: Array) -> int | None:
@@ -191,8 +195,3 @@ def _added_dim(indices: Indices, values: Array) -> int | None:
     if len(present) != 1 or not values.size or values.dtype.char not in _ADDED or indices[present[0]].dtype.kind != "i":
         return None
     return present[0]
-
-
-def _integers(index: Array) -> Array:
-    """Return indices in the dtype and layout that the kernels read."""
-    return np.ascontiguousarray(index, np.int64)

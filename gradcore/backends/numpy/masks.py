@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,8 +85,20 @@ def _triangle(x: Array, diagonal: int, lower: bool) -> Array:
         copied, cleared = (left, right) if lower else (right, left)
         out[..., start:stop, copied] = x[..., start:stop, copied]
         out[..., start:stop, cleared] = 0
-        is_left = np.tri(stop - start, last - first, start + split - 1 - first, np.bool_)
+        is_copied = _mask(stop - start, last - first, start + split - 1 - first, lower)
         part = out[..., start:stop, between]
         part[...] = 0
-        np.copyto(part, x[..., start:stop, between], where=is_left if lower else ~is_left)
+        np.copyto(part, x[..., start:stop, between], where=is_copied)
     return out
+
+
+@functools.lru_cache(16)
+def _mask(height: int, width: int, diagonal: int, lower: bool) -> Array:
+    """Return the mask of the elements on one side of a diagonal, for a block of at most `_ROWS` rows and columns.
+
+    Blocks of most triangles share a mask, which NumPy needs several microseconds to create.
+    """
+    is_left = np.tri(height, width, diagonal, np.bool_)
+    mask = is_left if lower else ~is_left
+    mask.flags.writeable = False
+    return mask

@@ -121,9 +121,10 @@ def _vector(x, dim, index, name):
     """Return `dim` counted from the front, and `index` as a vector of indices along it."""
     if index.ndim > 1:
         raise IndexError(f"{name}(): Index is supposed to be a vector")
-    if dtypes.from_numpy(index.dtype) not in (dtypes.int64, dtypes.int32):
+    dtype = index.dtype
+    if dtype.kind != "i" or dtype.itemsize < 4:
         raise RuntimeError(f"{name}(): Expected dtype int32 or int64 for index")
-    return wrap_dim(dim, x.ndim), index.reshape(-1)
+    return wrap_dim(dim, x.ndim), index if index.ndim else index.reshape(1)
 
 
 def _along_rows(x):
