@@ -83,10 +83,10 @@ class CompiledIndexing(calls.CompiledCalls):
     # -- slices of a dim ---------------------------------------------------------------------------------------------
 
     def check_bounds(self, index: Array, size: int, dim: int, low: int = 0, message: str = OUT_OF_BOUNDS) -> None:
-        if index.dtype is _INT64 and isinstance(index, np.ndarray):
-            if self._function("find_outside", "l", 1, _BOUNDS, ctypes.c_int64)(size, -low, index) == _DONE:
-                return
-        super().check_bounds(index, size, dim, low, message)  # This call raises the error.
+        if index.dtype is not _INT64 or not isinstance(index, np.ndarray):  # The kernel reads arrays, not scalars.
+            super().check_bounds(index, size, dim, low, message)
+        elif self._function("find_outside", "l", 1, _BOUNDS, ctypes.c_int64)(size, -low, index) != _DONE:
+            super().check_bounds(index, size, dim, low, message)  # This call raises the error.
 
     def taken_along(self, x: Array, dim: int, index: Array, negative: bool = False, *message: str) -> Array:
         kind, is_last_dim = _kind_of(x), dim == x.ndim - 1  # NumPy copies longer slices as fast

@@ -51,10 +51,10 @@ def _check_dim_and_index(name, x, dim, index, src=None):
 
 def _exceeds(sizes, limits, exempt=None):
     """Return whether one of `sizes`, except along the dim `exempt`, is larger than the same one of `limits`."""
+    exceeds = False
     for d, n in enumerate(sizes):  # a loop takes half of the time of `any`
-        if d != exempt and n > limits[d]:
-            return True
-    return False
+        exceeds = exceeds or (d != exempt and n > limits[d])
+    return exceeds
 
 
 def _cut(F, x, shape):
