@@ -17,7 +17,8 @@ PACKAGE = Path(gradcore.__file__).parent
 OTHER_LISTS = {
     "names of NumPy's, SciPy's and C++'s functions": {
         "backends/codegen/cpp.py": "_TEMPLATES",
-        "backends/codegen/emit_cpp.py": "_APPROXIMATE _EXACT _EXTREMA",
+        "backends/codegen/approximate.py": "APPROXIMATE",
+        "backends/codegen/emit_cpp.py": "_EXACT _EXTREMA",
         "backends/codegen/emit_cuda.py": "OF_COMPLEX _FUNCTIONS _OF_REALS _SPECIAL",
         "backends/codegen/launch.py": "_NOT_LEFT_TO_CUPY",
         "backends/meta/rules.py": "elementwise _reduction",

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.codegen.approximate import APPROXIMATE
 from gradcore.backends.codegen.cpp import C_TYPES, Dialect, statements
 from gradcore.backends.codegen.expr import Expr, NotFusible
 from gradcore.backends.codegen.schedule import Input, Kernel
@@ -21,12 +22,6 @@ __all__ = ["CppTracer", "emit", "is_exact", "is_single_function", "loop_name", "
 
 #: Dtypes of inputs and outputs.
 DTYPES = frozenset(map(np.dtype, ("f4", "f8", "?")))
-
-#: Functions of `elements.h` whose results may differ from NumPy's in the last places.
-_APPROXIMATE = {
-    "erf": "erf", "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "tanh": "tanh",
-    "xlog1py": "times_log1p", "xlogy": "times_log",
-}  # fmt: skip
 
 #: Functions that may return either of two zeros of different signs, like NumPy's. A formula of one of them uses NumPy.
 _EXTREMA = {"fmax": "larger", "fmin": "smaller", "maximum": "maximum", "minimum": "minimum"}
@@ -39,7 +34,7 @@ _EXACT = {
 #: Bools are read as bytes, because GCC does not vectorise loops that read bools.
 _READ_AS = {"bool": "u8"}
 
-CPU = Dialect(_APPROXIMATE | _EXTREMA | _EXACT, None, "chosen({0}, {1}, {2})")
+CPU = Dialect(APPROXIMATE | _EXTREMA | _EXACT, None, "chosen({0}, {1}, {2})")
 
 
 class CppTracer(CpuTracer):
@@ -91,7 +86,7 @@ def is_single_function(kernel: Kernel) -> bool:
 
 def is_exact(kernel: Kernel) -> bool:
     """Return whether the kernel's result equals NumPy's bit for bit."""
-    return not any(expr.function in _APPROXIMATE for expr in kernel.computed)
+    return not any(expr.function in APPROXIMATE for expr in kernel.computed)
 
 
 # -- source ----------------------------------------------------------------------------------------------------------

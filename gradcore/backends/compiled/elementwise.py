@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gradcore.backends.codegen.approximate import APPROXIMATE
 from gradcore.backends.compiled.calls import WORTH_A_THREAD
 from gradcore.backends.compiled.ufuncs import Call, wrap_for_pool
 from gradcore.backends.compiled.variants import choose_variant
@@ -27,9 +28,6 @@ _NARROW = 16
 #: Elements times steps that are worth a thread; least number of elements of a thread; elements from which a single step
 #: is computed by a loop.
 _WORTH_A_THREAD, _LEAST, _SINGLE = 1 << 16, 1 << 13, 1 << 16
-#: Functions of a single step that are not exact. NumPy's versions for AVX-512 are as fast as loops of up to `_SINGLE`
-#: elements, but those for other instruction sets take up to nine times as long.
-_TRANSCENDENTAL = frozenset(("exp", "expm1", "log", "log1p", "tanh", "erf"))
 #: Settings of a formula for which loops are looked up, as tracing costs as much as NumPy on a million elements; layouts
 #: that a loop caches.
 _MOST_SETTINGS, _MOST_LAYOUTS = 16, 1_000
@@ -193,7 +191,7 @@ class CompiledElementwise(NumpyBackend):
         # If the last operand is optional (the digits of `round`), the number of operands is not fixed.
         optional = getattr(getattr(type(self), name, None), "__defaults__", None)
         is_single = isinstance(self.small_kernel_of(name), np.ufunc)
-        least = _least_of_single_step(name not in _TRANSCENDENTAL) if is_single else self.LARGE
+        least = _least_of_single_step(name not in APPROXIMATE) if is_single else self.LARGE
         return self._choose_by_size(plain, compute, 0 if optional else len(self.elementwise[name]), least)
 
     @staticmethod
@@ -295,7 +293,11 @@ def _is_worth_it(x: Any, exact: bool) -> bool:
 
 @functools.cache
 def _least_of_single_step(exact: bool) -> int:
-    """Return the number of elements from which a loop is faster than NumPy's function of a single step."""
+    """Return the number of elements from which a loop is faster than NumPy's function of a single step.
+
+    NumPy's exponentials and logarithms for AVX-512 are as fast as loops on few elements. Those for other instruction
+    sets take up to nine times as long.
+    """
     variant = choose_variant()
     is_fast_in_numpy = exact or (variant is not None and variant.name == "avx512")
     return _SINGLE if is_fast_in_numpy else CompiledElementwise.LARGE
