@@ -78,6 +78,8 @@ class Grouping:
 
     #: The name of fused calls in programs.
     name = "fused"
+    #: Whether the pass says why calls are not part of a group.
+    explains = True
     #: Whether calls that may raise errors keep their order relative to writes, as errors are raised at once.
     keeps_errors = True
 
@@ -108,8 +110,7 @@ class Grouping:
         while waiting:
             group, delayed = dict[int, Call](), list[int]()
             key: Hashable = None
-            positions = self.sort(waiting)
-            for k, i in enumerate(positions):
+            for k, i in enumerate(positions := self.sort(waiting)):
                 missing = needed[i] - emitted
                 if keys[i] is None and not missing:
                     emitted.add(i)
@@ -192,7 +193,7 @@ class Grouping:
                 raise NotFusible("no neighbouring call can join it")
             function, arguments = self.fuse(calls, [kind(n) for kind, n in keys], outputs)
         except Exception as error:  # NotFusible, or any error of a formula that cannot handle expressions
-            self.refused += [f"{call!r}: {error}" for call in calls]
+            self.refused += [f"{call!r}: {error}" for call in calls if self.explains]
             self.found.calls += calls
             return
         self.found.calls.append(Call(self.name, function, tuple(arguments), {}, tuple(map(Value, outputs))))
