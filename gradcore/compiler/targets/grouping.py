@@ -129,7 +129,7 @@ class Grouping:
                         break
             self.add([*group.values()])
             emitted.update(group)
-            waiting = sorted(delayed)
+            waiting = sorted(delayed) if self.waits else delayed
         return self.found
 
     def _find_order(self, keys: list[Hashable]) -> list[set[int]]:
@@ -140,9 +140,11 @@ class Grouping:
         order: list[set[int]] = []
         for i, call in enumerate(self.program.calls):
             reads, writes = effects.reads(call), effects.writes[i]
-            needed = barrier | {producers[n] for n in (*call.read, *call.outputs) if n in producers}
-            needed |= {writers[m] for m in reads | writes if m in writers}
-            needed |= {j for m in writes for j in readers.pop(m, ())}
+            needed = {producers[n] for n in (*call.read, *call.outputs) if n in producers} | barrier
+            if writers:
+                needed |= {writers[m] for m in reads | writes if m in writers}
+            for m in writes:
+                needed.update(readers.pop(m, ()))
             if self.keeps_errors and keys[i] is None:
                 needed |= last_write
                 if writes:
@@ -151,8 +153,8 @@ class Grouping:
                 else:
                     fallible.add(i)
             if written_values(call) is None or call.name.startswith("random"):  # Draws keep their order.
-                needed, barrier = {*range(i)}, {i}
-            for m in reads:
+                needed, barrier = {*range(min(barrier, default=0), i)}, {i}
+            for m in reads & effects.written:
                 readers.setdefault(m, []).append(i)
             writers.update(dict.fromkeys(writes, i))
             producers.update(dict.fromkeys(call.outputs, i))
