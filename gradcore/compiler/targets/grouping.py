@@ -141,10 +141,8 @@ class Grouping:
         for i, call in enumerate(self.program.calls):
             reads, writes = effects.reads(call), effects.writes[i]
             needed = {producers[n] for n in (*call.read, *call.outputs) if n in producers} | barrier
-            if writers:
-                needed |= {writers[m] for m in reads | writes if m in writers}
-            for m in writes:
-                needed.update(readers.pop(m, ()))
+            needed |= {writers[m] for m in (reads | writes if writers else ()) if m in writers}
+            needed |= {j for m in writes for j in readers.pop(m, ())}
             if self.keeps_errors and keys[i] is None:
                 needed |= last_write
                 if writes:
