@@ -154,6 +154,8 @@ def line_name(filename: str, line: int) -> str:
 
 
 _numbers = count()
+#: Weak references to the code of generated functions, by file name.
+_generated_code: dict[str, weakref.ref[CodeType]] = {}
 
 
 def generated_file(module: str, text: str) -> str:
@@ -172,6 +174,12 @@ def define(module: str, name: str, lines: Iterable[str], scope: dict[str, object
     file = generated_file(module, text)
     exec(compile(text, file, "exec"), scope)
     function = cast("FunctionType", scope[name])
+    texts, references = linecache.cache, _generated_code
+
+    def forget(_: object) -> None:
+        texts.pop(file, None)
+        del references[file]
+
     # The text is of no use without the code. Tracebacks keep the code alive.
-    weakref.finalize(function.__code__, linecache.cache.pop, file, None).atexit = False
+    references[file] = weakref.ref(function.__code__, forget)
     return function

@@ -117,7 +117,8 @@ def test_cross_entropy(compiled: Any, ran: list[str], dtype: str, reduction: str
     grad = draw(found[0].shape, dtype, 6)
     rest = None, None, target, weight, *expected[1:], reduction, -100
     agree(compiled.softmax_nll_backward(grad, *rest), SLOW.softmax_nll_backward(grad, *rest), TOLERANCE[dtype])
-    assert ran == ["cross_entropy_rows"] + ["cross_entropy_rows_backward"] * (not weighted)
+    of_rows = [name for name in ran if name != "find_outside"]  # the check of the targets
+    assert of_rows == ["cross_entropy_rows"] + ["cross_entropy_rows_backward"] * (not weighted)
 
 
 @pytest.mark.parametrize("width", [1, 2, 10, 17, 300])
