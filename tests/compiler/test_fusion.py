@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import gradcore as gc
 from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.backends.numpy.elementwise import NumpyElementwise
 from gradcore.backends.registry import CPU
 from gradcore.compiler.function import CompiledFunction
 from gradcore.compiler.program.passes import optimize
@@ -146,6 +147,33 @@ def test_random_chains_are_those_of_eager_execution(steps: list[tuple[int, int, 
         return values[-1].clone(), values[-2].clone(), x.clone()
 
     groups_of(function, large(), large())
+
+
+#: Calls of the kernels that replace NumPy's own functions.
+REPLACED: dict[str, Callable[[gc.Tensor, gc.Tensor], gc.Tensor]] = {
+    "clamp": lambda x, y: x.clamp(-0.5, 0.5),
+    "copysign": gc.copysign,
+    "floor_divide": gc.floor_divide,
+    "fmod": gc.fmod,
+    "hypot": gc.hypot,
+    "power": lambda x, y: x**3.0,
+    "reciprocal": lambda x, y: x.reciprocal(),
+    "relu": lambda x, y: x.relu(),
+    "remainder": gc.remainder,
+    "special_function": lambda x, y: x.erf(),
+    "tanh_backward": lambda x, y: gc.func.grad(lambda x: x.tanh().sum())(x),
+    "where": lambda x, y: gc.where(x > y, x, y),
+}
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_kernels_that_replace_functions_of_numpy(name: str) -> None:
+    """A group that contains such a call has the bits of the kernel, not those of NumPy's function."""
+    groups_of(lambda x, y: REPLACED[name](x, y) + (y + y * x) * (x * x).log().tanh(), large(), large())
+
+
+def test_each_kernel_that_replaces_a_function_of_numpy_has_a_call() -> None:
+    assert {*REPLACED} == {name for name, each in vars(NumpyElementwise).items() if callable(each)}
 
 
 def test_errors_in_the_middle_leave_what_eager_execution_leaves() -> None:

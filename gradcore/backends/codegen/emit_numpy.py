@@ -39,6 +39,9 @@ class NumpyTracer(CpuTracer):
     def copysign(self, x: Any, y: Any) -> Any:
         raise NotFusible("the backend has a kernel for signs")
 
+    def hypot(self, x: Any, y: Any) -> Any:
+        raise NotFusible("the backend has a kernel for hypotenuses")
+
 
 def trace_tile(formula: Callable[..., Any], operands: Sequence[Any], bodies: dict[str, Callable[..., Any]]) -> Kernel:
     """Trace a formula ``(F, *operands) -> result`` to a kernel, given example arrays."""
