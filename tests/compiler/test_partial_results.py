@@ -163,7 +163,7 @@ def test_a_loss_that_is_returned_with_others_has_a_backward_of_its_own(
             assert gc.equal(one, other) if not cpp else gc.allclose(one, other, atol=1e-6)
     assert compiled._specializations
     assert len(calls) >= 3
-    assert {*calls} == {"alone"}
+    assert {*calls} == {"general" if x.is_cuda else "alone"}  # On CUDA, results have no programs of their own.
     out, loss = compiled(x)
     loss.backward(retain_graph=True)
     parameters: list[Any] = [*net.parameters()]
@@ -285,9 +285,13 @@ def backward_runs(run: Any, model: Model, seed: int) -> list[Any]:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_a_backward_frees_only_what_it_reaches(seed: int) -> None:
-    """Other results keep their graph, as in eager execution, unless they share a part of it."""
-    wanted = backward_runs(eager := Model(seed, 2 + seed % 3), eager, seed)
-    model = Model(seed, 2 + seed % 3)
-    compiled = gc.compile(model, options={"cpp": False})
+    """Other results keep their graph, as in eager execution, unless they share a part of it.
+
+    Up to four results have backward programs of their own, but not with symbolic sizes.
+    """
+    results = 2 + seed % 5
+    wanted = backward_runs(eager := Model(seed, results), eager, seed)
+    model = Model(seed, results)
+    compiled = gc.compile(model, options={"cpp": False}, dynamic=seed % 4 == 3)
     assert backward_runs(compiled, model, seed) == wanted
     assert compiled._compiled_call_impl._specializations

@@ -100,7 +100,7 @@ class CompiledFunctionBackward(Node):
     results: Sequence[SavedTensor]
     _n_outputs: int
     _metas: list[TensorMeta]
-    #: If results have programs of their own: the results that the last backward came from, and those that are freed.
+    #: If there are several results: those that the last backward came from, and those whose graph has been freed.
     arrived: Sequence[int]
     freed: frozenset[int]
 
@@ -113,7 +113,7 @@ class CompiledFunctionBackward(Node):
         return self._metas
 
     def release(self) -> None:
-        if self.saved is not None and self.half.alone:
+        if self.saved is not None and self._n_outputs > 1:
             self.freed = self.freed.union(*[self.half.freed[i] for i in self.arrived])
             if len(self.freed) < self._n_outputs:
                 return
@@ -137,7 +137,7 @@ class CompiledFunctionBackward(Node):
         program, present = half, [i for i, g in enumerate(arriving) if g is not None]
         if len(present) < len(arriving):
             program = half.alone[present[0]] if half.alone and len(present) == 1 else None
-        if half.alone:
+        if self._n_outputs > 1:
             self.arrived = present
             if not self.freed.isdisjoint(present):
                 raise freed_error()
@@ -199,7 +199,7 @@ def connect(half: Backward, device: Any, results: Any, saved: Any, call: Replaye
     node._device, node._edges, node._seq, node._hooks = device, edges, tick(), None
     node.half, node.call, node.saved, node.results = half, call, saved, ()
     outs = [wrap(array, device, None, (node, i)) for i, array in enumerate(results)]
-    if half.alone:
+    if len(outs) > 1:
         node.freed, node.arrived = frozenset(), ()
     node._n_outputs, node._metas = len(outs), [TensorMeta(t._array.shape, t._dtype, device) for t in outs]
     for i, version in half.versions:
