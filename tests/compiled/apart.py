@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
-__all__ = ["COMPARED", "ROOT", "WATCHED", "WHOLE", "run"]
+from gradcore.backends.compiled import library
+from gradcore.compiled import loops
+
+__all__ = ["COMPARED", "ROOT", "WATCHED", "WHOLE", "digest_sources", "run"]
 
 ROOT = Path(__file__).parents[2]
 _PYTEST = "-m", "pytest", "-p", "tests.compiled.guard_pages", "-p", "no:cacheprovider", "-p", "no:xdist", "-q", "-x"
@@ -23,6 +28,15 @@ COMPARED = *_PYTEST, *_COMPARING.values()
 WATCHED = *_PYTEST, "-p", "tests.compiled.entries"
 #: The tests that do so: the others run functions that these run too, or have threads wait for each other.
 WHOLE = [path for name, path in _COMPARING.items() if name not in ("test_every_op", "test_pool", "test_programs")]
+
+
+@functools.cache
+def digest_sources() -> str:
+    """Return a digest of all that the library is compiled from, by which tests keep it.
+
+    The library's own digest leaves out the loops, of which the formulas are anywhere in the package.
+    """
+    return sha256(repr((library.compute_digest(), sorted(loops.sources()))).encode()).hexdigest()[:16]
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from gradcore.backends.compiled import library
+from tests.compiled.apart import digest_sources
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 #: Names and characters of kernels.
@@ -58,7 +59,7 @@ def _quick_compiler(folder: Path) -> dict[str, str]:
 
 def _folder_name() -> str:
     """Return a name for the library of these sources and this CPU: copies of the project run at the same time."""
-    return f"compiled {library.compute_digest()}"
+    return f"compiled {digest_sources()}"
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from gradcore.backends.compiled import library
-from tests.compiled.apart import COMPARED, run
+from gradcore.compiled import loops
+from tests.compiled.apart import COMPARED, digest_sources, run
 
 #: What each needs to be known to Python from the start, and its options.
 RUNTIMES = {"address,undefined": "libasan.so", "thread": "libtsan.so"}
@@ -76,7 +77,7 @@ def sanitized(kind: str, folder: Path) -> Path:
     generic = "-march=x86-64 " if platform.machine() == "x86_64" else ""
     options = f"-O0 -g1 {generic}-fsanitize={kind} -fno-sanitize-recover=all"
     version = subprocess.run(["g++", "--version"], capture_output=True, text=True, check=True).stdout
-    made_of = library.compute_digest(), options, version
+    made_of = digest_sources(), options, version
     kept = Path(os.environ["GRADCORE_TEST_CACHE"], f"sanitized-{sha256(repr(made_of).encode()).hexdigest()[:24]}.so")
     if not kept.exists():
         compiler = folder / "c++"
@@ -94,6 +95,14 @@ def sanitized(kind: str, folder: Path) -> Path:
     path.write_bytes(content)
     path.chmod(0o755)
     return path
+
+
+def test_a_changed_loop_needs_another_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    digests = set()
+    for name in "loop_0", "loop_1":
+        monkeypatch.setattr(loops, "sources", lambda name=name: {name: ""})
+        digests.add(digest_sources.__wrapped__())
+    assert len(digests) == 2
 
 
 @pytest.mark.slow
