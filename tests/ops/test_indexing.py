@@ -480,6 +480,16 @@ def test_value_of_an_assignment() -> None:
     assert whole.tolist() == [1, 0]
 
 
+@pytest.mark.parametrize("shape", [(2, 3), (3, 4, 2)])
+def test_index_put_accumulates_at_negative_indices_of_several_dims(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    indices = [rng.integers(-n, n, 20) for n in shape]
+    expected, values = np.zeros(shape), rng.integers(1, 9, 20).astype("float64")
+    np.add.at(expected, tuple(indices), values)
+    result = gc.zeros(shape, dtype=gc.float64).index_put([*map(gc.tensor, indices)], gc.tensor(values), accumulate=True)
+    assert result.tolist() == expected.tolist()
+
+
 def test_index_put_accumulates() -> None:
     x, v = leaf([0.0, 0.0]), leaf([1.0, 2.0, 4.0])
     y = x.index_put((gc.tensor([1, 1, 0]),), v, accumulate=True)
