@@ -24,6 +24,7 @@ from gradcore.backends.compiled.building import BuildError
 from gradcore.backends.compiled.cache import cache_folder
 from gradcore.backends.compiled.library import distrust
 from gradcore.backends.registry import CPU
+from gradcore.compiler.program.effects import is_pure
 from gradcore.compiler.program.program import Call, Literal, Program, Value
 from gradcore.compiler.targets.native import building
 from gradcore.compiler.targets.native.files import is_library_name, is_whole_library, read_whole, write_whole
@@ -116,10 +117,7 @@ class Plan:
         """Return the program with each segment replaced by a call of its native function."""
         program, out = self.program, self.program.copy()
         old_inputs = set(program.inputs)
-        producers: dict[int, Call] = {}
-        for call in program.calls:
-            for n in call.outputs:
-                producers.setdefault(n, call)
+        producers = {n: call for call in reversed(program.calls) for n in call.outputs}
         next_number = 1 + max([*program.types, *producers], default=0)
 
         def make(number: int) -> None:
@@ -165,25 +163,34 @@ class Plan:
     def slow(self, part: PartPlan) -> Callable[..., None]:
         """Return a function that makes a segment's calls in Python, so that errors are those of eager execution."""
         program, subset = self.program, self.program.copy()
-        computed: set[int] = set()
-        read_first: list[int] = []
-        for call in map(program.calls.__getitem__, part.calls):
-            if any(n not in computed and self.views[n].memory not in part.arguments for n in call.read):
-                continue  # a view that only other segments read
+        producers = {n: call for call in reversed(program.calls) if is_pure(call) for n in call.outputs}
+        computed, inputs = set[int](), set[int]()
+
+        def add(call: Call) -> None:
+            """Add a call, and those that make its views: arrays may have other strides than in the captured run."""
+            for n in {*call.read} - computed:
+                memory, made_by = self.views[n].memory, producers.get(n)
+                if made_by is None or n == memory or {self.views[m].memory for m in made_by.read} != {memory}:
+                    inputs.add(n)
+                else:
+                    add(made_by)
             subset.calls.append(call)
-            read_first += [n for n in call.read if n not in computed]
-            computed |= set(call.outputs)
-        subset.inputs = sorted(set(read_first))
-        subset.outputs = sorted(n for n in part.arguments if n >= 0 and n in computed and n not in subset.inputs)
-        views = [self.views[n] for n in subset.inputs]
+            computed.update(call.outputs)
+
+        for call in map(program.calls.__getitem__, part.calls):
+            if all(n in computed or self.views[n].memory in part.arguments for n in call.read):
+                add(call)  # Others are views that only other segments read.
+        subset.inputs = sorted(inputs)
+        subset.outputs = sorted(n for n in part.arguments if n >= 0 and n in computed and n not in inputs)
+        views = [(n, self.views[n]) for n in subset.inputs]
         run = emitter.function_of(subset)
         positions = {memory: i for i, memory in enumerate(part.arguments)}
-        targets = [positions[n] for n in subset.outputs]
 
         def again(given: tuple[Any, ...]) -> None:
-            results = run(*[_view_of(given[positions[v.memory]], v) for v in views])
-            for target, array in zip(targets, results, strict=True):
-                given[target][...] = array
+            pairs = [(given[positions[view.memory]], n, view) for n, view in views]
+            results = run(*[a if n == view.memory else np.asarray(_Interface(a, view)) for a, n, view in pairs])
+            for n, array in zip(subset.outputs, results, strict=True):
+                given[positions[n]][...] = array
 
         return again
 
@@ -193,12 +200,6 @@ def _call_from_python(plan: Plan, part: PartPlan, known: list[Any], given: tuple
     if not known:
         known.append(plan.slow(part))
     known[0](given)
-
-
-def _view_of(owner: Any, view: View) -> Any:
-    if view.offset == 0 and view.shape == owner.shape and view.strides == owner.strides:
-        return owner
-    return np.asarray(_Interface(owner, view))
 
 
 class _Interface:

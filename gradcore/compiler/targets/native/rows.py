@@ -70,9 +70,8 @@ class Rows(Rules):
         arrays += [(word, by_name[name]) for name, word in kernel.reads]
         words, views = zip(*(each for each in arrays if each[1] is not None), strict=True)
         dtype = views[words.index("value")].dtype
-        if dtype.char not in "fd" or not all(view.size and view.is_contiguous for view in views):
-            raise Unsupported(kernel.symbol)
-        if any(v.dtype != (dtype if word == "value" else np.int64) for word, v in zip(words, views, strict=True)):
+        are_plain = dtype.char in "fd" and all(view.size and view.is_contiguous for view in views)
+        if not are_plain or [dtype if word == "value" else np.int64 for word in words] != [v.dtype for v in views]:
             raise Unsupported(kernel.symbol)
         places, reads = iter(range(len(views))), views[len(results) :]
         pointers = ["nullptr" if view is None else f"{{{next(places)}}}" for _, view in arrays]
