@@ -1,8 +1,8 @@
 """The tests that concern changed files: ``pytest --changed``, or ``pytest --changed=BRANCH``.
 
 A changed test file runs whole, without the tests marked slow. For a changed module of the package these run: the test
-files and the modules that import it (of the latter the docstrings), and `MOST_BESIDE` of the other tests in the folder
-with the name of its package. For a module that declares operations the generated cases and the docstrings of these
+files and the modules that import it (of the latter the docstrings), and `MOST_BESIDE` of the other tests in the folders
+with the names of its packages; the latter also run for sources in C++ and CUDA, and for deleted modules. For a module that declares operations the generated cases and the docstrings of these
 operations run, too. The rest is left to complete runs.
 """
 
@@ -70,7 +70,8 @@ class Selection:
     """
 
     def __init__(self, base: str) -> None:
-        changed = {path for path in list_changed(base) if path.suffix == ".py" and path.exists()}
+        differing = list_changed(base)
+        changed = {path for path in differing if path.suffix == ".py" and path.exists()}
         tests = set((ROOT / "tests").rglob("*.py"))
         self.whole = {path for path in changed & tests if path.name.startswith("test_")}
         modules = {module_of(path) for path in changed if path.is_relative_to(ROOT / "gradcore") or path in tests}
@@ -79,7 +80,9 @@ class Selection:
             package = set((ROOT / "gradcore").rglob("*.py"))
             known = {module_of(path) for path in tests | package}
             self.sampled |= {path for path in tests | package if _import_any(modules, path, known)}
-        folders = {ROOT / "tests" / module.split(".")[1] for module in modules if "." in module}
+        # Sources in C++ and CUDA have no imports, and deleted modules have none any more.
+        parts = {part for path in differing - self.whole for part in path.relative_to(ROOT).parts[:-1]}
+        folders = {ROOT / "tests" / ("cuda" if part == "cupy" else part) for part in parts}
         self.beside = {path for folder in folders for path in folder.rglob("test_*.py")} - self.sampled - self.whole
         self.operations = _operations_of(modules)
         self.documented: set[Path] = set()

@@ -60,3 +60,17 @@ def test_of_other_files_in_the_folder_some_tests_run(selection: changed.Selectio
 def test_a_changed_test_runs_whole(selection: changed.Selection) -> None:
     file = ROOT / "tests" / "optim" / "test_optimizers.py"
     assert selection.is_wanted(file, "any case")
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("gradcore/backends/compiled/indexing.cpp", "compiled"),
+        ("gradcore/compiler/targets/native/program.h", "compiler"),
+        ("gradcore/backends/cupy/sources/softmax.cu", "cuda"),
+        ("gradcore/optim/deleted.py", "optim"),
+    ],
+)
+def test_sources_without_imports_choose_folders(name: str, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changed, "list_changed", lambda base: {ROOT / name})
+    assert {path for path in changed.Selection("HEAD").beside if path.parent.name == folder}
