@@ -2,8 +2,9 @@
 
 A changed test file runs whole, without the tests marked slow. For a changed module of the package these run: the test
 files and the modules that import it (of the latter the docstrings), and `MOST_BESIDE` of the other tests in the folders
-with the names of its packages; the latter also run for sources in C++ and CUDA, and for deleted modules. For a module that declares operations the generated cases and the docstrings of these
-operations run, too. The rest is left to complete runs.
+with the names of its packages. The latter also run for sources in C++ and CUDA, and for deleted modules. For a module
+that declares operations the generated cases and the docstrings of these operations run, too. The rest is left to
+complete runs.
 """
 
 from __future__ import annotations
