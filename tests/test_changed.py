@@ -14,7 +14,7 @@ from tests.imports import ROOT, module_of
 
 @pytest.fixture(scope="module")
 def selection() -> changed.Selection:
-    """What is chosen if a module of operations, one of the compiler and a test have changed."""
+    """Return the choice for three changed files: a module of operations, one of the compiler, and a test."""
     names = "gradcore/ops/shape/cat_split.py", "gradcore/compiler/program/passes.py", "tests/optim/test_optimizers.py"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(changed, "list_changed", lambda base: {ROOT / name for name in names})
@@ -25,7 +25,7 @@ def selection() -> changed.Selection:
     "name", ["gradcore/core/device.py", "gradcore/ops/shape/cat_split.py", "gradcore/optim/__init__.py"]
 )
 def test_files_that_import_a_module_are_found(name: str) -> None:
-    """Those that do not name it, which are not parsed, do not import it."""
+    """Compare with the imports of each file: a file without the name of a module is not parsed."""
     module, files = module_of(ROOT / name), [*(ROOT / "gradcore" / "optim").glob("*.py"), ROOT / "tests" / "devices.py"]
     known = {module_of(path) for path in (ROOT / "gradcore").rglob("*.py")}
     wanted = {path for path in files if module in changed._modules_of(path, known)}

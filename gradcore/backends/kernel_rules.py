@@ -533,8 +533,8 @@ class Reduction(NamedTuple):
     cuda : tuple of str
         The expressions of CuPy's ``ReductionKernel``, which reduces float16 and bfloat16 in float32: the value of an
         element, the combination of two values, the result, and the value for no elements.
-    operations : str
-        The names of operations whose body calls this kernel on their tensor and adds nothing, separated by spaces.
+    operations : tuple of str
+        The names of operations whose body calls this kernel on their tensor and adds nothing.
     """
 
     loop: str
@@ -543,7 +543,7 @@ class Reduction(NamedTuple):
     least: int = 0
     least_of_halves: int = 0
     cuda: tuple[str, ...] = ()
-    operations: str = ""
+    operations: tuple[str, ...] = ()
 
     def __call__(self, kernel: _Kernel) -> _Kernel:
         """Declare that a kernel has these implementations."""

@@ -38,7 +38,7 @@ def run() -> Run:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say of which library the tests were, if one was named."""
+    """Print the paths of the libraries that tests have loaded, if a library was named."""
     if "GRADCORE_TEST_LIBRARY" in os.environ:
         terminalreporter.line(f"kernels of {', '.join(LOADED) or 'no library'}")
 

@@ -285,7 +285,7 @@ def test_inexact_single_steps_do_not_depend_on_threads(
     number: int,
     is_loop: bool,
 ) -> None:
-    """With AVX-512 (the variant of number 0), NumPy's functions are as fast, so few elements are left to them."""
+    """Check from which size loops are used: 8,192 elements without AVX-512, 65,536 with it (variant 0)."""
     monkeypatch.setattr(elementwise, "choose_variant", lambda: VARIANTS[number])
     monkeypatch.setattr(elementwise, "_least_of_single_step", elementwise._least_of_single_step.__wrapped__)
     choose_as_usual()

@@ -360,7 +360,7 @@ def compare_small_arrays(compiled: Any, rng: np.random.Generator) -> None:
 
 
 def same_outcome(call: Any, compiled: Any) -> None:
-    """Both backends return the same array, or refuse an index or shapes."""
+    """Check that the compiled and the portable kernels return the same array, or that both refuse the arguments."""
     outcomes = []
     for backend in (compiled, SLOW):
         try:

@@ -33,7 +33,7 @@ class _OfSums(Grouping):
 
 
 def drawn(seed: int) -> tuple[Program, list[int], set[int]]:
-    """A program of sums, copies that may fail, views, and writes; the numbers of the copies; those that do fail."""
+    """Return a program of sums, copies, views and writes, the numbers of its copies, and the set of failing ones."""
     random, program, copies, failing = np.random.default_rng(seed), Program(), list[int](), set[int]()
     program.inputs = [program.new_value(KIND).number for _ in range(3)]
     values = [*program.inputs]

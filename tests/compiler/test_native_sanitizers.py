@@ -25,7 +25,7 @@ TESTS = (
 
 @pytest.fixture
 def watching_compiler() -> Path:
-    """A compiler of programs that sanitizers watch.
+    """Return the path of a compiler whose programs sanitizers watch.
 
     Its place does not depend on the run, so that each program is compiled once for all runs of the tests.
     """

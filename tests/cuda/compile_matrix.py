@@ -34,7 +34,7 @@ import pytest
 from gradcore.backends.codegen import launch
 from gradcore.backends.cupy.kernels import INCLUDE
 from tests.cuda.host import cupy_include, includes
-from tests.cuda.test_compilation import OPTIONS, generated, own_attention, own_sources
+from tests.cuda.test_compilation import OPTIONS, generated, own_attention, own_sources, quick_options
 from tests.cupy_host.ptx import nvrtc
 
 #: The architectures of a generation, for ``--all``: before Ampere, Ampere, Hopper, Blackwell.
@@ -59,13 +59,6 @@ class Unit(NamedTuple):
     def digest(self) -> str:
         """Return a digest of what makes sources differ: the text and the macros."""
         return hashlib.sha256("\n".join([self.text, *self.defines]).encode()).hexdigest()[:20]
-
-
-def version() -> tuple[int, int]:
-    """Return the version of the compiler."""
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    ctypes.CDLL(str(nvrtc.library())).nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-    return major.value, minor.value
 
 
 @functools.cache
@@ -140,7 +133,7 @@ def main() -> None:
     end = time.monotonic() + arguments.seconds
     included = hashlib.sha256(b"".join(p.read_bytes() for p in sorted(INCLUDE.glob("*.cuh")))).hexdigest()[:12]
     done: dict[str, str] = json.loads(arguments.state.read_text()) if arguments.state.exists() else {}
-    release = ".".join(map(str, version()))
+    release = ".".join(map(str, nvrtc.version()[1:]))
     pairs = [
         (f"{included} {release} {architecture} {unit.digest}", unit, architecture)
         for unit in units()
@@ -152,8 +145,7 @@ def main() -> None:
     for key, unit, architecture in left:
         if time.monotonic() > end:
             break
-        quickly = () if version() < (12, 8) else ("--Ofast-compile=max",)
-        options = [f"--gpu-architecture=compute_{architecture}", *OPTIONS, *quickly, *unit.defines, *includes()]
+        options = [f"--gpu-architecture=compute_{architecture}", *OPTIONS, *quick_options(), *unit.defines, *includes()]
         try:
             nvrtc.compile_source(unit.text, options, strict=architecture >= 75)  # older ones are deprecated: a warning
             done[key] = ""

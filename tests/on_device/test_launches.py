@@ -134,7 +134,7 @@ def test_attention_of_long_rows(device: str, dtype: Any) -> None:
 @pytest.mark.parametrize("width", [129, 256, 264])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_attention_of_wide_heads(device: str, width: int, dtype: Any) -> None:
-    """Those that are too wide for the kernels are computed in blocks of scores, whose products are cuBLAS's."""
+    """Compare heads that the kernels support, and wider ones, which are computed in blocks of scores by cuBLAS."""
     rng = np.random.default_rng(0)
     inputs = [drawn(rng, dtype, 2, 3, n, width) / 4 for n in (17, 40, 40)]
     for causal in (False, True):

@@ -72,5 +72,5 @@ for _name, _kind in reductions(CompiledReductions).items():
     if _kind.least_of_halves:
         setattr(_OfHalves, _name, _reduction_of_halves(_name, _kind))
     if hasattr(_OfHalves, _name):
-        for _operation in _kind.operations.split():
+        for _operation in _kind.operations:
             setattr(CompiledHalfReductions, f"{_operation}_of_halves", _operation_on_halves(_operation))

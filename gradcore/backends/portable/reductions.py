@@ -31,7 +31,7 @@ class Reductions:
     # -- sums -----------------------------------------------------------------------------------------------------
 
     @along(1)
-    @reduces("sum", "add", "row_sums", 1 << 14, 1 << 12, ("element", "a + b", "a", "0"), operations="sum")
+    @reduces("sum", "add", "row_sums", 1 << 14, 1 << 12, ("element", "a + b", "a", "0"), operations=("sum",))
     def sum_over(self, x: Array, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Array:
         """Sum over dims. Integers and bools are summed in int64, unless one of gradcore's dtypes is given."""
         return self.xp.add.reduce(x, axis=dims, dtype=_sum_dtype(x, dtype), keepdims=keepdim)
@@ -64,7 +64,7 @@ class Reductions:
         return self.sum_over(x, dims, keepdim, dtype)
 
     @along(1)
-    @reduces("mean", cuda=("element", "a + b", "a / (_in_ind.size() / _out_ind.size())", "0"), operations="mean")
+    @reduces("mean", cuda=("element", "a + b", "a / (_in_ind.size() / _out_ind.size())", "0"), operations=("mean",))
     def mean_over(self, x: Array, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Array:
         return self.sum_over(x, dims, keepdim, dtype) / _count(x.shape, dims)
 
@@ -130,7 +130,7 @@ class Reductions:
     @along(1)
     @reduces(
         "max", "maximum", "row_maxima", 1 << 15, 1 << 12, ("element", "a != a || a > b ? a : b", "a", "-1.f / 0.f"),
-        operations="amax max_all",
+        operations=("amax", "max_all"),
     )  # fmt: skip
     def max_over(self, x: Array, dims: Dims = None, keepdim: bool = False) -> Array:
         return x.max(axis=dims, keepdims=keepdim)
@@ -138,7 +138,7 @@ class Reductions:
     @along(1)
     @reduces(
         "min", "minimum", "row_minima", 1 << 14, 1 << 12, ("element", "a != a || a < b ? a : b", "a", "1.f / 0.f"),
-        operations="amin min_all",
+        operations=("amin", "min_all"),
     )  # fmt: skip
     def min_over(self, x: Array, dims: Dims = None, keepdim: bool = False) -> Array:
         return x.min(axis=dims, keepdims=keepdim)

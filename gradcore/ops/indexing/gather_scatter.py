@@ -50,7 +50,7 @@ def _check_dim_and_index(name, x, dim, index, src=None):
 
 
 def _exceeds(sizes, limits, exempt=None):
-    """Return whether one of `sizes`, except along the dim `exempt`, is larger than the same one of `limits`."""
+    """Return whether any of `sizes` exceeds that of `limits` along the same dim; `exempt` is a dim that may."""
     exceeds = False
     for d, n in enumerate(sizes):  # a loop takes half of the time of `any`
         exceeds = exceeds or (d != exempt and n > limits[d])

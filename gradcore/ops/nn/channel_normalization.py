@@ -284,12 +284,13 @@ def _update(F: Any, running: AnyTensor | None, value: AnyTensor, momentum: float
         running.mul_(1 - momentum).add_(value, alpha=share)
 
 
-def _normalize_nothing(F: Any, input: AnyTensor, weight: AnyTensor | None, bias: AnyTensor | None) -> AnyTensor:
-    """Return a copy of an input without elements, through which weight and bias get gradients of zeros."""
-    out = F.clone(input)
-    out = out if weight is None else out * _for_channels(F, weight, input.ndim)
-    out = out if bias is None else out + _for_channels(F, bias, input.ndim)
-    return F.to(out, input.dtype)
+def _scale_and_shift(
+    F: Any, x: AnyTensor, weight: AnyTensor | None, bias: AnyTensor | None, like: AnyTensor
+) -> AnyTensor:
+    """Multiply the channels of `x` by `weight` and add `bias`, if these are given; return the dtype of `like`."""
+    x = x if weight is None else x * _for_channels(F, weight, x.ndim)
+    x = x if bias is None else x + _for_channels(F, bias, x.ndim)
+    return x if x.dtype is like.dtype else F.to(x, like.dtype)
 
 
 def _batch_norm(
@@ -319,15 +320,12 @@ def _batch_norm(
     check_implemented("batch_norm", input, "bci")
     check_parameters(input, *tensors.values())
     running_mean, running_var, weight, bias = tensors.values()
-    if not prod(input.shape):
-        return _normalize_nothing(F, input, weight, bias)
+    if not prod(input.shape):  # weight and bias get gradients of zeros
+        return _scale_and_shift(F, F.clone(input), weight, bias, input)
     if not training:
         if F.is_differentiated(running_mean) or F.is_differentiated(running_var):
             mean, var = (_for_channels(F, t, input.ndim) for t in (running_mean, running_var))
-            out = (input - mean) * F.rsqrt(var + eps)
-            out = out if weight is None else out * _for_channels(F, weight, input.ndim)
-            out = out if bias is None else out + _for_channels(F, bias, input.ndim)
-            return out if out.dtype is input.dtype else F.to(out, input.dtype)
+            return _scale_and_shift(F, (input - mean) * F.rsqrt(var + eps), weight, bias, input)
         return F.batch_norm_given(input, running_mean, running_var, weight, bias, eps)
     dtype = input.dtype
     out, mean, var = F.native_batch_norm(input, weight, bias, eps)
@@ -463,7 +461,7 @@ def instance_norm(
             number = prod(tensor.shape) if tensor.ndim == 1 else list(tensor.shape)
             raise RuntimeError(f"{name} should contain {channels} elements not {number}")
     if not prod(input.shape):
-        return _normalize_nothing(F, input, weight, bias)
+        return _scale_and_shift(F, F.clone(input), weight, bias, input)
     apart = F.reshape(input, (1, batch * channels, *input.shape[2:]))
 
     def repeat_for_batch(t: Any) -> Any:

@@ -200,7 +200,7 @@ class _Grouping(Grouping):
         return len(group) < _MOST_CALLS and len(leaves) <= _MOST_ARRAYS
 
     def sort(self, positions: list[int]) -> list[int]:
-        """Return copies last, so that a group contains many of them."""
+        """Return the positions with those of copies last, so that a group contains many copies."""
         return sorted(positions, key=lambda i: self.program.calls[i].name == "method.copy")
 
     def _shape(self, call: Call) -> tuple[int, ...] | None:

@@ -49,7 +49,7 @@ _REDUCTIONS = {
     name: each.loop
     for method, each in reductions(NumpyBackend).items()
     if each.loop
-    for name in (method, each.loop, *each.operations.split())
+    for name in (method, each.loop, *each.operations)
 }
 
 
