@@ -45,6 +45,7 @@ SETTINGS: dict[str, Callable[[], Any]] = {
     "fusion": gradcore.cuda.fusion,
     "synchronization debugging": gradcore.cuda.get_sync_debug_mode,
     "warnings each time": gradcore.is_warn_always_enabled,
+    "subnormal numbers": lambda: _of("gradcore.backends.numpy.thread_state", "is_flushing")(),
     "modes": lambda: tuple(
         getattr(local.state, name) for name in local.state.__slots__ if name not in ("autocast", "enter")
     ),

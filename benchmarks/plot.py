@@ -19,6 +19,7 @@ MARKS = {  # colours that people who confuse red and green can tell apart, and a
     "gradcore": ("#d55e00", "D"),
     "gradcore-numpy": ("#d55e00", "x"),
     "gradcore-compile": ("#d55e00", "s"),
+    "gradcore-compile-flush": ("#d55e00", "*"),
     "gradcore-compile-numpy": ("#d55e00", "+"),
     "torch": ("#000000", "o"),
     "torch.compile": ("#999999", "o"),

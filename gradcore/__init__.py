@@ -23,7 +23,7 @@ from gradcore.autograd.grad_mode import (
     set_grad_enabled,
 )
 from gradcore.backends.numpy.malloc import empty_cache, memory_stats
-from gradcore.backends.numpy.threads import get_num_threads, set_num_threads
+from gradcore.backends.numpy.threads import get_num_threads, set_flush_denormal, set_num_threads
 from gradcore.backends.registry import set_default_device
 from gradcore.core import dtypes, errors
 from gradcore.core.config import (

@@ -50,6 +50,7 @@ from gradcore.autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from gradcore.backends.numpy.malloc import empty_cache as empty_cache
 from gradcore.backends.numpy.malloc import memory_stats as memory_stats
 from gradcore.backends.numpy.threads import get_num_threads as get_num_threads
+from gradcore.backends.numpy.threads import set_flush_denormal as set_flush_denormal
 from gradcore.backends.numpy.threads import set_num_threads as set_num_threads
 from gradcore.backends.registry import set_default_device as set_default_device
 from gradcore.compiler import compile as compile
@@ -223,7 +224,6 @@ from gradcore.torch_names import version as version
 from gradcore.torch_names.accelerator import get_device_module as get_device_module
 from gradcore.torch_names.flags import get_num_interop_threads as get_num_interop_threads
 from gradcore.torch_names.flags import is_warn_always_enabled as is_warn_always_enabled
-from gradcore.torch_names.flags import set_flush_denormal as set_flush_denormal
 from gradcore.torch_names.flags import set_num_interop_threads as set_num_interop_threads
 from gradcore.torch_names.flags import set_warn_always as set_warn_always
 from gradcore.torch_names.futures import Future as Future

@@ -52,7 +52,8 @@ CHANGES = {
         "gc.backends.cuda.enable_cudnn_sdp(False)", "gc.backends.cuda.enable_cudnn_sdp(True)"
     ),
 }  # fmt: skip
-#: What sets nothing that stays: the state of generators, a device's memory, and what is accepted for compatibility.
+#: What sets nothing that stays: the state of generators, a device's memory, and what is accepted for compatibility, or
+#: that needs the compiled kernels.
 OTHERS = [
     "set_rng_state", "set_num_interop_threads", "set_flush_denormal", "cuda.set_rng_state", "cuda.set_rng_state_all",
     "cuda.set_device", "cuda.set_per_process_memory_fraction", "cuda.set_stream", "autograd.set_detect_anomaly",

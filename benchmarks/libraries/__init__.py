@@ -8,6 +8,7 @@ from benchmarks.libraries.functional import JAX, HIPSAutograd
 from benchmarks.libraries.tensors import (
     GradCore,
     GradCoreCompile,
+    GradCoreCompileFlush,
     GradCoreCompileNumPy,
     GradCoreNumPy,
     Torch,
@@ -19,9 +20,9 @@ __all__ = ["LIBRARIES", "QUICK", "TITLES", "Inputs", "Library", "NoProgramError"
 LIBRARIES: dict[str, type[Library]] = {
     library.name: library
     for library in (
-        GradCore, GradCoreNumPy, GradCoreCompile, GradCoreCompileNumPy, Torch, TorchCompile, JAX, HIPSAutograd,
-        RawNumPy, RawCuPy,
+        GradCore, GradCoreNumPy, GradCoreCompile, GradCoreCompileFlush, GradCoreCompileNumPy, Torch, TorchCompile, JAX,
+        HIPSAutograd, RawNumPy, RawCuPy,
     )
 }  # fmt: skip
 TITLES = {name: library.title or name for name, library in LIBRARIES.items()}
-QUICK = tuple(name for name in LIBRARIES if name != TorchCompile.name)
+QUICK = tuple(name for name in LIBRARIES if name not in (TorchCompile.name, GradCoreCompileFlush.name))

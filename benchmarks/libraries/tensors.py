@@ -150,6 +150,17 @@ class GradCoreCompileNumPy(GradCoreCompile):
     environment: ClassVar = {**GradCore.environment, "GRADCORE_COMPILE_CPP": "0"}
 
 
+class GradCoreCompileFlush(GradCoreCompile):
+    """The same with subnormal numbers replaced by zeros, as XLA's programs do: the arithmetic of JAX."""
+
+    name, title = "gradcore-compile-flush", "compile, flush"
+
+    def open(self) -> None:
+        super().open()
+        if not self.namespace.set_flush_denormal(True):
+            raise UnavailableError("gradcore cannot flush subnormal numbers here")
+
+
 class Torch(TensorLibrary):
     """PyTorch, eager."""
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.numpy.thread_state import is_flushing, set_flushing
+
 __all__ = [
     "ANOMALY",
     "AUTOCAST",
@@ -172,10 +174,11 @@ def run_in_new_thread(call: Callable[[], Any]) -> Any:
     An interrupt of this thread (Ctrl-C) is raised in the new thread and ends it. After a second interrupt, this thread
     stops waiting, because the new one must then be stuck in code that is not Python.
     """
-    state = local.state
+    state, flushes = local.state, is_flushing()
     outcome: list[Any] = []
 
     def run() -> None:
+        set_flushing(flushes)
         new_state = local.state
         for name in type(state).__slots__:
             if name not in ("enter", "enclose"):  # a context belongs to one thread

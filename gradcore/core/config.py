@@ -103,7 +103,7 @@ _fusion: bool = _from_environment(Fusion, "GRADCORE_FUSION") in ("on", "1")
 #: Whether the process keeps the memory of freed arrays for new ones: see `gradcore.backends.numpy.malloc`.
 KEEP_MEMORY: bool = _from_environment(Literal["1", "0"], "GRADCORE_KEEP_MEMORY") == "1"
 
-#: Whether worker threads avoid the core of the thread that calls them: see `gradcore.backends.numpy.affinity`.
+#: Whether worker threads avoid the core of the thread that calls them: see `gradcore.backends.numpy.thread_state`.
 PLACE_THREADS: bool = _from_environment(Literal["1", "0"], "GRADCORE_PLACE_THREADS") == "1"
 
 #: The compiled kernels to use: those built on this machine, or else those of the package (``1``: and warn if there

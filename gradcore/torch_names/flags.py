@@ -7,7 +7,6 @@ import warnings
 __all__ = [
     "get_num_interop_threads",
     "is_warn_always_enabled",
-    "set_flush_denormal",
     "set_num_interop_threads",
     "set_warn_always",
 ]
@@ -49,8 +48,3 @@ def set_num_interop_threads(n: int, /) -> None:
     """Do nothing, for compatibility: operations run one after the other."""
     if n <= 0:
         raise RuntimeError("Expected positive number of threads")
-
-
-def set_flush_denormal(mode: bool, /) -> bool:
-    """Return whether subnormal numbers can be treated as zero: False, because NumPy's CPU code keeps them."""
-    return False

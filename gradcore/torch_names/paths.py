@@ -67,8 +67,7 @@ gradcore < cuda: Event OutOfMemoryError Stream
 gradcore < func: vmap
 gradcore < kernels: from_kernel
 gradcore < tools.diagnostics: show_config
-gradcore < torch_names.flags: get_num_interop_threads is_warn_always_enabled set_flush_denormal set_num_interop_threads
-gradcore < torch_names.flags: set_warn_always
+gradcore < torch_names.flags: get_num_interop_threads is_warn_always_enabled set_num_interop_threads set_warn_always
 gradcore < torch_names.futures: Future
 gradcore < torch_names.jit: fork wait
 gradcore < tensor.layouts: jagged sparse_bsc sparse_bsr sparse_coo sparse_csc sparse_csr

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gradcore.backends.numpy import affinity
 from gradcore.backends.numpy import thread_pool as thread_pool
+from gradcore.backends.numpy import thread_state
 from gradcore.backends.numpy.thread_pool import Helper, Pool, works_in_parts
 
 
@@ -153,7 +153,7 @@ class TestCores:
     def test_away_from_the_caller(self, thread: int) -> None:
         mine = os.sched_getaffinity(0)
         core = min(mine)
-        affinity.keep_away(thread, core)
+        thread_state.keep_away(thread, core)
         assert os.sched_getaffinity(thread) == (mine - {core} or mine)
         assert os.sched_getaffinity(0) == mine
 
@@ -172,14 +172,14 @@ class TestCores:
     def test_a_caller_with_one_core(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2})
         monkeypatch.setattr(os, "sched_setaffinity", lambda *_: pytest.fail("there is no other core"))
-        affinity.keep_away(0, 2)
+        thread_state.keep_away(0, 2)
 
     def test_a_thread_that_has_ended(self) -> None:
-        affinity.keep_away(2**22 + 1, min(os.sched_getaffinity(0)))
+        thread_state.keep_away(2**22 + 1, min(os.sched_getaffinity(0)))
 
     @pytest.mark.parametrize(("value", "expected"), [("0", "True"), ("1", "False")])
     def test_switch(self, value: str, expected: str) -> None:
-        code = "from gradcore.backends.numpy import affinity; print(affinity.current_core() == -1)"
+        code = "from gradcore.backends.numpy import thread_state; print(thread_state.current_core() == -1)"
         environment = {**os.environ, "GRADCORE_PLACE_THREADS": value}
         run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
         assert run.stdout.strip() == expected

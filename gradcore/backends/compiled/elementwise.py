@@ -15,7 +15,7 @@ from gradcore.backends.codegen.approximate import APPROXIMATE
 from gradcore.backends.compiled.calls import WORTH_A_THREAD
 from gradcore.backends.compiled.ufuncs import Call, wrap_for_pool
 from gradcore.backends.compiled.variants import choose_variant
-from gradcore.backends.numpy import malloc, threads
+from gradcore.backends.numpy import malloc, thread_state, threads
 from gradcore.backends.numpy.backend import NumpyBackend
 
 if TYPE_CHECKING:
@@ -163,6 +163,7 @@ class CompiledElementwise(NumpyBackend):
         self._single: dict[Any, bool] = {}
         _declare(library)
         threads.hush_before(library.gradcore_hush_threads)
+        thread_state.connect(library)
 
     def __getattr__(self, name: str) -> Any:
         """Return NumPy's function `name`, shared among the library's threads."""

@@ -3,6 +3,8 @@
 
 #include "pool.h"
 
+#include "subnormals.h"
+
 #include <pthread.h>
 #include <sched.h>
 
@@ -85,6 +87,7 @@ private:
     void (*function_)(const void*, int64_t) = nullptr;
     const void* work_ = nullptr;
     int64_t count_ = 0, wanted_ = 0, sections_ = 0;
+    bool flushes_ = false;  // whether the caller's CPU replaces subnormal numbers by zeros
     struct alignas(64) Next {
         std::atomic<int64_t> number{0};
     };
@@ -114,6 +117,7 @@ void Pool::run(int64_t count, int64_t threads, void (*function)(const void*, int
     start(threads - 1);
     place();
     function_ = function, work_ = work, count_ = count, wanted_ = threads - 1;
+    flushes_ = flushes_subnormals();
     sections_ = std::min(threads, most_sections);
     for (int64_t s = 0; s < sections_; ++s) next_[s].number = count * s / sections_;
     open_ = true;
@@ -225,7 +229,10 @@ void Pool::live(int64_t number) {
         often = Clock::now() - begin < patience_with_more;
         seen = job_;
         ++inside_;
-        if (open_ && number < wanted_) take_numbers(number + 1);
+        if (open_ && number < wanted_) {
+            if (flushes_subnormals() != flushes_) flush_subnormals(flushes_);
+            take_numbers(number + 1);
+        }
         if (--inside_ == 0 && waited_for_) {
             { const std::lock_guard<std::mutex> lock(sleep_); }
             done_.notify_all();
@@ -262,6 +269,15 @@ extern "C" void gradcore_place_threads(bool place) { gradcore::place_threads = p
 // Stop all threads from polling until there is work, so that other programs can use their cores.
 extern "C" void gradcore_hush_threads() {
     if (gradcore::Pool* found = gradcore::pool) found->hush();
+}
+
+// Whether the CPU replaces subnormal numbers by zeros in this thread.
+extern "C" bool gradcore_flushes_subnormals() { return gradcore::flushes_subnormals(); }
+
+// Set whether it does, in this thread and in the others while they work for it. Return whether that is possible.
+extern "C" bool gradcore_flush_subnormals(bool on) {
+    gradcore::flush_subnormals(on);
+    return gradcore::can_flush_subnormals;
 }
 
 // `share`, for libraries that are loaded later.

@@ -17,7 +17,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from gradcore.backends.numpy.affinity import current_core, keep_away
+from gradcore.backends.numpy.thread_state import current_core, is_flushing, keep_away, set_flushing
 from gradcore.core.interrupts import run_despite_interrupts
 
 __all__ = ["Helper", "Pool", "works_in_parts"]
@@ -47,12 +47,14 @@ class _Piece:
     begun : dict
         Empty until somebody takes the piece. Then ``begun["by"]`` is the helper's marker, or None if the caller has
         taken it back.
+    flushes : bool
+        Whether the caller's CPU replaces subnormal numbers by zeros. The helper's then does the same.
     """
 
-    __slots__ = ("begun", "error", "finished", "work")
+    __slots__ = ("begun", "error", "finished", "flushes", "work")
 
     def __init__(self, work: Work | None) -> None:
-        self.work, self.finished = work, False
+        self.work, self.finished, self.flushes = work, False, is_flushing()
         self.begun: dict[str, object] = {}
         self.error: BaseException | None = None
 
@@ -100,6 +102,7 @@ class Helper:
                 self.native_id = None
                 return
             try:
+                set_flushing(piece.flushes)
                 piece.work()
             except BaseException as error:
                 piece.error = error

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 
 from gradcore.backends.numpy.openblas import NUMPY
 from gradcore.backends.numpy.thread_pool import Pool, works_in_parts
+from gradcore.backends.numpy.thread_state import set_flushing
 
-__all__ = ["get_num_threads", "set_num_threads", "share", "spread"]
+__all__ = ["get_num_threads", "set_flush_denormal", "set_num_threads", "share", "spread"]
 
 
 def _cores() -> int:
@@ -69,6 +70,36 @@ def set_num_threads(num_threads: int) -> None:
         raise RuntimeError("set_num_threads expects a positive integer")
     _pool.resize(num_threads - 1)
     NUMPY.allow(num_threads)
+
+
+def set_flush_denormal(mode: bool, /) -> bool:
+    """Set whether the CPU replaces subnormal numbers by zeros, as operands and as results, in this thread.
+
+    Subnormal numbers are those closer to zero than ``gc.finfo(dtype).smallest_normal``. Many CPUs compute with them
+    slowly. The setting holds for all code of the thread, Python's and NumPy's included, for threads
+    that work for it in gradcore, and on Linux for threads that it starts later. Threads of BLAS ignore it.
+
+    Parameters
+    ----------
+    mode : bool
+        Whether subnormal numbers are replaced. At first they are not.
+
+    Returns
+    -------
+    bool
+        Whether the CPU's setting could be changed. It needs the compiled kernels, on an x86-64 or AArch64 CPU.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> is_supported = gc.set_flush_denormal(True)
+    >>> tiny = gc.tensor(1e-30) * 1e-10  # zero, if it is supported
+    >>> gc.set_flush_denormal(False) == is_supported
+    True
+    """
+    if not isinstance(mode, bool):
+        raise RuntimeError(f"flush_denormal expects a bool, but got {type(mode).__name__}")
+    return set_flushing(mode)
 
 
 def share(work: Callable[[Iterator[int]], None], count: int, most: int | None = None) -> None:
