@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc as gc_module
 import importlib
 import inspect
 import linecache
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -258,3 +260,14 @@ def test_the_source_of_generated_functions_is_found() -> None:
 
 def test_what_is_gradcores_own() -> None:
     assert not tracebacks.is_own(sys._getframe())
+
+
+def test_code_of_users_is_not_kept_alive() -> None:
+    scope: dict[str, Any] = {"line": tracebacks.user_line}
+    exec("def function():\n    return line()", scope)
+    function = scope.pop("function")
+    assert function().endswith("in function")
+    code = weakref.ref(function.__code__)
+    del function
+    gc_module.collect()
+    assert code() is None

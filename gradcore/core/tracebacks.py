@@ -43,16 +43,8 @@ LIBRARIES = {"numpy", "scipy", "cupy", "cupyx", "cupy_backends", *sys.stdlib_mod
 
 def is_own(frame: FrameType) -> bool:
     """Return whether `frame` runs code of gradcore, generated code included."""
-    code = frame.f_code
-    own = _own.get(code)
-    if own is None:
-        name = str(frame.f_globals.get("__name__", ""))
-        own = _own[code] = name.partition(".")[0] == "gradcore" or code.co_filename.startswith("<gradcore")
-    return own
-
-
-#: The cached results of `is_own`.
-_own: dict[CodeType, bool] = {}
+    module = str(frame.f_globals.get("__name__", ""))
+    return module.partition(".")[0] == "gradcore" or frame.f_code.co_filename.startswith("<gradcore")
 
 
 def user_frame() -> FrameType:

@@ -575,3 +575,11 @@ def test_repeated_elements() -> None:
     assert gc.repeat_interleave(gc.tensor([2, 0, 1])).tolist() == [0, 0, 2]
     x.repeat_interleave(gc.tensor([2, 0, 1])).sum().backward()
     assert x.grad.tolist() == [2.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("dtype", [gc.float16, gc.float32, gc.float64], ids=str)
+def test_adding_nothing_keeps_the_signs_of_zeros(dtype: gc.dtype) -> None:
+    x = gc.full((2, 9), -0.0, dtype=dtype)
+    index = gc.zeros(0, dtype=gc.int64)
+    for result in (x.index_add(1, index, x[:, :0]), x.index_put((index,), x[:0], accumulate=True)):
+        assert np.signbit(result.numpy()).all()

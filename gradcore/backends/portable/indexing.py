@@ -185,8 +185,10 @@ class Indexing:
     def _accumulate_into(self, out: Array, indices: Indices, values: Any) -> None:
         """Add `values` to `out` at `indices`, without a pass over all of `out` if they are few."""
         flat, rows, dims = self._as_rows(out.shape, indices, values)
+        if not rows.size:
+            return
         touches_few = 4 * rows.size < out.size or rows.shape[1] < 8
-        if touches_few and rows.size and out.flags.c_contiguous and dims == list(range(len(dims))):
+        if touches_few and out.flags.c_contiguous and dims == list(range(len(dims))):
             total = self.add_rows(out.reshape(-1, rows.shape[1]), flat, rows)
             if not self.shares_memory(total, out):  # computed in another dtype
                 out[...] = total.reshape(out.shape)
