@@ -23,7 +23,7 @@ from gradcore.nn.parallel import DistributedDataParallel
 
 
 def best(call: Callable[[], Any], repeats: int) -> float:
-    """The shortest of several times, in seconds; of the slowest process each time."""
+    """Return the shortest of several times, in seconds. Each time is that of the slowest process."""
     found = float("inf")
     for _ in range(repeats):
         dist.barrier()
@@ -36,7 +36,7 @@ def best(call: Callable[[], Any], repeats: int) -> float:
 
 
 def perceptron(width: int, layers: int) -> Any:
-    """A module whose layers are alike."""
+    """Return a module of `layers` equal linear layers with activations."""
     gc.manual_seed(0)
     return gc.nn.Sequential(*[m for _ in range(layers) for m in (gc.nn.Linear(width, width), gc.nn.ReLU())])
 
@@ -52,7 +52,7 @@ def step(module: Any, x: Any) -> Callable[[], Any]:
 
 
 def of_one(width: int, layers: int, x: Any, repeats: int) -> None:
-    """What DistributedDataParallel costs where there is nothing to reduce."""
+    """Measure the overhead of DistributedDataParallel in a single process, where nothing is reduced."""
     plain, wrapped = perceptron(width, layers), DistributedDataParallel(perceptron(width, layers))
     times = [float("inf"), float("inf")]
     for _ in range(10 * repeats):

@@ -81,7 +81,7 @@ class Result:
 
 @functools.cache
 def _reference(case_type: type[Case], size: int) -> list[np.ndarray]:
-    """The results in float64: as written by hand, else by PyTorch, or by gradcore where that is not installed."""
+    """Return the results in float64, by NumPy if the case has such a version, else by PyTorch, or else by gradcore."""
     case = case_type(size)
     arrays = tuple(
         tuple(a.astype(np.float64) if a.dtype == np.float32 else a for a in group) for group in case.arrays()

@@ -64,7 +64,7 @@ Groups = list[tuple[str, list[str]]]
 
 
 def _columns(report: Report) -> Iterator[Groups]:
-    """The groups and their cases, in one column or, where these are many, in two."""
+    """Arrange the groups and their cases in one column, or in two if there are many."""
     groups = [
         (group, measured)
         for group, cases in report.by_group.items()

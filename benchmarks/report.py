@@ -142,7 +142,7 @@ class Report:
                     yield group, others, goal, geometric_mean(known)
 
     def _against(self, case: str, library: str, others: Sequence[str]) -> float | None:
-        """The median of the library's times over those of the fastest of others; None where one is missing."""
+        """Return the median ratio of the library's times to the fastest other one, or None if one is missing."""
         own = self.by_case[case].get(library)
         rivals = [r for r in map(self.by_case[case].get, others) if r is not None and r.values]
         if own is None or not own.values or not rivals:

@@ -40,7 +40,7 @@ NODES = 200
 
 
 def smallest(functions: dict[str, Callable[[], Any]], rounds: int = 200, calls: int = 500) -> dict[str, float]:
-    """The smallest time of each function's call, in nanoseconds; the functions are called in turns."""
+    """Return the smallest time of a call of each function, in nanoseconds. The functions are called in turns."""
     best = dict.fromkeys(functions, float("inf"))
     collector.disable()
     for _ in range(rounds):
@@ -54,7 +54,7 @@ def smallest(functions: dict[str, Callable[[], Any]], rounds: int = 200, calls: 
 
 
 def cut_calls(x: Any, y: Any) -> dict[str, Callable[[], Any]]:
-    """The calls of the function for ``x * y`` up to the end of each step."""
+    """Return functions that each run the generated code of ``x * y`` up to the end of one step."""
     op = OPS["mul"]
     lines, calls = source_of(op), {}
     for label, following in STEPS:
@@ -67,14 +67,14 @@ def cut_calls(x: Any, y: Any) -> dict[str, Callable[[], Any]]:
 
 
 def chain(x: Any, factor: Any) -> Any:
-    """A product of `NODES` factors, and the node of the last one."""
+    """Multiply `x` by `factor` `NODES` times, and return the last product."""
     for _ in range(NODES):
         x = x * factor
     return x
 
 
 def run_nodes(lib: Any, step: Callable[[Any], Any], start: Any) -> Callable[[], Any]:
-    """A backward through `NODES` nodes that `step` records, to a leaf without a gradient, as in a training step."""
+    """Return a function that runs backward through `NODES` nodes, to a leaf without a gradient as in training."""
     out = start
     for _ in range(NODES):
         out = step(out)
@@ -88,7 +88,7 @@ def run_nodes(lib: Any, step: Callable[[Any], Any], start: Any) -> Callable[[], 
 
 
 def operations(lib: Any) -> tuple[dict[str, Callable[[], Any]], dict[str, Callable[[], Any]]]:
-    """Calls of operations that are recorded, and backward passes through chains of them."""
+    """Return calls of recorded operations, and backward passes through chains of them."""
     values = lib.linspace(0.5, 1.0, 16)
     leaf, square = values.clone().requires_grad_(), values.clone().view(4, 4).requires_grad_()
     x, y, a, b = leaf * 1.0, leaf * 1.0, square * 1.0, square * 1.0

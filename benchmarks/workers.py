@@ -98,7 +98,7 @@ def open_workers(names: Sequence[str], device: str, threads: int) -> tuple[dict[
 
 
 def results(library: Library, outputs: Any) -> list[np.ndarray]:
-    """Copies of all outputs as arrays of NumPy, in a row."""
+    """Return copies of all outputs as a flat list of NumPy arrays."""
     library.wait(outputs)
     flat: list[np.ndarray] = []
     for output in outputs:

@@ -22,7 +22,7 @@ def program(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 @program
 def curves(np: Any, ad: SimpleNamespace) -> Any:
-    """Derivatives of a function, each of the one before, at many points."""
+    """Compute repeated derivatives of a function at many points."""
 
     def bump(x: Any) -> Any:
         return (1.0 - np.exp(-2 * x)) / (1.0 + np.exp(-2 * x))
@@ -130,7 +130,7 @@ def rosenbrock(np: Any, ad: SimpleNamespace) -> Any:
 
 @program
 def gaussian_process(np: Any, ad: SimpleNamespace) -> Any:
-    """The likelihood of data by hyperparameters: matrices, a solution, a determinant."""
+    """Compute the likelihood of data and its gradient, with matrices, a solution and a determinant."""
     rng = RNG(3)
     x = rng.standard_normal((12, 2))
     y = numpy.sin(x[:, 0]) + 0.1 * rng.standard_normal(12)
@@ -147,7 +147,7 @@ def gaussian_process(np: Any, ad: SimpleNamespace) -> Any:
 
 @program
 def orbit(np: Any, ad: SimpleNamespace) -> Any:
-    """An ODE by Runge and Kutta's method, differentiated by its start and its constants."""
+    """Solve an ODE by the Runge-Kutta method, and differentiate by its initial values and constants."""
 
     def slope(y: Any, c: Any) -> Any:
         return np.array([y[1], -c[0] * np.sin(y[0]) - c[1] * y[1]])
@@ -184,7 +184,7 @@ def spectra(np: Any, ad: SimpleNamespace) -> Any:
 
 @program
 def mixture(np: Any, ad: SimpleNamespace) -> Any:
-    """A mixture of normal distributions: log-sums of exponentials, einsum, nested containers of different kinds."""
+    """Fit a mixture of normal distributions, with `logsumexp`, `einsum` and nested containers of different kinds."""
     rng = RNG(5)
     data = rng.standard_normal((30, 2))
     params = {"logits": np.array([0.1, 0.4, -0.2]), "shape": [np.array(rng.standard_normal((3, 2))), np.zeros((3, 2))]}

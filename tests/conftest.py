@@ -209,7 +209,7 @@ def _strict_backend() -> None:
 
 @pytest.fixture
 def strict(_strict_backend: None) -> str:
-    """A device that behaves as CUDA does, and stricter; `tests.strict.device.COUNTS` counts its transfers."""
+    """Return a device that is as strict as CUDA or stricter. `tests.strict.device.COUNTS` counts its transfers."""
     from tests.strict.device import COUNTS
 
     COUNTS.clear()

@@ -25,7 +25,7 @@ CONVENTIONS = [Convention(*row) for row in ROW.findall(TEXT)]
 
 
 def evaluate(library: Any, convention: Convention) -> str:
-    """What the line says, as `library` has it."""
+    """Evaluate a convention with a library."""
     names: dict[str, Any] = {}
     exec(f"from {library.__name__} import *", names)
     names |= {"F": library.nn.functional, "inf": math.inf, "nan": math.nan}

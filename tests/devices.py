@@ -91,7 +91,7 @@ RIG = Path(
 
 
 def in_rig(config: pytest.Config) -> int | None:
-    """The exit code of the same run in the rig; None where this Python has CUDA or there is no rig."""
+    """Run the same command in the rig and return its exit code, or None if this Python has CUDA or there is no rig."""
     python = RIG / "venv" / "bin" / "python"
     if "CUPY_HOST" in os.environ or why_not() is None or not (RIG / "lib" / "libcupyhost.so").exists():
         return None
@@ -147,7 +147,7 @@ def _not_on_device(item: pytest.Item) -> str | None:
 
 
 def collecting(collector: pytest.Collector) -> contextlib.AbstractContextManager[None]:
-    """A context in which a module of tests is imported: its own tensors are made on the device, too."""
+    """Return the context in which a test module is imported, so that the tensors it creates are on the device."""
     name = collector.nodeid.removeprefix("tests/").partition("/")[0]
     if isinstance(collector, pytest.Module) and name in GROUPS and why_not() is None:
         return tensors_on("cuda")
@@ -156,7 +156,7 @@ def collecting(collector: pytest.Collector) -> contextlib.AbstractContextManager
 
 @contextlib.contextmanager
 def tensors_on(device: str) -> Iterator[None]:
-    """A context in which tensors are made on a device, those of arrays too; `numpy` copies them to the host.
+    """Return a context in which tensors are created on a device, also from arrays. `numpy` copies them to the host.
 
     They are printed as those of the CPU are.
     """

@@ -57,7 +57,7 @@ def valid_files():
 
 
 def conjugated():
-    """A file with flags of conjugates and negatives, as PyTorch writes them."""
+    """Return a file with conjugate and negative flags, as PyTorch writes them."""
     structure, memories = opened(saved(gc.tensor([1 + 2j, 3.0])))
     flags = pickle.dumps({"conj": True, "neg": True}, 2)[2:-1]
     end = structure.rindex(b"tq")
@@ -65,14 +65,14 @@ def conjugated():
 
 
 def opened(data):
-    """A file's structure and its other entries."""
+    """Return the structure of a file and its other entries."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         entries = {name: archive.read(name) for name in archive.namelist()}
     return entries.pop("archive/data.pkl"), entries
 
 
 def archived(structure, entries=None):
-    """A file of a structure, with its checksum right."""
+    """Return a file with that structure and a correct checksum."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr("archive/data.pkl", structure)
@@ -85,13 +85,13 @@ def archived(structure, entries=None):
 
 
 def pieces(structure):
-    """The instructions of a structure, one by one."""
+    """Split a structure into its instructions."""
     starts = [place for _, _, place in pickletools.genops(structure)]
     return [structure[a:b] for a, b in zip(starts, [*starts[1:], len(structure)], strict=True)]
 
 
 def number(n):
-    """The instruction that makes an int."""
+    """Return the instruction that pushes an int."""
     return pickle.dumps(n, 2)[2:-1]
 
 
@@ -238,7 +238,7 @@ def check_inside(t):
 
 
 def process_state():
-    """What no file may change."""
+    """Return a description of the state that no file may change."""
     kinds = [str(vars(k)) for k in serialization.names.KNOWN.values() if isinstance(k, serialization.names.Kind)]
     devices = [(gc.device(d).type, gc.device(d).index, id(gc.device(d).kernels)) for d in ("cpu", "meta")]
     classes = [sorted(vars(c)) for c in (gc.Tensor, nn.Parameter, gc.Size, gc.dtype, gc.device)]
@@ -260,7 +260,7 @@ def attempt(data, path=None):
 
 
 def mutated(draw, files):
-    """A file that is not quite what it was, and how it was changed."""
+    """Return a modified file, and the name of the modification."""
     change = draw.choice(MUTATIONS)
     try:
         return change(draw, draw.choice(files)), change.__name__

@@ -417,7 +417,7 @@ fmax.reduce: A
 
 
 def lines(text: str) -> dict[str, list[str]]:
-    """The calls of each name."""
+    """Parse the calls of each name."""
     found: dict[str, list[str]] = {}
     for line in text.strip().splitlines():
         name, _, calls = line.partition(":")

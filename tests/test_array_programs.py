@@ -19,7 +19,7 @@ OURS = SimpleNamespace(**{name: getattr(gc.func, name) for name in NAMES})
 
 
 def _arrays(value: Any) -> Iterator[Any]:
-    """The numbers of a result, in the order of its containers."""
+    """Yield the arrays of a result, in the order of its containers."""
     if isinstance(value, dict):
         value = tuple(value.values())
     if isinstance(value, (list, tuple)):

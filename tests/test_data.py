@@ -19,7 +19,7 @@ PROMOTED = [d for d in dtypes.DTYPES.values() if d.name not in ("uint16", "uint3
 
 @st.composite
 def leaves(draw: Any) -> tuple[Any, dtypes.dtype]:
-    """A number in one of its forms, and the dtype that it has among others."""
+    """Draw a number in one of its forms, with the dtype that promotion gives it."""
     kind = draw(st.sampled_from(["python", "numpy", "tensor", "single"]))
     if kind == "python":
         value = draw(st.sampled_from([True, 3, 1.5, 2j]))

@@ -11,7 +11,7 @@ GALLERY = Path(__file__).parents[1] / "docs" / "examples" / "gallery"
 
 
 def run(name, **sizes):
-    """What a program returns."""
+    """Run a program of the gallery, and return its result."""
     spec = importlib.util.spec_from_file_location(name, GALLERY / f"{name}.py")
     program = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)

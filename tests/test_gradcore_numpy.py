@@ -48,12 +48,12 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _letters(expression: str) -> list[str]:
-    """The arrays that an expression reads."""
+    """Return the names of the arrays that an expression reads."""
     return [name for name in drawn() if re.search(rf"(?<![\w.]){name}(?!\w)", expression)]
 
 
 def _strided(array: Any) -> Any:
-    """A tensor of which every second element in memory belongs to it."""
+    """Return a tensor that consists of every second element in memory."""
     return gc.tensor(np.repeat(array, 2, -1))[..., ::2] if isinstance(array, np.ndarray) else array
 
 

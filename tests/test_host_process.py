@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).parent / "programs" / "host_process.py"
 
 
 def output(*command: str, **environment: str) -> str:
-    """What a program of Python's prints."""
+    """Run a Python program, and return its output."""
     run = subprocess.run(
         [sys.executable, *command], capture_output=True, text=True, check=True, env={**os.environ, **environment}
     )

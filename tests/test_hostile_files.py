@@ -22,7 +22,7 @@ COUNT = int(os.environ.get("GRADCORE_HOSTILE_FILES", "2000"))
 
 
 def frag(obj):
-    """The instructions that make an object."""
+    """Return the instructions that build an object."""
     return pickle.dumps(obj, 2)[2:-1]
 
 

@@ -91,12 +91,12 @@ def test_callers_of_one_pool() -> None:
 
 
 def threads_of_libraries() -> list[int]:
-    """The numbers of threads of NumPy's and SciPy's OpenBLAS."""
+    """Return the numbers of threads of NumPy's and SciPy's OpenBLAS."""
     return [each.library.read() for each in (openblas.NUMPY, openblas.SCIPY) if each.library is not None]
 
 
 def modes() -> list[object]:
-    """The modes of this thread, and whatever else a context can change."""
+    """Return the modes of this thread, and all other state that a context can change."""
     state = {name: getattr(local.state, name) for name in State.__slots__ if name not in ("enter", "enclose")}
     kinds = ("cudnn", "flash", "math", "mem_efficient")
     attention = [getattr(gc.backends.cuda, f"{kind}_sdp_enabled")() for kind in kinds]

@@ -87,7 +87,7 @@ def _tensors(value: Any) -> Iterator[gc.Tensor]:
 
 
 def _nothing_is_lost(compute: Any) -> str:
-    """What a call does with a tensor that requires grad: ``"refused"``, ``"constant"`` or ``"differentiated"``."""
+    """Classify a call with a tensor that requires grad: ``"refused"``, ``"constant"`` or ``"differentiated"``."""
     leaf = gc.tensor(A, requires_grad=True)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")

@@ -156,7 +156,7 @@ def real_dtype(name):
 
 
 def units(values, reference):
-    """The distance from the reference in units in the last place."""
+    """Return the distance from the reference in units in the last place."""
     return np.abs(values.astype(np.float64) - reference) / np.spacing(np.abs(reference).astype(values.dtype))
 
 

@@ -71,7 +71,7 @@ def kernels(request, tmp_path_factory):
 
 
 def place_at(counter):
-    """A key and a counter in pieces of 64 bits."""
+    """Return a key and a counter as words of 64 bits."""
     pieces = [KEY >> 64 * i for i in range(2)] + [counter >> 64 * i for i in range(4)]
     return np.array([piece % 2**64 for piece in pieces], np.uint64)
 
@@ -268,7 +268,7 @@ def numpy_words(n, counter):
 
 
 def digest():
-    """A fingerprint of all draws."""
+    """Return a digest of all draws."""
     bits = hashlib.sha256()
     for name, values in draws(np, numpy_words):
         bits.update(name.encode() + np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<")).tobytes())

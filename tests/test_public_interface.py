@@ -88,7 +88,7 @@ def is_public(module: str) -> bool:
 
 
 def private_imports(tree: ast.Module) -> Iterator[str]:
-    """What a module imports that users cannot: neither is its module public, nor is it found in `gradcore` itself."""
+    """Yield the private imports of a module: neither is their module public, nor are they found in `gradcore`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for alias in node.names:
@@ -111,7 +111,7 @@ def value(module: str, name: str) -> Any:
 
 
 def private_attributes(tree: ast.Module) -> Iterator[str]:
-    """The slots of tensors and nodes that a module looks at."""
+    """Yield the slots of tensors and nodes that a module reads."""
     for node in ast.walk(tree):
         own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("self", "ctx")
         if isinstance(node, ast.Attribute) and node.attr in SLOTS and not own:

@@ -50,7 +50,7 @@ def run_script(code, names, where, capsys):
 
 @pytest.fixture
 def forgotten() -> Iterator[None]:
-    """What a document declares (operations, methods, backends, a process group) is gone when it ends, or fails."""
+    """Remove what a document declares (operations, methods, backends, a process group) when it ends or fails."""
     tables = [OPS, Backend.bodies, vars(functional), functional.makers, registry._factories, registry._backends]
     before, methods = [dict(table) for table in tables], set(vars(Tensor))
     yield

@@ -31,7 +31,7 @@ FUNCTIONS = [op for op in OPS.values() if op.function and op.module.startswith("
 
 
 def _failures(session: str, name: str) -> int:
-    """The examples of an interactive session that show another result than theirs."""
+    """Return the number of examples in an interactive session that show a wrong result."""
     found = doctest.DocTestParser().get_doctest(session, {"gc": gc, "gradcore": gc}, name, None, None)
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     return doctest.DocTestRunner(optionflags=flags, verbose=False).run(found).failed

@@ -35,7 +35,7 @@ def round_trip(obj):
 
 
 def drawn_view(draw, array):
-    """A view of an array by slices of all kinds, an order of dims and new dims."""
+    """Draw a view of an array, with slices of all kinds, an order of dims and new dims."""
     key = tuple(draw(st.slices(n)) for n in array.shape)
     view = array[key].transpose(draw(st.permutations(range(array.ndim))))
     return view[..., None] if draw(st.booleans()) else view

@@ -75,7 +75,7 @@ LARGE = 2**22
 
 
 def guarded(draw):
-    """A tensor of the middle of an array, and the array."""
+    """Draw a tensor of the middle of an array, and return it with that part and the array."""
     array = np.arange(60.0).reshape(10, 6)
     part = (array[4:8], array[2:8:2], array[3:7, 1:4], array[7:2:-1, ::-2], array[:, 2:3])[draw(st.integers(0, 4))]
     return gc.from_numpy(part), part, array

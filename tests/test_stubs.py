@@ -19,14 +19,14 @@ needs_mypy = pytest.mark.skipif(find_spec("mypy") is None, reason="mypy is not i
 
 
 def mypy(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """A run of mypy with the project's settings."""
+    """Run mypy with the project's settings."""
     command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
 
 
 @pytest.fixture(scope="module")
 def generated() -> dict[str, str]:
-    """The stub files by path, as a process makes them in which no test has declared operations."""
+    """Return the stub files by path, from a process in which no test has declared operations."""
     program = "import json; from gradcore.tools.stubs import stubs; print(json.dumps(stubs()))"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)  # type: ignore[no-any-return]

@@ -28,7 +28,7 @@ ROOT = str(Path(gc.__file__).parents[1])
 
 
 def frames_of(call: Callable[..., object], *args: Any) -> list[traceback.FrameSummary] | None:
-    """The frames below the call, of the error that it raises; None if it raises none."""
+    """Return the frames below the call from the traceback of its error, or None if it raises none."""
     try:
         call(*args)
     except Exception as error:

@@ -23,7 +23,7 @@ def net(parameters, x):
 
 
 def jax_net(parameters, x):
-    """The same for JAX, whose arrays have no method for it."""
+    """Compute the same network with JAX, whose arrays have no method for the activation."""
     import jax.numpy as jnp
 
     w1, b1, w2, b2, w3, b3 = parameters

@@ -125,7 +125,7 @@ class Library:
         """Return when the device has finished all work."""
 
     def mark(self) -> Any:
-        """A point in the device's queue of work, where there is one: `elapsed` tells the time between two."""
+        """Record a point in the device's queue, or return None if it has none. `elapsed` measures between two."""
         return None
 
     def elapsed(self, start: Any, end: Any) -> float:

@@ -27,7 +27,7 @@ SHOWN = {
 
 
 def newest() -> dict[tuple[str, str, int], tuple[Path, Report]]:
-    """The newest run for every baseline, device and number of threads; files of other formats are passed over."""
+    """Return the newest run for every baseline, device and number of threads. Files in other formats are ignored."""
     found: dict[tuple[str, str, int], tuple[Path, Report]] = {}
     for path in sorted(RESULTS.glob("*.json")):
         try:
@@ -63,6 +63,6 @@ class BenchmarkResults(Directive):
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Called by Sphinx."""
+    """Register the directive with Sphinx."""
     app.add_directive("benchmark-results", BenchmarkResults)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

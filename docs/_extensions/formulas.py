@@ -15,7 +15,7 @@ __all__ = ["formulas"]
 
 
 def formulas(op: Op) -> Iterator[tuple[str, str]]:
-    """The derivatives that are written as one expression: the input's name, and the expression."""
+    """Yield the input's name and the expression for each derivative that is a single expression."""
     along = "t" if op.differentials else "grad"
     for key, formula in (op.differentials or op.vjps).items():
         if formula.is_identity or formula.is_product:
@@ -47,7 +47,7 @@ def _returned(node: Any) -> ast.expr | None:
 
 @cache
 def _functions(module: str) -> dict[int, list[Any]]:
-    """The functions of a module by their first line."""
+    """Map the first line of each function of a module to its syntax tree."""
     found: dict[int, list[Any]] = {}
     for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(module)))):
         if isinstance(node, (ast.Lambda, ast.FunctionDef)):

@@ -146,7 +146,7 @@ def _module(path: str) -> ModuleType | None:
 
 
 def _find(path: str) -> Any:
-    """The object that users find under a dotted path, None if there is none."""
+    """Return the public object with a dotted path, or None if there is none."""
     where, _, name = path.rpartition(".")
     module = _module(where)
     return getattr(module, name, None)  # some are imported when first asked for
@@ -156,7 +156,7 @@ def _find(path: str) -> Any:
 
 
 def _families() -> dict[str, list[Op]]:
-    """The operations that users can call, by the module that declares them."""
+    """Group the public operations by the module that declares them."""
     families: dict[str, list[Op]] = {}
     for op in OPS.values():
         if op.function or op.method:
@@ -165,7 +165,7 @@ def _families() -> dict[str, list[Op]]:
 
 
 def _facts(op: Op) -> str:
-    """A line on what the declaration says beyond name, signature and description."""
+    """Return a line of facts that the name, signature and description do not give."""
     name = op.method if isinstance(op.method, str) else op.name
     methods = [name, *(a for a in op.aliases if "." not in a and op.method is True)] if op.method else []
     if op.inplace and op.method and "." not in op.path:
@@ -201,7 +201,7 @@ def _entry(op: Op) -> list[str]:
 
 
 def _signature(op: Op) -> str:
-    """The declared parameters, as users give them."""
+    """Return the signature as users see it."""
     shown: list[str] = []
     for i, p in enumerate(op.parameters):
         if p.name.startswith("_") or (i == 0 and not op.function):
@@ -217,7 +217,7 @@ def _signature(op: Op) -> str:
 
 
 def _topic(title: str, sections: Iterable[tuple[str, str]], families: dict[str, list[Op]]) -> list[str]:
-    """The page of a topic; takes the families that it shows out of the dict."""
+    """Return the page of a topic, and remove the families that it shows from `families`."""
     lines = _heading(title, "=")
     for heading, names in sections:
         lines += _heading(heading, "-")
@@ -234,7 +234,7 @@ def _topic(title: str, sections: Iterable[tuple[str, str]], families: dict[str, 
 
 
 def _names(prefix: str, modules: str) -> Iterator[tuple[str, Any]]:
-    """The names below a prefix that modules list, in their order, without operations."""
+    """Return the names below a prefix that modules list, in their order, without operations."""
     operations = {id(op.call) for op in OPS.values()}
     names: Iterable[str] = CHOSEN.get(prefix, ())
     if not names:
@@ -303,7 +303,7 @@ def _dtype_table() -> list[str]:
 
 
 def _tensor() -> list[str]:
-    """The class, with what is declared in its source; operations are methods, and are described as functions."""
+    """Return the page of the class `Tensor`, with the members in its source. Operations are on other pages."""
     own = [
         name
         for name, value in vars(gradcore.Tensor).items()
@@ -385,7 +385,7 @@ def keep_templates() -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Called by Sphinx."""
+    """Register the extension with Sphinx."""
     keep_templates()
     app.connect("builder-inited", write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -12,12 +12,12 @@ REGULARISATION = 0.05
 
 
 def loss_of(w, x, y):
-    """The logistic loss of each point, with a penalty on large weights."""
+    """Compute the logistic loss of each point, with a penalty on large weights."""
     return torch.nn.functional.softplus(-y * (x @ w)) + REGULARISATION / 2 * (w @ w)
 
 
 def hessian_times(loss, w, v):
-    """The product of the Hessian of a loss with a vector."""
+    """Compute the product of the Hessian of a loss and a vector."""
     (gradient,) = torch.autograd.grad(loss, w, create_graph=True)
     (product,) = torch.autograd.grad(gradient @ v, w)
     return product
@@ -40,7 +40,7 @@ def conjugate_gradients(multiply, b, steps=30, tolerance=1e-10):
 
 
 def trained(x, y, w=None, steps=8):
-    """The weights with the least mean loss, by Newton's method."""
+    """Minimize the mean loss by Newton's method, and return the weights."""
     w = torch.zeros(x.shape[1], dtype=x.dtype) if w is None else w.clone()
     for _ in range(steps):
         w = w.detach().requires_grad_()

@@ -29,14 +29,14 @@ def network(parameters, x):
 
 
 def loss_of(parameters, task, random):
-    """The mean squared error at random points of a wave."""
+    """Compute the mean squared error at random points of a wave."""
     amplitude, phase = task
     x = torch.tensor(random.uniform(-3, 3, size=(POINTS, 1)))
     return ((network(parameters, x) - amplitude * torch.sin(x + phase)) ** 2).mean()
 
 
 def adapted(parameters, task, random):
-    """The parameters after some steps on one task, as functions of the parameters before."""
+    """Return the parameters after some steps on one task, as differentiable functions of the initial parameters."""
     for _ in range(INNER_STEPS):
         loss = loss_of(parameters, task, random)
         gradients = torch.autograd.grad(loss, parameters, create_graph=True)

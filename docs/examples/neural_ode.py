@@ -33,7 +33,7 @@ def runge_kutta(f, y, h):
 
 
 def trajectory(field, y, h, steps):
-    """The points from `y` on, one beside the other."""
+    """Integrate from `y`, and return the points of the trajectory as one tensor."""
     points = [y]
     for _ in range(steps):
         points.append(runge_kutta(lambda y: (field(y[0]),), (points[-1],), h)[0])

@@ -13,7 +13,7 @@ CENTRES, WIDTH = [[-1.5, 0.0], [1.5, 0.0]], 0.7
 
 
 def true_score(x):
-    """The gradient of the log-density of two normal distributions."""
+    """Compute the gradient of the log density of a mixture of normal distributions."""
     offsets = torch.tensor(CENTRES, dtype=x.dtype)[:, None, :] - x
     weights = torch.softmax(-(offsets**2).sum(-1) / (2 * WIDTH**2), dim=0)
     return (weights[..., None] * offsets).sum(0) / WIDTH**2

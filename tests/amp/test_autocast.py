@@ -283,7 +283,7 @@ def test_functions_of_ones_own(cast_inputs: Any, dtype: Any, on: bool, a: Any, w
 
 @pytest.fixture
 def on_cuda(strict: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The strict device, with the policies of CUDA and autocasting on."""
+    """Return the strict device with autocasting on and the policies of CUDA."""
     monkeypatch.setitem(LOWER_PRECISION, "strict", gc.float16)
     monkeypatch.setattr("gradcore.amp.casting.policy_of", lambda op, args, _: policy_of(op, args, "cuda"))
     settings = Casting()

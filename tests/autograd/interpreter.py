@@ -66,11 +66,11 @@ class Slot:
         return self.values.ordered and bool((np.diff(flat) == 1).all())
 
     def places(self):
-        """The places of real numbers, with a last dim for real and imaginary parts."""
+        """Return the positions of the real numbers, with a last dim for real and imaginary parts."""
         return np.stack([self.where.real, self.where.imag], -1).astype(int) if self.is_complex else self.where
 
     def view(self, change):
-        """A view of the places that `change` chooses."""
+        """Return a view of the positions that `change` selects."""
         return Slot(self.values, self.slopes, np.asarray(change(self.where)), self.values.writes)
 
     def detached(self):
@@ -90,7 +90,7 @@ class Slot:
 
 
 def fresh(value, slope, dtype="float64"):
-    """A tensor of its own memory."""
+    """Return a tensor with memory of its own."""
     value = np.asarray(value)
     slope = np.broadcast_to(np.asarray(slope), value.shape)
     if not str(dtype).startswith("complex"):
@@ -104,12 +104,12 @@ def fresh(value, slope, dtype="float64"):
 
 
 def elementwise(function, derivative):
-    """The operation of one tensor that `function` computes, of which `derivative` is the derivative."""
+    """Return the unary operation with value `function` and derivative `derivative`."""
     return lambda a, b=None: (function(a.value), derivative(a.value) * a.slope)
 
 
 def along_difference(function, step=1e-6):
-    """The operation of two tensors that `function` computes on arrays, with central differences for slopes."""
+    """Return the binary operation with value `function`, and slopes by central differences."""
 
     def both(a, b):
         x, y = np.float64(a.value), np.float64(b.value)
@@ -120,7 +120,7 @@ def along_difference(function, step=1e-6):
 
 
 def linear(function):
-    """The operation that `function` computes, linear in both tensors together."""
+    """Return the operation with value `function`, which is linear in both tensors jointly."""
     return lambda a, b: (function(a.value, b.value), function(a.slope, b.slope))
 
 

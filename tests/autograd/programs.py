@@ -391,7 +391,7 @@ class Cubing(gc.autograd.Function):
 
 
 def draw(seed):
-    """The program of that number."""
+    """Return the program for a seed."""
     chance = random.Random(seed)
     shapes = [
         (chance.randrange(len(SHAPES)), chance.randrange(len(DTYPES)), chance.random() < 0.7)
@@ -480,7 +480,7 @@ class Run:
         return self
 
     def read_gradients(self):
-        """Reading `.grad` is no use of a tensor: also that of a view without a history gives None."""
+        """Check that reading `.grad` gives None and has no other effect, also for a view without a history."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for t in self.tensors:
@@ -498,7 +498,7 @@ class Run:
         return True
 
     def check_refusal(self, kind, error):
-        """What must never be refused, and in which words."""
+        """Check that an error is one that may occur here, with the right message."""
         if "single memory location" in str(error) and self.fills:
             raise AssertionError("a number may be written to one place repeatedly") from error
         if self.lenient:
@@ -518,7 +518,7 @@ class Run:
         self.memory = other or memory
 
     def operand(self, number):
-        """The number of a tensor: of any, a new one, or one in the memory that the last step was about."""
+        """Return the index of a tensor: any, a recent one, or one that shares memory with the previous step's."""
         related = [n for n, slot in enumerate(self.slots) if slot.values is self.memory]
         among = (range(len(self.slots)), related, related, range(len(self.slots))[-2:])[number % 4]
         return among[number // 4 % len(among)]
@@ -732,7 +732,7 @@ class Run:
             self.keep_fresh(t, *(np.where(mask, x, 3 * x) for x in (p.value, p.slope)))
 
     def cast(self, a, b, p, q, k, off):
-        """The same numbers in the other precision."""
+        """Convert a tensor to the other precision."""
         need(not p.is_complex)
         with self.T.set_grad_enabled(not off):
             t = a.double() if a.dtype == self.T.float32 else a.float()
@@ -766,7 +766,7 @@ class Run:
         return p.values
 
     def normalize(self):
-        """A layer that keeps statistics for some batches and not for others."""
+        """Run a layer that collects statistics for some batches and not for others."""
         T = self.T
         if self.counted:
             return
@@ -788,7 +788,7 @@ class Run:
             np.testing.assert_allclose(t.detach().resolve_conj().numpy(), slot.value, **self.tolerance())
 
     def loss(self):
-        """A number that all tensors enter, and its derivative along the direction."""
+        """Return a number that depends on all tensors, and its derivative along the direction."""
         total, slope = self.T.zeros((), dtype=self.T.float64), 0.0
         for n, (t, slot) in enumerate(zip(self.tensors, self.slots, strict=True)):
             square = (t * t.conj()).real if slot.is_complex else t * t
@@ -818,7 +818,7 @@ def close(found, expected, run, rtol=1e-6):
 
 
 def gradients_of(program, everything=True):
-    """The run, and the gradients of its loss with a history; None if there is none to compare."""
+    """Return the run and the differentiable gradients of its loss, or None if there is nothing to compare."""
     run = Run(program, 0.0, everything).run()
     try:
         total, slope = run.loss()
@@ -852,7 +852,7 @@ def check_gradients(program):
 
 
 def check_last(program):
-    """The gradient of the last result alone, whose gradient is a number or expanded."""
+    """Check the gradient of the last result alone, with a scalar or expanded upstream gradient."""
     run = Run(program).run()
     n = len(run.tensors) - 1
     t, slot = run.tensors[n], run.slots[n]
@@ -958,7 +958,7 @@ def check_batches(program):
 
 
 def check_captured(program):
-    """A transformation of `func`: its gradient, and what it leaves of a tensor that the function writes."""
+    """Check the gradient by a transformation of `func`, and that it restores a tensor that the function writes to."""
     plain, seen, kept = Run(program, 0.0, False), gc.zeros((), dtype=gc.float64), []
     if not plain.leaves:
         return False
@@ -985,7 +985,7 @@ def check_captured(program):
 
 
 def check_order(program):
-    """A leaf gets its gradient right after the last node that leads to it, however old its own node is."""
+    """Check that a leaf gets its gradient right after the last node that leads to it, however old its own node is."""
     run, log = Run(program).run(), []
     try:
         total, _ = run.loss()
@@ -1075,7 +1075,7 @@ def compare_with_peer(runs, events):
 
 
 def derivatives(run, n, seen):
-    """What can be compared exactly of the derivatives of a result, and what within a tolerance."""
+    """Return what can be compared exactly of a result's derivatives, and numbers to compare within a tolerance."""
     T, t, facts, numbers = run.T, run.tensors[n], [], []
     try:
         grads = T.autograd.grad(t.sum(), run.leaves, create_graph=True, allow_unused=True)

@@ -29,7 +29,7 @@ class Square(Function):
 
 @pytest.fixture
 def level():
-    """An open forward-mode level."""
+    """Enter a forward-mode level."""
     with dual_level() as number:
         yield number
 

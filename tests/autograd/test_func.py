@@ -224,7 +224,7 @@ def _written(x):
 
 
 def _differentiated_before(x):
-    """A finished transformation, whose own input the history reaches, is no dead end."""
+    """Compute with a finished transformation whose input is part of the history."""
     value, pull = gc.func.vjp(lambda y: y * x, gc.ones(3))
     return (value * pull(gc.ones(3))[0]).sum()
 

@@ -8,7 +8,7 @@ from gradcore.autograd.function import once_differentiable
 
 
 def returning(value):
-    """A function whose backward returns `value`."""
+    """Return a function whose backward returns `value`."""
 
     class Returning(Function):
         @staticmethod

@@ -21,7 +21,7 @@ Z = complexes(1 + 2j, -0.5j, 2.0)
 
 
 def function(forward=lambda x: x * x, backward=None, jvp=None, **notes):
-    """A custom operation of one tensor; its derivatives get the saved tensor and the (co)tangent."""
+    """Return a custom operation of one tensor. Its derivatives get the saved tensor and the gradient or tangent."""
 
     class Custom(Function):
         @staticmethod

@@ -46,7 +46,7 @@ def modes():
 
 @functools.cache
 def after_calls(code):
-    """The places in a function where Python looks for signals: its start, and behind calls."""
+    """Return the offsets at which Python checks for signals: the start, and after each call."""
     places, called = set(), True
     for instruction in dis.get_instructions(code):
         if called:

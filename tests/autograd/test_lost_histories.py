@@ -101,7 +101,7 @@ def tensors() -> list[Any]:
 
 
 def _raised(convert: Callable[[Any], Any], t: Any) -> BaseException:
-    """The error of a conversion; NumPy puts one of its own before it."""
+    """Return the root cause of a conversion's error, which NumPy may wrap in another."""
     with pytest.raises((RuntimeError, ValueError, struct.error)) as caught:
         convert(t)
     error: BaseException = caught.value

@@ -28,7 +28,7 @@ NUMBERING = {
 
 
 def stores(attribute: str, package: str) -> Iterator[tuple[str, str]]:
-    """The files, and the functions in them, that assign an attribute of this name."""
+    """Yield the file and function of each assignment to an attribute of that name."""
     for path in sorted((ROOT / package).rglob("*.py")):
         for function in ast.walk(ast.parse(path.read_text())):
             if isinstance(function, ast.FunctionDef):

@@ -91,7 +91,7 @@ def pull_of(f: Function, x: Any) -> Function:
 
 
 def derivative_of_pull(f: Function, x: Any) -> Any:
-    """The gradient, by the cotangent, of the squared length of what a pull-back gives."""
+    """Compute the gradient, by the cotangent, of the squared norm of the pull-back's result."""
     pull = pull_of(f, x)
     return grad(lambda c: pull(c).square().sum())(V)
 
@@ -101,7 +101,7 @@ def combined(rows: Any, size: int) -> Any:
 
 
 def pulled(f: Function, x: Any, cotangent: Any) -> Any:
-    """The product of a cotangent and the Jacobian, recorded."""
+    """Compute the product of a cotangent and the Jacobian, with a history."""
     x = x if x.requires_grad else x.detach().requires_grad_()
     out = f(x)
     if not out.requires_grad:
@@ -111,7 +111,7 @@ def pulled(f: Function, x: Any, cotangent: Any) -> Any:
 
 
 def pushed(f: Function, x: Any, tangent: Any) -> Any:
-    """The product of the Jacobian and a tangent, row by row."""
+    """Compute the product of the Jacobian and a tangent, row by row."""
     return gc.stack([pulled(f, x, row) @ tangent for row in gc.eye(3, dtype=gc.float64)])
 
 
@@ -208,7 +208,7 @@ STEPS: tuple[Callable[[Any, Any], Any], ...] = (
 
 
 def words(start: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The words of three and four letters that begin so, the outermost transformation first."""
+    """Yield the words of three and four letters with that beginning, outermost transformation first."""
     for length in (3, 4):
         for rest in itertools.product(LETTERS, repeat=length - len(start)):
             yield (*start, *rest)

@@ -33,7 +33,7 @@ class Shape(NamedTuple):
     reverse: bool = False
 
     def leading(self) -> tuple[int, ...]:
-        """The shape of the input but for the last dim."""
+        """Return the shape of the input without its last dim."""
         if self.sizes is not None:
             return (sum(self.sizes),)
         return (self.batch,) if self.steps == 0 else (self.steps, self.batch)

@@ -28,7 +28,7 @@ F = gc.nn.functional
 
 
 def both(call: Callable[..., Any], *arrays: Any) -> tuple[Any, Any]:
-    """The result on the CPU and that of the strict device, as NumPy arrays."""
+    """Return the results on the CPU and on the strict device, as NumPy arrays."""
     here = call(*(gc.tensor(a) for a in arrays))
     there = call(*(gc.tensor(a, device="strict:0") for a in arrays))
     assert there.device == "strict:0"
@@ -326,7 +326,7 @@ PLACE = 0x0123456789ABCDEF_FEDCBA9876543210, 2**192 + 2**64 - 3
 
 @pytest.fixture(scope="module")
 def cuda(tmp_path_factory: pytest.TempPathFactory) -> CupyBackend:
-    """The CUDA backend on NumPy arrays, with its kernels compiled for the host."""
+    """Return the CUDA backend on NumPy arrays, with kernels compiled for the host."""
     if shutil.which("g++") is None:
         pytest.skip("g++ is not installed")
     module = type("Module", (CompiledForTheHost,), {"folder": tmp_path_factory.mktemp("kernels"), "launches": []})

@@ -23,14 +23,14 @@ METHODS = {"fill", "partition", "put", "setfield", "sort"}
 
 
 def _name(node: ast.AST) -> str:
-    """The variable that an expression is, or is an element of."""
+    """Return the name of the variable that an expression is, or is an element of."""
     while isinstance(node, ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def written_names(function: ast.FunctionDef) -> set[str]:
-    """The parameters that the statements of a function write to by themselves, and that it does not assign anew."""
+    """Return the parameters that a function's own statements write to and never assign."""
     written, assigned = set(), set()
     for node in ast.walk(function):
         if isinstance(node, ast.Assign):

@@ -227,7 +227,7 @@ ONE_DEVICE = PRESENT.format(answer="return 1")
 
 
 def run(setup: str, code: str, **environment: str) -> str:
-    """What a fresh interpreter prints."""
+    """Run code in a new interpreter, and return its output."""
     program = "import sys, warnings\n" + setup + "import gradcore as gc\n" + textwrap.dedent(code)
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -26,7 +26,7 @@ def is_numeric(op: Op) -> bool:
 
 
 def converted(a: np.ndarray[Any, Any], dtype: gc.dtype) -> gc.Tensor:
-    """A floating-point sample in another dtype; other samples (indices, masks) as they are."""
+    """Convert a floating-point sample to another dtype, and return other samples (indices, masks) unchanged."""
     if a.dtype.kind not in "fc" or (dtype in (gc.float16, gc.bfloat16) and a.dtype.kind == "c"):
         return gc.tensor(a)
     if dtype.is_complex and a.dtype.kind != "c":

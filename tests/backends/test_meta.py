@@ -16,14 +16,14 @@ XP = MetaBackend().xp
 
 
 def as_meta(value: Any) -> Any:
-    """The meta twin of an array: another array of its kind in a list, a tuple or a call's arguments."""
+    """Replace arrays, also in lists, tuples and arguments, by meta arrays of the same layout."""
     if isinstance(value, np.ndarray):
         return MetaArray(value.shape, value.dtype, value.strides)
     return type(value)(map(as_meta, value)) if isinstance(value, (list, tuple)) else value
 
 
 def described(value: Any, strides: bool) -> Any:
-    """What a result is: kind, shapes, dtypes, and strides of dims that have more than one element."""
+    """Describe a result: kind, shapes, dtypes, and strides of dims with more than one element."""
     if isinstance(value, (list, tuple)):
         return [type(value).__name__, *(described(v, strides) for v in value)]
     if isinstance(value, (np.ndarray, np.generic, MetaArray)):

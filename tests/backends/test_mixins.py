@@ -30,7 +30,7 @@ OF_ALL_FAMILIES = {MetaKernels, BatchedKernels}
 
 @functools.cache
 def names(cls: type) -> frozenset[str]:
-    """What a class defines: in its body, or as an attribute of `self` in a method."""
+    """Return the names that a class defines in its body, or assigns as attributes of `self` in methods."""
     found = {name for name in vars(cls) if not (name.startswith("__") and name.endswith("__"))}
     for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(cls)))):
         match node:

@@ -23,7 +23,7 @@ def by_name(ops: list[Op]) -> Any:
 
 
 def called(function: Callable[..., Any], seen: set[Any] | None = None) -> Iterator[str]:
-    """The names ``F.name`` in a function, and in the functions that it hands its namespace to."""
+    """Return the names ``F.name`` that a function uses, also through functions that it passes `F` to."""
     seen = set() if seen is None else seen
     if function in seen:
         return
@@ -48,7 +48,7 @@ def has(backend: Any, name: str) -> bool:
 
 @pytest.fixture(autouse=True)
 def _strict_device(strict: str) -> None:
-    """The backend of that name."""
+    """Register the backend of the strict device."""
 
 
 @by_name(SINGLE)

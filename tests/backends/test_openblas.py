@@ -19,7 +19,7 @@ BACKEND = CPU.backend
 
 @pytest.fixture
 def counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of threads that there were, one after the other; the context of SciPy sets these."""
+    """Return the list of thread counts that SciPy's context sets, in order."""
     found = [4]
     context = OneThread("scipy")
     context.library = openblas.Library(lambda: found[-1], found.append, ctypes.CDLL(None), "", "")
@@ -29,7 +29,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def seen(counts: list[int], monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of threads with which SciPy's routines are called."""
+    """Return the list of thread counts with which SciPy's routines are called."""
     found: list[int] = []
     original = lapack._routine
 

@@ -141,7 +141,7 @@ class TestHelper:
 class TestCores:
     @pytest.fixture
     def thread(self) -> Iterator[int]:
-        """A thread that waits."""
+        """Start a thread that waits, and yield its native id."""
         end = threading.Event()
         thread = threading.Thread(target=end.wait)
         thread.start()

@@ -58,7 +58,7 @@ class Array(int):
 
 
 def formulas(op: Op) -> Iterator[tuple[Any, list[Any]]]:
-    """The formulas of an elementwise operation, and what they are called with."""
+    """Yield the formulas of an elementwise operation with their arguments."""
     values = [
         Array(p) if p in op.tensors else SETTINGS.get(each.name) if each.default is each.empty else each.default
         for p, each in enumerate(op.parameters)

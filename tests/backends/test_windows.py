@@ -35,7 +35,7 @@ def _on_strict():
 
 @pytest.fixture(params=[_on_numpy, _on_strict], ids=["numpy", "strict"])
 def on(request):
-    """An array module `xp`, with `put` to bring (read-only) arrays there and `get` to bring them back."""
+    """Return an array module `xp`, with `put` to make (read-only) arrays of it and `get` to convert them back."""
     return request.param()
 
 
@@ -52,7 +52,7 @@ def _pairs(sizes, kernel, outputs, stride, padding, dilation):
 
 
 def _naive_convolution(x, w, grad, stride, padding, dilation, groups):
-    """The output and both gradients."""
+    """Compute the output and both gradients by loops."""
     out, dx, dw = np.zeros_like(grad), np.zeros_like(x), np.zeros_like(w)
     per_group = w.shape[0] // groups
     for t, k, h in _pairs(x.shape[2:], w.shape[2:], grad.shape[2:], stride, padding, dilation):
@@ -223,7 +223,7 @@ def _pooling_case(seed):
 
 
 def _windows(sizes, kernel, stride, padding, dilation, ceil_mode):
-    """Inputs of every window of every dimension."""
+    """Return the inputs of each window along each dim."""
     return [
         [
             [h for h in range(t * s - p, t * s - p + d * (k - 1) + 1, d) if 0 <= h < size]
@@ -339,7 +339,7 @@ def test_an_infinity_stays_in_its_window(on):
 
 
 def _matrix(taps):
-    """The map as a dense matrix, one column for each input."""
+    """Return the map as a dense matrix with one column for each input."""
     return fold(np, np.add, np.eye(taps.inputs), 0, taps)
 
 

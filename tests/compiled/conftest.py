@@ -64,7 +64,7 @@ def _folder_name() -> str:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The folder of the library, and what the command that built it said."""
+    """Build the library of kernels, and return its folder and the output of the command."""
     if os.name != "posix" or not any(map(shutil.which, (os.environ.get("CXX", "c++"), "g++", "clang++"))):
         pytest.skip("there is no C++ compiler")
     import fcntl
@@ -86,7 +86,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 @pytest.fixture(scope="session")
 def library_variables(request: pytest.FixtureRequest) -> dict[str, str]:
-    """The environment variables by which a process uses compiled kernels.
+    """Return the environment variables that make a process use compiled kernels.
 
     Of the folder that ``GRADCORE_TEST_LIBRARY`` names, as tests by sanitizers do; else of the package, if it was
     installed with those of these sources, so that nothing needs to be compiled.
@@ -100,7 +100,7 @@ def library_variables(request: pytest.FixtureRequest) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def compiled(library_variables: dict[str, str]) -> Any:
-    """The backend with compiled kernels, as the device type ``compiled``."""
+    """Register the backend with compiled kernels as the device type ``compiled``."""
     from gradcore.backends import register
     from gradcore.backends.compiled.backend import CompiledBackend
     from gradcore.backends.registry import find
@@ -121,7 +121,7 @@ def compiled(library_variables: dict[str, str]) -> Any:
 
 @contextlib.contextmanager
 def with_new_kernels(compiled: Any) -> Iterator[None]:
-    """A context in which kernels are created anew, as after it: each keeps the `LARGE` of when it was created."""
+    """Create kernels anew in the context and after it, since each keeps the value of `LARGE` at its creation."""
 
     def forget() -> None:
         compiled.kernels.clear()
@@ -141,7 +141,7 @@ def new_kernels(compiled: Any) -> Iterator[None]:
 
 @pytest.fixture
 def cache(library_variables: dict[str, str], tmp_path: Path) -> Path:
-    """A folder with a library as the command leaves it, which a test may change."""
+    """Return a folder with a library as the command leaves it, which a test may modify."""
     folder = tmp_path / "cache"
     if "GRADCORE_CACHE" in library_variables:
         return Path(shutil.copytree(library_variables["GRADCORE_CACHE"], folder))
@@ -157,7 +157,7 @@ def cache(library_variables: dict[str, str], tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ran(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> Ran:
-    """The kernels that have run through `CompiledCalls`."""
+    """Return a list that collects the kernels that run through `CompiledCalls`."""
     from gradcore.backends.compiled.calls import CompiledCalls
 
     kernels: Ran = []

@@ -23,7 +23,7 @@ _OTHERS = re.compile(r"_ZN?K?St|_ZZ?N8gradcore6spread|gradcore_(share|describe|p
 
 
 def _symbols(path: Path) -> dict[str, tuple[str, int]]:
-    """What a library exports: names, kinds, and places relative to the library's."""
+    """Return the exported symbols of a library: name, kind, and address relative to the library."""
     command = ["nm", "--dynamic", "--defined-only", str(path)]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     found = (line.split() for line in lines)
@@ -31,7 +31,7 @@ def _symbols(path: Path) -> dict[str, tuple[str, int]]:
 
 
 def _functions(loaded: ctypes.CDLL, path: Path) -> dict[int, str]:
-    """The addresses of the functions of a library, some of which it exports as pointers, and their names."""
+    """Map the addresses of a library's functions, some of which are exported as pointers, to their names."""
     symbols = _symbols(path)
     known: Any = loaded.gradcore_describe
     origin = (ctypes.cast(known, ctypes.c_void_p).value or 0) - symbols["gradcore_describe"][1]

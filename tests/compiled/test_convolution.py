@@ -61,7 +61,7 @@ def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def calls(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The functions of the library that are called."""
+    """Return a list that collects the library functions that are called."""
     found: list[str] = []
 
     def noting(name: str, function: Callable[..., None]) -> Callable[..., None]:

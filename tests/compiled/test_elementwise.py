@@ -36,7 +36,7 @@ LOOPS = {
 
 
 def kernels(op: Op) -> Iterator[tuple[Any, list[Any]]]:
-    """The forward computation of an operation without a body, and what it is called with."""
+    """Yield the forward computation of an operation without a body, with its arguments."""
     defaults = [p.default for p in op.parameters]
     values = [Array(i) if i in op.tensors else default for i, default in enumerate(defaults)]
     if op.body is None and not any(v is inspect.Parameter.empty for v in values):
@@ -80,7 +80,7 @@ FUNCTIONS = {"erf": 4, "exp": 2, "expm1": 3, "log": 2, "log1p": 3, "tanh": 4}
 
 
 def twice(name: str) -> Any:
-    """A formula of several steps, which so becomes a loop, whose result is as exact as that of the function."""
+    """Return a formula of several steps, so that a loop is compiled, that is as accurate as the function itself."""
     return lambda F, x: getattr(F, name)(x) * 2
 
 
@@ -101,7 +101,7 @@ def target(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def functions(compiled: Any, target: str, tmp_path_factory: pytest.TempPathFactory) -> CompiledElementwise:
-    """A library of these formulas alone."""
+    """Build a library of these formulas alone."""
     folder: Path = tmp_path_factory.mktemp("functions")
     gelu, slope = OPS["gelu"].body, OPS["tanh_gelu_slope"].body
     found = [

@@ -31,7 +31,7 @@ def _everything(compiled: Any) -> Iterator[None]:
 
 
 def values(case: Drawn, device: str) -> list[Any]:
-    """The results of a call, and the gradients of their sums."""
+    """Return the results of a call and the gradients of their sums."""
     chosen = set(case.differentiable())
     ins = [gc.tensor(a, device=device, requires_grad=i in chosen) for i, a in enumerate(case.arrays())]
     outs = case.outputs(ins)

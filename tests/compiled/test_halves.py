@@ -37,7 +37,7 @@ def operands(dtype: Any, device: str) -> list[Any]:
 
 @pytest.fixture
 def loops(compiled: Any, new_kernels: None, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The loops that have run on halves."""
+    """Return a list that collects the loops that run on halves."""
     found: list[Any] = []
     run = CompiledHalves._run_on_halves
     monkeypatch.setattr(compiled, "LARGE", 1000)

@@ -29,7 +29,7 @@ def _library(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drawn(seed: int, dtype: Any) -> tuple[Callable[..., Any], list[gc.Tensor]]:
-    """A function of four tensors, two of them numbers, that is exact arithmetic, and the tensors."""
+    """Draw a function of four tensors, two of them scalars, in exact arithmetic, and its arguments."""
     random = np.random.default_rng(seed)
     shape = SHAPES[seed % len(SHAPES)]
     choices = random.integers(0, 1 << 20, (120, 3)).tolist()

@@ -40,7 +40,7 @@ def _threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def calls(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """What the library's functions say: whether they have multiplied."""
+    """Return a list that collects whether each call of the library's functions has multiplied."""
     if NUMPY.function("sgemm") is None:
         pytest.skip("NumPy has another BLAS")
     found: list[bool] = []

@@ -39,7 +39,7 @@ def _threaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def ran(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the kernels that have run."""
+    """Return a list that collects the names of the kernels that run."""
     names: list[str] = []
     find = rows.CompiledRows._function
 

@@ -42,7 +42,7 @@ library.gradcore_wrong(ctypes.c_void_p(x.ctypes.data), 1000)
 
 
 def runtime(kind: str) -> dict[str, str]:
-    """The environment in which Python loads what a sanitizer watches; skips where there is none."""
+    """Return the environment in which Python loads a sanitizer's runtime, or skip if there is none."""
     if shutil.which("g++") is None:
         pytest.skip("there is no g++")
     names = RUNTIMES[kind], "libstdc++.so"

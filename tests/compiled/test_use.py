@@ -65,7 +65,7 @@ def test_importing_does_not_import_what_is_not_needed(tmp_path: Path, run: Run) 
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A folder with a copy of the package that has no libraries."""
+    """Return a folder with a copy of the package without libraries."""
     shutil.copytree(PACKAGE, tmp_path / "site" / "gradcore", ignore=shutil.ignore_patterns("variants", "__pycache__"))
     return tmp_path / "site"
 
@@ -292,7 +292,7 @@ print("done")
 
 @pytest.fixture
 def endless(tmp_path: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[str], Path]]]:
-    """Starts a build in ``tmp_path / "cache"`` whose compiler does not come back; gives it and the folder it is in."""
+    """Return a function that starts a build whose compiler never finishes, and returns the process and its folder."""
     compiler, started = tmp_path / "compiler", []
     compiler.write_text("#!/bin/sh\nsleep 100 & wait\n")
     compiler.chmod(0o755)
@@ -353,7 +353,7 @@ def test_what_a_killed_build_left_goes_and_no_more(endless: Any, tmp_path: Path,
 
 @pytest.fixture
 def packaged(cache: Path, package: Path) -> Path:
-    """A folder with a package that has a library for every instruction set.
+    """Return a folder with a package that has a library for every instruction set.
 
     Each is this machine's library under another name: what is compiled for another CPU might not run here.
     """

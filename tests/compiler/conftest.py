@@ -40,7 +40,7 @@ def has_compiler() -> bool:
 
 @pytest.fixture(scope="session")
 def kept() -> Path:
-    """The folder of programs that tests have compiled, which later runs use."""
+    """Return the folder of compiled programs that later test runs reuse."""
     folder = Path(os.environ["GRADCORE_TEST_CACHE"]) / "programs"
     folder.mkdir(parents=True, exist_ok=True)
     return folder

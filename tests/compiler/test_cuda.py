@@ -29,7 +29,7 @@ def randn(*shape: int, **settings: Any) -> gc.Tensor:
 
 
 def states(compiled: CompiledFunction) -> list[str]:
-    """What became of each part's graph."""
+    """Return the states of the graphs of all segments."""
     return [run.state for entry in compiled._specializations for run in entry.functions]
 
 

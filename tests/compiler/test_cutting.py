@@ -434,7 +434,7 @@ def test_names_of_all_kinds() -> None:
 
         @gc.compile
         def work(self, x: gc.Tensor, *more: gc.Tensor, power: float = 2.0, **named: gc.Tensor) -> Any:
-            """A docstring."""
+            """Return a docstring."""
             global TOTAL
             nonlocal runs
             y = (x * self.factor) ** power + sum(each.sum() for each in more)

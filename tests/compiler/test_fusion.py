@@ -36,7 +36,7 @@ def chain(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
 
 
 def groups_of(function: Callable[..., Any], *args: gc.Tensor) -> tuple[list[FusedKernel], list[str]]:
-    """The groups of a function's program, and why others are none; the results are those of eager execution."""
+    """Return the groups of a function's program and the reasons against others, after comparing with eager mode."""
     compiled = CompiledFunction(function, fullgraph=True)
     for seed in range(4):
         gc.manual_seed(seed)

@@ -353,7 +353,7 @@ def module_cases() -> list[Case]:
 
 
 def leaf_case(function: Callable[[Any], Any], change: Callable[[Any], Any], grad: Any = None) -> Case:
-    """A leaf that the function finds."""
+    """Return a case about a leaf that the function reads."""
     w = gc.ones(3, requires_grad=True)
     w.grad = grad
 
@@ -547,7 +547,7 @@ def elements_case(values: Any, change: Callable[[Any], Any], read: Callable[[Any
 
 
 def replaced_case(owner: Any, name: str, function: Callable[[Any], Any]) -> Case:
-    """A function of the library that is replaced for the time of a case."""
+    """Return a case in which a function of the library is replaced."""
 
     def change(stack: ExitStack) -> None:
         saved = vars(owner).get(name)
@@ -664,7 +664,7 @@ def conditions(line: str) -> list[tuple[str, str]]:
 
 
 def form(condition: str) -> str:
-    """A condition without its names and values."""
+    """Return a condition with its names and values replaced by placeholders."""
     part = r"(\.__\w+__|\.cell_contents|\.get\([^)]*\)|\[[^]]*\])"
     condition = re.sub(rf"\b(args|named|[okat]\d+){part}*(?=\W|$)", "x", condition)
     condition = re.sub(r"\([-\d., ]*\)", "()", condition)
@@ -672,7 +672,7 @@ def form(condition: str) -> str:
 
 
 def described(value: Any) -> Any:
-    """What can be compared of a result."""
+    """Return the comparable facts of a result."""
     if isinstance(value, gc.Tensor):
         facts = type(value).__name__, value.dtype, value.device, tuple(value.shape), value.stride(), value.requires_grad
         return *facts, value.is_leaf, None if value.device.type == "meta" else value.detach().numpy().tobytes()
@@ -680,7 +680,7 @@ def described(value: Any) -> Any:
 
 
 def outcome(case: Case, call: Callable[..., Any]) -> Any:
-    """What a call gives after the change, and leaves behind."""
+    """Return the result of a call after the change, and the state that it leaves."""
     args = (case.after or case.before)()
     gc.manual_seed(0)
     try:

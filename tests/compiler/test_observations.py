@@ -60,7 +60,7 @@ KINDS: dict[str, Callable[[], Any]] = {
 
 
 def tried(call: Function) -> Function:
-    """A function that goes another way if a call raises an error."""
+    """Return a function that takes another branch if a call raises an error."""
 
     def function(y: Any) -> Any:
         try:
@@ -149,7 +149,7 @@ def described(value: Any) -> Any:
 
 
 def outcome(function: Function, kind: str) -> list[Any]:
-    """What a call returns or raises, and leaves behind in the argument, and in gradients after a backward."""
+    """Return the result or error of a call, and the state of the argument and the gradients after a backward."""
     W.grad = None
     y = KINDS[kind]()
     try:

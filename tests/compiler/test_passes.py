@@ -20,7 +20,7 @@ from tests.compiler.test_operations import CHOSEN, compare
 
 
 def program_of(function: Callable[..., Any], *args: gc.Tensor) -> Program:
-    """The program of a function as it is recorded."""
+    """Return the program of a function before any pass."""
     compiled = CompiledFunction(function, fullgraph=True)
     for _ in range(2):
         compiled(*args)
@@ -32,7 +32,7 @@ def names(program: Program) -> list[str]:
 
 
 def run(program: Program, arrays: list[Any]) -> list[Any]:
-    """The outputs, call by call."""
+    """Run a program call by call, and return its outputs."""
     values = dict(zip(program.inputs, arrays, strict=True))
 
     def argument(leaf: Any) -> Any:
@@ -53,7 +53,7 @@ def run(program: Program, arrays: list[Any]) -> list[Any]:
 
 
 def shortened(function: Callable[..., Any], *args: gc.Tensor) -> list[str]:
-    """The names of the calls after all passes but fusion, each of which keeps the bits."""
+    """Return the names of the calls after all passes but fusion, after checking that each pass keeps every bit."""
     program = program_of(function, *args)
     expected = run(program, [t.numpy().copy() for t in args])
     for name, found in passes.run_passes(program):

@@ -31,7 +31,7 @@ SIZES = (5, 5, 7, 9, 6, 12, 9, 100, 2, 1, 0, 33)
 
 
 def outcome(function: Any, args: tuple[Any, ...], seed: int, state: Any = None) -> tuple[Any, ...]:
-    """The results of a call and of backward through them, what it does to arguments, modules and the generator."""
+    """Return the results and gradients of a call, and its effects on arguments, modules and the generator."""
     gc.manual_seed(seed)
     found = function(*args)
     results = found if isinstance(found, tuple) else (found,)
@@ -436,7 +436,7 @@ def test_frequent_sizes_do_not_end_the_program() -> None:
 
 
 def training(optimizer_of: Callable[..., Any], **settings: Any) -> Callable[[Any], Any]:
-    """A whole training step of a model."""
+    """Return a factory of complete training steps with an optimizer and a scheduler."""
 
     def step_of(model: Any) -> Any:
         optimizer = optimizer_of(model.parameters(), lr=0.1, **settings)
@@ -457,7 +457,7 @@ def training(optimizer_of: Callable[..., Any], **settings: Any) -> Callable[[Any
 
 
 def scaled(model: Any) -> Callable[..., Any]:
-    """A whole training step with a scaled loss."""
+    """Return a complete training step with a scaled loss."""
     optimizer, scaler = gc.optim.SGD(model.parameters(), lr=0.1), gc.amp.GradScaler("cpu", init_scale=8.0)
 
     def step(x: gc.Tensor) -> gc.Tensor:

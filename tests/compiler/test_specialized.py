@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def names(function: Callable[..., Any], *args: gc.Tensor) -> list[str]:
-    """The calls of a function's program and of its gradients', whose results have to be those of eager execution."""
+    """Return the calls in the programs of a function and of its gradients, after comparing results with eager mode."""
     compiled = CompiledFunction(function, fullgraph=True, cpp="0")
     for run in (function, compiled, compiled, compiled):
         leaves = [t.detach().requires_grad_(t.is_floating_point()) for t in args]

@@ -68,7 +68,7 @@ def state_of(model: nn.Module, optimizer: Any) -> list[Any]:
 
 
 def outcome(make: Callable[[nn.Module], Any], kind: str, compiles: bool, steps: int = STEPS) -> Any:
-    """What is left after each of some steps, and the last step's function."""
+    """Return the state after each step: results, parameters, gradients and the optimizer's state."""
     gc.manual_seed(0)
     model = Net(kind)
     made = make(model)
@@ -98,7 +98,7 @@ def loss_of(model: nn.Module, x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
 
 
 def stepping(optimizer: Callable[[Any], Any], **settings: Any) -> Callable[[nn.Module], Any]:
-    """A training step with some optimiser."""
+    """Return a factory of training steps with an optimizer, and optionally clipping and a scheduler."""
     clip, none = settings.get("clip"), settings.get("none", True)
     schedule = settings.get("schedule")
 
@@ -587,7 +587,7 @@ def test_updates_that_are_written_out() -> None:
 
 @pytest.fixture
 def by_formulas(monkeypatch: pytest.MonkeyPatch) -> list[PlannedStep]:
-    """Steps are parts of programs, and what is native elsewhere are calls of NumPy's; the steps that were taken so."""
+    """Keep optimizer steps in programs and lower native calls to NumPy's, and collect the steps that run."""
     taken: list[PlannedStep] = []
     take = PlannedStep.take
 

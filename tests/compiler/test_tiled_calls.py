@@ -37,7 +37,7 @@ def tanhs(x: gc.Tensor) -> gc.Tensor:
 
 
 def compiled_as_eager(function: Callable[..., Any], *args: gc.Tensor) -> tuple[Program, Program]:
-    """The program before and after fusion; each call has the bits of eager execution, results and arguments."""
+    """Return the program before and after fusion, after comparing the bits of each call with eager mode."""
     compiled = CompiledFunction(function, fullgraph=True, cpp="0")
     for seed in range(4):
         gc.manual_seed(seed)

@@ -46,7 +46,7 @@ def _mlp(lib: Any, *sizes: int) -> Any:
 
 
 def nano_gpt(lib: Any) -> list[Part]:
-    """A transformer that returns logits and loss."""
+    """Return a transformer that returns logits and loss."""
     nn, F, width, length, heads, letters = lib.nn, lib.nn.functional, 32, 16, 4, 27
 
     class Block(nn.Module):  # type: ignore[misc, name-defined]
@@ -88,7 +88,7 @@ def nano_gpt(lib: Any) -> list[Part]:
 
 
 def vae(lib: Any) -> list[Part]:
-    """A variational autoencoder that draws its noise inside and returns the reconstruction and the loss."""
+    """Return a variational autoencoder that draws its noise inside and returns the reconstruction and the loss."""
     F, encode, decode = lib.nn.functional, _mlp(lib, 20, 32, 8), _mlp(lib, 4, 32, 20)
 
     def loss(x: Any) -> Any:
@@ -102,7 +102,7 @@ def vae(lib: Any) -> list[Part]:
 
 
 def gan(lib: Any) -> list[Part]:
-    """A generator and a discriminator with losses of their own."""
+    """Return a generator and a discriminator with separate losses."""
     F, generator, judge = lib.nn.functional, _mlp(lib, 4, 16, 2), _mlp(lib, 2, 16, 1)
     ones, zeros = lib.ones(16, 1), lib.zeros(16, 1)
 
@@ -135,7 +135,7 @@ def policy_gradient(lib: Any) -> list[Part]:
 
 
 def maml(lib: Any) -> list[Part]:
-    """A loss after a step of gradient descent, differentiated through that step."""
+    """Return a loss after a step of gradient descent, differentiated through that step."""
     F, net = lib.nn.functional, _mlp(lib, 1, 16, 16, 1)
     parameters = [*net.parameters()]
 
@@ -162,7 +162,7 @@ def maml(lib: Any) -> list[Part]:
 
 
 def flow(lib: Any) -> list[Part]:
-    """A normalizing flow of affine coupling layers that returns the latent values and the loss."""
+    """Return a normalizing flow of affine coupling layers that returns the latent values and the loss."""
     nets = [_mlp(lib, 2, 16, 4) for _ in range(4)]
 
     def loss(x: Any) -> Any:
@@ -197,7 +197,7 @@ def neural_ode(lib: Any) -> list[Part]:
 
 
 def gaussian_process(lib: Any) -> list[Part]:
-    """The marginal likelihood of a Gaussian process by its Cholesky factor."""
+    """Return the marginal likelihood of a Gaussian process by its Cholesky factor."""
     logs = [lib.nn.Parameter(lib.tensor(value)) for value in (0.0, 0.0, -1.0)]
 
     def loss(x: Any) -> Any:

@@ -64,7 +64,7 @@ COMPARED = [
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: Any) -> Iterator[None]:
-    """A test that is said to compare a kernel launches it."""
+    """Check that a test that declares to compare a kernel has launched it."""
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     wanted = [
         kernel
@@ -102,7 +102,7 @@ class Fused:
 
 @pytest.fixture
 def fused(strict: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fused]:
-    """The strict device with generated kernels: call it with a program."""
+    """Return the strict device with generated kernels, as a function that runs a program."""
     needs_compiler()
     pytest.importorskip("cupy")
     backend = registry.find("strict")
@@ -119,7 +119,7 @@ def fused(strict: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fused]:
 
 @pytest.fixture
 def order(cuda: Runtime) -> Iterator[Order]:
-    """What watches that accesses to memory are ordered; a test that leaves some that are not fails."""
+    """Watch that accesses to memory are ordered, and fail the test if some are not."""
     found = Order(cuda.place)
     found.current = cuda.place  # type: ignore[method-assign]
     cuda.order = found
@@ -131,7 +131,7 @@ def order(cuda: Runtime) -> Iterator[Order]:
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
-    """A machine with two CUDA devices."""
+    """Simulate a machine with two CUDA devices."""
     runtime = Runtime()
     monkeypatch.setattr(fake_runtime, "RUNTIME", runtime)
     monkeypatch.setitem(registry._backends, "cuda", FakeCudaBackend())

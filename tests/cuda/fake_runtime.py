@@ -200,7 +200,7 @@ class Runtime:
         self.executables: dict[int, Any] = {}
 
     def chosen_on(self, device: int) -> list[Any]:
-        """The streams that this thread has chosen on a device, the current one last."""
+        """Return the stack of streams that this thread has selected on a device, the current one last."""
         found: list[Any] = self._chosen.__dict__.setdefault(str(device), [self.null])
         return found
 
@@ -209,7 +209,7 @@ class Runtime:
         return self.chosen_on(current())
 
     def place(self, device: int | None = None) -> Stream:
-        """The current stream of a device."""
+        """Return the current stream of a device."""
         device = current() if device is None else device
         return Stream(device, self.chosen_on(device)[-1].ptr)
 

@@ -62,7 +62,7 @@ def cupy_include() -> Path | None:
 
 
 def includes() -> list[str]:
-    """The folders that the sources include from."""
+    """Return the include options of the sources."""
     cupy = cupy_include()
     return [
         f"-I{CUDA}",
@@ -99,7 +99,7 @@ class HostLibrary:
 
 
 def sanitized() -> dict[str, str]:
-    """The environment in which Python runs kernels that GCC's sanitizers watch; skips where there are none."""
+    """Return the environment in which Python runs kernels under GCC's sanitizers, or skip if there are none."""
     needs_compiler()
     # C++'s library with the other one: what throws exceptions, SciPy for one, must be known to it from the start.
     found = [
@@ -128,7 +128,7 @@ def kept_in() -> Path:
 
 
 def _expanded(text: str) -> str:
-    """The text, with macros expanded if they put names together."""
+    """Expand the macros of a source that concatenate names."""
     if "void philox_uniform_##" not in text:
         return text
     command = ["g++", "-E", "-P", "-x", "c++", f"-I{CUDA}", "-"]
@@ -236,7 +236,7 @@ class HostKernel:
         queued(launch)
 
     def _argument(self, place: int, value: Any) -> np.ndarray[Any, Any]:
-        """The argument in memory, after a look at its type."""
+        """Convert an argument to an array in memory, after checking its type."""
         found = self.types[place]
         if hasattr(value, "_a"):  # a strict array
             assert value.index == device.current(), f"argument {place} of {self.name} is on another device"
@@ -276,7 +276,7 @@ class HostModule:
 
 @contextlib.contextmanager
 def launched() -> Iterator[dict[str, int]]:
-    """Counts the launches of kernels by name."""
+    """Count the launches of kernels by name."""
     counts: dict[str, int] = {}
     plain = HostKernel.__call__
 

@@ -88,7 +88,7 @@ class Order(Watcher):
         return "host", threading.get_ident()
 
     def tick(self, agent: Any) -> Clock:
-        """The clock of an agent at its next moment."""
+        """Return the clock of an agent, advanced by one."""
         if self.recording is not None:
             clock = self.recording.clocks.get(agent)
             if clock is None:
@@ -101,7 +101,7 @@ class Order(Watcher):
         return clock
 
     def recorded(self, stream: Stream) -> tuple[Any, Clock]:
-        """What an event at the end of a stream says is done, and the graph that it is part of."""
+        """Return the graph that an event at the end of a stream belongs to, and the clock of the work before it."""
         if self.recording is not None and stream in self.recording.clocks:
             return self.recording, dict(self.tick(stream))
         clock = self.clocks[stream]
@@ -110,7 +110,7 @@ class Order(Watcher):
         return None, dict(clock)
 
     def waits(self, stream: Stream, event: tuple[Any, Clock] | None) -> None:
-        """A stream waits for an event."""
+        """Make a stream wait for an event."""
         if event is None:
             return
         recording, clock = event
@@ -138,7 +138,7 @@ class Order(Watcher):
         self.host_waits(self.tick(self.where()))
 
     def started(self, parent: Any) -> None:
-        """The host's current thread was started by another one, or waited for it."""
+        """Order the host's current thread after its parent, which started it or was waited for."""
         join(self.clocks[self.host()], self.clocks[parent])
 
     # -- graphs ---------------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ class Order(Watcher):
         return recording
 
     def launched(self, recording: Recording, stream: Stream) -> None:
-        """A graph is queued: all it does, at one time."""
+        """Queue a graph, whose accesses all happen at one time."""
         clock = self.tick(stream)
         for array in recording.reads.values():
             self._access(self._memory(array), stream, clock, writes=False)
@@ -218,7 +218,7 @@ class Order(Watcher):
     current: Callable[[int], Stream]
 
     def host_writes(self, array: Any) -> None:
-        """The host writes to memory of its own, which copies may still read."""
+        """Record a write by the host to its own memory, which copies may still be reading."""
         agent = self.host()
         clock = self.clocks[agent]
         clock[agent] = clock.get(agent, 0) + 1

@@ -100,7 +100,7 @@ def instructions(cubin: bytes) -> dict[str, int]:
 
 
 def own(architectures: Sequence[int], types: Sequence[str]) -> Iterator[Resources]:
-    """The kernels in the package's sources; of those that are compiled for several types these, or all."""
+    """Yield the resources of the kernels in the package's sources, for the given architectures and types."""
     for name, defines in own_sources():
         kind = " ".join(d.partition("=")[2] for d in defines)
         for architecture in architectures if not types or not kind or kind.split()[0] in types else ():
@@ -108,7 +108,7 @@ def own(architectures: Sequence[int], types: Sequence[str]) -> Iterator[Resource
 
 
 def examples() -> dict[str, str]:
-    """Generated sources: ``x * y + y`` of dense arrays, and of columns and rows, in float32."""
+    """Return generated sources for ``x * y + y`` in float32, dense and broadcast."""
     backend = HostBackend()
     x, y = np.ones((64, 64), np.float32), np.ones((64, 64), np.float32)
     backend.evaluate_formula("multiply_add", lambda F, x, y: x * y + y, x=x, y=y)
@@ -117,7 +117,7 @@ def examples() -> dict[str, str]:
 
 
 def of_generated(architectures: Sequence[int], kinds: Sequence[str]) -> Iterator[Resources]:
-    """The kernels of operations that are generated, and two that are looked at for their instructions."""
+    """Yield the resources of generated kernels: two examples, and those of operations in the given dtypes."""
     for kind, sources in {"float32 ": examples(), **{kind: generated(kind) for kind in kinds}}.items():
         for architecture in architectures:
             yield from resources("\n".join(sources.values()), kind.strip(), architecture)
@@ -202,7 +202,7 @@ def table(found: Sequence[Resources]) -> str:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--architectures", type=int, nargs="+", default=ARCHITECTURES)
     parser.add_argument("--types", nargs="+", default=[], help="such as float and bfloat16, of the package's sources")

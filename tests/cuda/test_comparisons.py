@@ -39,7 +39,7 @@ def test_every_kernel_is_compared() -> None:
 
 
 def _dtypes(test: Any) -> set[str] | None:
-    """The dtypes that a test is run with; None if it has no such parameter."""
+    """Return the dtypes that a test is parametrized with, or None if it has no such parameter."""
     marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize" and mark.args[0] == "dtype"]
     return set(marks[0].args[1]) if marks else None
 

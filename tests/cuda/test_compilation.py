@@ -250,7 +250,7 @@ def test_own_kernels_for_other_devices(name: str, defines: tuple[str, ...], arch
 
 
 def generated(dtype: str) -> dict[str, str]:
-    """The generated kernels of all operations in a dtype, by name."""
+    """Return the generated kernels of all operations in a dtype, by name."""
     if dtype == "bfloat16":
         pytest.importorskip("ml_dtypes")
     backend = HostBackend()

@@ -25,7 +25,7 @@ def _off() -> Iterator[None]:
 
 @pytest.fixture
 def ordered(strict: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A device whose atomic additions fail, and whose writes to one place arrive in another order."""
+    """Return a device whose atomic additions fail, and whose writes to one position arrive in a random order."""
     needs_compiler()
     add_rows, write_at = Indexing.add_rows, Indexing.write_at
 
@@ -145,7 +145,7 @@ def test_cumulative_sums_and_products(strict: str, n: int, dtype: str) -> None:
 
 
 def alerts(strict: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], Any]]:
-    """Calls that cannot promise equal bits, by what the error says."""
+    """Return calls that cannot guarantee equal bits, by their error messages."""
     backend = gc.zeros(1, device=strict).device.backend
     monkeypatch.setattr(type(backend), "own_kernels", False)
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)

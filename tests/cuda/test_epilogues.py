@@ -39,7 +39,7 @@ def backend(strict: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def aligned(x: Any, offset: int = 0) -> Any:
-    """A copy that lies as `x` does, `offset` bytes behind a multiple of 256."""
+    """Return a copy with the strides of `x`, `offset` bytes after a multiple of 256."""
     extent = sum((n - 1) * s for n, s in zip(x.shape, x.strides, strict=True)) + x.itemsize
     memory = np.zeros(extent + 512, np.uint8)
     start = -memory.ctypes.data % 256 + offset

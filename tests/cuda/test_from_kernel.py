@@ -213,7 +213,7 @@ def test_precedence() -> None:
 
 
 def elementwise_kernel(operation: str, *names: str, nout: int = 1, launched: list[Any] | None = None) -> Any:
-    """What `cupy.ElementwiseKernel` shows of itself; a call is recorded and computed by its expression."""
+    """Return a stand-in for `cupy.ElementwiseKernel`. Its calls are recorded and computed by its expression."""
 
     def call(self: Any, *arrays: Any) -> Any:
         if launched is not None:

@@ -72,7 +72,7 @@ class Case:
         ]
 
     def computed(self) -> list[Any]:
-        """The arguments in the dtype that is computed in."""
+        """Return the arguments in the dtype of the computation."""
         return [a if to is None else PLAIN.astype(a, to) for a, to in zip(self.args, self.conversions, strict=True)]
 
     def expected(self) -> Any:
@@ -80,14 +80,14 @@ class Case:
         return np.asarray(result) if self.result is None else PLAIN.astype(np.asarray(result), self.result.numpy)
 
     def fused(self, backend: Any, args: list[Any] | None = None) -> Any:
-        """The result of the kernel, for the case's arguments (or for those, on a device)."""
+        """Return the result of the kernel for the case's arguments, or for `args`."""
         stored = None if self.result is None else self.result.numpy
         return backend.fused_forward(self.op.kernel, self.args if args is None else args, self.conversions, stored)
 
     # -- derivatives
 
     def values(self) -> tuple[Any, dict[str, Any]]:
-        """The upstream gradient, and what the formulas read, in the dtypes of a recorded call."""
+        """Return the upstream gradient and the values that the formulas read, in the dtypes of a recorded call."""
         op = self.op
         result = PLAIN.astype(self.expected(), (self.result or self.compute).numpy)
         known = dict(zip(op.names, self._as_recorded(), strict=True)) | {"result": result}
@@ -119,7 +119,7 @@ class Case:
         return (self.dtype if self.dtype.is_reduced else self.compute).numpy
 
     def fused_gradients(self, backend: Any, read: tuple[Any, dict[str, Any]] | None = None) -> Any:
-        """The gradients by the kernel, for what `values` gives (or for that on a device)."""
+        """Return the gradients by the kernel for the values that `values` returns."""
         grad, values = self.values() if read is None else read
         formulas = list((self.op.vjps or self.op.differentials).values())
         stored = [self._stored()] * len(formulas)
@@ -154,7 +154,7 @@ def _laid_out(array: Any, layout: str, place: int) -> Any:
 
 
 def _settings(op: Op) -> list[dict[str, Any]]:
-    """The settings of the samples, each once; where no sample has what is required, ones."""
+    """Return the distinct settings of the samples, with ones where no sample has a required setting."""
     plain = [i for i in range(len(op.parameters)) if i not in op.tensors]
     if not plain:
         return [{}]
@@ -199,7 +199,7 @@ class HostBackend(CupyBackend):
 
 
 def _wanted(request: pytest.FixtureRequest) -> set[str]:
-    """The operations whose kernels the chosen tests launch: of a few there are few to compile."""
+    """Return the operations whose kernels the selected tests launch, so that only these are compiled."""
     chosen = [item for item in request.session.items if getattr(item, "module", None) is request.module]
     if any(item.name == "test_how_many" for item in chosen):
         return {op.name for op in ELEMENTWISE}

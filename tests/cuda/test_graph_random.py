@@ -70,7 +70,7 @@ def drawn_by(request: pytest.FixtureRequest, cuda: Runtime, monkeypatch: pytest.
 
 
 def captured(function: Callable[[], Any]) -> tuple[Any, Any]:
-    """A graph of a function's work, and its result."""
+    """Capture a graph of a function, and return the graph and the result."""
     g = gc.cuda.CUDAGraph()
     with gc.cuda.graph(g):
         result = function()
@@ -335,7 +335,7 @@ FUNCTIONS = {"saved": noisy, "computed again": repeating(False), "computed again
 
 
 def gradient(function: Callable[[Any], Any], x: Any) -> tuple[Any, Any]:
-    """A function's value, and its gradient."""
+    """Return the value and the gradient of a function."""
     x = x.detach().requires_grad_()
     out = function(x)
     out.sum().backward()

@@ -72,7 +72,7 @@ def inputs(count: int) -> list[Any]:
 
 
 def agree(there: Training, here: Training, batches: list[Any], captured: Callable[[Any], Any]) -> None:
-    """Captured steps on one device, the first batch twice for warming up, against steps of Python on the CPU."""
+    """Check that captured steps on one device agree with eager steps on the CPU."""
     for x in (batches[0], batches[0]):
         here.step(x)
     for x in batches:
@@ -149,7 +149,7 @@ class ScaledTraining(Training):
 
 @np.errstate(invalid="ignore")
 def _check_scaled(there: ScaledTraining, here: ScaledTraining) -> None:
-    """Some batches have infinite gradients: replays leave these steps out, and make the scale smaller."""
+    """Check that replays skip the steps of batches with infinite gradients, as the CPU does."""
     batches = inputs(7)
     for place in (2, 5):
         batches[place][0, 0] = float("inf")

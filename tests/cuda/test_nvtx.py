@@ -14,7 +14,7 @@ from tests.cuda.fake_runtime import LOG, Runtime
 
 
 def ranges() -> list[str]:
-    """The names of ranges, in brackets with what was inside."""
+    """Return the nested ranges as text in brackets."""
     text = "".join("]" if e == "pop" else f"[{e[1]}" for e in LOG if e == "pop" or e[0] == "push")
     return re.sub(r"\d+", "n", text)
 

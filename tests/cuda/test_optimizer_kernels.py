@@ -216,7 +216,7 @@ FUSED: dict[str, Any] = {
 
 
 def trained_with_scaler(device: str, name: str) -> list[Any]:
-    """The first step and a later one are left out; in some, gradients are unscaled before the optimizer's step."""
+    """Train with a gradient scaler that skips the first step and a later one, with gradients unscaled in some steps."""
     rng = np.random.default_rng(0)
     params = [gc.tensor(rng.standard_normal(s), device=device, requires_grad=True) for s in SHAPES]
     scaler, optimizer = (

@@ -76,7 +76,7 @@ def test_recordings_of_streams_that_are_not_joined_are_seen(order: Order, forgot
 
 
 def loss_in(side: Any, x: Any) -> Any:
-    """A loss that is made in another stream."""
+    """Compute a loss in another stream."""
     y = x * 2
     side.wait_stream(current())
     with gc.cuda.stream(side):

@@ -43,7 +43,7 @@ def drawn(dtype: str, *shape: int, seed: int = 0) -> Any:
 
 
 def compare(backend: Any, name: str, arrays: tuple[Any, ...], *settings: Any) -> None:
-    """A kernel of the CUDA backend against the CPU's in double precision, where float16 is rounded once."""
+    """Compare a kernel of the CUDA backend with the CPU's in double precision."""
     there = [None if a is None else backend.from_host(a) for a in arrays]
     wide = [a if a is None or a.dtype.kind in "iu" else a.astype(np.float64) for a in arrays]
     with np.errstate(all="ignore"):

@@ -42,7 +42,7 @@ class _Recording(CupyBackend):
 
 
 def makers() -> set[str]:
-    """The functions of the package in which kernels are made."""
+    """Return the functions of the package that create kernels."""
     found = set()
     for path in Path(gradcore.__file__).parent.rglob("*.py"):
         source = path.read_text()

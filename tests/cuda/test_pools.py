@@ -21,7 +21,7 @@ def numbers(device: int = 0) -> tuple[int, int]:
 
 
 def recorded(cuda: Runtime, *sizes: int, pool: Any = None) -> tuple[Any, list[Any]]:
-    """A graph whose pool has been asked for these sizes, and the memory."""
+    """Return a graph whose pool has allocated blocks of these sizes, and the blocks."""
     g = gc.cuda.CUDAGraph()
     with gc.cuda.graph(g, pool):
         return g, [cuda.allocator(size) for size in sizes]

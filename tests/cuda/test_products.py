@@ -65,7 +65,7 @@ def in_steps(x: Any) -> Any:
 
 
 def batches_inside(x: Any) -> Any:
-    """The dims of batches between those of the matrices, as in attention."""
+    """Return a copy whose batch dims lie between the dims of the matrices in memory, as in attention."""
     return np.ascontiguousarray(x.swapaxes(0, -2)).swapaxes(0, -2) if x.ndim > 2 else x
 
 

@@ -125,7 +125,7 @@ def test_a_captured_function(cuda: Runtime) -> None:
 
 
 def _graph_of_products() -> tuple[Any, Any, Any]:
-    """A captured layer, what it was given and what it gave."""
+    """Return the result, the input and the weight of a captured layer."""
     weight, bias = gc.full((3, 5), 0.5, device="cuda"), gc.ones(3, device="cuda")
     x = gc.arange(10.0).reshape(2, 5).to("cuda")
     return gc.cuda.graph(lambda x: gc.nn.functional.linear(x, weight, bias).relu(), warmup=1)(x), x, weight

@@ -32,7 +32,7 @@ def kernel(body: str, arguments: str = "float* x, float* out, int n", before: st
 
 
 def launched(body: str, *arrays: Any, threads: int = 32, shared: int = 0, before: str = "") -> Any:
-    """What the last array holds after a launch of one block."""
+    """Launch one block, and return the content of the last array."""
     kinds = {"float32": "float", "int32": "int", "uint32": "unsigned", "float64": "double", "uint16": "unsigned short",
              "uint8": "unsigned char", "int64": "long long"}  # fmt: skip
     given = [cp.asarray(a) for a in arrays]

@@ -43,7 +43,7 @@ def as_numpy(t):
 
 
 def inputs(dtype, shape, seed=0):
-    """The tensors of all ranks."""
+    """Return the tensors of all ranks."""
     return [values(dtype, shape, seed + i) for i in range(size())]
 
 
@@ -194,7 +194,7 @@ def check_all_gather():
 
 
 def check_all_gather_in_place():
-    """The input may be this process's part of the output."""
+    """Check that the input may be this process's part of the output."""
     for dtype in (gc.float32, gc.bfloat16, gc.complex64, gc.bool):
         out = gc.full((size(), 3), 1, dtype=dtype)
         out[rank()] = gc.tensor([rank(), 0, 2], dtype=dtype)

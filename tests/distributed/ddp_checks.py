@@ -60,7 +60,7 @@ def made(make, seed):
 
 
 def train(model, shape, part, optimizer):
-    """The losses of a training; `part` takes this process's share of a batch."""
+    """Train, and return the losses. `part` returns this process's share of a batch."""
     losses = []
     for step in range(STEPS or (100 if size() == 2 and dist.get_backend() == "mpi" else 15)):
         x, y = drawn(4 * size(), *shape, seed=step), drawn(4 * size(), 3, seed=1000 + step)

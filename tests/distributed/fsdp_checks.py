@@ -26,7 +26,7 @@ from tests.distributed.ddp_checks import Transformer, cnn, drawn, made, mlp, own
 
 
 def sharded(model, **settings):
-    """A model of which each layer with parameters is a unit."""
+    """Shard a model with one unit per layer that has parameters."""
     for layer in model.children():
         if any(True for _ in layer.parameters()):
             fully_shard(layer, **settings)
@@ -257,7 +257,7 @@ def check_memory():
 
 
 def counted(model, xs):
-    """The collectives of a forward and a backward."""
+    """Return the numbers of collectives of a forward and a backward."""
     from gradcore.autograd import profiler
 
     with profiler.profile() as prof:
@@ -402,7 +402,7 @@ def check_parameters_are_gathered_by_hand_and_ahead():
 
 
 def trained_once(seed):
-    """A sharded model and its optimizer, after a step."""
+    """Return a sharded model and its optimizer, after one step."""
     model = sharded(made(mlp, seed))
     optimizer = gc.optim.Adam(model.parameters(), 0.01)
     model(gc.ones(2, 6, dtype=gc.float64) * (1 + rank())).square().sum().backward()
@@ -412,7 +412,7 @@ def trained_once(seed):
 
 
 def whole_values(state):
-    """The whole tensors of a nested dict, by path."""
+    """Return the unsharded tensors of a nested dict, by path."""
     found = {}
     for key, value in state.items():
         if isinstance(value, dict):

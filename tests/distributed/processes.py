@@ -31,7 +31,7 @@ ROOT = HERE.parents[1]
 
 
 def launcher() -> str | None:
-    """The mpiexec of this Python's environment, or of the system."""
+    """Return the path of mpiexec in this Python's environment, or else in the system."""
     beside = Path(sys.executable).with_name("mpiexec")
     return str(beside) if beside.exists() else shutil.which("mpiexec")
 
@@ -89,7 +89,7 @@ def start_on_rig(size: int, *args: str, seconds: float = 400, **more: str) -> li
 
 
 def checks_of(path: Path) -> dict[str, Callable[[], None]]:
-    """The functions of a module whose names begin with ``check_``."""
+    """Return the functions of a module whose names begin with ``check_``."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -100,7 +100,7 @@ def checks_of(path: Path) -> dict[str, Callable[[], None]]:
 
 @functools.cache
 def outcomes(module: str, size: int, backend: str = "mpi") -> dict[str, list[str]]:
-    """What went wrong in each check of a module, by rank; empty strings where nothing did."""
+    """Return the error of each check of a module, by rank. A check that passes has an empty string."""
     with tempfile.TemporaryDirectory() as folder:
         args = ("-m", "tests.distributed.processes", str(HERE / module), folder, backend)
         done: Any = start(size, *args) if backend == "mpi" else start_on_rig(size, *args)
@@ -120,7 +120,7 @@ def parameters(module: str, sizes: tuple[int, ...] = (2, 3, 4)) -> Any:
 
 
 def passes(module: str, size: int, name: str, backend: str = "mpi") -> None:
-    """A check has passed in all processes."""
+    """Check that a check has passed in all processes."""
     wrong = {rank: text for rank, text in enumerate(outcomes(module, size, backend)[name]) if text}
     assert not wrong, "\n".join(f"rank {rank}:\n{text}" for rank, text in wrong.items())
 

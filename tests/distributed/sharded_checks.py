@@ -60,7 +60,7 @@ def whole(x):
 
 
 def folder():
-    """A folder that all processes know."""
+    """Return a folder that all processes share."""
     name = [tempfile.mkdtemp() if rank() == 0 else None]
     dist.broadcast_object_list(name, src=0)
     return name[0]

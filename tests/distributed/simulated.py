@@ -111,7 +111,7 @@ class Count:
 
 
 def build() -> Any:
-    """A module whose layers are alike."""
+    """Return a module of equal layers."""
     return nn.Sequential(*[nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(LAYERS)])
 
 
@@ -128,7 +128,7 @@ def measure(work: Callable[[], Any]) -> tuple[float, float]:
 
 
 def figures(count: Count, folder: str) -> dict[str, dict[str, float]]:
-    """The figures of this rank, by the part of a job."""
+    """Return the figures of this rank for each part of a job."""
     x = gc.ones(2, WIDTH)
     found: dict[str, dict[str, float]] = {}
 
@@ -162,7 +162,7 @@ def figures(count: Count, folder: str) -> dict[str, dict[str, float]]:
 
 
 def simulate(size: int) -> dict[str, dict[str, float]]:
-    """The figures of rank 0 of a simulated world."""
+    """Return the figures of rank 0 of a simulated world."""
     engine = Simulated(0, size) if size > 1 else Alone()
     world = groups.ProcessGroup({"cpu": engine}, range(size), timedelta(seconds=60), "world", "mpi")
     groups._state.world, groups._state.groups = world, [world]

@@ -72,7 +72,7 @@ IDS = [f"{name}-{'-'.join(parameters)}" for name, parameters in EACH]
 
 
 def made(lib: Any, name: str, parameters: Parameters, requires_grad: bool = False, **settings: Any) -> Any:
-    """A distribution of a library (gradcore or PyTorch)."""
+    """Return a distribution of a library."""
     return getattr(lib.distributions, name)(**tensors(lib, parameters, requires_grad), **settings)
 
 

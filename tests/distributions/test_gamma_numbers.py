@@ -12,7 +12,7 @@ SHARES = [1e-3, 0.1, 0.5, 0.9, 0.9999]
 
 
 def _moved(shape, share):
-    """The logarithm of the number below which that share lies."""
+    """Return the logarithm of a quantile of the gamma distribution."""
     return np.log(gammaincinv(shape, share) if share < 0.5 else gammainccinv(shape, 1 - share))
 
 

@@ -20,7 +20,7 @@ def chain(x, n):
 
 @pytest.fixture
 def shallow_stack():
-    """A stack far too small for recursion along the chain."""
+    """Limit the stack to much less than recursion along the chain would need."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(400)
     yield

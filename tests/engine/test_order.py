@@ -13,7 +13,7 @@ PROGRAM = st.tuples(st.integers(1, 4), st.lists(st.tuples(st.integers(0, 99), st
 
 
 def run(leaves, steps, note=None):
-    """The program's result, and for each operation the numbers of its operands."""
+    """Return the result of the program, and the indices of the operands of each operation."""
     values, operands = list(leaves), []
     for i, j in steps:
         a, b = i % len(values), j % len(values)
@@ -26,7 +26,7 @@ def run(leaves, steps, note=None):
 
 
 def expected_order(count, operands):
-    """The youngest result that waits comes first; a leaf comes as soon as nothing more can arrive."""
+    """Return the expected order: the youngest waiting result first, a leaf as soon as no more gradients can arrive."""
     order, reached = [], {count + len(operands) - 1}
     for number in range(count + len(operands) - 1, count - 1, -1):
         if number not in reached:
@@ -44,7 +44,7 @@ def expected_order(count, operands):
 
 
 def behind(number, operands, count, reached):
-    """The results older than `number` that gradients will still come to."""
+    """Return the results older than `number` that gradients will still reach."""
     found = {n for n in reached if count <= n < number}
     for n in range(number - 1, count - 1, -1):
         if n in found:

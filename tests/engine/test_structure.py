@@ -16,7 +16,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 
 def inner_imports(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
-    """The imports inside functions."""
+    """Yield the imports inside functions."""
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef):
             for node in ast.walk(function):
@@ -25,7 +25,7 @@ def inner_imports(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
 
 
 def lines_of(function: ast.FunctionDef) -> int:
-    """The lines of a function's body, without its docstring."""
+    """Return the number of lines of a function's body, without its docstring."""
     first = function.body[1] if ast.get_docstring(function) else function.body[0]
     assert function.end_lineno is not None
     return function.end_lineno - first.lineno + 1
@@ -45,7 +45,7 @@ def test_an_import_inside_a_function_says_why(path: Path) -> None:
 
 
 def all_imports(tree: ast.AST) -> Iterator[str]:
-    """The modules of the package that are imported anywhere in a module but for type checkers."""
+    """Yield the modules of the package that a module imports at run time."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             continue

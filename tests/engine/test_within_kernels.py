@@ -13,7 +13,7 @@ from gradcore.autograd.modes import local
 
 
 def _program():
-    """A forward and a backward with fast and general calls, a creation and a write; raises where one is wrong."""
+    """Run fast and general calls, a creation and a write forward and backward, and raise an error if one is wrong."""
     x = gc.ones(3, requires_grad=True)
     y = (x * x + 0.5 * x.double()).sum() + gc.stack([x, x]).mean()
     y.backward()

@@ -19,7 +19,7 @@ def quiet(program):
 
 
 def called(T, make, *shape):
-    """A module before and after its first call."""
+    """Return the state of a module before and after its first call."""
     module = make(T.nn)
     before = [repr(module), [repr(t) for t in module.state_dict().values()], module.has_uninitialized_params()]
     out = module(T.rand(*shape))
@@ -39,7 +39,7 @@ def converted(T):
 
 
 def trained(T):
-    """The parameters are the same objects before and after."""
+    """Train a lazy module, and return whether its parameters stay the same objects."""
     module = T.nn.LazyLinear(2)
     optimizer = T.optim.SGD(module.parameters(), lr=0.5)
     module(T.ones(1, 3))
@@ -112,7 +112,7 @@ def materialized(T):
 
 
 def refused(T, use):
-    """The kind of an error that names a function in PyTorch."""
+    """Return the class of error and whether it has PyTorch's advice."""
     try:
         uninitialized(T, use)
     except ValueError as error:

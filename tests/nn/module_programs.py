@@ -167,7 +167,7 @@ def hook_that_returns_a_list(T):
 
 
 def older_with_warnings(T, forward, *more):
-    """What an older hook gets, and what is said of what it misses."""
+    """Return what an older hook receives, and the warnings about what it misses."""
     m, seen = type("Own", (T.nn.Module,), {"forward": forward})(), []
     m.register_backward_hook(lambda m, i, o: seen.append((len(i), len(o))))
     x = T.ones(2, requires_grad=True)

@@ -12,7 +12,7 @@ __all__ = ["outcome"]
 
 
 def described(value: Any) -> Any:
-    """A result as something that both libraries' results can be compared as."""
+    """Describe a result in a form that can be compared between libraries."""
     if hasattr(value, "grad_fn"):
         kind = str(value.dtype), tuple(value.shape), bool(value.requires_grad)
         if value.is_meta:
@@ -29,7 +29,7 @@ def described(value: Any) -> Any:
 
 
 def outcome(program: Callable[[Any], Any], library: Any) -> str:
-    """What a program returns or raises, and the kinds of its warnings, without the library's own name."""
+    """Return the result or error of a program and the categories of its warnings, without addresses."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         try:

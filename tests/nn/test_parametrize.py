@@ -11,7 +11,7 @@ from gradcore.nn.utils import parametrize
 
 
 def _by(forward, right_inverse=None):
-    """A parametrization of two functions."""
+    """Return a parametrization with these two functions."""
     body = {"forward": lambda self, *x: forward(*x)}
     if right_inverse is not None:
         body["right_inverse"] = lambda self, x: right_inverse(x)

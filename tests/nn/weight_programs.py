@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def filled(T, module):
-    """The module with the same numbers in both libraries."""
+    """Fill a module with the same numbers in both libraries."""
     module.double()
     state = {}
     for k, (name, t) in enumerate(module.state_dict().items()):

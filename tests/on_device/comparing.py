@@ -18,7 +18,7 @@ TOLERANCES = {
 
 
 def outcome(run: Callable[..., Sequence[Any]], *args: Any) -> list[Any] | Exception:
-    """The tensors that a function returns, or what it raises."""
+    """Return the tensors that a function returns, or its error."""
     try:
         with np.errstate(all="ignore"):
             return list(run(*args))

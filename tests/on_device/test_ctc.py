@@ -35,7 +35,7 @@ def padded(rows: list[list[int]]) -> Any:
 
 
 def run_on(where: str, log_probs: Any, settings: Any, second: bool) -> list[Any]:
-    """The loss with its gradients on a device."""
+    """Compute the loss and its gradients on a device."""
     targets, *rest = settings
     at = targets.to(where)
     return with_gradients(lambda x: F.ctc_loss(x, at, *rest), log_probs.to(where), second=second)

@@ -50,7 +50,7 @@ def test_an_index_on_another_device() -> None:
 
 @pytest.fixture(params=["MemoryError", "CuPy's"])
 def exhausted(request: pytest.FixtureRequest) -> Iterator[list[bool]]:
-    """An allocator of another library, set after gradcore has used CUDA; without memory while the list says so."""
+    """Set another library's allocator after gradcore has used CUDA, and let it run out of memory on request."""
     before, empty = cupy.cuda.get_allocator(), [False]
     kinds = {"MemoryError": lambda size: MemoryError("std::bad_alloc"),
              "CuPy's": lambda size: cupy.cuda.memory.OutOfMemoryError(size, 0, 0)}  # fmt: skip

@@ -50,7 +50,7 @@ OPTIMIZERS = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adadelta", "RMSprop"
 
 
 def stepping(made: Callable[[], tuple[Any, Any]], optimizer: str, **settings: Any) -> tuple[Any, Any, Any]:
-    """A step of training, its input, and the model."""
+    """Return a training step, its input, and the model."""
     gc.manual_seed(0)
     model, x = made()
     rule = getattr(gc.optim, optimizer)(model.parameters(), lr=0.01, capturable=True, **settings)

@@ -35,7 +35,7 @@ def drawn(rng: np.random.Generator, dtype: Any, *shape: int, device: str = "cpu"
 
 
 def with_gradients(run: Callable[..., Any], *inputs: Any, second: bool = False) -> list[Any]:
-    """The result, the gradients, and if wanted those of the sum of the gradients' squares."""
+    """Return the result, the gradients, and optionally those of the squared gradients."""
     inputs = tuple(t.detach().requires_grad_() for t in inputs)
     out = run(*inputs)
     weights = gc.arange(out.numel(), dtype=gc.float64, device=out.device).reshape(out.shape).cos().to(out.dtype)

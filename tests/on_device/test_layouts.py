@@ -40,7 +40,7 @@ def overlapping(t: Any, dim: int) -> Any:
 
 
 def reversed_(t: Any, dim: int) -> Any:
-    """The same numbers, backwards in memory along a dim: such arrays come from NumPy and CuPy."""
+    """Return the same values with a negative stride along a dim, as arrays of NumPy and CuPy can have."""
     backwards = (slice(None),) * dim + (slice(None, None, -1),)
     return gc.as_tensor(t.flip(dim).contiguous()._array[backwards])
 

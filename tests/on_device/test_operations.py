@@ -36,7 +36,7 @@ DIFFERENTIABLE = set(TOLERANCES)
 
 
 def inputs_of(case: Drawn, dtype: Any, strided: bool, device: str) -> list[Any]:
-    """The operands, floating-point ones in a dtype; `strided` puts other elements between theirs."""
+    """Return the operands, with floating-point ones in `dtype`. `strided` leaves gaps between their elements."""
     found = []
     for i, array in enumerate(case.arrays()):
         t = gc.tensor(np.asarray(array), device=device)

@@ -45,7 +45,7 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 def computed(name: str, mean: float, kind: gc.dtype, dtype: gc.dtype, device: str) -> list[Any]:
-    """Result and gradients in a dtype of numbers that are numbers of `kind`."""
+    """Compute a normalization and its gradients in `dtype`, for inputs rounded to `kind`."""
     rng = np.random.default_rng(0)
     shapes = (5, CHANNELS, POINTS), (CHANNELS,), (CHANNELS,)
     drawn = [

@@ -15,7 +15,7 @@ VIEWS = sorted({case.op.name for case in ALL if case.op.view})
 
 
 def written(case: Drawn, device: str, write: str, twice: bool) -> list[Any]:
-    """The base after a write through its view, the gradient by what it was, and whether the first is a view."""
+    """Return the base after a write through its view, and the gradients by the base's and the written values."""
     arrays = case.arrays()
     leaf = gc.tensor(np.asarray(arrays[0]), device=device)
     leaf.requires_grad_(leaf.is_floating_point() or leaf.is_complex())

@@ -13,13 +13,13 @@ STEP = 1e-6
 
 
 def random(rng: np.random.Generator, shape: Sequence[int], dtype: Any) -> Any:
-    """Normally distributed numbers, real or complex."""
+    """Draw normally distributed numbers, real or complex."""
     values = rng.standard_normal(shape)
     return values + 1j * rng.standard_normal(shape) if np.dtype(dtype).kind == "c" else values
 
 
 def inner(a: Any, b: Any) -> float:
-    """The real inner product."""
+    """Return the real inner product."""
     return float(np.sum(np.conj(a) * b).real)
 
 

@@ -29,7 +29,7 @@ DTYPES = {"f": ("float64", "float32"), "c": ("complex128", "complex64")}
 
 
 def guarded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A copy of an array that ends at a page which can be neither read nor written."""
+    """Return a copy of an array that ends at an inaccessible page."""
     pages = -(-array.nbytes // PAGE) + 1
     memory = mmap.mmap(-1, pages * PAGE)
     start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -41,7 +41,7 @@ def guarded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def transposed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The same elements with the last dim outermost in memory, ending at a protected page."""
+    """Return a copy with the last dim outermost in memory, ending at an inaccessible page."""
     return np.moveaxis(guarded(np.ascontiguousarray(np.moveaxis(array, -1, 0))), 0, -1) if array.ndim > 1 else array
 
 

@@ -220,7 +220,7 @@ def _of_others() -> Iterator[Hostile]:
 
 
 def _of_texts() -> Iterator[Hostile]:
-    """Calls of NumPy's functions, and of SciPy's where it is installed, with an integer of their text replaced."""
+    """Yield calls of NumPy's and SciPy's functions with one integer of their text replaced."""
     sources = [(gnp, numpy_calls.CALLS, numpy_calls.drawn())]
     if importlib.util.find_spec("scipy"):
         for name in ("fft", "signal", "linalg", "special", "stats", "spatial", "ndimage"):

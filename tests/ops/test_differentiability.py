@@ -81,7 +81,7 @@ class Given:
             self.direction = self.direction + self.direction.swapaxes(-1, -2)
 
     def run(self, change: float = 0.0, leaf: Any = None) -> list[gc.Tensor]:
-        """The floating-point outputs with the tensor moved along the direction, or with `leaf` in its place."""
+        """Return the floating-point outputs with the tensor moved along the direction, or replaced by `leaf`."""
         made = []
         for i, array in enumerate(self.arrays):
             moved = np.asarray(array + change * self.direction) if i == self.position and change else np.array(array)
@@ -112,7 +112,7 @@ class Given:
         return (sides[0] - sides[1]) / (2 * STEP)
 
     def reverse(self) -> float | None:
-        """The same by backward; None if no output requires grad."""
+        """Return the derivative by backward, or None if no output requires grad."""
         leaf = self.leaf()
         outs = self.run(leaf=leaf)
         chosen = [(out, gc.tensor(w, dtype=out.dtype)) for out, w in zip(outs, self.weights(outs), strict=True)]
@@ -123,7 +123,7 @@ class Given:
         return 0.0 if grad is None else float(np.sum((np.conj(np.array(grad.resolve_conj())) * self.direction).real))
 
     def forward(self) -> float:
-        """The same by forward mode."""
+        """Return the derivative by forward mode."""
         primal = gc.tensor(np.array(self.arrays[self.position]))
         tangent = gc.tensor(self.direction, dtype=primal.dtype)
         outs, tangents = gc.func.jvp(lambda t: tuple(self.run(leaf=t)), (primal,), (tangent,))
@@ -141,7 +141,7 @@ def _each(kinds: str) -> Any:
 
 
 def _follows(given: Given) -> None:
-    """The derivative in both modes is that of finite differences, or is refused in both."""
+    """Check that the derivative in both modes is that of finite differences, or is refused in both."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if not given.run():

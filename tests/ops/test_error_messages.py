@@ -44,7 +44,7 @@ INTERNAL = (
 
 
 def wrong(t: gc.Tensor) -> Iterator[Any]:
-    """What may stand in a tensor's place, by mistake."""
+    """Yield values that a caller may pass by mistake in the place of a tensor."""
     for dtype in DTYPES:
         if not t.is_complex() or dtype.startswith("complex"):
             yield t.to(getattr(gc, dtype))
@@ -55,7 +55,7 @@ def wrong(t: gc.Tensor) -> Iterator[Any]:
 
 
 def calls(case: Drawn) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """The call with one argument changed at a time."""
+    """Yield the call with one argument changed at a time."""
     tensors = [gc.tensor(np.asarray(a)) for a in case.arrays()]
 
     def given(changed: list[Any], value: Any) -> Any:

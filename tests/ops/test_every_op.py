@@ -47,7 +47,7 @@ def host(t: gc.Tensor) -> Any:
 
 
 def gradients(case: Drawn, create_graph: bool = False, device: str = "cpu") -> tuple[list[Any], list[Any]]:
-    """Inputs that require grad, and their gradients for fixed cotangents."""
+    """Return the inputs that require grad, and their gradients for fixed cotangents."""
     ins = tensors(case, device)
     outs = floating(case.outputs(ins))
     if not outs:

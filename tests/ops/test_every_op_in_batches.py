@@ -37,13 +37,13 @@ def patterns(case: Drawn) -> list[tuple[int | None, ...]]:
 
 
 def batches(case: Drawn, dims: tuple[int | None, ...], device: str = "cpu") -> list[Any]:
-    """The inputs of `vmap`."""
+    """Return the inputs of `vmap`."""
     rows = samples(case)
     return [gc.tensor(row[0] if d is None else np.stack(row), device=device) for row, d in zip(rows, dims, strict=True)]
 
 
 def sample(inputs: list[Any], dims: tuple[int | None, ...], i: int) -> list[Any]:
-    """The inputs of one sample."""
+    """Return the inputs of one sample."""
     return [t if d is None else t[i] for t, d in zip(inputs, dims, strict=True)]
 
 
@@ -54,7 +54,7 @@ def refused(case: Drawn) -> bool:
 
 
 def looped(function: Callable[..., Any], inputs: list[Any], dims: tuple[int | None, ...]) -> list[Any] | None:
-    """The results of all samples, one after the other; None where a sample is no legal call or shapes differ."""
+    """Return the results of all samples, computed one after the other, or None if a call is refused."""
     try:
         rows = [function(*sample(inputs, dims, i)) for i in range(COUNT)]
         return [np.stack([host(r) for r in column]) for column in zip(*rows, strict=True)]
@@ -105,7 +105,7 @@ def test_values_on_the_strict_device(case: Drawn, strict: str) -> None:
 
 
 def gradients(case: Drawn) -> Callable[..., Any]:
-    """A function that gives the gradients of a call for fixed cotangents."""
+    """Return a function that computes the gradients of a call for fixed cotangents."""
     chosen = case.differentiable()
 
     def run(*tensors: Any) -> Any:

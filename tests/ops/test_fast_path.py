@@ -16,7 +16,7 @@ from tests.ops.test_every_op import by_label, cotangents, floating, tensors
 
 
 def history(out: gc.Tensor) -> object:
-    """What is recorded: the node's name and which of its edges lead somewhere."""
+    """Return the name of the node and those of the nodes that its edges lead to."""
     if out.grad_fn is None:
         return None
     return out.grad_fn.name(), [node is not None and node.name() for node, _ in out.grad_fn.next_functions]

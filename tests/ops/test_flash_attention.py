@@ -50,7 +50,7 @@ def agree(found: Any, expected: Any, tolerance: float = 1e-12) -> None:
 
 
 def both(program: Any) -> tuple[Any, Any]:
-    """What a program gives with the kernels that keep no weights, and with those that do."""
+    """Run a program with the fused attention kernels and without, and return both results."""
     results = []
     for enabled in (True, False):
         gc.backends.cuda.enable_flash_sdp(enabled)

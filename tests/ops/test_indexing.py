@@ -20,7 +20,7 @@ sizes = st.lists(st.integers(0, 4), min_size=0, max_size=4).map(tuple)
 
 @st.composite
 def keys(draw: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """A key of any items for a tensor of `shape`; index arrays broadcast to one shape."""
+    """Draw a key of any items for a tensor of `shape`. Index arrays broadcast to one shape."""
     common = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
     key: list[Any] = []
     dim, dots = 0, False
@@ -67,7 +67,7 @@ def calls(draw: Any) -> tuple[np.ndarray[Any, Any], tuple[Any, ...]]:
 
 
 def in_two_steps(key: tuple[Any, ...], ndim: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The ints, slices and None of a key, and the index arrays for what they give, by PyTorch's rules."""
+    """Split a key into ints, slices and None, and the index arrays for their result, by PyTorch's rules."""
     used = sum(k is not None and k is not Ellipsis for k in key)
     first: list[Any] = []
     second: list[Any] = []

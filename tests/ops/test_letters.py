@@ -16,7 +16,7 @@ FUNCTIONS = (ast.FunctionDef, ast.Lambda)
 
 
 def namespace(node: ast.AST) -> str | None:
-    """The letter of a function, where it has one."""
+    """Return the letter of the namespace that a function takes, or None."""
     if not isinstance(node, FUNCTIONS):
         return None
     first = [p.arg for p in (*node.args.posonlyargs, *node.args.args)][:1]

@@ -29,7 +29,7 @@ def herm(x: gc.Tensor) -> gc.Tensor:
 
 
 def hermitian(x: gc.Tensor) -> gc.Tensor:
-    """A Hermitian matrix of any: operations that read one triangle can then be differentiated in every direction."""
+    """Return the Hermitian part of a matrix, so that functions of one triangle have derivatives in all directions."""
     return (x + herm(x)) / 2
 
 
@@ -197,7 +197,7 @@ INVARIANT: dict[str, Callable[[gc.Tensor], Any]] = {
 
 
 def _spectral(values: gc.Tensor, vectors: gc.Tensor) -> Any:
-    """The matrix of projections weighted by a function of the eigenvalues."""
+    """Return the matrix with the same eigenvectors and a function of the eigenvalues."""
     return (vectors * values.sin().unsqueeze(-2).to(vectors.dtype)) @ herm(vectors)
 
 
@@ -461,7 +461,7 @@ OF_REPEATED_VALUES: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _with_repeated_values(seed: int, hermitian: bool, dtype: Any) -> Any:
-    """A matrix whose repeated values are equal up to rounding; without a seed, diagonal and exactly equal."""
+    """Return a matrix whose repeated values are equal up to rounding, or a diagonal matrix without a seed."""
     diagonal = gc.tensor([3.0, 2.0, 2.0, 1.0], dtype=dtype).diag()
     if not seed:
         return diagonal

@@ -76,7 +76,7 @@ OTHER_LISTS = {
 
 
 def _words(node: ast.AST) -> list[str]:
-    """The strings of a literal: its elements, its keys and values, or the words of a text."""
+    """Yield the strings of a literal: elements, keys and values, or the words of a text."""
     parts: list[ast.AST | None] = []
     if isinstance(node, (ast.Set, ast.List, ast.Tuple)):
         parts = list(node.elts)

@@ -42,7 +42,7 @@ ANY_DTYPES = {
 
 
 def numbers(array: Any, name: str) -> Any:
-    """The drawn numbers as that dtype can have them; indices, masks and counts as they are."""
+    """Convert the drawn numbers to a dtype, and return indices, masks and counts unchanged."""
     if array.dtype.kind not in "fc":
         return gc.tensor(np.asarray(array))
     dtype = dtypes.DTYPES[name]
@@ -52,7 +52,7 @@ def numbers(array: Any, name: str) -> Any:
 
 
 def outcome(case: Drawn, tensors: list[Any]) -> list[Any] | None:
-    """The results, or None if the call is refused as it should be."""
+    """Return the results, or None if the call is refused with a proper error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -108,7 +108,7 @@ def test_integers_give_the_integers_of_floats(op: Op) -> None:
 
 
 def gradients(case: Drawn, name: str) -> tuple[list[Any] | None, list[Any]]:
-    """The dtypes of the results, None if the call is refused, and those of the gradients."""
+    """Return the dtypes of the results and of the gradients, with None for the results of a refused call."""
     tensors = [numbers(a, name) for a in case.arrays()]
     inputs = [t.requires_grad_() for t in tensors if t.is_floating_point()]
     results = outcome(case, tensors)
@@ -143,7 +143,7 @@ def test_halves_stay_halves(op: Op) -> None:
 
 
 def shapes(array: Any) -> list[tuple[int, ...]]:
-    """The array's shape with one dim of size 0, without dims, and of no elements."""
+    """Return shapes without elements or dims: that of the array with one dim of size 0, ``()`` and ``(0,)``."""
     dims = range(array.ndim)
     return [(), (0,), *(tuple(0 if i == d else n for i, n in enumerate(array.shape)) for d in dims)]
 

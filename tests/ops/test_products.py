@@ -52,7 +52,7 @@ def test_every_layout_of_operands() -> None:
 
 
 def _wrapped(array: Any) -> gc.Tensor:
-    """A tensor of this very array, whatever its strides."""
+    """Return a tensor of this very array, whatever its strides."""
     from gradcore.autograd.variables import wrap
     from gradcore.backends.registry import CPU
 
@@ -205,7 +205,7 @@ def test_bias_gradients_of_large_batches() -> None:
 
 @st.composite
 def equations(draw_: Any) -> tuple[str, list[tuple[int, ...]]]:
-    """An equation with up to three operands, with repeated letters."""
+    """Draw an equation with up to three operands and repeated letters."""
     sizes = dict(zip("abcde", draw_(st.permutations([1, 2, 3, 2, 4])), strict=True))
     operands = draw_(st.lists(st.lists(st.sampled_from("abcde"), max_size=4), min_size=1, max_size=3))
     letters = sorted({letter for labels in operands for letter in labels})

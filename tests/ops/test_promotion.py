@@ -27,7 +27,7 @@ def name(t: gc.Tensor) -> str:
 
 
 def join(a: str, b: str) -> str:
-    """The smallest dtype that holds both."""
+    """Return the smallest dtype that holds both."""
     pair = {a, b}
     if pair in ({"uint8", "int8"},):
         return "int16"

@@ -20,7 +20,7 @@ def leaf(values: Any) -> gc.Tensor:
 
 
 def gradient(function: Any, values: Any) -> Any:
-    """The gradient of the sum of what `function` returns first."""
+    """Return the gradient of the sum of the first result."""
     x = leaf(values)
     out = function(x)
     (out[0] if isinstance(out, tuple) else out).sum().backward()

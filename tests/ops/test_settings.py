@@ -39,7 +39,7 @@ def twins(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def given(case: Drawn) -> dict[int, Any]:
-    """The settings of a call by position: those that it gives, and the defaults of others."""
+    """Return the settings of a call by position, with defaults for those that it omits."""
     found = {}
     for i, setting in settings_of(case.op).items():
         parameter = case.op.parameters[i]
@@ -53,7 +53,7 @@ def given(case: Drawn) -> dict[int, Any]:
 
 
 def with_setting(case: Drawn, position: int, value: Any) -> Drawn:
-    """The call with another value of a setting."""
+    """Return the call with another value of a setting."""
     args, settings = case.args, dict(case.settings)
     if position < len(args):
         args = (*args[:position], value, *args[position + 1 :])
@@ -69,7 +69,7 @@ def taken(call: Drawn, value: Any) -> None:
 
 
 def outcome(case: Drawn, position: int, value: Any) -> Any:
-    """The values and gradients of a call with that setting, or the class of its error."""
+    """Return the values and gradients of a call with that setting, or the class of its error."""
     call = with_setting(case, position, value)
     ins = tensors(call)
     try:

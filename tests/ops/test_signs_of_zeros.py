@@ -23,7 +23,7 @@ DTYPES = [gc.float16, gc.bfloat16, gc.float32, gc.float64]
 
 
 def bounded(x: float, low: float | None, high: float | None) -> float:
-    """A number between bounds: itself where it equals one; NaN if a bound is."""
+    """Clamp a number, returning it unchanged where it equals a bound, and NaN if a bound is NaN."""
     if math.isnan(x) or any(bound is not None and math.isnan(bound) for bound in (low, high)):
         return math.nan
     if low is not None and x < low:
@@ -32,7 +32,7 @@ def bounded(x: float, low: float | None, high: float | None) -> float:
 
 
 def extremum(name: str, x: float, y: float) -> float:
-    """The extremum of two numbers, of two zeros the first."""
+    """Return the extremum of two numbers, and the first of two zeros."""
     if math.isnan(x) or math.isnan(y):
         return math.nan if name in ("maximum", "minimum") else y if math.isnan(x) else x
     return (max if name in ("maximum", "fmax") else min)(x, y)

@@ -25,7 +25,7 @@ WILD = st.one_of(
 
 
 def refusal(call: Callable[[], Any]) -> str:
-    """What a call is refused with, or nothing."""
+    """Return the message of a refused call, or an empty string."""
     try:
         call()
     except RuntimeError as error:

@@ -17,7 +17,7 @@ CASES = [case for case in ALL if case.op.name in REFERENCES]
 
 
 def flat(value: Any) -> Iterator[Any]:
-    """The arrays and numbers of a result, tensors as arrays on the host."""
+    """Yield the arrays and numbers of a result, with tensors as arrays on the host."""
     if isinstance(value, (tuple, list)):
         for v in value:
             yield from flat(v)

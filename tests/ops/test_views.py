@@ -81,7 +81,7 @@ def numeric(function: Callable[[Any], Any], *inputs: np.ndarray[Any, Any], step:
 
 
 def agree(function: Callable[..., Any], *inputs: np.ndarray[Any, Any]) -> None:
-    """The gradients of `function`, on arrays and recorded, are its differences."""
+    """Check that the gradients of `function`, with and without a graph, are the numeric ones."""
     expected = numeric(function, *inputs)
     for create_graph in (False, True):
         tensors = [leaf(a) for a in inputs]

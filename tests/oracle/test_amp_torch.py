@@ -117,7 +117,7 @@ def test_training(dtype: str, scaled: bool) -> None:
 
 
 def graph(lib: Any) -> list[str]:
-    """The nodes behind a product, with how often the weight is converted."""
+    """Return the nodes of a product and whether the weight is converted once."""
     weight = lib.ones(3, 2, requires_grad=True)
     x = lib.ones(4, 3)
     with lib.autocast("cpu"):

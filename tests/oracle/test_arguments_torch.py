@@ -107,7 +107,7 @@ ERRORS = (TypeError, ValueError, RuntimeError, IndexError, OverflowError, NotImp
 
 
 def outcome(xp: Any, call: str, form: str) -> Any:
-    """The shape of the result, or the error."""
+    """Return the shape of the result, or the error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

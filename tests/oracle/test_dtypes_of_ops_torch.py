@@ -110,7 +110,7 @@ class Outcome(NamedTuple):
 
 
 def numbers(array: Any, dtype: dtypes.dtype) -> Any:
-    """The drawn numbers as that dtype can have them."""
+    """Convert the drawn numbers to a dtype."""
     if array.dtype.kind not in "fc":
         return np.array(array)
     if not dtype.is_complex:
@@ -230,7 +230,7 @@ NO_KERNEL = r"not implemented for|[Cc]omplex|[Bb]ool|[Ii]nteg|MKL|iinfo|expected
 
 
 def mixed_cases() -> list[Drawn]:
-    """The calls of several floating-point tensors, as many of an operation as there are kinds of arguments."""
+    """Return calls with several floating-point tensors, one per operation and kinds of arguments."""
     chosen: dict[Any, Drawn] = {}
     for op in OPERATIONS:
         for case in cases(op):

@@ -52,7 +52,7 @@ def message(function, *args):
 
 
 def promoted(function, *args, **kwargs):
-    """The type that a function returns, or PyTorch's words where it promotes no wide unsigned integers."""
+    """Return the dtype that a function returns, or the error where PyTorch promotes no wide unsigned integers."""
     try:
         found = function(*args, **kwargs)
     except RuntimeError as error:

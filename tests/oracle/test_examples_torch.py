@@ -20,7 +20,7 @@ PROGRAMS = {
 
 
 def result(source: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """What a program's `main` returns, whose assertions on the result of a full run are left out."""
+    """Return the result of a program's `main`, without its assertions, which hold for full runs only."""
     lines = [line for line in source.splitlines() if not line.startswith("    assert ")]
     namespace: dict[str, Any] = {"__name__": "program"}
     exec(compile("\n".join(lines), "program", "exec"), namespace)

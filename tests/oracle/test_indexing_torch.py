@@ -29,7 +29,7 @@ def described(t: Any) -> Any:
 
 
 def outcome(run: Any) -> Any:
-    """What `run` returns, or the type and the text of its error (after an Ellipsis PyTorch counts dims otherwise)."""
+    """Return the result of `run`, or its error's type and message without dims, which PyTorch counts differently."""
     try:
         return run()
     except (IndexError, RuntimeError, TypeError, ValueError) as error:

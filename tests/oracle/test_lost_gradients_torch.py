@@ -51,7 +51,7 @@ ORDERS: dict[str, Callable[[Any], Callable[..., Any]]] = {
 
 
 def _function(name: str) -> Any:
-    """The function of a name in gradcore, or its method; None if there is neither."""
+    """Return gradcore's function or method of a name, or None if there is neither."""
     found: Any = gc
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -80,7 +80,7 @@ class Unusable(Exception):
 
 
 def _taken_over(value: Any, arrays: list[Any]) -> Any:
-    """A sample's argument with places in `arrays` for tensors."""
+    """Copy a sample's argument, moving its tensors to `arrays` and leaving their positions."""
     if isinstance(value, torch.Tensor):
         if value.layout != torch.strided or value.is_meta:
             raise Unusable
@@ -160,7 +160,7 @@ def test_each_tensor_in_turn(op: Any) -> None:
 
 
 def _follows(compute: Any, arrays: list[Any], i: int) -> None:
-    """The gradient by tensor `i` is that of finite differences, or refused."""
+    """Check that the gradient by tensor `i` is that of finite differences, or refused."""
     leaf = gc.tensor(arrays[i].copy(), requires_grad=True)
     rng = np.random.default_rng(0)
     try:

@@ -25,7 +25,7 @@ CLOSED = (
 
 
 def walked(module, found):
-    """A module and the public ones below it, by name; None for those that cannot be imported."""
+    """Collect a module and the public modules below it by name, with None for those that cannot be imported."""
     found[module.__name__] = module
     for info in pkgutil.iter_modules(getattr(module, "__path__", ())):
         name = f"{module.__name__}.{info.name}"

@@ -104,7 +104,7 @@ LAYERS = [
 
 
 def twin(text):
-    """The same module in both libraries, with the same state."""
+    """Return the same module in both libraries, with equal state."""
     theirs = eval(f"nn.{text}", {"nn": torch.nn})
     ours = eval(f"nn.{text}", {"nn": gradcore.nn})
     ours.load_state_dict({name: gradcore.tensor(t.numpy()) for name, t in theirs.state_dict().items()})

@@ -98,7 +98,7 @@ def libraries(op: Op, case: Drawn) -> list[tuple[Any, Callable[[], Recorded]]]:
 
 
 def comparable(op: Op) -> list[tuple[Drawn, Any, Any]]:
-    """The cases that both libraries record and differentiate."""
+    """Return the cases that both libraries record and differentiate."""
     found = []
     for case in cases(op):
         (_, ours), (_, theirs) = libraries(op, case)
@@ -195,7 +195,7 @@ def test_nodes(op: Op) -> None:
 
 
 def shown(node: Any, name: str) -> Any:
-    """A value, or the shape of a tensor; negative numbers are what PyTorch makes of them."""
+    """Return a saved value, or the shape of a tensor, with negative numbers as PyTorch represents them."""
     value = getattr(node, f"_saved_{name}", "missing")
     if isinstance(value, (gc.Tensor, torch.Tensor)):
         return tuple(value.shape)

@@ -21,7 +21,7 @@ TO_MEMORY = np.linspace(-1, 1, T * S, dtype=np.float32).reshape(T, S)
 
 
 def twins(make):
-    """The same module in both libraries, with the same state, which is not that of PyTorch's initialisation alone."""
+    """Return the same module in both libraries, with an equal state that differs from PyTorch's initialization."""
     torch.manual_seed(0)
     theirs = make(torch)
     for p in theirs.parameters():

@@ -87,7 +87,7 @@ CALLS = [
 
 
 def _start(message: str) -> str:
-    """What must be the same: all of the signatures of a deprecated overload, of others the first words."""
+    """Return the part of a message that must agree: the signatures of a deprecated overload, or the first words."""
     if message.startswith("This overload"):
         return "\n".join(line for line in message.partition(" (Trig")[0].splitlines() if "out_dtype" not in line)
     return message[:38]

@@ -40,7 +40,7 @@ def _same(ours, theirs):
 
 
 def _backward(out):
-    """A random upstream gradient, sent back; as an array."""
+    """Run backward with a random upstream gradient, and return that gradient as an array."""
     grad = torch.randn_like(out)
     out.backward(grad)
     return grad.numpy()

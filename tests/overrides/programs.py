@@ -8,7 +8,7 @@ from typing import Any
 
 
 def classes(lib: Any) -> Any:
-    """Subclasses and other classes that take calls over, as programs define them."""
+    """Return subclasses and other classes that override calls, as programs define them."""
 
     class Keeping(lib.Tensor):
         """Inherits everything."""
@@ -89,7 +89,7 @@ def classes(lib: Any) -> Any:
 
 
 def kind(value: Any) -> Any:
-    """A result without what differs between libraries: classes by name, tensors as lists."""
+    """Convert a result to what both libraries share: names of classes, and tensors as lists."""
     if isinstance(value, (tuple, list)):
         return [kind(v) for v in value]
     if hasattr(value, "tolist") and hasattr(value, "grad_fn"):

@@ -43,13 +43,13 @@ def mapped() -> int:
 
 
 def blas_threads() -> list[int]:
-    """The number of threads of NumPy's OpenBLAS."""
+    """Return the numbers of threads of NumPy's OpenBLAS libraries."""
     libraries = [ctypes.CDLL(path) for path in glob.glob(f"{os.path.dirname(np.__file__)}.libs/*openblas*")]
     return [library.scipy_openblas_get_num_threads64_() for library in libraries]
 
 
 def placement() -> dict[str, Any]:
-    """The process's threads, and the cores on which each may run."""
+    """Return the threads of the process, and the cores on which each may run."""
     if not os.path.isdir("/proc/self/task"):
         return {}
     return {name: os.sched_getaffinity(int(name)) for name in os.listdir("/proc/self/task")}

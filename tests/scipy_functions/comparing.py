@@ -17,7 +17,7 @@ __all__ = ["called", "check_derivatives", "check_values", "expressions", "lines"
 
 
 def lines(text: str) -> dict[str, list[str]]:
-    """The calls of each function, of lines ``name: arguments; arguments``."""
+    """Parse lines ``name: arguments; arguments`` to the calls of each function."""
     found: dict[str, list[str]] = {}
     for line in filter(None, text.splitlines()):
         name, _, calls = line.partition(": ")
@@ -42,12 +42,12 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _read(expression: str, arrays: dict[str, Any]) -> list[str]:
-    """The arrays that an expression reads."""
+    """Return the names of the arrays that an expression reads."""
     return [name for name in arrays if re.search(rf"(?<![\w.'\"]){name}(?![\w'\"(]|=[^=])", expression)]
 
 
 def _strided(array: Any) -> Any:
-    """A tensor of which every second element in memory belongs to it."""
+    """Return a tensor that consists of every second element in memory."""
     return gc.tensor(np.repeat(array, 2, -1))[..., ::2] if isinstance(array, np.ndarray) and array.ndim else array
 
 

@@ -27,7 +27,7 @@ def bowl(x: Any, a: Any) -> Any:
 
 
 def both_orders(f: Any, *leaves: Any, **settings: Any) -> None:
-    """The derivatives of solutions: both modes, second order."""
+    """Check the derivatives of solutions in both modes and in second order."""
     assert gradcheck(f, leaves, fast_mode=True, eps=1e-4, atol=1e-4, rtol=1e-3, check_forward_ad=True, **settings)
     assert gradgradcheck(f, leaves, fast_mode=True, eps=1e-4, atol=1e-3, rtol=1e-3, check_fwd_over_rev=True)
 

@@ -100,7 +100,7 @@ def test_values(expression: str) -> None:
 
 
 def _smooth(expression: str) -> bool:
-    """Steps at pi, as angles have, are smooth where finite differences look, but phases of small numbers are not."""
+    """Return whether finite differences are reliable: steps of angles at pi are, phases of small numbers are not."""
     first = expression[expression.index("(") + 1]
     return first not in "FI" and "F," not in expression and "mode=" not in expression.partition("spectrogram")[2]
 

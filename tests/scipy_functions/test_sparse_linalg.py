@@ -25,7 +25,7 @@ def drawn(*shape: int) -> Any:
 
 
 def stretched(v: Any, d: Any, k: Any, bend: float) -> Any:
-    """A tridiagonal matrix times a vector, without the matrix."""
+    """Multiply a vector by a tridiagonal matrix, without forming the matrix."""
     zero = v.new_zeros(1)
     return (4 + d * d) * v + k * gc.cat([v[1:], zero]) + k * (1 + bend) * gc.cat([zero, v[:-1]])
 

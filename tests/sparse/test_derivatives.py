@@ -37,7 +37,7 @@ def hybrid(v: Any) -> Any:
 
 
 def well(v: Any) -> Any:
-    """A matrix that is far from singular."""
+    """Return a well-conditioned matrix."""
     return square(v * 0.3 + gc.tensor([3.0, 4.0, 1.0, 5.0, 1.0, 0.5], dtype=v.dtype))
 
 

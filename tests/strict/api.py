@@ -46,7 +46,7 @@ def _keywords(function: Any) -> list[str] | None:
 
 
 def _functions(module_name: str) -> dict[str, Any]:
-    """The functions of a module by name; their parameters where it cannot be imported (without CUDA's libraries)."""
+    """Return the functions of a module by name, or their parameters if it cannot be imported without CUDA."""
     try:
         module = importlib.import_module(module_name)
     except ImportError:
@@ -56,7 +56,7 @@ def _functions(module_name: str) -> dict[str, Any]:
 
 
 def _from_source(package: str) -> dict[str, list[str]]:
-    """What the files of a package define: names and parameters of functions."""
+    """Return the names and parameters of the functions that a package's files define."""
     top, _, rest = package.partition(".")
     spec = importlib.util.find_spec(top)
     if spec is None or not spec.submodule_search_locations:
@@ -69,7 +69,7 @@ def _from_source(package: str) -> dict[str, list[str]]:
 
 
 def introspect() -> dict[str, Any]:
-    """The API of the installed CuPy."""
+    """Return the API of the installed CuPy."""
     import cupy
 
     api: dict[str, Any] = {"version": cupy.__version__, "functions": {}, "ufuncs": {}, "methods": {}}
@@ -89,7 +89,7 @@ def introspect() -> dict[str, Any]:
 
 
 def load() -> dict[str, Any]:
-    """The installed CuPy's API, else the recorded one."""
+    """Return the API of the installed CuPy, or else the recorded one."""
     try:
         return introspect()
     except ImportError:

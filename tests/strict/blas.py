@@ -64,7 +64,7 @@ def _dtype(number: int) -> np.dtype[Any]:
 
 
 def _columns(address: int, dtype: Any, rows: int, columns: int, ld: int, count: int, step: int) -> Any:
-    """The matrices at an address: writable views of memory."""
+    """Return the matrices at an address as a writable view."""
     if ld < max(1, rows):
         raise CUBLASError("CUBLAS_STATUS_INVALID_VALUE")
     extent = abs(step) * (count - 1) + ld * (columns - 1) + rows
@@ -180,7 +180,7 @@ def _at(address: int, dtype: Any) -> Any:
 
 
 def bound(name: str, args: tuple[Any, ...]) -> dict[str, int]:
-    """The arguments of a call by name, each checked to be what C takes."""
+    """Return the arguments of a call by name, after checking each against its type in C."""
     signature = SIGNATURES[name].split(", ")
     if len(args) != len(signature):
         raise TypeError(f"{name}() takes exactly {len(signature)} positional arguments ({len(args)} given)")

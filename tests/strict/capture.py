@@ -32,7 +32,7 @@ def begin() -> None:
 
 
 def end() -> Callable[[], None]:
-    """What replays the work that was queued since `begin`."""
+    """End the capture, and return a function that replays the queued work."""
     global _captured
     work, _captured = _captured or [], None
 

@@ -63,7 +63,7 @@ COUNTS = Counts()
 
 
 def made(compute: Callable[[], Any]) -> Any:
-    """The fresh result of a function; if work is captured, its memory, whose contents a replay computes."""
+    """Return the new result of a function. During a capture, return memory that a replay fills."""
     if not capture.is_on():
         return _outside(compute())
     with np.errstate(all="ignore"):
@@ -95,7 +95,7 @@ def use(index: int) -> Any:
 
 
 def _inside(value: Any) -> Any:
-    """The NumPy arrays of strict ones, for use on the current device."""
+    """Return the NumPy arrays of strict arrays, for use on the current device."""
     if isinstance(value, StrictArray):
         if value.index != current():
             raise StrictError(f"an array of device {value.index} is used while device {current()} is current")
@@ -127,7 +127,7 @@ _wrappers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
 def owner(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array that owns the memory."""
+    """Return the array that owns the memory."""
     while True:
         base: Any = a.base
         while base is not None and not isinstance(base, np.ndarray):
@@ -269,7 +269,7 @@ def _index(index: Any) -> Any:
 
 
 def _wrapped(a: np.ndarray[Any, Any], index: Any) -> Any:
-    """An index whose arrays of integers are taken modulo the size, as CuPy does in silence."""
+    """Return an index with integer arrays taken modulo the size, as CuPy does silently."""
     parts = list(index) if isinstance(index, tuple) else [index]
     if not any(isinstance(i, np.ndarray) and i.dtype.kind in "iu" for i in parts):
         return index
@@ -374,7 +374,7 @@ def _applied(f: Callable[[Any], Any], a: Any) -> Any:
 
 
 def _written(named: dict[str, Any], compute: Callable[[], Any]) -> Any:
-    """The result of a function, which may write it to ``out``."""
+    """Return the result of a function that may write to ``out``."""
     out = named.get("out")
     if out is None:
         return made(compute)
@@ -522,7 +522,7 @@ def _fits(value: Any, char: str) -> bool:
 
 
 def _strong(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments, with Python numbers of another kind than all arrays in their default dtype."""
+    """Convert Python numbers of a higher kind than all arrays to arrays of their default dtype."""
     highest = max("biufc".find(a.dtype.kind) for a in args if hasattr(a, "dtype"))
     least = {bool: 0, int: 1, float: 3, complex: 4}
     return tuple(a if hasattr(a, "dtype") or least[type(a)] <= highest else np.asarray(a) for a in args)

@@ -12,25 +12,25 @@ class Watcher:
     """
 
     def made(self, array: Any, device: int) -> None:
-        """An array of a device was made: of new memory, or a view."""
+        """Record that an array was created on a device, with new memory or as a view."""
 
     def read(self, array: Any) -> None:
-        """The current stream reads an array."""
+        """Record that the current stream reads an array."""
 
     def written(self, array: Any) -> None:
-        """The current stream writes to an array."""
+        """Record that the current stream writes to an array."""
 
     def updated(self, array: Any) -> None:
-        """The current stream changes an array by atomic operations, whose order does not matter."""
+        """Record that the current stream updates an array by atomic operations, whose order does not matter."""
 
     def copied(self, source: Any, device: int) -> None:
-        """The current stream begins to copy an array of another device."""
+        """Record that the current stream begins to copy an array of another device."""
 
     def used_at(self, address: int, writes: bool) -> None:
-        """The current stream reads or writes the memory at an address."""
+        """Record that the current stream reads or writes the memory at an address."""
 
     def waited(self) -> None:
-        """The host waits for the current stream."""
+        """Record that the host waits for the current stream."""
 
 
 NOBODY = Watcher()

@@ -64,12 +64,12 @@ class Square(gradcore.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, t: Tensor, n: int) -> tuple[Tensor, int]:
-        """The square, and a number."""
+        """Return the square, and a number."""
         return t * t, n
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        """The gradient."""
+        """Return the gradient."""
         return grads[0], None
 
 

@@ -68,7 +68,7 @@ with gradcore.no_grad():
 
 @gradcore.no_grad()
 def frozen(t: Tensor) -> Tensor:
-    """The value of `t` without its history."""
+    """Return the value of `t` without its history."""
     return t * 1
 
 
@@ -104,7 +104,7 @@ class Network(nn.Module):
         self.weight = nn.Parameter(gradcore.zeros(width, width))
 
     def forward(self, t: Tensor) -> Tensor:
-        """A linear map and a nonlinearity."""
+        """Apply a linear map and a nonlinearity."""
         return (t @ self.weight).tanh()
 
 

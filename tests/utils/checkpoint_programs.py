@@ -232,7 +232,7 @@ def reentrant(T, *, grad=False, kwargs=None, x=None, function=None):
 
 
 def selective(T, policy, function=None, backwards=1, **settings):
-    """What a checkpointed function computes with a policy; `policy` gets the library and the names it may use."""
+    """Run a checkpointed function with a policy, and return its result, gradients and calls."""
     seen, x, w = [], T.ones(2, 2, requires_grad=True), T.full((2, 2), 0.5)
     create = T.utils.checkpoint.create_selective_checkpoint_contexts
 
@@ -333,7 +333,7 @@ def described(value):
 
 
 def outcome(program, library):
-    """What a program returns, or the error that it raises."""
+    """Return the result of a program, or its error."""
     try:
         return described(program(library))
     except Exception as error:

@@ -20,7 +20,7 @@ NOTED = {"tanh", "exp", "sin"}
 
 @pytest.fixture
 def called(monkeypatch):
-    """The names of the kernels that run on the CPU."""
+    """Return a list that collects the names of the kernels that run on the CPU."""
     names = []
     kernels = gc.device("cpu").kernels
 

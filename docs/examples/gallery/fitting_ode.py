@@ -24,7 +24,7 @@ def counts(p, times):
 
 
 def run(points=25, end=20.0, noise=0.6):
-    """Times, data, the fit with its standard deviations, parameters and theirs."""
+    """Return the times, the data, the fitted curves and parameters, and their standard deviations."""
     times = np.linspace(0, end, points + 1)[1:]
     random = np.random.default_rng(4)
     data = counts(gc.tensor(TRUE), times) + gc.tensor(noise * random.normal(size=(2, points)))
@@ -41,7 +41,7 @@ def run(points=25, end=20.0, noise=0.6):
 
 
 def draw(figure, result):
-    """Data, the fitted curves, and two standard deviations around them."""
+    """Draw the data, the fitted curves, and two standard deviations around them."""
     axis = figure.subplots()
     for i, (name, colour) in enumerate((("prey", "tab:green"), ("predators", "tab:red"))):
         axis.plot(result["times"], result["data"][i], "o", color=colour, markersize=4)

@@ -15,7 +15,7 @@ def kernel(p, a, b):
 
 
 def run(points=40):
-    """The data, the prediction with its standard deviation, the likelihood before and after, and the parameters."""
+    """Return the data, the prediction with its standard deviation, both likelihoods, and the parameters."""
     random = np.random.default_rng(2)
     x = gc.tensor(np.sort(random.uniform(0, 10, points)))
     y = gc.sin(2 * x) * (1 + 0.1 * x) + 0.15 * gc.tensor(random.normal(size=points))
@@ -44,7 +44,7 @@ def run(points=40):
 
 
 def draw(figure, result):
-    """Data, the prediction, and two standard deviations around it."""
+    """Draw the data, the prediction, and two standard deviations around it."""
     axis = figure.subplots()
     low, high = (result["mean"] + k * result["deviation"] for k in (-2, 2))
     axis.fill_between(result["wanted"], low, high, color="tab:blue", alpha=0.25)

@@ -10,7 +10,7 @@ PLACES, INDICES, FOCUS = (0.0, 4.0, 6.0, 9.0), (1.52, 1.0, 1.52, 1.0), 60.0
 
 
 def trace(curvatures, heights):
-    """The points of rays at every surface and at the focus: they come parallel to the axis."""
+    """Return the points of initially parallel rays at every surface and at the focus."""
     x, y = gc.full_like(heights, -8.0), heights
     dx, dy = gc.ones_like(heights), gc.zeros_like(heights)
     points, index = [(x, y)], 1.0

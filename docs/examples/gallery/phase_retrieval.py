@@ -10,7 +10,7 @@ from gradcore.scipy import optimize
 
 
 def sample(n):
-    """A complex image: discs that absorb, over a smooth phase."""
+    """Return a complex image: absorbing discs over a smooth phase."""
     y, x = np.mgrid[:n, :n] / n - 0.5
     size = 0.3 + 0.7 * ((x**2 + y**2) < 0.16)
     for a, b, r in ((-0.1, 0.1, 0.09), (0.15, -0.05, 0.12), (-0.08, -0.18, 0.07)):
@@ -19,7 +19,7 @@ def sample(n):
 
 
 def run(n=48, patterns=5, iterations=250):
-    """The true image, what was found, a pattern, and the error but for one phase that nobody can know."""
+    """Return the true image, the reconstruction, a pattern, and the error up to a global phase, which is unknown."""
     random = np.random.default_rng(1)
     true = sample(n)
     masks = gc.tensor(np.exp(2j * np.pi * random.uniform(size=(patterns, n, n))))
@@ -40,7 +40,7 @@ def run(n=48, patterns=5, iterations=250):
 
 
 def draw(figure, result):
-    """A pattern, and sizes and phases of both images."""
+    """Draw a pattern, and the magnitudes and phases of both images."""
     axes = figure.subplots(1, 5)
     axes[0].imshow(np.log(np.fft.fftshift(result["pattern"]) + 0.1), cmap="magma")
     axes[0].set_title("one pattern")

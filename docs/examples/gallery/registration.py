@@ -17,7 +17,7 @@ def picture(n):
 
 
 def moved(image, matrix, shift):
-    """The image, read at points that are turned around its centre and shifted."""
+    """Return the image, rotated around its centre and shifted."""
     n = image.shape[0]
     grid = gc.tensor(np.stack(np.mgrid[:n, :n]).reshape(2, -1) - (n - 1) / 2)
     points = matrix @ grid + shift[:, None] + (n - 1) / 2
@@ -25,7 +25,7 @@ def moved(image, matrix, shift):
 
 
 def difference(p, first, second):
-    """What is left when the first image is laid over the second."""
+    """Return the difference between the transformed first image and the second image."""
     return moved(first, p["matrix"], p["shift"]) - second
 
 

@@ -36,7 +36,7 @@ def projections(n, angles):
 
 
 def run(n=48, angles=18, noise=0.01, iterations=150):
-    """The true slice, its projections, the slice that was found, and the error of that."""
+    """Return the true slice, its projections, the reconstructed slice and its error."""
     true = phantom(n)
     rows, columns, values, shape = projections(n, angles)
     project = gc.sparse_coo_tensor(np.stack([rows, columns]), values, shape).coalesce()
@@ -58,7 +58,7 @@ def run(n=48, angles=18, noise=0.01, iterations=150):
 
 
 def draw(figure, result):
-    """The projections, the true slice and the one that was found."""
+    """Draw the projections, the true slice and the reconstructed slice."""
     axes = figure.subplots(1, 3)
     axes[0].imshow(result["sinogram"], aspect="auto", cmap="gray")
     axes[0].set(title="projections", xlabel="cell", ylabel="angle")

@@ -13,7 +13,7 @@ BACKGROUND, STEP, DISTANCE = 2.0, 0.2, 1.0
 
 
 def medium(n):
-    """The true velocities: two bodies, one faster and one slower than what is around them."""
+    """Return the true velocities: a fast and a slow body in a uniform medium."""
     y, x = np.mgrid[:n, :n] / n
     fast = np.exp(-(((x - 0.38) ** 2 + (y - 0.42) ** 2) / 0.012))
     slow = np.exp(-(((x - 0.64) ** 2 + (y - 0.62) ** 2) / 0.008))
@@ -21,7 +21,7 @@ def medium(n):
 
 
 def seismograms(velocity, steps, shots):
-    """What receivers around the medium record of each shot."""
+    """Compute the records of each shot by the receivers around the medium."""
     n = velocity.shape[0]
     edge = np.minimum(np.arange(n), np.arange(n)[::-1])
     edge = np.minimum(edge[:, None], edge)
@@ -47,7 +47,7 @@ def seismograms(velocity, steps, shots):
 
 
 def run(n=48, steps=170, shots=8, iterations=40):
-    """The true medium, what was found, the misfit before and after, and the records."""
+    """Return the true medium, the reconstruction, the misfit before and after, and the records."""
     true = medium(n)
     with gc.no_grad():
         measured = seismograms(gc.tensor(true), steps, shots)
@@ -66,7 +66,7 @@ def run(n=48, steps=170, shots=8, iterations=40):
 
 
 def draw(figure, result):
-    """The records of one shot, the true medium and the one that was found."""
+    """Draw the records of one shot, the true medium and the reconstruction."""
     axes = figure.subplots(1, 3)
     limit = np.abs(result["traces"]).max() / 3
     axes[0].imshow(result["traces"].T, aspect="auto", cmap="gray", vmin=-limit, vmax=limit)

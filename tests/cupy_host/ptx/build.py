@@ -44,7 +44,7 @@ def _run(command: list[str], source: Path) -> None:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("source", type=Path)
     parser.add_argument("library", type=Path)

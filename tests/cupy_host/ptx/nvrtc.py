@@ -67,7 +67,7 @@ def compile_source(
     expressions: Sequence[str] = (),
     strict: bool = False,
 ) -> tuple[str, dict[str, str]]:
-    """The PTX of a source, and the names that expressions, as those of templates, have in it.
+    """Compile a source with NVRTC, and return the PTX and the mangled names of `expressions`.
 
     Parameters
     ----------

@@ -101,7 +101,7 @@ def translate(ptx: str, symbols: dict[str, str]) -> str:
 
 
 def identifier(name: str) -> str:
-    """A name of PTX as one of C++."""
+    """Convert a name of PTX to an identifier of C++."""
     return re.sub(r"\W", "_", name.removeprefix("%").replace("$", "_S_"))
 
 
@@ -118,7 +118,7 @@ def split(text: str) -> list[str]:
 
 
 def inside(text: str) -> list[str]:
-    """The elements of ``{a, b}``; what has no braces is one."""
+    """Return the elements of ``{a, b}``, or the text itself if it has no braces."""
     return split(text[1:-1]) if text.startswith("{") else [text]
 
 
@@ -217,7 +217,7 @@ class Module:
 
 
 def variable_of(text: str) -> Variable:
-    """A declaration, with its first values in C++."""
+    """Parse a declaration, with its initial values in C++."""
     found = VARIABLE.match(text)
     if not found:
         raise Unsupported(text[:80])
@@ -267,7 +267,7 @@ class Function:
         )  # fmt: skip
 
     def exported(self, symbol: str) -> str:
-        """What the launcher finds of a kernel."""
+        """Return the symbols by which the launcher finds a kernel."""
         sizes = ", ".join([*(str(p.size) for p in self.parameters), "0"])
         return "\n".join([
             f"EXPORT void cupyhost_thread_{symbol}(void** a) {{ ptx::entry_{identifier(self.name)}(a); }}",
@@ -278,7 +278,7 @@ class Function:
         ])  # fmt: skip
 
     def code(self) -> str:
-        """The function in C++."""
+        """Return the function as C++ code."""
         lines = [f"{self.signature} {{", "u32 carry = 0;"]
         if "cp.async" in self.body:
             lines.append("Copies copies;")
@@ -294,7 +294,7 @@ class Function:
         return "\n".join([*lines, "}"])
 
     def statement(self, text: str) -> str:
-        """A declaration or an instruction."""
+        """Translate a declaration or an instruction."""
         if text.startswith(".reg "):
             return self._registers(text)
         if text.startswith((".local ", ".param ")):
@@ -319,11 +319,11 @@ class Function:
         return f"{held} {', '.join(f'v_{identifier(n)}' for n in each)};"
 
     def held(self, name: str) -> str | None:
-        """What a register is kept in; None if the name is not that of a register."""
+        """Return the C++ type of a register, or None if the name is not that of a register."""
         return self.registers.get(name) or (self.registers.get(name.rstrip("0123456789")) if name[0] == "%" else None)
 
     def address_of(self, name: str) -> str:
-        """The address of what has a name, or its offset in shared memory."""
+        """Return the address of a name, or its offset in shared memory."""
         if name in self.memory:
             return f"(u64) {identifier(name)}"
         if name in self.module.shared:
@@ -365,7 +365,7 @@ class Instruction:
         self.has_ftz = "ftz" in self.modifiers
 
     def code(self) -> str:
-        """The instruction in C++."""
+        """Return the instruction as C++ code."""
         if self.name in NOTHING:
             return ""
         own: Callable[[], str] | None = getattr(self, f"_{self.name}", None)
@@ -374,7 +374,7 @@ class Instruction:
     # -- operands ----------------------------------------------------------------------------------------------------
 
     def value(self, operand: str, kind: str) -> str:
-        """An operand as a number of a type."""
+        """Return an operand as a number of a type."""
         if operand.startswith("!"):
             return f"!{self.value(operand[1:], kind)}"
         if operand in SPECIAL:
@@ -394,12 +394,12 @@ class Instruction:
         return f"get<{kind}>({self.symbol(operand)})"
 
     def symbol(self, text: str) -> str:
-        """The address of a name, with an offset."""
+        """Return the address of a name with an offset."""
         name, plus, offset = text.partition("+")
         return f"u64({self.function.address_of(name.strip())}{plus}{offset})"
 
     def number(self, operand: str, kind: str) -> str:
-        """An operand, with zero in the place of denormal numbers if the instruction says so."""
+        """Return an operand, with subnormal numbers flushed to zero if the instruction says so."""
         found = self.value(operand, kind)
         return f"ftz({found})" if self.has_ftz and kind == "f32" else found
 
@@ -413,7 +413,7 @@ class Instruction:
         return next((space for space in SPACES for m in self.modifiers if m.split("_")[0] == space), "global")
 
     def pointer(self, operand: str, size: int, space: str) -> str:
-        """A pointer to so many bytes at an operand in brackets, which are watched unless they are the thread's own."""
+        """Return a pointer to `size` bytes at an operand in brackets, checked at run time if memory is watched."""
         inner = operand.strip("[] ")
         base, _, offset = (part.strip() for part in inner.partition("+"))
         if self.function.held(base):

@@ -78,7 +78,7 @@ def polynomial(name: str) -> Reference:
 
 
 def chebyshev_difference(sign: int, shifted: bool = False) -> Reference:
-    """The third and the fourth kind, from neighbours of the second."""
+    """Return the polynomials of the third or fourth kind, from adjacent ones of the second kind."""
 
     def evaluate(x: Array, n: Array) -> Array:
         x = 2 * x - 1 if shifted else x

@@ -53,7 +53,7 @@ def scatter(x: Array, dim: int, index: Array, src: Any, reduce: str | None = Non
 
 
 def along(x: Array, dim: int, index: Array, source: Any) -> tuple[Array, Array]:
-    """An index along one dim, and its source, as `scatter_reduce` takes them."""
+    """Broadcast an index along one dim and its source to the form that `scatter_reduce` takes."""
     shape = [*x.shape] if x.ndim else [1]
     shape[dim] = index.size
     line = [1] * len(shape)

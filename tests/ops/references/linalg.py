@@ -18,7 +18,7 @@ Reference = Callable[..., Any]
 
 
 def batched(function: Callable[..., Any], ndim: int = 2) -> Reference:
-    """A function of one matrix, applied to each of a batch."""
+    """Return a function of one matrix as a function of a batch."""
 
     def apply(x: Array, *args: Any, **settings: Any) -> Any:
         if x.ndim == ndim:
@@ -82,7 +82,7 @@ def of_factor(L: Array, upper: bool) -> Array:
 
 
 def with_info(function: Reference) -> Reference:
-    """The result, and that nothing went wrong."""
+    """Return a function that also returns an error code of zero."""
     return lambda A, *args, **settings: (function(A, *args, **settings), np.zeros(A.shape[:-2], np.int32))
 
 
@@ -97,7 +97,7 @@ def lu_packed(A: Array) -> tuple[Array, Array]:
 
 
 def lu_unpack(LU: Array, pivots: Array) -> tuple[Array, Array, Array]:
-    """The exchanges of rows as a permutation, and both factors."""
+    """Return the permutation matrix and both factors."""
     m, n = LU.shape
     P = np.eye(m)
     for i, row in enumerate(pivots):
@@ -149,7 +149,7 @@ def householder_product(A: Array, tau: Array) -> Array:
 
 
 def of_reflections(A: Array, tau: Array) -> Array:
-    """The product of all reflections, as a square matrix."""
+    """Multiply all reflections to a square matrix."""
     Q = np.eye(A.shape[0])
     for i, t in enumerate(tau):
         v = np.concatenate([np.zeros(i), [1], A[i + 1 :, i]])
@@ -178,7 +178,7 @@ def pinv(A: Array, rcond: Any = None, hermitian: bool = False, rtol: Any = None)
 
 
 def lstsq(A: Array, B: Array, driver: str = "gelsy") -> Any:
-    """The solution, and what LAPACK's routine of that name tells about it."""
+    """Return the solution with the information of LAPACK's routine of that name."""
     X = np.linalg.pinv(A) @ B
     none, tall = np.zeros(0), A.shape[-2] > A.shape[-1]
     residuals = ((A @ X - B) ** 2).sum(-2) if tall and driver != "gelsy" else none

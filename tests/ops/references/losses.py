@@ -25,7 +25,7 @@ def reduced(values: Array, reduction: str, total: Any = None) -> Array:
 
 
 def loss(formula: Callable[..., Array]) -> Reference:
-    """A loss from what one element, or one sample, contributes."""
+    """Return a loss with reductions from a function of the single elements or samples."""
 
     def compute(*args: Any, reduction: str = "mean", **settings: Any) -> Array:
         return reduced(formula(*args, **settings), reduction)
@@ -154,7 +154,7 @@ def triplet(distance: Reference) -> Reference:
 
 
 def triplet_with_distance(*args: Array, distance_function: Any = None, **settings: Any) -> Array:
-    """The function of the samples is the squared distance."""
+    """Compute the triplet loss. The distance function of the samples is the squared distance."""
     distance = pairwise_distance if distance_function is None else lambda a, b: ((a - b) ** 2).sum(-1)
     return triplet(distance)(*args, **settings)
 

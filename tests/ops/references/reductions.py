@@ -14,7 +14,7 @@ Reference = Callable[..., Any]
 
 
 def axes(dim: Any, empty_is_all: bool = True) -> Any:
-    """A dim, several, or none, as NumPy's axis."""
+    """Convert a dim, several or none to NumPy's axis."""
     dim = tuple(dim) if isinstance(dim, (list, tuple)) else dim
     return None if dim == () and empty_is_all else dim
 
@@ -31,7 +31,7 @@ def aminmax(x: Array, dim: Any = None, keepdim: bool = False) -> tuple[Array, Ar
 
 
 def by_position(position: Callable[..., Array]) -> Reference:
-    """The value of a dim at the place that ``position(x, axis)`` names, and that place; of all elements the value."""
+    """Return a reduction to the value at the index that ``position(x, axis)`` returns, and that index."""
 
     def choose(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
         if x.ndim == 0:
@@ -58,7 +58,7 @@ def kthvalue(x: Array, k: int, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 def most_frequent(x: Array, axis: int) -> Array:
-    """The last place of the smallest of the most frequent values."""
+    """Return the last index of the smallest of the most frequent values."""
 
     def last(row: Array) -> int:
         return int(np.flatnonzero(row == stats.mode(row).mode)[-1])
@@ -81,7 +81,7 @@ def argument(choose: Callable[..., Array]) -> Reference:
 
 
 def running(compare: Callable[[Any, Any], bool]) -> Reference:
-    """Running extrema, the later of equal ones, and where they stand."""
+    """Return a scan of running extrema and their indices, the later of equal ones."""
 
     def scan(x: Array, dim: int) -> tuple[Array, Array]:
         if x.ndim == 0:
@@ -230,7 +230,7 @@ def pdist(x: Array, p: float = 2.0) -> Array:
 
 
 def masked(function: Callable[..., Array]) -> Reference:
-    """A reduction or normalization of a masked array, of which NumPy leaves out what its mask selects."""
+    """Return a reduction or normalization that leaves out masked elements, by NumPy's masked arrays."""
 
     def compute(x: Array, *args: Any, mask: Any = None, keepdim: bool = False, **named: Any) -> Array:
         mask = np.ones(x.shape, bool) if mask is None else np.broadcast_to(mask, x.shape)

@@ -23,7 +23,7 @@ def each(value: Any, n: int) -> list[Any]:
 
 
 def with_batch(ndim: int) -> Callable[[Reference], Reference]:
-    """A function of batches, which may be called without one."""
+    """Return a decorator for functions of batches, which accept a single sample too."""
 
     def decorate(function: Reference) -> Reference:
         @functools.wraps(function)
@@ -128,7 +128,7 @@ def convolution(
 def spans(
     length: int, kernel: int, stride: Any, padding: int = 0, dilation: int = 1, ceil_mode: bool = False
 ) -> list[range]:
-    """The positions of every window along one dim; those in the padding lie outside of 0 ... length - 1."""
+    """Return the positions of every window along a dim."""
     stride = stride or kernel
     free = length + 2 * padding - dilation * (kernel - 1) - 1
     count = (math.ceil(free / stride) if ceil_mode else free // stride) + 1
@@ -283,7 +283,7 @@ def cubic(x: float, a: float = -0.75) -> float:
 
 
 def resampling(n: int, size: int, scale: float, mode: str, align_corners: bool, antialias: bool) -> Array:
-    """The matrix that makes `size` values of `n`; one output is `scale` inputs wide."""
+    """Return the matrix that resamples `n` values to `size` values."""
     W = np.zeros((size, n))
     for i in range(size):
         if mode == "area":
