@@ -45,6 +45,8 @@ __all__ = [
     "load",
     "load_all",
     "native_arrays",
+    "native_bodies",
+    "native_body",
     "native_rows",
     "reduces",
     "reductions",
@@ -625,6 +627,15 @@ def indexes(action: str, by: str, call: str = "", **operations: str) -> Callable
     return declare
 
 
+def native_body(kernel: _Kernel) -> _Kernel:
+    """Declare that compiled programs make the calls of this definition of a kernel, where others may replace it.
+
+    The calls must have C++ loops or functions of their own, and may not depend on elements.
+    """
+    vars(kernel)["native_body"] = kernel
+    return kernel
+
+
 def array_kernels(backend: type) -> dict[str, ArrayKernel]:
     """Return the C++ kernels of contiguous arrays that a backend class declares, by the names of its methods."""
     return _rules(backend, "native_arrays")
@@ -638,6 +649,11 @@ def extremum_kernels(backend: type) -> dict[str, Extremum]:
 def index_kernels(backend: type) -> dict[str, IndexKernel]:
     """Return the kernels by index that a backend class declares, by the names of its methods."""
     return _rules(backend, "indexes")
+
+
+def native_bodies(backend: type) -> dict[str, Callable[..., Any]]:
+    """Return the bodies that a backend class declares for compiled programs, by the names of its methods."""
+    return _rules(backend, "native_body")
 
 
 def reductions(backend: type) -> dict[str, Reduction]:

@@ -359,7 +359,7 @@ def test_numbers_and_rows_are_written_to_indices() -> None:
 
 
 #: Arguments behind the arrays of operations that are declared kernels of rows; of the others, the last dim.
-ROW_ARGUMENTS: dict[str, tuple[Any, ...]] = {"native_layer_norm": (2, 1e-3)}
+ROW_ARGUMENTS: dict[str, tuple[Any, ...]] = {"native_layer_norm": (2, 1e-3), "softmax_or_zero": ()}
 
 
 @pytest.mark.parametrize("dtype", [gc.float32, gc.float64])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradcore.backends.kernel_methods import packed
-from gradcore.backends.kernel_rules import Settings, native_arrays, native_rows, writes
+from gradcore.backends.kernel_rules import Settings, native_arrays, native_body, native_rows, writes
 from gradcore.core.typing import NUMPY, NamedTuple
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ class Normalization:
             out *= weight.reshape(-1)
         return out.reshape(x.shape), scale.reshape(lead + (1,) * ndims)
 
+    @native_body
     def native_group_norm(self, x: Array, weight: Array | None, bias: Array | None, groups: int, eps: float) -> Triple:
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
         out, mean, var = self._centered_rows(x.reshape(batch * groups, channels // groups * points))
@@ -124,6 +125,7 @@ class Normalization:
             out += bias.reshape(channels, 1)
         return out.reshape(x.shape), mean.reshape(batch, groups), var.reshape(batch, groups)
 
+    @native_body
     def native_batch_norm(self, x: Array, weight: Array | None, bias: Array | None, eps: float) -> Triple:
         shape, dims, column = _channels(x)
         count = prod(x.shape) // max(x.shape[1], 1)
@@ -137,6 +139,7 @@ class Normalization:
             out += bias.reshape(column)
         return out.reshape(x.shape), mean, var
 
+    @native_body
     def batch_norm_given(
         self, x: Array, mean: Array, var: Any, weight: Array | None, bias: Array | None, eps: float
     ) -> Array:
@@ -148,6 +151,7 @@ class Normalization:
         out += (-mean * scale if bias is None else bias - mean * scale).reshape(column)
         return out.reshape(x.shape)
 
+    @native_rows("softmax_or_zero", "rows -> rows", "", softmax_or_zero="")
     def softmax_or_zero(self, x: Array) -> Array:
         """Return the softmax over the last dim, and zeros for rows of minus infinity."""
         return self._softmax_in_place(x.copy())
@@ -156,6 +160,7 @@ class Normalization:
         """Return whether attention with so many scores saves its weights for gradients, or computes them again."""
         return True
 
+    @native_body
     def attention(
         self, query: Array, key: Array, value: Array, mask: Array | None, scale: float, causal: bool = False
     ) -> tuple[Array, Array]:
@@ -230,6 +235,7 @@ class Normalization:
         result += flat * of_scale.reshape(rows, 1)
         return result.reshape(x.shape), to_weight
 
+    @native_body
     @packed(NormGradients)
     def group_norm_backward(self, arguments: NormGradients) -> Triple:
         grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, groups = arguments
@@ -255,6 +261,7 @@ class Normalization:
         result = _affine(self.xp, grad, scale, c, slope, shift)
         return result.reshape(x.shape), to_weight, to_bias
 
+    @native_body
     @packed(NormGradients)
     def batch_norm_backward(self, arguments: NormGradients) -> Triple:
         grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, _ = arguments
@@ -292,7 +299,9 @@ class Normalization:
 
     def _channel_products(self, x: Array, y: Array) -> Array:
         """Return the inner products of the channels of `x` and `y`."""
-        return self._row_products(x, y).sum(axis=0) if x.ndim == 3 else self.sum_over(x * y, (0,))
+        if x.ndim == 3 and self.xp is NUMPY:
+            return self._row_products(x, y).sum(axis=0)
+        return self.sum_over(x * y, (0, 2)[: x.ndim - 1])
 
 
 def _channels(x: Array) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

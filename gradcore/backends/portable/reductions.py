@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradcore.backends.kernel_rules import along, finds_extremum, indexes, native_rows, reduces
+from gradcore.backends.kernel_rules import along, finds_extremum, indexes, native_body, native_rows, reduces
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace
@@ -47,6 +47,7 @@ class Reductions:
             x = self.sum_over(x, dims)
         return x.reshape(shape)
 
+    @native_body
     def product_to_size(self, x: Array, y: Array, shape: Sequence[int]) -> Array:
         """Return ``sum_to_size(x * y, shape)``, where the product has the shape of `x`."""
         return self.sum_to_size(x * y, shape)

@@ -195,8 +195,8 @@ class Recorder:
         return result
 
     def start_at(self, program: Program) -> None:
-        """Continue the numbering of values after the largest number used in `program`."""
-        self._number = 1 + max(program.types, default=-1)
+        """Continue the numbering of values after the numbers used in `program`."""
+        self._number = program.first_free()
 
     def literal(self, array: Any) -> RecordedArray:
         """Return the stand-in of an array made of Python numbers; each run of the program gets a copy."""

@@ -27,7 +27,7 @@ from gradcore.core.operators import OPERATORS
 from gradcore.tensor import Tensor
 from gradcore.utils import checkpoint
 
-__all__ = ["RecordingBackend", "Substitutes", "original_of", "plain_draw"]
+__all__ = ["RecordingBackend", "Substitutes", "original_backend", "original_of", "plain_draw"]
 
 
 class Substitutes:
@@ -294,6 +294,11 @@ class RecordingBackend:
         if recorder is None:
             return self._backend.reserve_words(state, words)  # type: ignore[no-any-return]
         return recorder.draw(state, words, self._backend)  # type: ignore[no-any-return]
+
+
+def original_backend(backend: Any) -> Any:
+    """Return a backend without the substitute of a capture, which another thread may be making."""
+    return backend._backend if isinstance(backend, RecordingBackend) else backend
 
 
 def _resolver(kernels: Any, on_cpu: bool) -> Callable[[str], Any]:

@@ -195,20 +195,24 @@ class Program:
         program = Program()
         program.inputs, program.outputs, program.calls = [*self.inputs], [*self.outputs], [] if calls is None else calls
         program.literals, program.scalars, program.types = [*self.literals], {*self.scalars}, {**self.types}
-        program._free, program.native = self._first_free(), self.native
+        program._free, program.native = self.first_free(), self.native
         program.backend, program.index, program.symbols = self.backend, self.index, self.symbols
         return program
 
     def new_value(self, type: ArrayType) -> Value:
         """Add a value with memory of its own, and return it; a 0-dim value is a NumPy scalar."""
-        number = self._first_free()
+        number = self.first_free()
         self._free = number + 1
         self.types[number] = type._replace(memory=number)
         if not type.shape and self.backend is None:
             self.scalars.add(number)
         return Value(number)
 
-    def _first_free(self) -> int:
+    def reserve(self, number: int) -> None:
+        """Set the number of the next new value."""
+        self._free = number
+
+    def first_free(self) -> int:
         """Return the first unused value number."""
         if self._free is not None:
             return self._free

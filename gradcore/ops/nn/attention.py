@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
+from gradcore.backends.kernel_rules import native_body
 from gradcore.backends.random.generator import DropoutDraw
 from gradcore.core import dtypes
 from gradcore.ops.declare.annotations import Tensor
@@ -62,6 +63,7 @@ def _(F, grads, self, key, value, weights, scale, causal, needs):
 
 
 @composite(function=False, method=False)
+@native_body
 def attention_backward(
     F, grad, grad_weights, query, key, value, weights, scale: float, causal: bool, needs: tuple[bool, ...]
 ):

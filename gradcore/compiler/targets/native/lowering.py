@@ -17,7 +17,7 @@ from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
 from gradcore.backends.registry import CPU
 from gradcore.compiler.program.effects import COPIES, Effects, written_values
 from gradcore.compiler.program.program import ArrayType, Call, Literal, Program, Value, values_in
-from gradcore.compiler.targets.native.channels import Channels
+from gradcore.compiler.targets.native.bodies import Bodies, find_body
 from gradcore.compiler.targets.native.draws import Draws
 from gradcore.compiler.targets.native.images import Images
 from gradcore.compiler.targets.native.indexing import EXTREMUM_CALLS, INDEX_CALLS, Indexing
@@ -53,7 +53,7 @@ _REDUCTIONS = {
 }
 
 
-class Lowering(Channels, Draws, Images, Indexing, Products, Rows):
+class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
     """The lowering of a program's calls.
 
     Parameters
@@ -139,7 +139,8 @@ class Lowering(Channels, Draws, Images, Indexing, Products, Rows):
     def _steps(self, call: Call) -> list[Step]:
         """Return the steps of a call, by the rule for its name; see `steps`."""
         _, _, name = call.name.rpartition(".")
-        has_out = call.name.startswith("xp.") and call.named.keys() == {"out"} and call.named["out"] == (call.results,)
+        has_out = call.name.startswith("xp.") and call.named.keys() == {"out"}
+        has_out = has_out and call.named["out"] in (call.results, (call.results,))
         if name not in _WRITERS and not has_out and (written_values(call) != [] or "out" in call.named):
             raise Unsupported("it writes in place")
         numbers = list(call.outputs)
@@ -157,7 +158,10 @@ class Lowering(Channels, Draws, Images, Indexing, Products, Rows):
         if name in INDEX_CALLS:
             moving = functools.partial(self._lower_index_kernel, INDEX_CALLS[name], name)
         handler = moving or getattr(self, f"_lower_{name}", None)
-        if name in ROW_OPERATIONS:
+        body = find_body(name) if call.name.startswith(("kernels.", "backend.")) else None
+        if body is not None:
+            handler = functools.partial(self._lower_body, body)
+        elif name in ROW_OPERATIONS:
             handler = functools.partial(self._lower_row_kernel, *ROW_OPERATIONS[name])
         elif name in ARRAY_KERNELS:
             handler = functools.partial(self._lower_array_kernel, ARRAY_KERNELS[name])
@@ -408,24 +412,10 @@ class Lowering(Channels, Draws, Images, Indexing, Products, Rows):
             out = out._replace(shape=tuple(kept_sizes), strides=strides)
         if out.shape != tuple(kept_sizes):
             raise Unsupported("the shape of the result")
-        if not dims:
-            return [self._convert(out, x)]
+        if all(x.shape[d] == 1 for d in dims):
+            return [self._convert(out, x.select(tuple(0 if d in dims else slice(None) for d in range(len(x.shape)))))]
         divisor = math.prod(x.shape[d] for d in dims) if kind == "mean" else 1
         return [Reduction("sum" if kind == "mean" else kind, out, x, dims, divisor)] if x.size else self._fill(out, 0)
-
-    def _reduce_product(self, kind: str, out: View, x: View, y: View, dims: tuple[int, ...]) -> list[Step]:
-        """Return the steps of a reduction of the product of two arrays."""
-        product = self.temporary_view(np.broadcast_shapes(x.shape, y.shape), out.dtype)
-        return [
-            self._check_loop(Loop([product], [x, y], lambda F, a, b: [a * b])),
-            *self._reduce_dims(kind, out, product, dims),
-        ]
-
-    def _lower_product_to_size(self, call: Call, results: list[View]) -> list[Step]:
-        x, y = map(self._view, call.args[:2])
-        if x.dtype != results[0].dtype or y.dtype != x.dtype:
-            raise Unsupported("the dtype")
-        return self._reduce_product("sum", results[0], x, y, _dims_summed(x.shape, results[0].shape))
 
     def _lower_linalg_vector_norm(self, call: Call, results: list[View]) -> list[Step]:
         rest: tuple[Any, ...] = (2, None)
@@ -436,8 +426,10 @@ class Lowering(Channels, Draws, Images, Indexing, Products, Rows):
             raise Unsupported("the norm")
         dims = tuple(range(len(a.shape))) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
         dims = tuple(d % len(a.shape) for d in dims) if a.shape else ()
+        squares = self.temporary_view(a.shape, a.dtype)
+        square = self._check_loop(Loop([squares], [a], lambda F, e: [e * e]))
         root = self._check_loop(Loop([out], [out], lambda F, e: [F.xp.sqrt(e)]))
-        return [*self._reduce_product("sum", out, a, a, dims), root]
+        return [square, *self._reduce_dims("sum", out, squares, dims), root]
 
 
 def _operand(F: Any, value: Any) -> Any:

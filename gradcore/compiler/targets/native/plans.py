@@ -28,7 +28,7 @@ from gradcore.compiler.program.effects import is_pure
 from gradcore.compiler.program.program import Call, Literal, Program, Value
 from gradcore.compiler.targets.native import building
 from gradcore.compiler.targets.native.files import is_library_name, is_whole_library, read_whole, write_whole
-from gradcore.compiler.targets.native.steps import View, contiguous_strides
+from gradcore.compiler.targets.native.steps import View, contiguous_strides, empty_strided
 from gradcore.compiler.targets.python import emitter
 from gradcore.core import dtypes
 from gradcore.core.device import device
@@ -217,12 +217,7 @@ def _allocation(number: int, view: View) -> Call:
     """Return the call that allocates the memory of a value."""
     if view.strides == contiguous_strides(view.shape, view.dtype.itemsize) or view.is_contiguous:
         return Call("xp.empty", np.empty, (view.shape, view.dtype), {}, Value(number))
-    return Call("native.empty_strided", _empty_strided, (view.shape, view.strides, view.dtype), {}, Value(number))
-
-
-def _empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
-    size = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + dtype.itemsize if np.prod(shape) else 0
-    return np.ndarray(shape, dtype, np.empty(size, np.uint8), 0, strides)
+    return Call("native.empty_strided", empty_strided, (view.shape, view.strides, view.dtype), {}, Value(number))
 
 
 # -- on disk -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Lowering of matrix products, and of attention, which consists of them."""
+"""Lowering of matrix products."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 
 from gradcore.backends.codegen.cpp import C_TYPES
 from gradcore.compiler.program.program import Call
-from gradcore.compiler.targets.native.rows import rows_kernel
 from gradcore.compiler.targets.native.steps import Kernel, Loop, Rules, Step, Unsupported, View
 
 __all__ = ["LARGE_PRODUCT", "Products"]
@@ -24,7 +23,7 @@ _MOST_PRODUCTS = 1 << 10
 
 
 class Products(Rules):
-    """Lowering rules for matrix products and attention."""
+    """Lowering rules for matrix products."""
 
     def _product(self, out: View, a: View, b: View) -> list[Step]:
         """Return the steps of a product of vectors, matrices or batches of matrices, broadcast as in `matmul`."""
@@ -118,43 +117,6 @@ class Products(Rules):
         w, out = self._view(weight), results[0]
         steps = self._product(out, self._view(x), w._replace(shape=w.shape[::-1], strides=w.strides[::-1]))
         return steps if bias is None else [*steps, self._add_to(out, self._view(bias))]
-
-    def _lower_attention(self, call: Call, results: list[View]) -> list[Step]:
-        query, key, value, mask, scale, causal = (*call.args, None, 1.0, False)[:6]
-        out, weights = results
-        q, k, v = map(self._view, (query, key, value))
-        if call.named or q.dtype.char not in "fd" or not (weights.size and weights.is_contiguous):
-            raise Unsupported("attention")
-        scaled = self.temporary_view(q.shape, q.dtype)
-        steps: list[Step] = [self._scale(scaled, q, scale), *self._product(weights, scaled, _transpose(k))]
-        if causal:
-            visible = self._literal(self.program.new_literal(np.tri(*weights.shape[-2:], dtype=bool)).number)
-            formula = lambda F, x, s: [F.where(s, x, F.graph.constant(-math.inf, x.dtype))]  # noqa: E731
-            steps.append(self._check_loop(Loop([weights], [weights, visible], formula)))
-        if mask is not None:
-            steps.append(self._add_to(weights, self._view(mask)))
-        steps.append(rows_kernel("softmax_or_zero", [weights], [weights]))
-        return [*steps, *self._product(out, weights, v)]
-
-    def _lower_attention_backward(self, call: Call, results: list[View]) -> list[Step]:
-        grad, grad_weights, query, key, value, weights, scale, _, needs = call.args
-        if grad is None or grad_weights is not None or needs[3] or len(results) != sum(map(bool, needs)):
-            raise Unsupported("the gradients")
-        g, q, k, v, w = map(self._view, (grad, query, key, value, weights))
-        if not (w.size and w.is_contiguous) or w.dtype.char not in "fd":
-            raise Unsupported("attention")
-        steps: list[Step] = []
-        remaining = iter(results)
-        to_query, to_key, to_value = (next(remaining) if need else None for need in needs[:3])
-        if to_value is not None:
-            steps += self._product(to_value, _transpose(w), g)
-        scores = self.temporary_view(w.shape, w.dtype)
-        steps += self._product(scores, g, _transpose(v))
-        steps.append(rows_kernel("softmax_backward", [scores], [scores, w]))
-        for out, a, b in ((to_query, scores, k), (to_key, _transpose(scores), q)):
-            if out is not None:
-                steps += [*self._product(out, a, b), self._scale(out, out, scale)]
-        return steps
 
 
 def _steps(matrix: View) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.compiler.program.program import Call, Literal, Value
 from gradcore.compiler.targets.native.steps import Kernel, Rules, Step, Unsupported, View
 
-__all__ = ["ARRAY_KERNELS", "ROW_OPERATIONS", "Rows", "rows_kernel"]
+__all__ = ["ARRAY_KERNELS", "ROW_OPERATIONS", "Rows"]
 
 #: The smallest number of elements for which several threads are used.
 _SMALL_ROWS = 1 << 15
@@ -53,7 +53,9 @@ class Rows(Rules):
             raise Unsupported("rows")
         number = float(arguments.number_of(settings))
         places += [f"{{{i}}}" for i in range(len(results))]
-        text = rows_call(kernel.symbol, kind, x.size // width, width, places, repr(number))
+        height = x.size // width
+        work = f"Work{{{{{height}, {height}, {width}, 0, 0, {number!r}}}}}"
+        text = f"run_rows<{kernel.symbol}<{kind}>>({work}, threads, {', '.join(places)})"
         return [Kernel(text, results, reads, lasting=x.size >= _SMALL_ROWS)]
 
     def _lower_array_kernel(self, kernel: ArrayKernel, call: Call, results: list[View]) -> list[Step]:
@@ -86,17 +88,3 @@ def _literal(setting: Any) -> str:
     if isinstance(setting, tuple):
         return f"{{{{{', '.join(map(_literal, setting))}}}}}"
     return str(setting).lower()
-
-
-def rows_kernel(symbol: str, writes: list[View], reads: list[View]) -> Kernel:
-    """Return the step that calls a kernel of ``rows.h`` on contiguous arrays of one shape and dtype."""
-    size, n, kind = reads[0].size, reads[0].shape[-1], C_TYPES[reads[0].dtype.name]
-    places = [f"(const {kind}*){{{len(writes) + i}}}" for i in range(len(reads))]
-    text = rows_call(symbol, kind, size // n, n, [*places, "{0}"], "0")
-    return Kernel(text, writes, reads, lasting=size >= _SMALL_ROWS)
-
-
-def rows_call(symbol: str, kind: str, height: int, width: int, places: list[str], number: str) -> str:
-    """Return the C++ call of a kernel of ``rows.h`` on all rows; `number` is its setting."""
-    work = f"Work{{{{{height}, {height}, {width}, 0, 0, {number}}}}}"
-    return f"run_rows<{symbol}<{kind}>>({work}, threads, {', '.join(places)})"

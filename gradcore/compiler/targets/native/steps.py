@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.codegen.trace import compute_dtype
+from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.program import Program
 from gradcore.core.size import contiguous_strides
+from gradcore.core.typing import AnyArray
 
 __all__ = ["Kernel", "Loop", "Reduction", "Rules", "Step", "Unsupported", "View", "clashes", "contiguous_strides",
-           "overlap"]  # fmt: skip
+           "empty_strided", "overlap"]  # fmt: skip
 
 
 class Unsupported(Exception):
@@ -94,6 +96,17 @@ class View(NamedTuple):
         """Return a contiguous view with another shape."""
         return self._replace(shape=shape, strides=contiguous_strides(shape, self.dtype.itemsize))
 
+    def split_dims(self, sizes: tuple[int, ...]) -> View:
+        """Return the view with its dims split into dims of these sizes."""
+        strides: list[int] = []
+        remaining = iter(sizes[::-1])
+        for n, stride in zip(self.shape[::-1], self.strides[::-1], strict=True):
+            size = 1
+            while size < n:
+                strides.append(stride * size)
+                size *= next(remaining)
+        return self._replace(shape=sizes, strides=tuple(strides[::-1]))
+
     def select(self, index: Any) -> View:
         """Return the view of a basic index: numbers, slices, None and ``...``."""
         base = np.lib.stride_tricks.as_strided(np.empty((), self.dtype), self.shape, self.strides, writeable=False)
@@ -137,6 +150,21 @@ class Loop(Step):
         self.reads, self.writes = [r.broadcast(self.shape) for r in reads], writes
         self.formula = formula
 
+    def compute(self, source: Loop) -> None:
+        """Compute the only result of another loop over the same shape, in the place of reading it."""
+        i, count, formula = self.reads.index(source.writes[0]), len(source.reads), self.formula
+        self.reads = [*self.reads[:i], *source.reads, *self.reads[i + 1 :]]
+
+        def compute_and_use(F: Any, *exprs: Any) -> Any:
+            return formula(F, *exprs[:i], *source_formula(F, *exprs[i : i + count]), *exprs[i + count :])
+
+        source_formula, self.formula = source.formula, compute_and_use
+
+    def split_dims(self, sizes: tuple[int, ...]) -> None:
+        """Split dims into dims of these sizes, without an effect on the order of elements."""
+        self.shape = sizes
+        self.reads, self.writes = ([v.split_dims(sizes) for v in views] for views in (self.reads, self.writes))
+
 
 class Reduction(Step):
     """A sum, product, maximum or minimum over some dims.
@@ -156,6 +184,15 @@ class Reduction(Step):
     def __init__(self, kind: str, out: View, x: View, dims: tuple[int, ...], divisor: int = 1) -> None:
         self.kind, self.dims, self.divisor = kind, dims, divisor
         self.shape, self.reads, self.writes = x.shape, [x], [out]
+
+    def split_dims(self, sizes: tuple[int, ...]) -> None:
+        """Split dims into dims of these sizes, without an effect on the order of elements."""
+        # A view that counts dims of `x` by its strides shows which of the new dims belong to a reduced one.
+        reduced = View(0, 0, self.shape, tuple(int(d in self.dims) for d in range(len(self.shape))), np.dtype(bool))
+        self.dims = tuple(d for d, stride in enumerate(reduced.split_dims(sizes).strides) if stride)
+        kept = tuple(n for d, n in enumerate(sizes) if d not in self.dims)
+        self.shape, self.reads = sizes, [self.reads[0].split_dims(sizes)]
+        self.writes = [self.writes[0].split_dims(kept)]
 
 
 class Kernel(Step):
@@ -186,7 +223,11 @@ class Rules:
 
     program: Program
     blas: bool
+    views: dict[int, View]
+    temporary: set[int]
     temporary_view: Any
+    _effects: Effects
+    _steps: Any
     _view: Any
     _literal: Any
     _check_loop: Any
@@ -208,6 +249,12 @@ class Rules:
 
     def _scale(self, out: View, x: View, scale: float) -> Loop:
         return self._check_loop(Loop([out], [x], lambda F, e: [e * scale]))  # type: ignore[no-any-return]
+
+
+def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
+    """Return an uninitialized array with strides in bytes, none of them negative."""
+    size = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + dtype.itemsize if math.prod(shape) else 0
+    return np.ndarray(shape, dtype, np.empty(size, np.uint8), 0, strides)
 
 
 def overlap(a: View, b: View, given: frozenset[int] = frozenset()) -> bool:

@@ -1,0 +1,169 @@
+"""Lowering of kernels by the calls that their bodies make, for kernels that declare it (`native_body`)."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from itertools import accumulate, pairwise
+from math import prod
+from operator import mul
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.kernel_rules import native_bodies
+from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.backends.registry import CPU
+from gradcore.compiler.capture.arrays import RecordedArray, current
+from gradcore.compiler.capture.recorder import Recorder
+from gradcore.compiler.capture.substitutes import RecordingBackend, original_backend
+from gradcore.compiler.program.effects import Effects
+from gradcore.compiler.program.program import Call, Literal, Value, map_leaves
+from gradcore.compiler.targets.native.steps import (
+    Loop,
+    Reduction,
+    Rules,
+    Step,
+    Unsupported,
+    View,
+    empty_strided,
+    overlap,
+)  # fmt: skip
+
+__all__ = ["Bodies", "find_body"]
+
+#: The bodies of kernels that are methods.
+_METHODS = native_bodies(NumpyBackend)
+
+
+def find_body(name: str) -> Callable[..., Any] | None:
+    """Return the body whose calls are the native form of a kernel or operation, or None if there is none."""
+    declared = getattr(NumpyBackend.bodies.get(name), "native_body", None)
+    return _METHODS.get(name) or declared
+
+
+class _BodyBackend(RecordingBackend):
+    """The backend on which bodies run: their calls of kernels are captured, and those of other bodies are followed."""
+
+    def __getattr__(self, name: str) -> Any:
+        body = find_body(name)
+        if body is None and name[0] == "_":  # A part of a portable body.
+            classes = [cls for cls in type(self._backend).__mro__ if name in vars(cls)]
+            body = vars(classes[-1])[name] if classes else None
+        return super().__getattr__(name) if body is None else types.MethodType(body, self)
+
+    def _softmax_in_place(self, x: Any) -> Any:
+        """Return the softmax in new memory: the segment decides which arrays share memory."""
+        return self.softmax_or_zero(x)
+
+
+class Bodies(Rules):
+    """Lowering rule for kernels that declare a body."""
+
+    def _lower_body(self, body: Callable[..., Any], call: Call, results: list[View]) -> list[Step]:
+        """Return the steps of the calls that a body makes; its results are in the memory of the call's results."""
+        recorder, program = Recorder(), self.program.copy()
+        program.types, program.literals = self.program.types, self.program.literals
+        recorder.program = program
+        recorder.start_at(program)
+        recorded: dict[Any, RecordedArray] = {}
+
+        def stand_in(leaf: Any) -> Any:
+            if type(leaf) not in (Value, Literal):
+                return leaf
+            if leaf not in recorded:
+                view = self._view(leaf)
+                array = recorded[leaf] = recorder.add_input(empty_strided(view.shape, view.strides, view.dtype))
+                array.array.fill(1)
+                self.views[array.number] = view
+            return recorded[leaf]
+
+        before, current.recorder = current.recorder, recorder
+        try:
+            with np.errstate(all="ignore"):
+                args, named = map_leaves(stand_in, call.args), map_leaves(stand_in, call.named)
+                outcome = body(_BodyBackend(original_backend(CPU.backend)), *args, **named)
+        finally:
+            current.recorder = before
+        if recorder.stopped is not None:
+            raise Unsupported(str(recorder.stopped))
+        self.program.reserve(recorder.new_value())
+        outer, self._effects = self._effects, Effects(program)
+        try:
+            steps = [step for each in program.calls for step in self._steps_or_literal(each)]
+        finally:
+            self._effects = outer
+        memories = {n for each in program.calls for n in each.outputs if self.views[n].memory == n}
+        placed: dict[int, View] = {}
+        for out, result in zip(results, _arrays_in(outcome), strict=True):
+            view = self.views[result.number]
+            owner = self.views.get(view.memory)
+            is_whole = owner is not None and owner.size == view.size == out.size and view.dtype == out.dtype
+            if view.memory in memories - placed.keys() and is_whole and view.is_contiguous and out.is_contiguous:
+                placed[view.memory] = out
+            else:
+                steps.append(self._convert(out, view))
+        self.temporary |= memories - placed.keys()
+        for step in steps:
+            step.reads, step.writes = ([_move(v, placed) for v in views] for views in (step.reads, step.writes))
+        _align_shapes(steps, max((self._view(leaf).shape for leaf in recorded), key=prod))
+        _recompute_loops(steps)
+        return steps
+
+    def _steps_or_literal(self, call: Call) -> list[Step]:
+        """Return the steps of a call in a body; a constant array without native form becomes a literal."""
+        try:
+            return self._steps(call)  # type: ignore[no-any-return]
+        except Unsupported:
+            number, leaves = call.results.number if type(call.results) is Value else -1, list[Any]()
+            map_leaves(leaves.append, (call.args, call.named))
+            is_constant = number >= 0 and call.name.startswith("xp.") and self._effects.is_constant(number)
+            if not is_constant or any(type(leaf) in (Value, Literal) for leaf in leaves):
+                raise
+            literal = self.program.new_literal(call.function(*call.args, **call.named))
+            self.views[number] = self._literal(literal.number)
+            return []
+
+
+def _arrays_in(outcome: Any) -> list[RecordedArray]:
+    leaves: list[Any] = []
+    map_leaves(leaves.append, outcome)
+    return [leaf for leaf in leaves if isinstance(leaf, RecordedArray)]
+
+
+def _align_shapes(steps: list[Step], shape: tuple[int, ...]) -> None:
+    """Split the dims of loops over as many elements as `shape` has, so that all have the same dims and can be fused.
+
+    Bodies merge dims, which is faster in NumPy.
+    """
+    loops = [each for each in steps if isinstance(each, (Loop, Reduction)) and prod(each.shape) == prod(shape)]
+    blocks = sorted({n for each in (shape, *(loop.shape for loop in loops)) for n in accumulate((1, *each[::-1]), mul)})
+    if blocks[0] and not any(large % small for small, large in pairwise(blocks)):
+        sizes = tuple(large // small for small, large in pairwise(blocks))[::-1]
+        for each in loops:
+            each.split_dims(sizes)
+
+
+def _recompute_loops(steps: list[Step]) -> None:
+    """Compute results of earlier loops again where they are read, if that loads no more arrays.
+
+    Bodies store such results, as a difference from a mean, because each call of NumPy does.
+    """
+    known: dict[View, Loop] = {}
+    for step in steps:
+        for source in (known.get(read) for read in step.reads):
+            if source is not None and isinstance(step, Loop):
+                step.compute(source)
+        for written in step.writes:
+            known = {v: s for v, s in known.items() if not any(overlap(written, each) for each in (v, *s.reads))}
+        if isinstance(step, Loop) and not any(overlap(w, r) for w in step.writes for r in step.reads):
+            loads = [all(s or n == 1 for n, s in zip(r.shape, r.strides, strict=True)) for r in step.reads]
+            known |= {step.writes[0]: step} if loads.count(True) == len(step.writes) == 1 else {}
+
+
+def _move(view: View, placed: dict[int, View]) -> View:
+    """Return the view in the memory of a result, if its own memory has become that."""
+    target = placed.get(view.memory)
+    if target is None:
+        return view
+    return view._replace(memory=target.memory, offset=target.offset + view.offset)

@@ -1,0 +1,109 @@
+"""Kernels that native segments compute by the calls in their bodies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore import nn
+from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.compiler.targets.native.bodies import _METHODS, _align_shapes, _recompute_loops
+from gradcore.compiler.targets.native.steps import Loop, Reduction, Step, View
+from tests.compiler.test_native import check, pytestmark, writer  # noqa: F401
+from tests.compiler.test_native import libraries as libraries
+from tests.compiler.test_native_kernels import by_python
+
+F = nn.functional
+F8 = np.dtype("f8")
+
+
+def view(memory: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> View:
+    return View(memory, 0, shape, strides, F8)
+
+
+def whole(memory: int, *shape: int) -> View:
+    return view(memory, shape, tuple(8 * int(np.prod(shape[i + 1 :])) for i in range(len(shape))))
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 5, 7), (6, 5, 7), (6, 35)])
+def test_split_dims_of_a_view(sizes: tuple[int, ...]) -> None:
+    """Splitting dims is a reshape that copies nothing, also of broadcast dims."""
+    for array in (
+        np.zeros((6, 1, 35)),
+        np.zeros((12, 1, 70))[::2, :, ::2],
+        np.broadcast_to(np.zeros((1, 35)), (6, 1, 35)),
+    ):
+        found = view(0, array.shape, array.strides).split_dims(sizes)
+        assert (found.shape, found.strides) == (sizes, array.reshape(sizes).strides)
+
+
+def test_loops_over_the_same_elements_get_one_shape() -> None:
+    rows = Reduction("sum", whole(1, 2), whole(0, 2, 15), (1,))
+    channels = Loop([whole(3, 2, 3, 5)], [whole(2, 3, 1)], lambda F, x: [x])
+    points = Reduction("sum", whole(5, 3), whole(4, 2, 3, 5), (0, 2))
+    other = Loop([whole(6, 7)], [], lambda F: [])
+    _align_shapes([rows, channels, points, other], (2, 3, 5))
+    assert [each.shape for each in (rows, channels, points, other)] == [(2, 3, 5)] * 3 + [(7,)]
+    assert (rows.dims, rows.writes, rows.reads) == ((1, 2), [whole(1, 2)], [whole(0, 2, 3, 5)])
+    assert (points.dims, points.writes) == ((0, 2), [whole(5, 3)])
+    assert channels.reads == [view(2, (2, 3, 5), (0, 8, 0))]
+
+
+def test_shapes_without_common_dims_stay() -> None:
+    loops = [Loop([whole(i, *shape)], [], lambda F: []) for i, shape in enumerate([(4, 6), (6, 4)])]
+    _align_shapes([*loops], (4, 6))
+    assert [each.shape for each in loops] == [(4, 6), (6, 4)]
+
+
+def reads_after(*between: Step) -> list[View]:
+    """Return what a loop reads that uses ``x - mean``, with other steps between the loop and the difference."""
+    x, mean, difference = whole(0, 4, 6), view(1, (4, 6), (8, 0)), whole(2, 4, 6)
+    use = Loop([whole(3, 4, 6)], [difference], lambda F, d: [d * d])
+    _recompute_loops([Loop([difference], [x, mean], lambda F, a, m: [a - m]), *between, use])
+    assert use.formula(None, *(5.0, 3.0)[: len(use.reads)]) == [4.0 if len(use.reads) == 2 else 25.0]
+    return use.reads
+
+
+def test_cheap_loops_are_computed_again() -> None:
+    assert reads_after() == [whole(0, 4, 6), view(1, (4, 6), (8, 0))]
+    elsewhere = Loop([whole(9, 4, 6)], [whole(0, 4, 6)], lambda F, x: [x])
+    assert len(reads_after(elsewhere)) == 2
+
+
+@pytest.mark.parametrize("memory", [0, 1, 2], ids=["operand", "statistic", "difference"])
+def test_loops_are_not_computed_again_after_a_write(memory: int) -> None:
+    """Neither to their operands nor to their result, by a loop or by a reduction."""
+    written = whole(memory, 4, 6)
+    assert reads_after(Loop([written], [whole(8, 4, 6)], lambda F, x: [x])) == [whole(2, 4, 6)]
+    assert reads_after(Reduction("sum", whole(memory, 4), whole(8, 4, 6), (1,))) == [whole(2, 4, 6)]
+
+
+def test_a_loop_that_reads_two_arrays_is_not_computed_again() -> None:
+    product = Loop([whole(2, 8)], [whole(0, 8), whole(1, 8)], lambda F, a, b: [a * b])
+    use = Loop([whole(3, 8)], [whole(2, 8)], lambda F, p: [p + p])
+    _recompute_loops([product, use])
+    assert use.reads == [whole(2, 8)]
+
+
+def test_declared_bodies_take_what_the_kernels_take() -> None:
+    """Bodies are portable: the NumPy backend has the kernel itself, which may be another one."""
+    assert len(_METHODS) >= 7
+    for name, body in _METHODS.items():
+        assert (body.__name__, callable(getattr(NumpyBackend, name))) == (name, True)
+        assert body.__module__.startswith("gradcore.backends.portable")
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (4, 6, 1), (4, 6, 5, 1), (1, 6, 2, 3)], ids=str)
+def test_norms_of_images_with_dims_of_size_one(shape: tuple[int, ...]) -> None:
+    """Sums over one element are copies."""
+
+    def gradients(x: gc.Tensor, w: gc.Tensor, b: gc.Tensor, t: gc.Tensor) -> Any:
+        outs = [F.group_norm(x, 2, w, b), F.batch_norm(x, b.detach(), w.detach() ** 2, w, b, False)]
+        outs += [F.batch_norm(x, None, None, w, b, True)] * (shape[0] > 1)
+        return *outs, *gc.autograd.grad(sum((out * t).sum() for out in outs), (x, w, b))
+
+    x, w, b = (gc.randn(s, dtype=gc.float64, requires_grad=True) for s in (shape, (6,), (6,)))
+    assert by_python(check(gradients, x, w, b, gc.randn(shape, dtype=gc.float64))) == []
