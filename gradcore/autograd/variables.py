@@ -39,6 +39,7 @@ __all__ = [
     "bump_all",
     "match_array_layout",
     "new",
+    "new_leaf_meta",
     "on_device",
     "repeats",
     "shape_of",
@@ -156,6 +157,18 @@ class AutogradMeta:
     inference = False
     #: Forward mode: tangents by level.
     tangents: Any = None
+
+
+def new_leaf_meta() -> AutogradMeta:
+    """Return the metadata of a new leaf.
+
+    The attributes that guards of compiled functions read in each call are set, as Python reads attributes of an object
+    faster than those of its class.
+    """
+    meta = AutogradMeta()
+    meta.tangents = meta.base = None
+    meta.inference = meta.retains_grad = meta.observed = False
+    return meta
 
 
 class Variable:

@@ -17,7 +17,7 @@ from gradcore.autograd import gradients, graph, variables
 from gradcore.autograd.forward import innermost_of
 from gradcore.autograd.modes import GRAD, INFERENCE, local
 from gradcore.autograd.node import RemovableHandle
-from gradcore.autograd.variables import OWN, PLAIN_TYPES, AutogradMeta, Variable, alias, shape_of
+from gradcore.autograd.variables import OWN, PLAIN_TYPES, AutogradMeta, Variable, alias, new_leaf_meta, shape_of
 from gradcore.autograd.views import chain_of, gradient_edge, replay, requires_grad
 from gradcore.backends.numpy.headers import own_header
 from gradcore.backends.registry import CPU
@@ -56,7 +56,7 @@ def _set_requires_grad(t: AnyTensor, on: bool) -> None:
     if t._autograd is None:
         if not on:
             return
-        t._autograd = AutogradMeta()
+        t._autograd = new_leaf_meta()
     if on and t._autograd.inference and not local.state.mode & INFERENCE:
         raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
     t._autograd.requires_grad = on

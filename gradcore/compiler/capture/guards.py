@@ -244,7 +244,7 @@ class Guards(Source):
             "same": same, "MISS": None, "local": local, "CPU": CPU, "gradient_edge": gradient_edge,
             "get_default_device": get_default_device, "get_default_dtype": dtypes.get_default_dtype,
             "deterministic": deterministic, "every": Everywhere, "Tensor": Tensor, "ndarray": np.ndarray,
-            "identical": operator.is_, "deque": deque, "read_slot": _read_slot,
+            "deque": deque, "read_slot": _read_slot,
             "before_steps": optimizer._global_pre_hooks, "after_steps": optimizer._global_post_hooks,
             "modules": sys.modules,
         }  # fmt: skip
@@ -290,7 +290,7 @@ class Guards(Source):
         self.reads_by_name = False
         self._seen: dict[Any, Any] = {}
         self._array_types = (np.ndarray, *(backend.array_type for backend in find_cupy_backends()))
-        self._slots = 0
+        self._slots = itertools.count(1)
         self._sees_abstract = False
 
     # -- lines ----------------------------------------------------------------------------------------------------
@@ -305,9 +305,9 @@ class Guards(Source):
         self.texts.append(text)
 
     def _variable(self, expression: str) -> str:
-        self._slots += 1
-        self.lines.append(f"o{self._slots} = {expression}")
-        return f"o{self._slots}"
+        name = f"o{next(self._slots)}"
+        self.lines.append(f"{name} = {expression}")
+        return name
 
     # -- what programs depend on ------------------------------------------------------------------------------------
 
@@ -796,10 +796,10 @@ class Guards(Source):
         is_captured = any(inspect.unwrap(getattr(type(value), each)).__code__ in self.executed for each in methods)
         for i, group in enumerate(value.param_groups if isinstance(value, Optimizer) else ()):
             start, first = len(self.lines), len(self.tensors)
-            params = self.bind(list(group["params"]))
-            params_name = self._variable(f"{name}.param_groups[{i}]['params']")
-            condition = f"len({name}.param_groups) == {len(value.param_groups)} and len({params_name}) == len({params})"
-            self.require(f"{condition} and all(map(identical, {params_name}, {params}))", f"parameters of {text}")
+            pairs = [(f"o{next(self._slots)}", self.bind(p)) for p in group["params"]]
+            self.lines.append(f"[{', '.join(o for o, _ in pairs)}] = {name}.param_groups[{i}]['params']")
+            same_params = "".join(f" and {o} is {p}" for o, p in pairs)
+            self.require(f"len({name}.param_groups) == {len(value.param_groups)}{same_params}", f"parameters of {text}")
             for j, p in enumerate(group["params"]):
                 self.visit(p, self.bind(p), f"{text}.param_groups[{i}]['params'][{j}]")
             if not is_captured:

@@ -11,7 +11,7 @@ from gradcore.core.tracebacks import define
 __all__ = ["Source", "names_assigned_in", "names_in_lines"]
 
 _NAME = re.compile(r"(?<!['\w])[^\W\d]\w*(?!['\w])")  # keys of attributes are quoted
-_ASSIGNED = re.compile(r"\b(\w+) :?= ")
+_ASSIGNED = re.compile(r"\b(\w+)(?:, \w+)*\]? :?= ")
 
 
 class Source:
@@ -49,5 +49,5 @@ def names_in_lines(lines: Iterable[str]) -> list[str]:
 
 
 def names_assigned_in(lines: Iterable[str]) -> list[str]:
-    """Return the names that source lines assign."""
+    """Return the names that source lines assign; of a list of names, the first."""
     return _ASSIGNED.findall("\n".join(lines))
