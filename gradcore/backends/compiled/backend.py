@@ -5,6 +5,7 @@ from __future__ import annotations
 from gradcore.backends.compiled.conversions import CompiledConversions
 from gradcore.backends.compiled.convolution import CompiledConvolution
 from gradcore.backends.compiled.ctc import CompiledCtc
+from gradcore.backends.compiled.fourier import CompiledFourier
 from gradcore.backends.compiled.half_reductions import CompiledHalfReductions
 from gradcore.backends.compiled.halves import CompiledHalves
 from gradcore.backends.compiled.indexing import CompiledIndexing
@@ -22,6 +23,7 @@ class CompiledBackend(
     CompiledConversions,
     CompiledConvolution,
     CompiledCtc,
+    CompiledFourier,
     CompiledHalves,
     CompiledIndexing,
     CompiledMatrices,

@@ -25,7 +25,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "rows.cpp": (), "recurrent.cpp": ("-ffp-contract=fast",), "reductions.cpp": (), "indexing.cpp": (),
     "matrices.cpp": (), "convolution.cpp": ("-ffp-contract=fast",), "conversions.cpp": (), "ctc.cpp": (),
     "halves.cpp": (), "elementwise.cpp": (), "pool.cpp": (), "sorting.cpp": (), "steps.cpp": (),
-    "products.cpp": ("-ffp-contract=fast",),
+    "products.cpp": ("-ffp-contract=fast",), "fourier.cpp": ("-ffp-contract=fast",),
 }  # fmt: skip
 #: Function that is called with one line of text when a file has been compiled.
 Report = Callable[[str], object]

@@ -38,8 +38,14 @@ class Fourier:
         sizes = (*(x.shape[d] for d in dims[:-1]), last)
         return self.transform("irfftn", x, dims, norm, s=sizes)
 
-    def half_weighted(self, x: Array, dim: int, n: int, weight: float) -> Array:
-        """Return a copy of `x` in which elements that an orthogonal transform halves are multiplied by `weight`."""
+    def fft_doubled(self, x: Array, dims: tuple[int, ...], norm: str) -> Array:
+        return self._weight_inner(self.fft_r2c(x, dims, norm, True), dims[-1], x.shape[dims[-1]], 2.0)
+
+    def fft_mirrored(self, x: Array, dims: tuple[int, ...], norm: str, last: int) -> Array:
+        return self.fft_c2r(self._weight_inner(x, dims[-1], last, 0.5), dims, norm, last)
+
+    def _weight_inner(self, x: Array, dim: int, n: int, weight: float) -> Array:
+        """Return a copy of a half spectrum of `n` numbers, with all elements weighted that have a mirror image."""
         out = x.copy()
         out[(slice(None),) * dim + (slice(1, (n - 1) // 2 + 1),)] *= weight
         return out

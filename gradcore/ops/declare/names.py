@@ -190,9 +190,9 @@ diag diag_embed diagflat diagonal diagonal_backward diagonal_copy diagonal_scatt
     "signal.cosine_transforms": "trigonometric_transform",
     "signal.differences": "gradient",
     "signal.fft": """
-cut_or_pad fft_c2c fft_c2r fft_fft fft_fft2 fft_fftn fft_fftshift fft_hfft fft_hfft2 fft_hfftn fft_ifft fft_ifft2
-fft_ifftn fft_ifftshift fft_ihfft fft_ihfft2 fft_ihfftn fft_irfft fft_irfft2 fft_irfftn fft_mirrored fft_r2c fft_rfft
-fft_rfft2 fft_rfftn half_weighted
+cut_or_pad fft_c2c fft_c2r fft_doubled fft_fft fft_fft2 fft_fftn fft_fftshift fft_hfft fft_hfft2 fft_hfftn fft_ifft
+fft_ifft2 fft_ifftn fft_ifftshift fft_ihfft fft_ihfft2 fft_ihfftn fft_irfft fft_irfft2 fft_irfftn fft_mirrored fft_r2c
+fft_rfft fft_rfft2 fft_rfftn
 """,
     "signal.recursive_filters": "rate_filter recursive_filter",
     "signal.spectrogram": "istft stft",

@@ -48,20 +48,8 @@ def fft_r2c(self, dims: tuple[int, ...], norm: str, onesided: bool):
     """Return the transform of real numbers; if `onesided`, only the first half of the last dim."""
 
 
-@composite(**_PRIVATE)
-def half_weighted(F, self, dim: int, n: int, weight: float):
-    """Multiply by `weight` all elements of a half spectrum that also stand for their mirror image.
-
-    These are all but the constant and, if `n` is even, the middle.
-    """
-    count = (n - 1) // 2
-    unpaired = self.shape[dim] - count - 1
-    parts = [F.narrow(self, dim, 0, 1), F.narrow(self, dim, 1, count) * weight]
-    return F.cat([*parts, F.narrow(self, dim, count + 1, unpaired)] if unpaired else parts, dim)
-
-
 @linear(
-    lambda F, grad, dims, norm, last: F.half_weighted(F.fft_r2c(grad, dims, _SWAPPED[norm], True), dims[-1], last, 2.0),
+    lambda F, grad, dims, norm, last: F.fft_doubled(grad, dims, _SWAPPED[norm]),
     node="FftC2RBackward0",
     **_PRIVATE,
     saved={"dim": "dims", "norm": None, "last": None},
@@ -72,14 +60,28 @@ def fft_c2r(self, dims: tuple[int, ...], norm: str, last: int):
 
 
 @linear(
+    lambda F, grad, self_shape, dims, norm: F.fft_c2r(grad, dims, _SWAPPED[norm], self_shape[dims[-1]]),
+    node="FftR2CBackward0",
+    **_PRIVATE,
+    saved={"dim": "dims", "norm": None},
+    batch=along(1),
+)
+def fft_doubled(self, dims: tuple[int, ...], norm: str):
+    """Return the onesided transform of real numbers, doubling the elements that also stand for their mirror image.
+
+    These are all but the constant and, if the size of the last of the dims is even, the middle.
+    """
+
+
+@linear(
     lambda F, grad, dims, norm, last: F.fft_r2c(grad, dims, _SWAPPED[norm], True),
     node="FftC2RBackward0",
     **_PRIVATE,
     saved={"dim": "dims", "norm": None, "last": None},
+    batch=along(1),
 )
-def fft_mirrored(K, self, dims: tuple[int, ...], norm: str, last: int):
+def fft_mirrored(self, dims: tuple[int, ...], norm: str, last: int):
     """Return the real part of the inverse transform of a half spectrum, the other half being zero."""
-    return K.fft_c2r(K.half_weighted(self, dims[-1], last, 0.5), dims, norm, last)
 
 
 @linear(

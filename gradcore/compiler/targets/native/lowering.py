@@ -41,7 +41,7 @@ _WRITERS = (
 #: Operators without loops, and elementwise functions in addition to operators, operations and functions of NumPy.
 _WITHOUT_LOOPS = {"floordiv", "lshift", "matmul", "mod", "pow", "rshift"}
 _ELEMENTWISE = (OPERATORS.keys() - _WITHOUT_LOOPS) | _IN_PLACE | {
-    "activation_backward", "evaluate_tiled", "half_weighted",
+    "activation_backward", "evaluate_tiled",
 }  # fmt: skip
 _FILLS = {"zeros": 0, "ones": 1, "zeros_like": 0, "ones_like": 1, "new_zeros": 0}
 #: The kind of loop of each declared reduction, of operations that call it, and of the array method of that name.
