@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
 
 import numpy as np
 
 from gradcore.backends.compiled.calls import CompiledCalls, Work
 from gradcore.backends.kernel_methods import kernel_for
+from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.core.typing import AnyArray
 
 __all__ = ["CompiledFourier"]
@@ -18,9 +18,6 @@ __all__ = ["CompiledFourier"]
 _LINES = 16
 #: Largest number of complex numbers of a line, up to which intermediate results stay in the cache.
 _LONGEST = 1 << 13
-
-_COMPLEX = {"f": np.dtype("F"), "d": np.dtype("D")}
-_REAL = {"F": np.dtype("f"), "D": np.dtype("d")}
 
 
 @functools.lru_cache(256)
@@ -35,9 +32,9 @@ def _is_supported(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
 
 
 @functools.lru_cache(64)
-def _roots_of_unity(n: int, dtype: np.dtype[Any]) -> AnyArray:
+def _roots_of_unity(n: int, char: str) -> AnyArray:
     """Return ``exp(-2j * pi * k / n)`` for all k below `n`, rounded once from double precision."""
-    return np.exp(-2j * np.pi / n * np.arange(n)).astype(dtype)
+    return np.exp(-2j * np.pi / n * np.arange(n)).astype(char)
 
 
 def _factor(norm: str, forward: bool, shape: tuple[int, ...], dims: tuple[int, ...]) -> float:
@@ -52,15 +49,17 @@ def _count_parts(lines: int) -> int:
     return -(-lines // _LINES)
 
 
-def _transforms_complex(self: Any, x: AnyArray, dims: tuple[int, ...], norm: str, forward: bool) -> bool:
+def _transforms_complex(backend: NumpyBackend, x: AnyArray, dims: tuple[int, ...], norm: str, forward: bool) -> bool:
     return x.dtype.char in "FD" and _is_supported(x.shape, dims)
 
 
-def _transforms_real(self: Any, x: AnyArray, dims: tuple[int, ...], norm: str, onesided: bool = True) -> bool:
+def _transforms_real(
+    backend: NumpyBackend, x: AnyArray, dims: tuple[int, ...], norm: str, onesided: bool = True
+) -> bool:
     return x.dtype.char in "fd" and onesided and _is_half_supported(x.shape, dims, x.shape[dims[-1]])
 
 
-def _transforms_half(self: Any, x: AnyArray, dims: tuple[int, ...], norm: str, last: int) -> bool:
+def _transforms_half(backend: NumpyBackend, x: AnyArray, dims: tuple[int, ...], norm: str, last: int) -> bool:
     half = x.shape[dims[-1]] - 1
     return x.dtype.char in "FD" and half == last // 2 and _is_half_supported(x.shape, dims, last)
 
@@ -118,14 +117,14 @@ class CompiledFourier(CompiledCalls):
         """Return the half spectrum; elements that also stand for their mirror image are multiplied by `weight`."""
         n = x.shape[-1]
         lines, factor = x.size // n, _factor(norm, True, x.shape, dims)
-        out = np.empty((*x.shape[:-1], n // 2 + 1), _COMPLEX[x.dtype.char])
+        out = np.empty((*x.shape[:-1], n // 2 + 1), x.dtype.char.upper())
         self._run_transform("half_spectra", Work(_count_parts(lines), lines, n, 1, weight, factor), x, out)
         self._transform_dims(out, out, dims[:-1], True, 1.0)
         return out
 
     def _transform_half(self, x: AnyArray, dims: tuple[int, ...], norm: str, n: int, weight: int) -> AnyArray:
         """Return the real numbers; elements that also stand for their mirror image are divided by `weight` before."""
-        out = np.empty((*x.shape[:-1], n), _REAL[x.dtype.char])
+        out = np.empty((*x.shape[:-1], n), x.dtype.char.lower())
         lines, factor = x.size // x.shape[-1], _factor(norm, False, out.shape, dims)
         if len(dims) > 1:
             transformed = np.empty(x.shape, x.dtype)
@@ -136,6 +135,5 @@ class CompiledFourier(CompiledCalls):
 
     def _run_transform(self, name: str, work: Work, x: AnyArray, out: AnyArray) -> None:
         """Run a kernel on `x`, copied if its elements are not contiguous and aligned."""
-        x = np.require(x, None, "CA")
-        roots = _roots_of_unity(work.width, _COMPLEX.get(out.dtype.char, out.dtype))
-        self.run_kernel(name, roots.dtype.char.lower(), work, x.size, x, out, roots)
+        x, char = np.require(x, None, ("C", "A")), out.dtype.char
+        self.run_kernel(name, char.lower(), work, x.size, x, out, _roots_of_unity(work.width, char.upper()))
