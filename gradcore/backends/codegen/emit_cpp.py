@@ -117,11 +117,47 @@ def _lines(kernel: Kernel, name: str) -> list[str]:
     for n, parameter in enumerate(kernel.parameters):
         kind = C_TYPES[parameter.dtype.name]
         lines.append(f"    const {kind} p{n} = static_cast<{kind}>(parameters[{n}]);")
-    lines += ["#pragma omp simd", "    for (i64 i = 0; i < n; ++i) {"]
-    lines += [
-        f"        const {C_TYPES[i.dtype.name]} {i.name} = {i.name}_array[i]{' != 0' if i.dtype == bool else ''};"
-        for i in kernel.inputs
+    inputs = {i.name: kind for i, kind in zip(kernel.inputs, types, strict=True)}
+    results = {f"r{n}": C_TYPES[dtype.name] for n, (_, dtype) in enumerate(kernel.outputs)}
+    in_blocks = not is_exact(kernel)
+    suffix = "block" if in_blocks else "array"
+    body = [
+        *(
+            f"const {C_TYPES[i.dtype.name]} {i.name} = {i.name}_{suffix}[i]{' != 0' if i.dtype == bool else ''};"
+            for i in kernel.inputs
+        ),
+        *body,
+        *(f"{name}_{suffix}[i] = {value};" for name, value in zip(results, outputs, strict=True)),
     ]
-    lines += [f"        {line}" for line in body]
-    lines += [f"        r{n}_array[i] = {value};" for n, value in enumerate(outputs)]
-    return [*lines, "    }", "}"]
+    return [*lines, *(_loop_over_blocks(inputs, results, body) if in_blocks else _loop("n", body)), "}"]
+
+
+def _loop(size: str, body: list[str], indent: str = "    ") -> list[str]:
+    """Return a loop over elements that the compiler vectorizes."""
+    return [
+        "#pragma omp simd",
+        f"{indent}for (i64 i = 0; i < {size}; ++i) {{",
+        *(f"{indent}    {line}" for line in body),
+        f"{indent}}}",
+    ]
+
+
+def _loop_over_blocks(inputs: dict[str, str], results: dict[str, str], body: list[str]) -> list[str]:
+    """Return a loop over blocks of `BLOCK` elements. What is left of the arrays is computed in a copy of that size.
+
+    The compiler translates the body once, for whole vectors. That of a loop over all elements it would translate up
+    to three times: for vectors, for shorter vectors, and for single elements. The bodies of approximate functions are
+    long, so this would take a third of the library's size.
+    """
+    lines = ["    for (i64 start = 0; start < n; start += BLOCK) {", "        const i64 left = n - start;"]
+    for name, kind in (inputs | results).items():
+        qualifier = "const " if name in inputs else ""
+        lines.append(f"        alignas(64) {kind} {name}_copy[BLOCK];")
+        lines.append(f"        {qualifier}{kind}* {name}_block = {name}_array + start;")
+    lines.append("        if (__builtin_expect(left < BLOCK, false)) {")
+    lines += [f"            {name}_block = load_part({name}_copy, {name}_block, left);" for name in inputs]
+    lines += [f"            {name}_block = {name}_copy;" for name in results]
+    lines += ["        }", *_loop("BLOCK", body, "        ")]
+    lines.append("        if (__builtin_expect(left < BLOCK, false)) {")
+    lines += [f"            store_part({name}_array + start, {name}_copy, left);" for name in results]
+    return [*lines, "        }", "    }"]

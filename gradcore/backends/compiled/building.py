@@ -27,6 +27,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "halves.cpp": (), "elementwise.cpp": (), "pool.cpp": (), "sorting.cpp": (), "steps.cpp": (),
     "products.cpp": ("-ffp-contract=fast",), "fourier.cpp": ("-ffp-contract=fast",),
 }  # fmt: skip
+#: Linker options for the package's libraries, which need only the names of functions that they export.
+_STRIP = ("-Wl,--strip-all",) if sys.platform == "linux" else ()
 #: Function that is called with one line of text when a file has been compiled.
 Report = Callable[[str], object]
 
@@ -137,7 +139,7 @@ def build_variants(
     if missing:
         compiler = find_compiler()
         with tempfile.TemporaryDirectory() as temporary:
-            for library in _compile(compiler, Path(temporary), loops, parts, missing, report):
+            for library in _compile(compiler, Path(temporary), loops, parts, missing, report, *_STRIP):
                 copied = shutil.copy2(library, folder / f"{library.name}.new")
                 os.replace(copied, folder / library.name)
     for path in folder.iterdir():
@@ -153,6 +155,7 @@ def _compile(
     parts: int,
     variants: dict[str, tuple[str, ...]],
     report: Report | None,
+    *linker_options: str,
 ) -> list[Path]:
     """Compile the libraries with these names and further options in a folder."""
     pieces = list(loops)
@@ -170,7 +173,9 @@ def _compile(
         for source, compiled in zip(sources, objects[name], strict=True)
     }  # fmt: skip
     _run_all(compiling, parts, report)
-    linking = {name: [compiler, "-shared", *objects[name], "-o", str(folder / name)] for name in variants}
+    linking = {
+        name: [compiler, "-shared", *linker_options, *objects[name], "-o", str(folder / name)] for name in variants
+    }
     _run_all(linking, parts, report)
     for name in variants:
         (folder / name).chmod(0o755)  # Libraries that other users can write to are not loaded.

@@ -379,4 +379,34 @@ INLINE T times_log1p(T x, T y) {
     return chosen((x == 0) & (y == y), T(0), x * log1p(y));
 }
 
+// ------------------------------------------------------------------------------------------------- parts of blocks
+
+// The number of elements that generated loops compute at a time: of floats, one vector.
+#if defined(__AVX512F__)
+constexpr i64 BLOCK = 16;
+#elif defined(__AVX2__)
+constexpr i64 BLOCK = 8;
+#else
+constexpr i64 BLOCK = 4;
+#endif
+
+// Copy the first `left` elements of a block, and fill the copy up with zeros.
+template <class T>
+static __attribute__((noinline)) const T* load_part(T* copy, const T* block, i64 left) {
+    const int size = static_cast<int>(left);
+#pragma omp simd
+    for (int i = 0; i < BLOCK; ++i) copy[i] = i < size ? block[i] : T(0);
+    return copy;
+}
+
+// Copy the first `left` elements of the results of a block to their place.
+template <class T>
+static __attribute__((noinline)) void store_part(T* place, const T* results, i64 left) {
+    const int size = static_cast<int>(left);
+#pragma omp simd
+    for (int i = 0; i < BLOCK; ++i) {
+        if (i < size) place[i] = results[i];
+    }
+}
+
 }  // namespace gradcore
