@@ -52,6 +52,7 @@ __all__ = [
 ]
 
 new = object.__new__
+new_tuple = tuple.__new__
 #: Draws the numbers by which nodes, in-place writes and choices of CUDA streams are ordered in time.
 tick = itertools.count(1).__next__
 STREAMS.clock = tick
@@ -213,7 +214,7 @@ class TensorMeta(NamedTuple):
     @classmethod
     def of(cls, t: AnyTensor) -> TensorMeta:
         """Return the metadata of a tensor."""
-        return cls(t._array.shape, t._dtype, t._device)
+        return new_tuple(cls, (t._array.shape, t._dtype, t._device))
 
 
 #: The class of new tensors, set by the layer above.

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gradcore.autograd.variables import Variable, bump, version_counter
+from gradcore.autograd.variables import TensorMeta, Variable, bump, version_counter
 from gradcore.compiler.autograd.node import Backward, as_freed, as_leaf, connect, with_history
 from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.numbers import RecordedFloat, RecordedInteger
@@ -97,7 +97,8 @@ class SpecializationWriter:
         backward, saved = self._split()
         half = self._connect(function, backward, saved, last_part) if self.backward.outs else None
         for t in self.backward.freed:
-            last_part.lines.append(f"{self._name_result(t)} = freed({self.script.wrap(t, last_part)})")
+            metas = self.script.bind(() if self.recorder.program.symbols else (TensorMeta.of(t),))
+            last_part.lines.append(f"{self._name_result(t)} = freed({self.script.wrap(t, last_part)}, {metas})")
         result = self._rebuild(self.run.result, last_part)
         programs = self._programs()
         self._leave_out_unused(programs, [result, *(line for part in self.script.parts for line in part.lines)])

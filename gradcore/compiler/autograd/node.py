@@ -99,7 +99,7 @@ class CompiledFunctionBackward(Node):
     #: The results whose memory is among the saved arrays.
     results: Sequence[SavedTensor]
     _n_outputs: int
-    _metas: list[TensorMeta]
+    _metas: Sequence[TensorMeta]
     #: If there are several results: those that the last backward came from, and those whose graph has been freed.
     arrived: Sequence[int]
     freed: frozenset[int]
@@ -157,14 +157,13 @@ class CompiledFunctionBackward(Node):
 
     def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
         arriving = grads if self._n_outputs > 1 else [grads]
-        if not arithmetic.recorded:
-            gradients = self._run_program(arriving, local.state.run)
-            if gradients is not None:
-                return gradients
         half = self.half
         if arithmetic.recorded:
             self.check(arriving)
             return _again(self, [arithmetic.as_tensor(g) for g in arriving], arithmetic)
+        gradients = self._run_program(arriving, local.state.run)
+        if gradients is not None:
+            return gradients
         dense = [_to_array(g, t) for g, t in zip(arriving, self._metas, strict=True)]
         results = _insert_missing(local.state.run(half.run, *self.saved, *dense), half.found)
         affected = {i for each, g in zip(half.reached, arriving, strict=True) if g is not None for i in each}
@@ -199,9 +198,8 @@ def connect(half: Backward, device: Any, results: Any, saved: Any, call: Replaye
     node._device, node._edges, node._seq, node._hooks = device, edges, tick(), None
     node.half, node.call, node.saved, node.results = half, call, saved, ()
     outs = [wrap(array, device, None, (node, i)) for i, array in enumerate(results)]
-    if len(outs) > 1:
-        node.freed, node.arrived = frozenset(), ()
-    node._n_outputs, node._metas = len(outs), [TensorMeta(t._array.shape, t._dtype, device) for t in outs]
+    node.freed, node.arrived = frozenset(), ()
+    node._n_outputs, node._metas = len(outs), [TensorMeta.of(t) for t in outs]
     for i, version in half.versions:
         version_counter(outs[i]).version = version
     if half.watched_results:
@@ -252,10 +250,14 @@ def _to_array(grad: Any, meta: TensorMeta) -> Any:
     return backend.xp.asarray(grad, order="C")
 
 
-def as_freed(t: Any) -> Any:
-    """Return the result `t` with a node that raises the error for a graph that has been freed by backward."""
-    node: Any = CompiledFunctionBackward.make(t._device, ())
-    node._n_outputs, node._metas, node.saved = 1, [TensorMeta.of(t)], None
+def as_freed(t: Any, metas: Sequence[TensorMeta]) -> Any:
+    """Return the result `t` with a node that raises the error for a graph that has been freed by backward.
+
+    `metas` has the metadata of `t`, or is empty if its sizes differ between calls.
+    """
+    node = new_node(CompiledFunctionBackward)
+    node._device, node._edges, node._seq, node._hooks = t._device, (), tick(), None
+    node._n_outputs, node._metas, node.saved = 1, metas or [TensorMeta.of(t)], None
     t._edge = (node, 0)
     return t
 
