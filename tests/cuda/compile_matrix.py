@@ -34,7 +34,7 @@ import pytest
 from gradcore.backends.codegen import launch
 from gradcore.backends.cupy.kernels import INCLUDE
 from tests.cuda.host import cupy_include, includes
-from tests.cuda.test_compilation import OPTIONS, generated, own_attention, own_sources, quick_options
+from tests.cuda.test_compilation import OPTIONS, generated, own_on_tensor_cores, own_sources, quick_options
 from tests.cupy_host.ptx import nvrtc
 
 #: The architectures of a generation, for ``--all``: before Ampere, Ampere, Hopper, Blackwell.
@@ -108,7 +108,7 @@ def code_paths(unit: Unit) -> list[int]:
 
 def units() -> Iterator[Unit]:
     """Return the package's sources, and those that operations generate, each once."""
-    for name, defines in dict.fromkeys([*own_sources(), *own_attention(), ("philox", ())]):
+    for name, defines in dict.fromkeys([*own_sources(), *own_on_tensor_cores(), ("philox", ())]):
         yield Unit(name, (INCLUDE / f"{name}.cu").read_text(), defines)
     for dtype, most in product(DTYPES, (launch.MOST_OF_32_BITS, 0)):
         with pytest.MonkeyPatch.context() as patch:

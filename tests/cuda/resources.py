@@ -24,7 +24,7 @@ import numpy as np
 
 from gradcore.backends.cupy.kernels import INCLUDE
 from tests.cuda.host import includes
-from tests.cuda.test_compilation import OPTIONS, generated, own_attention, own_sources
+from tests.cuda.test_compilation import OPTIONS, generated, own_on_tensor_cores, own_sources
 from tests.cuda.test_fused_kernels import HostBackend
 from tests.cupy_host.ptx.nvrtc import compile_source
 
@@ -125,7 +125,7 @@ def of_generated(architectures: Sequence[int], kinds: Sequence[str]) -> Iterator
 
 def recorded_sources() -> Iterator[tuple[str, tuple[str, ...]]]:
     """Return the sources and macros of which `RECORD` has the kernels: of float32 and bfloat16, 32-bit places."""
-    for name, defines in [*own_sources(), *own_attention()]:
+    for name, defines in [*own_sources(), *own_on_tensor_cores()]:
         kind = [d.partition("=")[2] for d in defines]
         if (not kind or kind[0] in ("float", "bfloat16")) and "i64" not in kind[1:]:
             yield name, defines

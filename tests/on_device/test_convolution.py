@@ -1,4 +1,4 @@
-"""Convolution on a device against the CPU, for all kinds of windows, channels and dtypes, and its launches."""
+"""Convolution with columns on a device against the CPU, for all windows, channels and dtypes, and its launches."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ def test_launches_of_convolution(
 ) -> None:
     """Beside cuBLAS's: the bias and the columns; in backward those of the bias, of columns, upstream, and images."""
     x = gc.ones(4, channels, 12, 13, dtype=dtype, device=device, requires_grad=True)
-    weight = gc.ones(16, channels // groups, 3, 3, dtype=dtype, device=device, requires_grad=True)
-    bias = gc.ones(16, dtype=dtype, device=device, requires_grad=True)
+    weight = gc.ones(8, channels // groups, 3, 3, dtype=dtype, device=device, requires_grad=True)
+    bias = gc.ones(8, dtype=dtype, device=device, requires_grad=True)
     run = lambda: F.conv2d(x, weight, bias, padding=1, groups=groups)  # noqa: E731
     assert launches(run) == forward
     out = run()

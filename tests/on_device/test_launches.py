@@ -310,7 +310,7 @@ def test_running_statistics_are_written_to(device: str) -> None:
     whole = gc.ones(3, 2, device=device)
     for kept in (gc.ones(3, device=device), whole[:, 0]):
         y = kept * kept.detach().clone().requires_grad_()
-        F.batch_norm(x, None, kept, training=True, momentum=0.25)
+        F.batch_norm(x, gc.zeros_like(kept), kept, training=True, momentum=0.25)
         F.batch_norm(x.clone().requires_grad_(), gc.zeros_like(kept), kept, training=True, momentum=0.0)
         assert (kept - moved).abs().max().item() < 1e-6
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):

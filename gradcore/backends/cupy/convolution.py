@@ -1,7 +1,8 @@
-"""Convolution on CUDA: a kernel copies windows to columns (im2col), and cuBLAS multiplies them.
+"""Convolution on CUDA: by kernels that gather windows as they multiply, or by columns of windows (im2col) and cuBLAS.
 
-Depthwise convolutions are one kernel. Images are processed in groups whose columns fit into a buffer. float16 and
-bfloat16 are multiplied directly, summed in float32 and rounded once, after the bias was added.
+`implicit_convolution` has the former, for tensor cores, and says when they apply. Depthwise convolutions are one
+kernel. Columns are computed for groups of images whose columns fit into a buffer. float16 and bfloat16 are multiplied
+directly, summed in float32 and rounded once, after the bias was added.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import NULL, CudaKernels, accumulation_dtype, dense, elements, type_name
+from gradcore.backends.cupy.implicit_convolution import CudaImplicitConvolution
+from gradcore.backends.cupy.kernels import NULL, accumulation_dtype, dense, elements, type_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable import convolution
-from gradcore.backends.portable.convolution import Convolution, ConvSettings, conv_output_size
+from gradcore.backends.portable.convolution import Convolution, ConvSettings, conv_output_size, input_phases
 from gradcore.core.typing import AnyArray
 
 __all__ = ["CudaConvolution"]
@@ -32,6 +34,8 @@ _FEW_WINDOWS = 32
 _BEYOND = (1 << 31) - (1 << 25)
 #: Threads of a block that sums an element of a weight's gradient.
 _SUMMING = 256
+#: Number of phases up to which each is computed by a kernel that gathers windows.
+_MOST_PHASES = 8
 
 
 class _Multiplying:
@@ -59,6 +63,10 @@ class _Windows:
         #: A bound of all indices into a dim, and of all intermediate results from which they are computed.
         self.reach = max((n + 2 * abs(p) + k * d + s) + o * s for n, o, k, s, p, d in dims)
 
+    def limit(self, images: Sequence[AnyArray], weight: AnyArray) -> int:
+        """Return a bound of the coordinates, and of the numbers of elements of an image and of the weight."""
+        return max(self.reach, weight.size, *(a.size // a.shape[0] for a in images))
+
     def arguments(self, *arrays: Any) -> tuple[str, list[Any]]:
         """Return the name of the index type, and the sizes as numbers of that type."""
         needs_64_bits = max(*(a.size for a in arrays), self.reach, self.count * self.taps) >= _BEYOND
@@ -74,7 +82,7 @@ def _takes_with_bias(backend: CudaConvolution, x: AnyArray, weight: AnyArray, bi
     return weight.size > 0 and backend.takes("convolution", x, weight, bias)
 
 
-class CudaConvolution(CudaKernels, Convolution):
+class CudaConvolution(CudaImplicitConvolution, Convolution):
     """Convolution of real floating-point arrays. Other dtypes use the portable code, with this package's products."""
 
     _multiply: Any
@@ -107,6 +115,9 @@ class CudaConvolution(CudaKernels, Convolution):
             return self._depthwise(
                 "depthwise_weight", windows, (x, grad), out, (count, outputs, outputs // groups), blocks
             )
+        implicit = self._convolve_gradients(x, grad, shape, settings)
+        if implicit is not None:
+            return implicit
         total: Any = None
         for images in _blocks(count, x, channels * windows.taps * windows.count):
             columns = self._columns(x[images], windows, joined=True).reshape(
@@ -134,7 +145,17 @@ class CudaConvolution(CudaKernels, Convolution):
         if channels == groups:
             arrays = (x, weight, dense(xp, bias))
             return self._depthwise("depthwise", windows, arrays, out, (out.size, outputs, outputs // groups))
-        matrix = xp.ascontiguousarray(weight).reshape(groups, outputs // groups, -1)
+        weight = xp.ascontiguousarray(weight)
+        matrix = weight.reshape(groups, outputs // groups, -1)
+        height = 0
+        if not windows.are_points:
+            rows, inner = matrix.shape[1:]
+            limit = windows.limit((x, out), weight)
+            height = self._implicit_rows(x, rows, inner, count * windows.count, groups, limit)
+        if height:
+            weight = weight.reshape(*matrix.shape[:2], *weight.shape[1:])
+            self._convolve_images(x, weight, bias, settings, out, height)
+            return out
         for images in _blocks(count, x, channels * windows.taps * windows.count):
             part = out[images].reshape(-1, groups, outputs // groups, windows.count)
             joined = windows.count < _FEW_WINDOWS and len(part) > 1
@@ -168,7 +189,16 @@ class CudaConvolution(CudaKernels, Convolution):
         if channels == groups:
             arrays = (grad, weight, of_bias)
             return self._depthwise("depthwise_input", windows, arrays, out, (out.size, channels, outputs // groups))
-        matrix = xp.ascontiguousarray(weight).reshape(groups, outputs // groups, -1).swapaxes(1, 2)
+        weight = xp.ascontiguousarray(weight)
+        number, height = prod(settings.stride), 0
+        if not windows.are_points and number <= _MOST_PHASES:
+            inner, elements_of_phase = outputs // groups * -(-windows.taps // number), -(-prod(size) // number)
+            limit = windows.limit((grad, out), weight)
+            height = self._implicit_rows(grad, channels // groups, inner, count * elements_of_phase, groups, limit)
+        if height:
+            self._implicit_inputs(grad, weight, bias, settings, out, height)
+            return out
+        matrix = weight.reshape(groups, outputs // groups, -1).swapaxes(1, 2)
         for images in _blocks(count, grad, channels * windows.taps * windows.count, accumulation_dtype(grad)):
             upstream = xp.ascontiguousarray(grad[images]).reshape(-1, groups, outputs // groups, windows.count)
             part = out[images]
@@ -182,6 +212,19 @@ class CudaConvolution(CudaKernels, Convolution):
             kernel(*elements(part.size), (columns, of_bias, part, *_to_index_type(index, part.size, channels), *sizes))
             del columns  # so that the next ones have their memory
         return out
+
+    def _implicit_inputs(
+        self, grad: AnyArray, weight: AnyArray, bias: AnyArray, settings: ConvSettings, out: AnyArray, height: int
+    ) -> None:
+        """Write the gradient with respect to the input, plus `bias` if it is not None, to `out`, phase by phase."""
+        parts = input_phases(weight.shape[2:], settings)
+        if len(parts) < prod(settings.stride):  # elements that no window reads
+            out[...] = 0 if bias is None else bias.reshape(-1, *(1,) * (out.ndim - 2))
+        swapped = weight.reshape(settings.groups, -1, *weight.shape[1:]).swapaxes(1, 2)
+        for part in parts:
+            target = out[part.elements]
+            if target.size:
+                self._convolve_images(grad, part.reverse(swapped), bias, part.settings, target, height)
 
     def _columns(self, x: AnyArray, windows: _Windows, joined: bool) -> AnyArray:
         """Return the windows of images as columns.

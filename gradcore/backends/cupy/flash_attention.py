@@ -17,7 +17,6 @@ from gradcore.backends.cupy.attention import CudaAttention
 from gradcore.backends.cupy.kernels import C_NAMES, NULL, accumulation_dtype, by_value, dense, random_stream
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.random.generator import DropoutDraw
-from gradcore.core import config
 from gradcore.core.typing import AnyArray
 
 __all__ = ["CudaFlashAttention", "defines"]
@@ -28,8 +27,6 @@ Ints = tuple[int, ...]
 _WIDTHS, _WIDEST = (16, 32, 64, 128, 256), 512
 #: Width up to which one kernel computes the gradients by keys and values: the sums of both fit into registers.
 _JOINED = 128
-#: The first compute capability with tensor cores for bfloat16 and TensorFloat32.
-_AMPERE = 80
 #: Bytes that a thread loads at once.
 _PACK = 16
 
@@ -191,19 +188,13 @@ class CudaFlashAttention(CudaAttention):
     ) -> None:
         file = "flash_attention" if name == "flash_attention" else "flash_attention_backward"
         width = max(query.shape[-1], value.shape[-1])
-        has_tensor_cores, drops = self._has_tensor_cores(query), dropout is not None
+        has_tensor_cores, drops = self.has_tensor_cores(query), dropout is not None
         macros = defines(query.dtype.name, width, has_tensor_cores, file != name, drops, gradient)
         step = int(macros["rows"])
         if dropout is not None:
             stream = random_stream(prod(dropout.shape), dropout.p, dropout.key, dropout.counter)
             arguments = *arguments, *stream, np.float64(dropout.scale)
         self.cuda_kernel(file, name, **macros)((prod(lead) * -(-rows // step),), (2 * step,), arguments)
-
-    def _has_tensor_cores(self, x: Any) -> bool:
-        """Return whether the current device's tensor cores multiply the dtype of `x` with the precision in effect."""
-        if x.dtype.itemsize > 2 and (x.dtype.itemsize > 4 or config.get_float32_matmul_precision() == "highest"):
-            return False
-        return self.compute_capability() >= _AMPERE
 
 
 def _in_rows(x: Any) -> bool:

@@ -47,6 +47,9 @@ C_NAMES = {"float16": "float16", "bfloat16": "bfloat16", "float32": "float", "fl
 #: The complex ones, of CuPy's class.
 COMPLEX_NAMES = {"complex64": "complex<float>", "complex128": "complex<double>"}
 
+#: The first compute capability with tensor cores for bfloat16 and TensorFloat32.
+_AMPERE = 80
+
 #: Threads of a block in elementwise kernels, and largest number of blocks. Threads loop over the remaining elements.
 _THREADS, _MOST_BLOCKS = 256, 1 << 16
 
@@ -115,6 +118,12 @@ class CudaKernels:
         if result is None:
             result = self._capabilities[device] = int(self.xp.cuda.Device(device).compute_capability)
         return result
+
+    def has_tensor_cores(self, x: Array) -> bool:
+        """Return whether the current device's tensor cores multiply the dtype of `x` with the precision in effect."""
+        if x.dtype.itemsize > 2 and (x.dtype.itemsize > 4 or config.get_float32_matmul_precision() == "highest"):
+            return False
+        return self.compute_capability() >= _AMPERE
 
     @functools.cached_property
     def user_modules(self) -> dict[Any, Any]:

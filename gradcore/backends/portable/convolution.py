@@ -25,7 +25,15 @@ from gradcore.core.typing import NamedTuple
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace
 
-__all__ = ["ConvSettings", "Convolution", "conv_output_size", "correlate", "weight_gradient"]
+__all__ = [
+    "ConvSettings",
+    "Convolution",
+    "InputPhase",
+    "conv_output_size",
+    "correlate",
+    "input_phases",
+    "weight_gradient",
+]
 
 # Measured: positions an image from which 1x1 kernels are best applied image by image; the ratio of input
 # to output channels above which it is better to multiply first than to gather first; the output channels
@@ -40,6 +48,39 @@ class ConvSettings(NamedTuple):
     padding: Sequence[int]
     dilation: Sequence[int]
     groups: int
+
+
+class InputPhase(NamedTuple):
+    """A part of the gradient of a convolution by its input: a convolution of the upstream gradient with some taps."""
+
+    #: Index of the elements of the input, and of the weight's taps.
+    elements: tuple[slice, ...]
+    taps: tuple[slice, ...]
+    settings: ConvSettings
+
+    def reverse(self, weight: Array) -> Array:
+        """Return a view of the taps of this phase, in reverse. Taps are the last dims of `weight`."""
+        return weight[(..., *self.taps)][(..., *[slice(None, None, -1)] * len(self.taps))]
+
+
+def input_phases(kernel: Sequence[int], settings: ConvSettings) -> list[InputPhase]:
+    """Return the parts of the gradient by the input. Elements that belong to none are zero.
+
+    There are as many as the product of the strides if each element can be in a window.
+    """
+    stride, padding, dilation, groups = settings
+    parts = []
+    for phase in product(*map(phases, kernel, stride, dilation)):
+        rows, pads = [], []
+        for each, s, p in zip(phase, stride, padding, strict=True):
+            # The first row of the phase that is not padding.
+            row = -((each.residue - p) // s)
+            rows.append(slice(row * s + each.residue - p, None, s))
+            pads.append(each.reach - row)
+        taps = tuple(slice(each.first, None, each.period) for each in phase)
+        of_phase = ConvSettings([1] * len(phase), pads, [each.step for each in phase], groups)
+        parts.append(InputPhase((slice(None), slice(None), *rows), taps, of_phase))
+    return parts
 
 
 class Convolution:
@@ -66,24 +107,14 @@ class Convolution:
         Inputs of one phase receive from the taps of that phase alone: each phase of the result is a
         convolution of `grad`, with a stride of one, by those taps in reverse.
         """
-        stride, padding, dilation, groups = settings
-        by_dim = list(map(phases, weight.shape[2:], stride, dilation))
-        channels = weight.shape[1] * groups
+        groups, channels = settings.groups, weight.shape[1] * settings.groups
         swapped = _swap_channels(weight, groups)
+        parts = input_phases(weight.shape[2:], settings)
         # Between phases that have taps there may be inputs that no window reads.
-        complete = all(len(each) == s for each, s in zip(by_dim, stride, strict=True))
-        out = (self.xp.empty if complete else self.xp.zeros)((grad.shape[0], channels, *size), dtype=grad.dtype)
-        for phase in product(*by_dim):
-            rows, pads = [], []
-            for each, s, p in zip(phase, stride, padding, strict=True):
-                # The first row of the phase that is not padding.
-                row = -((each.residue - p) // s)
-                rows.append(slice(row * s + each.residue - p, None, s))
-                pads.append(each.reach - row)
-            taps = swapped[(..., *[slice(each.first, None, each.period) for each in phase])]
-            reverse = taps[(..., *[slice(None, None, -1)] * len(phase))]
-            of_phase = ConvSettings([1] * len(phase), pads, [each.step for each in phase], groups)
-            self.correlate(grad, reverse, of_phase, out[(slice(None), slice(None), *rows)])
+        is_complete = len(parts) == prod(settings.stride)
+        out = (self.xp.empty if is_complete else self.xp.zeros)((grad.shape[0], channels, *size), dtype=grad.dtype)
+        for part in parts:
+            self.correlate(grad, part.reverse(swapped), part.settings, out[part.elements])
         return out
 
     @packed(ConvSettings)

@@ -133,7 +133,8 @@ GRADCORE_FUNCTION void multiply_fragments(float (&sums)[4], const u32 (&a)[4], c
 #endif
 
 // Loads fragments of `depth` numbers of the inner index: `rows` the left operand of 16 rows, the others two right operands
-// of 8 columns each, whose columns are rows (`from_rows`) or columns (`from_columns`) of a tile.
+// of 8 columns each, whose columns are rows (`from_rows`) or columns of a tile. Of the latter, `from_columns` belongs to the
+// left operand of `quads`, and `from_ordered_columns` to that of `rows`.
 template <class N>
 struct Operand {  // float16, bfloat16
     static constexpr int depth = 16;
@@ -173,6 +174,9 @@ struct Operand {  // float16, bfloat16
         }
 #endif
     }
+    static GRADCORE_FUNCTION void from_ordered_columns(u32 (&b)[4], const N* source, int stride, const Lane& lane) {
+        from_columns(b, source, stride, lane);
+    }
 };
 
 template <>
@@ -210,6 +214,11 @@ struct Operand<float> {
         GRADCORE_UNROLL
         for (int i = 0; i < 4; ++i) b[i] = rounded(source[(lane.column + i % 2) * stride + lane.row + i / 2 * 8]);
     }
+    static GRADCORE_FUNCTION void from_ordered_columns(u32 (&b)[4], const float* source, int stride, const Lane& lane) {
+        GRADCORE_UNROLL
+        for (int i = 0; i < 4; ++i)
+            b[i] = rounded(source[(lane.column / 2 + i % 2 * 4) * stride + lane.row + i / 2 * 8]);
+    }
 };
 
 // Multiply by two right operands.
@@ -231,6 +240,22 @@ GRADCORE_FUNCTION void add_rows_by_rows(A (&sums)[N][4], const T* a, const T* b)
         GRADCORE_UNROLL
         for (int n = 0; n < N; n += 2) {
             Operand<T>::from_rows(y, b + 8 * n * stride + k, stride, lane);
+            multiply_two(sums[n], sums[n + 1], x, y);
+        }
+    }
+}
+
+// sums += a @ b: 16 rows of WIDTH numbers and WIDTH rows of 8 * N numbers, with these strides.
+template <int WIDTH, int N>
+GRADCORE_FUNCTION void add_rows_by_columns(A (&sums)[N][4], const T* a, int stride_a, const T* b, int stride_b) {
+    const Lane lane;
+    GRADCORE_UNROLL
+    for (int k = 0; k < WIDTH; k += Operand<T>::depth) {
+        u32 x[4], y[4];
+        Operand<T>::rows(x, a + k, stride_a, lane);
+        GRADCORE_UNROLL
+        for (int n = 0; n < N; n += 2) {
+            Operand<T>::from_ordered_columns(y, b + k * stride_b + 8 * n, stride_b, lane);
             multiply_two(sums[n], sums[n + 1], x, y);
         }
     }
