@@ -17,7 +17,9 @@ from gradcore.autograd.modes import GRAD, PROFILE, local
 from gradcore.compiler import symbolic_sizes
 from gradcore.compiler.autograd.node import all_tensors_in, with_grads
 from gradcore.compiler.capture.arrays import current
-from gradcore.compiler.capture.guards import Guards, Unguardable, reads_grads
+from gradcore.compiler.capture.bytecode import names_in, reads_grads
+from gradcore.compiler.capture.checks import Unguardable
+from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.host_calls import late_bound
 from gradcore.compiler.capture.numbers import float_arguments, plain_numbers
 from gradcore.compiler.capture.reasons import OF_RESULTS, Code, Reason
@@ -26,7 +28,7 @@ from gradcore.compiler.capture.sizes import Symbols
 from gradcore.compiler.capture.sources import offset_of_return
 from gradcore.compiler.capture.split import cut
 from gradcore.compiler.capture.trusted import is_library
-from gradcore.compiler.capture.watch import Observed, Watch, names_in, offset_after_which, suspend_callbacks
+from gradcore.compiler.capture.watch import Observed, Watch, offset_after_which, suspend_callbacks
 from gradcore.compiler.captured_run import RecordedRun
 from gradcore.compiler.explanation import Explanation, explain_program
 from gradcore.compiler.program.storage import find_cupy_backends

@@ -22,7 +22,7 @@ import pytest
 
 import gradcore as gc
 from gradcore import nn
-from gradcore.compiler.capture import guards
+from gradcore.compiler.capture import guards, library_guards, tensor_guards
 from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.function import CompiledFunction
 
@@ -703,8 +703,8 @@ class Mutations:
     """Which conditions there are, by where they are written and by their form, and which are missed."""
 
     def __init__(self) -> None:
-        self.seen: set[tuple[int, str]] = set()
-        self.missed: set[tuple[int, str]] = set()
+        self.seen: set[tuple[tuple[str, int], str]] = set()
+        self.missed: set[tuple[tuple[str, int], str]] = set()
 
     def run(self, make: Callable[[], Case]) -> None:
         case, entry = recorded(make)
@@ -756,11 +756,13 @@ class Missed:
     """In the place of a result, where a guard has failed."""
 
 
-#: The lines of guards.py in which guards are made.
+REQUIRING = ("require", "require_unchanged")
+#: The files and lines in which guards are made.
 REQUIRED = [
-    range(node.lineno, (node.end_lineno or 0) + 1)
-    for node in ast.walk(ast.parse(Path(guards.__file__).read_text(encoding="utf-8")))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "require"
+    (file.__file__, range(node.lineno, (node.end_lineno or 0) + 1))
+    for file in (guards, library_guards, tensor_guards)
+    for node in ast.walk(ast.parse(Path(file.__file__).read_text(encoding="utf-8")))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in REQUIRING
 ]
 
 
@@ -781,11 +783,15 @@ def sites(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Guards.require
 
     def require(self: Any, condition: str, text: str, passing: bool = False) -> None:
-        vars(self).setdefault("sites", []).append(sys._getframe(1).f_lineno)
+        frame: Any = sys._getframe(1)
+        while frame.f_code.co_name in REQUIRING:
+            frame = frame.f_back
+        vars(self).setdefault("sites", []).append((frame.f_code.co_filename, frame.f_lineno))
         plain(self, condition, text, passing)
 
     monkeypatch.setattr(Guards, "require", require)
-    monkeypatch.setattr(guards, "find_cupy_backends", lambda: [Cuda])
+    for file in (library_guards, tensor_guards):
+        monkeypatch.setattr(file, "find_cupy_backends", lambda: [Cuda])
 
 
 @pytest.mark.slow
@@ -797,7 +803,7 @@ def test_every_condition_is_missed_by_some_case(sites: None) -> None:
         for make in TABLE:
             mutations.run(make)
     seen = {site for site, _ in mutations.seen}
-    unseen = [lines for lines in REQUIRED if seen.isdisjoint(range(lines.start, lines.stop))]
-    assert not unseen, "no case comes to these lines of guards.py"
+    unseen = [(file, lines) for file, lines in REQUIRED if seen.isdisjoint((file, line) for line in lines)]
+    assert not unseen, "no case comes to these lines"
     left = {condition for _, condition in mutations.seen - mutations.missed}
     assert left <= UNMISSED, f"nothing is wrong without {left - UNMISSED}: a case is missing, or they are needless"

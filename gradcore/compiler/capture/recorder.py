@@ -146,7 +146,7 @@ class Recorder:
         self.on_backward: Any = None
         #: Callback that reads the only element of an array: ``(array) -> number``.
         self.on_item: Any = None
-        #: Instruction ranges of user code that may catch errors (`gradcore.compiler.capture.watch.find_handlers`).
+        #: Instruction ranges of user code that may catch errors (`gradcore.compiler.capture.bytecode.find_handlers`).
         self.handled: dict[types.CodeType, list[tuple[int, int]]] = {}
         #: The calls made within these ranges.
         self.caught: list[Call] = []

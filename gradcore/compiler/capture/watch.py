@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _lsprof
-import dis
 import functools
 import gc
 import importlib
@@ -12,7 +11,7 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -20,6 +19,7 @@ from gradcore.autograd.gradients import backward
 from gradcore.autograd.graph import get_gradient_edge
 from gradcore.autograd.node import Node
 from gradcore.compiler.capture import trusted
+from gradcore.compiler.capture.bytecode import BY_NAME, FORMATTING, find_handlers, names_in, reads_by_name
 from gradcore.compiler.capture.host_calls import host_codes
 from gradcore.compiler.capture.reasons import Code, Reason
 from gradcore.compiler.capture.repeatable import RepeatedCode
@@ -29,8 +29,8 @@ from gradcore.cuda import graphs, streams
 from gradcore.tensor import Tensor
 from gradcore.tensor.layouts import rows_with_sparse_gradient
 
-__all__ = ["BY_NAME", "FACTS", "FORMATTING", "Observed", "RepeatedEffect", "Watch", "is_pure", "left_out",
-           "names_in", "offset_after_which", "suspend_callbacks"]  # fmt: skip
+__all__ = ["FACTS", "Observed", "RepeatedEffect", "Watch", "is_pure", "left_out", "offset_after_which",
+           "suspend_callbacks"]  # fmt: skip
 
 #: Code that ends a capture: functions marked with `disable`, and sparse gradients, which are no arrays.
 left_out: set[Any] = {rows_with_sparse_gradient.__code__}
@@ -57,12 +57,6 @@ _OF_LIBRARIES = frozenset((
     "builtins.compile", "builtins.dir", "builtins.eval", "builtins.exec", "builtins.globals", "builtins.hash",
     "builtins.id", "builtins.locals", "builtins.next", "builtins.vars", "sys._getframe", "sys.exc_info", "sys.intern",
 ))  # fmt: skip
-#: Functions and attributes that access attributes by names that may be computed.
-BY_NAME = frozenset(
-    ["__dict__", "__getattribute__", "attrgetter", "delattr", "getattr", "hasattr", "methodcaller", "setattr", "vars"]
-)
-#: Methods of strings that read attributes named in the string.
-FORMATTING = frozenset(["format", "format_map"])
 #: Attributes of functions, cells and frames that give access to variables without guards.
 _OF_FUNCTIONS = frozenset(
     ["__closure__", "__defaults__", "__globals__", "__kwdefaults__", "cell_contents", "f_globals", "f_locals"]
@@ -80,18 +74,6 @@ _OF_CLASSES = frozenset((
 _TRUSTED = ("library", "numpy", "pure")
 #: Prefixes of the names of functions without arguments that return a setting of the library.
 _QUERIES = ("current_", "default_", "get_", "initial_", "is_")
-
-
-def names_in(codes: Iterable[types.CodeType]) -> frozenset[str]:
-    """Return the attribute names that code may read: the names in it, and its one-line string constants."""
-    results: set[str] = set()
-    for code in codes:
-        results.update(code.co_names)
-        for constant in code.co_consts:
-            for part in constant if isinstance(constant, (tuple, frozenset)) else (constant,):
-                if isinstance(part, str) and "\n" not in part:
-                    results.update(part.split("."))
-    return frozenset(results)
 
 
 def is_pure(function: Any, is_trusted: bool) -> bool:
@@ -129,35 +111,6 @@ _LOOKING_UP = {
     **dict.fromkeys(codes_in(functools.singledispatch.__code__), "a function of functools.singledispatch"),
     importlib.import_module.__code__: "importlib.import_module",
 }
-
-
-def _matches_positions(code: types.CodeType) -> bool:
-    """Return whether code has a pattern ``Class(x)``, which reads attributes named by ``__match_args__``."""
-    return any(each.opname == "MATCH_CLASS" and each.arg for each in dis.get_instructions(code))
-
-
-def _formats_attributes(code: types.CodeType) -> bool:
-    """Return whether code may call `str.format` with a field that reads an attribute, such as ``"{0.x}"``."""
-    if FORMATTING.isdisjoint(code.co_names):
-        return False
-    return any(isinstance(each, str) and re.search(r"\{[^{}]*[.\[]", each) for each in code.co_consts)
-
-
-def find_handlers(codes: Collection[types.CodeType]) -> dict[types.CodeType, list[tuple[int, int]]]:
-    """Return, for each code object, the offset ranges in which exceptions may be caught."""
-    suppressing = any(code.co_name == "__exit__" for code in codes)
-    results: dict[types.CodeType, list[tuple[int, int]]] = {}
-    for code in codes:
-        if not code.co_exceptiontable:
-            continue
-        names = {each.offset: each.opname for each in dis.get_instructions(code)}
-        next_opnames = dict(zip(names, [*names.values()][1:], strict=False))
-        bytecode: Any = dis.Bytecode(code)
-        for entry in bytecode.exception_entries:
-            catches = names.get(entry.target) == "PUSH_EXC_INFO"
-            if catches and (suppressing or next_opnames.get(entry.target) != "WITH_EXCEPT_START"):
-                results.setdefault(code, []).append((entry.start, entry.end))
-    return results
 
 
 @contextmanager
@@ -431,8 +384,7 @@ class Watch(Observed):
         if code not in self.users and not self._is_importing(frame):
             self.executed.add(code)
             self.users.add(code)
-            self.computed_names |= not BY_NAME.isdisjoint(code.co_names) or _matches_positions(code)
-            self.computed_names |= _formats_attributes(code)
+            self.computed_names |= reads_by_name(code)
         if not trusted.is_foreign(namespace):
             self._seen[id(code)] = code, "user"
         return "user"

@@ -1,0 +1,106 @@
+"""Facts of code objects, from their names, constants and instructions."""
+
+from __future__ import annotations
+
+import dis
+import itertools
+import re
+import types
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from gradcore.core.operators import OPERATORS
+
+__all__ = ["BY_NAME", "FORMATTING", "compares_identity", "find_handlers", "find_operator_methods", "names_in",
+           "reads_by_name", "reads_grads"]  # fmt: skip
+
+#: Functions and attributes that access attributes by names that may be computed.
+BY_NAME = frozenset(
+    ["__dict__", "__getattribute__", "attrgetter", "delattr", "getattr", "hasattr", "methodcaller", "setattr", "vars"]
+)
+#: Methods of strings that read attributes named in the string.
+FORMATTING = frozenset(["format", "format_map"])
+#: The names of the methods that each operator calls, keyed by its symbol in bytecode.
+_METHODS_BY_SYMBOL = defaultdict[str, list[str]](list)
+for _each in OPERATORS.values():
+    for _form, _name in _each.methods:
+        _METHODS_BY_SYMBOL[f"{_each.symbol}=" if _form == "in place" else _each.symbol].append(_name)
+
+
+def names_in(codes: Iterable[types.CodeType]) -> frozenset[str]:
+    """Return the attribute names that code may read: the names in it, and its one-line string constants."""
+    results: set[str] = set()
+    for code in codes:
+        results.update(code.co_names)
+        for constant in code.co_consts:
+            for part in constant if isinstance(constant, (tuple, frozenset)) else (constant,):
+                if isinstance(part, str) and "\n" not in part:
+                    results.update(part.split("."))
+    return frozenset(results)
+
+
+def reads_by_name(code: types.CodeType) -> bool:
+    """Return whether code may read attributes by names that do not occur in it.
+
+    It may call a function in `BY_NAME`, match a pattern ``Class(x)``, which reads attributes that ``__match_args__``
+    names, or call `str.format` with a field such as ``"{0.x}"``.
+    """
+    if not BY_NAME.isdisjoint(code.co_names):
+        return True
+    if any(each.opname == "MATCH_CLASS" and each.arg for each in dis.get_instructions(code)):
+        return True
+    is_formatting = not FORMATTING.isdisjoint(code.co_names)
+    return is_formatting and any(isinstance(c, str) and re.search(r"\{[^{}]*[.\[]", c) for c in code.co_consts)
+
+
+def reads_grads(codes: Iterable[types.CodeType]) -> bool:
+    """Return whether code may read or set an attribute ``grad``; to call a global function `grad` does not count."""
+    instructions = (each for code in codes if "grad" in code.co_names for each in dis.get_instructions(code))
+    return any(each.argval == "grad" and not each.opname.endswith(("_GLOBAL", "_NAME")) for each in instructions)
+
+
+def compares_identity(code: types.CodeType) -> bool:
+    """Return whether code may compare objects by ``is``, other than with None, a bool or ``...``."""
+    instructions = [each for each in dis.get_instructions(code) if each.opname != "CACHE"]
+    if not {"is_", "is_not"}.isdisjoint(code.co_names):
+        return True
+    return any(
+        each.opname == "IS_OP" and not (previous.opname == "LOAD_CONST" and previous.argval in (None, True, False, ...))
+        for previous, each in itertools.pairwise(instructions)
+    )
+
+
+def find_operator_methods(code: types.CodeType) -> set[str]:
+    """Return the names of the methods that the operators and subscripts in code call.
+
+    The instructions differ: slices have their own since Python 3.12, ``+x`` is an intrinsic function since 3.12, a
+    comparison may also convert to bool since 3.13, and ``x[i]`` is a binary operator since 3.14.
+    """
+    results: set[str] = set()
+    for each in dis.get_instructions(code):
+        name, text = each.opname, each.argrepr
+        if name.endswith(("_SUBSCR", "_SLICE")) or text == "[]":
+            results.update(("__getitem__", "__setitem__", "__delitem__"))
+        elif name in ("BINARY_OP", "COMPARE_OP"):
+            results.update(_METHODS_BY_SYMBOL.get(each.argval if name == "COMPARE_OP" else text, ()))
+        elif name.startswith(("UNARY_", "CONTAINS_")) or text == "INTRINSIC_UNARY_POSITIVE":
+            results.update(("__neg__", "__pos__", "__invert__", "__contains__"))
+    return results
+
+
+def find_handlers(codes: Collection[types.CodeType]) -> dict[types.CodeType, list[tuple[int, int]]]:
+    """Return, for each code object, the offset ranges in which exceptions may be caught."""
+    suppressing = any(code.co_name == "__exit__" for code in codes)
+    results: dict[types.CodeType, list[tuple[int, int]]] = {}
+    for code in codes:
+        if not code.co_exceptiontable:
+            continue
+        names = {each.offset: each.opname for each in dis.get_instructions(code)}
+        next_opnames = dict(zip(names, [*names.values()][1:], strict=False))
+        bytecode: Any = dis.Bytecode(code)
+        for entry in bytecode.exception_entries:
+            catches = names.get(entry.target) == "PUSH_EXC_INFO"
+            if catches and (suppressing or next_opnames.get(entry.target) != "WITH_EXCEPT_START"):
+                results.setdefault(code, []).append((entry.start, entry.end))
+    return results

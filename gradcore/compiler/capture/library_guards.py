@@ -1,0 +1,194 @@
+"""Guards of the library: its modes and settings, functions that users may replace or that are not pure, optimizers."""
+
+from __future__ import annotations
+
+import abc
+import functools
+import inspect
+import operator
+import os
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from gradcore.amp.scaling import GradScaler
+from gradcore.autograd.modes import local
+from gradcore.backends import switches
+from gradcore.compiler.capture import trusted
+from gradcore.compiler.capture.bytecode import find_operator_methods, names_in
+from gradcore.compiler.capture.checks import Unguardable
+from gradcore.compiler.capture.host_calls import can_be_observed, recorded_methods
+from gradcore.compiler.capture.objects import PLAIN, UNIQUE
+from gradcore.compiler.capture.reasons import Code
+from gradcore.compiler.capture.substitutes import original_of
+from gradcore.compiler.capture.tensor_guards import TensorGuards
+from gradcore.compiler.capture.watch import FACTS, Observed, is_pure
+from gradcore.compiler.program.storage import find_cupy_backends
+from gradcore.core import config
+from gradcore.nn import functional
+from gradcore.nn.module_hooks import _Everywhere as Everywhere
+from gradcore.optim.optimizer import Optimizer
+from gradcore.tensor import Tensor
+
+__all__ = ["LibraryGuards"]
+
+#: Settings of the process: the source expression of each, and its name for readers.
+_SETTINGS = {
+    "get_default_dtype()": "the default dtype",
+    "deterministic()": "whether algorithms are deterministic",
+    "get_default_device()": "the default device",
+}
+_HOOKS_OF_ALL = "every.forward or every.forward_pre or every.backward or every.backward_pre"
+_DISTRIBUTIONS = os.path.join("gradcore", "distributions", "")
+_OF_NUMPY = trusted.PURE_FUNCTIONS["numpy"] or frozenset()
+
+
+def _choices(backend: Any) -> tuple[Any, ...]:
+    """Return the settings that decide which kernels a device backend uses."""
+    precision, attention = config.get_float32_matmul_precision(), switches.cuda.flash_sdp_enabled()
+    return backend.current_index(), precision, attention, bool(backend.supports_fusion), config.index_checks()
+
+
+class LibraryGuards(TensorGuards):
+    """Guards of the state of the library, and of how user code uses trusted modules.
+
+    Parameters
+    ----------
+    scope : dict
+        Objects that have a name in the lines.
+    observed : Observed
+        What earlier calls did.
+    """
+
+    visit: Callable[..., None]
+
+    def __init__(self, scope: dict[str, Any], observed: Observed) -> None:
+        super().__init__(scope, [FACTS[code] for code in observed.facts])
+        self._users, self._queries = [*observed.users], [*observed.queries]
+        self.executed = frozenset(observed.executed)
+        #: Names in user code. Only these attributes can be read from modules of other packages.
+        self.user_names = names_in(self._users)
+        #: Optimisers, schedulers and gradient scalers.
+        self.hosts: list[Any] = []
+        #: The lines that check the parameters of optimizers whose methods are only called, with their tensor numbers.
+        self.called_groups: list[tuple[slice, frozenset[int]]] = []
+        self._sees_abstract = False
+
+    # -- settings -------------------------------------------------------------------------------------------------
+
+    def modes(self) -> None:
+        """Guard the modes of the thread and of the process, such as grad mode and the default dtype."""
+        self.lines.append("state = local.state")
+        self.require(f"state.mode == {local.state.mode}", "grad mode, or what intercepts operations, has changed", True)
+        self.require("not state.batches and not state.transforms and state.task is None", "inside a transform", True)
+        if eval(_HOOKS_OF_ALL, {"every": Everywhere}):
+            raise Unguardable(Code.UNSUPPORTED, "there are hooks of all modules")
+        self.require(f"not ({_HOOKS_OF_ALL})", "there are no hooks of all modules")
+        for expression, text in _SETTINGS.items():
+            self.require_unchanged(expression, text)
+        distributions: Any = sys.modules.get("gradcore.distributions.distribution")
+        if distributions is not None and any(_DISTRIBUTIONS in code.co_filename for code in self.executed):
+            cls = self.bind(distributions.Distribution)
+            self.require_unchanged(f"{cls}._validate_args", "whether distributions check arguments")
+        for query in sorted(self._queries, key=lambda each: str(each.__qualname__)):
+            value = query()
+            if not isinstance(value, (*PLAIN, *UNIQUE)):
+                text = f"{query.__name__}() returns a {type(value).__name__}, which cannot be checked"
+                raise Unguardable(Code.STATE, text)
+            self.require(f"same({self.bind(query)}(), {self.bind(value)})", f"{query.__name__}() is {value!r}")
+        self._functions_of_library()
+        for backend in find_cupy_backends():
+            choices = self.bind(functools.partial(_choices, backend))
+            self.require_unchanged(f"{choices}()", "the current device, TensorFloat32, fusion, attention")
+
+    def _functions_of_library(self) -> None:
+        """Guard the library's public functions and methods of tensors that ran, as users may replace them."""
+        methods = self.user_names.union(*map(find_operator_methods, self._users))
+        executed_names = {code.co_name for code in self.executed}
+        for owner, public in ((Tensor, methods), (functional, executed_names - {"__getattr__"})):
+            names = sorted(n for n in public & vars(owner).keys() if isinstance(vars(owner)[n], types.FunctionType))
+            if names:
+                getter = operator.itemgetter(*names, names[0])
+                expression = f"{self.bind(getter)}({self.bind(vars(owner))})"
+                expected = self.bind((*map(original_of, getter(vars(owner))),))
+                test = f"{expression} == {expected} or (*map({self.bind(original_of)}, {expression}),) == {expected}"
+                self.require(test, f"functions of {owner.__name__}")  # Another thread may be capturing.
+
+    def _names_of_library(self, module: types.ModuleType, scope: str, names: Iterable[str], text: str) -> None:
+        """Guard the attributes of a trusted module that user code reads, as users may replace or add some."""
+        plain = (*PLAIN, list, dict, set, types.ModuleType)
+        values = {each: vars(module)[each] for each in sorted(names)}
+        for each, value in values.items():
+            if isinstance(value, plain) and vars(sys).get("modules") is not value:
+                self.visit(value, f"{scope}.get({each!r})", f"{text}.{each}")
+        compared_names = [each for each, value in values.items() if not isinstance(value, plain)]
+        self._registry(*values.values())
+        if compared_names:
+            getter = operator.itemgetter(*compared_names)
+            expected = self.bind(getter(vars(module)))
+            self.require(f"{self.bind(getter)}({scope}) == {expected}", f"names in {text}")
+
+    def _registry(self, *values: object) -> None:
+        """Guard the registries of abstract base classes, where such a class is among the guarded objects."""
+        if not self._sees_abstract and any(isinstance(typing.get_origin(v) or v, abc.ABCMeta) for v in values):
+            self._sees_abstract = True
+            self.require_unchanged(f"{self.bind(abc.get_cache_token)}()", "registered subclasses")
+
+    # -- calls ----------------------------------------------------------------------------------------------------
+
+    def _refuse_calls(self, value: object, text: str) -> None:
+        """Refuse C functions and classes whose result may depend on more than their arguments."""
+        is_function = isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType))
+        is_unknown_class = isinstance(value, type) and not trusted.is_library_class(value)
+        if is_unknown_class or (is_function and not is_pure(value, False)):
+            raise Unguardable(Code.CALL, f"{text} may return other values in each call")
+
+    def _refuse_of_numpy(self, module: types.ModuleType, names: Iterable[str]) -> None:
+        """Refuse functions looked up in a NumPy module that may depend on more than their arguments."""
+        for name in {*names} & vars(module).keys():
+            value = vars(module)[name]
+            if isinstance(value, types.ModuleType):
+                if value is np.random or not trusted.is_of_numpy(vars(value)):
+                    raise Unguardable(Code.CALL, f"{module.__name__}.{name} returns other values in each call")
+                self._refuse_of_numpy(value, names)
+            elif callable(value) and not isinstance(value, (type, np.ufunc)) and name not in _OF_NUMPY:
+                raise Unguardable(Code.CALL, f"{module.__name__}.{name} may return other values in each call")
+
+    # -- optimizers -----------------------------------------------------------------------------------------------
+
+    def _host(self, value: Any, name: str, text: str) -> None:
+        """Guard the attributes that captured methods of an optimizer, scheduler or scaler read, such as parameters."""
+        if not can_be_observed(type(value)):
+            raise Unguardable(Code.UNSUPPORTED, f"{text} is of a class that looks up or sets attributes in its own way")
+        methods = recorded_methods(type(value))
+        if not vars(value).keys().isdisjoint(methods):
+            raise Unguardable(Code.UNSUPPORTED, f"a method of {text} is replaced")
+        for each in methods:  # These are captured like other functions.
+            method = self.bind(getattr(type(value), each))
+            test = f"{each!r} not in {name}.__dict__ and type({name}).{each} is {method}"
+            self.require(test, f"{each} of {text}")
+        self.hosts.append(value)
+        if isinstance(value, Optimizer):  # Hooks may run user code before or after a step.
+            hooks = f"bool({name}._hooks['step_pre'] or {name}._hooks['step_post'] or before_steps or after_steps)"
+            self.require_unchanged(hooks, f"whether {text} has hooks")
+        is_captured = any(inspect.unwrap(getattr(type(value), each)).__code__ in self.executed for each in methods)
+        for i, group in enumerate(value.param_groups if isinstance(value, Optimizer) else ()):
+            start, first = len(self.lines), len(self.tensors)
+            pairs = [(f"o{next(self._variables)}", self.bind(p)) for p in group["params"]]
+            self.lines.append(f"[{', '.join(o for o, _ in pairs)}] = {name}.param_groups[{i}]['params']")
+            same_params = "".join(f" and {o} is {p}" for o, p in pairs)
+            self.require(f"len({name}.param_groups) == {len(value.param_groups)}{same_params}", f"parameters of {text}")
+            for j, p in enumerate(group["params"]):
+                self.visit(p, self.bind(p), f"{text}.param_groups[{i}]['params'][{j}]")
+            if not is_captured:
+                params_ids = {id(p) for p in group["params"]}  # some may have been guarded before `first`
+                numbers = {j for j, each in enumerate(self.tensors) if j >= first or id(each.tensor) in params_ids}
+                self.called_groups.append((slice(start, len(self.lines)), frozenset(numbers)))
+        if isinstance(value, GradScaler):
+            for each in ("_enabled", "_scale"):
+                if each in vars(value):
+                    self.visit(vars(value)[each], f"{name}.{each}", f"{text}.{each}")
