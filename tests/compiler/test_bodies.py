@@ -10,7 +10,9 @@ import pytest
 import gradcore as gc
 from gradcore import nn
 from gradcore.backends.numpy.backend import NumpyBackend
-from gradcore.compiler.targets.native.bodies import _METHODS, _align_shapes, _recompute_loops
+from gradcore.compiler.function import CompiledFunction
+from gradcore.compiler.targets.native.bodies import _METHODS, _align_shapes, _allocate_product, _recompute_loops
+from gradcore.compiler.targets.native.segments import NativeProgram
 from gradcore.compiler.targets.native.steps import Loop, Reduction, Step, View
 from tests.compiler.test_native import check, pytestmark, writer  # noqa: F401
 from tests.compiler.test_native import libraries as libraries
@@ -94,6 +96,31 @@ def test_declared_bodies_take_what_the_kernels_take() -> None:
     for name, body in _METHODS.items():
         assert (body.__name__, callable(getattr(NumpyBackend, name))) == (name, True)
         assert body.__module__.startswith("gradcore.backends.portable")
+
+
+def test_products_with_factors_and_transposes() -> None:
+    def products(b: gc.Tensor, x: gc.Tensor, w: gc.Tensor, v: gc.Tensor) -> Any:
+        batches = gc.bmm(gc.stack([x, x]), gc.stack([w, w]))
+        vectors = gc.mv(x, v) + 1, gc.dot(v, v) * 2, gc.outer(v, v) + 1, F.linear(v, w.T, b)
+        return gc.addmm(b, x, w, beta=0.5, alpha=2), gc.addmm(b, x, w, beta=0), batches + 1, x @ w - 1, *vectors
+
+    given = gc.randn(3), gc.randn(5, 4), gc.randn(4, 3), gc.randn(4)
+    assert by_python(check(products, *given)) == []
+
+
+def test_products_are_not_computed_while_they_are_lowered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large ones would take long."""
+    shapes = [((4,), (4,)), ((5, 4), (4,)), ((4,), (4, 3)), ((2, 1, 5, 4), (3, 4, 6)), ((7, 5, 4), (4, 3))]
+    for first, second in shapes:
+        a, b = np.ones(first), np.ones(second)
+        assert _allocate_product(a, b).shape == np.matmul(a, b).shape
+    x, w = gc.randn(5, 4), gc.randn(3, 4)
+    compiled = CompiledFunction(lambda x: F.linear(x, w) * 2, cpp="0")
+    for _ in range(3):
+        compiled(x)
+    program = compiled._specializations[0].programs[0]
+    monkeypatch.setattr(NumpyBackend, "matmul", lambda *args: pytest.fail("a product is computed"))
+    assert NativeProgram(program, True).refused == []
 
 
 @pytest.mark.parametrize("shape", [(4, 6), (4, 6, 1), (4, 6, 5, 1), (1, 6, 2, 3)], ids=str)

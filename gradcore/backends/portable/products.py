@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from gradcore.backends.kernel_rules import along, reduces, writes
+from gradcore.backends.kernel_rules import along, native_body, reduces, writes
 from gradcore.core.typing import NamedTuple
 
 if TYPE_CHECKING:
@@ -65,21 +65,25 @@ class Products:
 
     batched_matmul = matmul
 
+    @native_body
     def times_adjoint(self, a: Array, b: Array) -> Array:
         """Return ``a @ b.mH``."""
         b = b.swapaxes(-1, -2)
         return self.matmul(a, b.conj() if b.dtype.kind == "c" else b)
 
+    @native_body
     def adjoint_times(self, a: Array, b: Array) -> Array:
         """Return ``a.mH @ b``."""
         a = a.swapaxes(-1, -2)
         return self.matmul(a.conj() if a.dtype.kind == "c" else a, b)
 
+    @native_body
     def mm(self, a: Array, b: Array) -> Array:
         if a.ndim != 2 or b.ndim != 2:
             raise RuntimeError(f"{'self' if a.ndim != 2 else 'mat2'} must be a matrix")
         return self.matmul(a, b)
 
+    @native_body
     def bmm(self, a: Array, b: Array) -> Array:
         check_batches(a.shape, b.shape)
         return self.matmul(a, b)
@@ -89,11 +93,13 @@ class Products:
         check_batches(a.shape, b.shape)
         return self.contract(a, b, (0, 1, 2), (0, 2, 3), (1, 3))
 
+    @native_body
     def mv(self, a: Array, b: Array) -> Array:
         if a.ndim != 2 or b.ndim != 1:
             raise RuntimeError(f"vector + matrix @ vector expected, got 1, {a.ndim}, {b.ndim}")
         return self.matmul(a, b)
 
+    @native_body
     def dot(self, a: Any, b: Any) -> Any:
         if a.ndim != 1 or b.ndim != 1:
             raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
@@ -103,12 +109,14 @@ class Products:
         result: Array = self.dot(a.conj() if a.dtype.kind == "c" else a, b)
         return result
 
+    @native_body
     def outer(self, a: Array, b: Array) -> Array:
         for name, x in (("self", a), ("vec2", b)):
             if x.ndim != 1:
                 raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {x.ndim}-D")
         return a[:, None] * b
 
+    @native_body
     def linear(self, x: Array, weight: Array, bias: Array | None = None) -> Array:
         """Return ``x @ weight.T + bias``."""
         if weight.ndim > 2:
@@ -125,6 +133,7 @@ class Products:
         except ValueError:
             raise expansion_error(out.shape, bias.shape) from None
 
+    @native_body
     @writes("product")
     def add_product(self, summand: Any, product: Array, beta: complex, alpha: complex) -> Array:
         """Return ``beta * summand + alpha * product``, computed in the memory of the new array `product`."""

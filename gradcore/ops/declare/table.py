@@ -493,7 +493,9 @@ def _all_positional(function: Callable[..., Any]) -> Callable[..., Any]:
     last = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     code = code.replace(co_argcount=code.co_argcount + code.co_kwonlyargcount, co_kwonlyargcount=0)
     defaults = (*(function.__defaults__ or ()), *((function.__kwdefaults__ or {}).get(name) for name in last))
-    return types.FunctionType(code, function.__globals__, function.__name__, defaults, function.__closure__)
+    result = types.FunctionType(code, function.__globals__, function.__name__, defaults, function.__closure__)
+    vars(result).update(vars(function))
+    return result
 
 
 def _declare(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import reduce
 from math import prod
 
+from gradcore.backends.kernel_rules import native_body
 from gradcore.core.dtypes import promote_types
 from gradcore.ops.declare.annotations import Number
 from gradcore.ops.declare.promotion import same_dtypes
@@ -152,6 +153,7 @@ def _times_first(F, grad, first, alpha):
     numbers_first=True,
     half_on_cuda="products",
 )
+@native_body
 def addmm(K, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
     """Compute ``beta * self + alpha * (mat1 @ mat2)`` of matrices.
 

@@ -29,6 +29,7 @@ from gradcore.compiler.targets.native.steps import (
     empty_strided,
     overlap,
 )  # fmt: skip
+from gradcore.core.typing import AnyArray
 
 __all__ = ["Bodies", "find_body"]
 
@@ -38,8 +39,8 @@ _METHODS = native_bodies(NumpyBackend)
 
 def find_body(name: str) -> Callable[..., Any] | None:
     """Return the body whose calls are the native form of a kernel or operation, or None if there is none."""
-    declared = getattr(NumpyBackend.bodies.get(name), "native_body", None)
-    return _METHODS.get(name) or declared
+    body = NumpyBackend.bodies.get(name)
+    return body if hasattr(body, "native_body") else _METHODS.get(name)
 
 
 class _BodyBackend(RecordingBackend):
@@ -52,9 +53,19 @@ class _BodyBackend(RecordingBackend):
             body = vars(classes[-1])[name] if classes else None
         return super().__getattr__(name) if body is None else types.MethodType(body, self)
 
+    def matmul(self, a: Any, b: Any) -> Any:
+        """Capture a matrix product without computing it, which may take long."""
+        return current.recorder.call("backend.matmul", _allocate_product, (a, b), {})
+
     def _softmax_in_place(self, x: Any) -> Any:
         """Return the softmax in new memory: the segment decides which arrays share memory."""
         return self.softmax_or_zero(x)
+
+
+def _allocate_product(a: AnyArray, b: AnyArray) -> AnyArray:
+    """Return an uninitialized array for a product of vectors, matrices or batches of matrices."""
+    batch, columns = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), b.shape[-1:] if b.ndim > 1 else ()
+    return np.empty((*batch, *a.shape[-2:-1], *columns), a.dtype)
 
 
 class Bodies(Rules):
@@ -62,10 +73,10 @@ class Bodies(Rules):
 
     def _lower_body(self, body: Callable[..., Any], call: Call, results: list[View]) -> list[Step]:
         """Return the steps of the calls that a body makes; its results are in the memory of the call's results."""
-        recorder, program = Recorder(), self.program.copy()
-        program.types, program.literals = self.program.types, self.program.literals
-        recorder.program = program
-        recorder.start_at(program)
+        recorder = Recorder()
+        program = recorder.program
+        program.literals = self.program.literals
+        recorder.start_at(self.program)
         recorded: dict[Any, RecordedArray] = {}
 
         def stand_in(leaf: Any) -> Any:
@@ -87,6 +98,7 @@ class Bodies(Rules):
             current.recorder = before
         if recorder.stopped is not None:
             raise Unsupported(str(recorder.stopped))
+        self.program.types |= program.types
         self.program.reserve(recorder.new_value())
         outer, self._effects = self._effects, Effects(program)
         try:

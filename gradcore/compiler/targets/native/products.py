@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcore.backends.codegen.cpp import C_TYPES
 from gradcore.compiler.program.program import Call
-from gradcore.compiler.targets.native.steps import Kernel, Loop, Rules, Step, Unsupported, View
+from gradcore.compiler.targets.native.steps import Kernel, Rules, Step, Unsupported, View
 
 __all__ = ["LARGE_PRODUCT", "Products"]
 
@@ -78,25 +78,10 @@ class Products(Rules):
         text = f"{LARGE_PRODUCT}<{kind}>({transpose_a}, {transpose_b}, {sizes}, {arrays}, threads)"
         return [Kernel(text, [out], [a, b], lasting=True)]
 
-    def _lower_mm(self, call: Call, results: list[View]) -> list[Step]:
-        a, b = map(self._view, call.args)
-        of_a, of_b = (call.name.endswith(name) for name in ("adjoint_times", "times_adjoint"))
-        return self._product(results[0], _transpose(a) if of_a else a, _transpose(b) if of_b else b)
+    def _lower_matmul(self, call: Call, results: list[View]) -> list[Step]:
+        return self._product(results[0], *map(self._view, call.args))
 
-    _lower_matmul = _lower_bmm = _lower_batched_matmul = _lower_mv = _lower_dot = _lower_mm
-    _lower_times_adjoint = _lower_adjoint_times = _lower_mm
-
-    def _lower_addmm(self, call: Call, results: list[View]) -> list[Step]:
-        summand, a, b, beta, alpha = (*call.args, 1, 1)[:5]
-        if beta != 1 or alpha != 1 or call.named:
-            raise Unsupported("factors of a product")
-        out = results[0]
-        return [*self._product(out, self._view(a), self._view(b)), self._add_to(out, self._view(summand))]
-
-    def _lower_outer(self, call: Call, results: list[View]) -> list[Step]:
-        a, b = map(self._view, call.args)
-        column = a._replace(shape=(*a.shape, 1), strides=(*a.strides, 0))
-        return [self._check_loop(Loop(results, [column, b], lambda F, x, y: [x * y]))]
+    _lower_batched_matmul = _lower_matmul
 
     def _lower_contract(self, call: Call, results: list[View]) -> list[Step]:
         a, b, a_dims, b_dims, out_dims = call.args
@@ -111,12 +96,6 @@ class Products(Rules):
         if out.strides[-1] != out.dtype.itemsize and out.shape[-1] != 1:
             return self._product(_transpose(out), _transpose(y), _transpose(x))
         return self._product(out, x, y)
-
-    def _lower_linear(self, call: Call, results: list[View]) -> list[Step]:
-        x, weight, bias = (*call.args, None)[:3]
-        w, out = self._view(weight), results[0]
-        steps = self._product(out, self._view(x), w._replace(shape=w.shape[::-1], strides=w.strides[::-1]))
-        return steps if bias is None else [*steps, self._add_to(out, self._view(bias))]
 
 
 def _steps(matrix: View) -> tuple[int, ...]:
