@@ -154,15 +154,16 @@ def offset_after_which(code: types.CodeType | None, is_so: Callable[[], bool]) -
 
 
 @contextmanager
-def suspend_callbacks() -> Iterator[None]:
+def suspend_callbacks(*, of_collector: bool = True) -> Iterator[None]:
     """Suspend garbage collection and `cProfile` within the context.
 
     No finalizers and callbacks of the collector run during a capture, and captured objects are not searched.
     `cProfile` has to be suspended because ``sys.setprofile`` cannot restore it.
     """
     profiler: Any = sys.getprofile()
+    suspended = (gc,) * (of_collector and gc.isenabled()) + (profiler,) * isinstance(profiler, _lsprof.Profiler)
     with ExitStack() as stack:
-        for each in (gc,) * gc.isenabled() + (profiler,) * isinstance(profiler, _lsprof.Profiler):
+        for each in suspended:
             each.disable()
             stack.callback(each.enable)
         yield

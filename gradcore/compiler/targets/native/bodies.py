@@ -17,6 +17,7 @@ from gradcore.backends.registry import CPU
 from gradcore.compiler.capture.arrays import RecordedArray, current
 from gradcore.compiler.capture.recorder import Recorder
 from gradcore.compiler.capture.substitutes import RecordingBackend, original_backend
+from gradcore.compiler.capture.watch import suspend_callbacks
 from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.program import Call, Literal, Value, map_leaves
 from gradcore.compiler.targets.native.steps import (
@@ -91,7 +92,7 @@ class Bodies(Rules):
 
         before, current.recorder = current.recorder, recorder
         try:
-            with np.errstate(all="ignore"):
+            with suspend_callbacks(of_collector=False), np.errstate(all="ignore"):
                 args, named = map_leaves(stand_in, call.args), map_leaves(stand_in, call.named)
                 outcome = body(_BodyBackend(original_backend(CPU.backend)), *args, **named)
         finally:

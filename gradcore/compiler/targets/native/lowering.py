@@ -208,10 +208,8 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
     def _loop(self, call: Call, name: str, results: list[View]) -> Step:
         """Return the loop of an elementwise call."""
         kind = call.name.partition(".")[0]
-        names = CPU.backend.elementwise.keys() | RENAMED.keys() | SPECIAL.keys() | _ELEMENTWISE
-        if kind == "xp":
-            names = names | set(RENAMED.values())
-        if name not in names or len(results) != 1:
+        is_elementwise = any(name in names for names in (_ELEMENTWISE, RENAMED, SPECIAL, CPU.backend.elementwise))
+        if not (is_elementwise or (kind == "xp" and name in RENAMED.values())) or len(results) != 1:
             raise Unsupported(name)
         reads: list[View] = []
         places: list[tuple[bool, Any]] = []
