@@ -6,6 +6,7 @@ the array calls into segments, each of which becomes a `Program`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -21,6 +22,7 @@ from gradcore.compiler.capture.host_calls import HOST_CLASSES, runs_user_code
 from gradcore.compiler.capture.reasons import Code
 from gradcore.compiler.capture.recorder import Recorder
 from gradcore.compiler.capture.script import Part, ReadNumbers, Script
+from gradcore.compiler.capture.watch import Watch
 from gradcore.compiler.program.program import ArrayType, Call, Value
 from gradcore.compiler.program.storage import share_memory
 from gradcore.compiler.targets.cuda import DeviceStep
@@ -70,10 +72,21 @@ class RecordedRun:
             self.script.arguments.setdefault(t._array.number, i)
         self.numbers = numbers
 
-    def record_backward(self, result: Any) -> None:
-        """Capture the gradients of the results that have a history, after the function has run."""
-        self.numbers.caller = None
-        self.backward.record(result)
+    def run(self, function: Callable[..., Any], args: Any, named: Any, watch: Watch, varying: Any = frozenset()) -> Any:
+        """Call the function, capture it and the gradients of its results, and return its result.
+
+        The floats whose positions or names are in `varying` become recorded numbers.
+        """
+        with self.recorder.on(self.guards.hosts):
+            self.begin(sys._getframe())
+            args, named = self.numbers.take_arguments(args, named, varying)
+            with watch.on():
+                result = function(*args, **named)
+                with watch.forbid_effects(self.script.refuse):
+                    self.numbers.caller = None
+                    self.backward.record(result)
+        self.end(result)
+        return result
 
     # -- what the function does with tensors ------------------------------------------------------------------------
 

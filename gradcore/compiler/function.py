@@ -249,7 +249,10 @@ class CompiledFunction:
             why = f"there are {self._most} programs of it already, and this guard keeps failing: {text}"
             self._leave(Reason(Code.PROGRAMS, why))
             return self._instead(*args, **named)
-        return self._record(args, named) if self._observed.executed else self._observe(args, named)
+        if not self._observed.executed:
+            return self._observe(args, named)
+        with suspend_callbacks():
+            return self._capture(args, named)
 
     def _call_profiled(self, args: _Args, named: _Named) -> Any:
         """Call within a profiler range that contains the fused kernels of a program, or the operations run eagerly."""
@@ -458,13 +461,7 @@ class CompiledFunction:
         recorder.handled = self._observed.handled
         recorded = symbolic_sizes.SymbolicRun(recorder, guards, self._observed.reads_grads)
         try:
-            with recorder.on(guards.hosts):
-                recorded.begin(sys._getframe())
-                with watch.on():
-                    result = late_bound(self._function)(*args, **named)
-                    with watch.forbid_effects(recorded.script.refuse):
-                        recorded.record_backward(result)
-            recorded.end(result)
+            recorded.run(late_bound(self._function), args, named, watch)
             entry = symbolic_sizes.SymbolicSpecializationWriter(recorded).entry(self.eager)
         except Exception as error:
             raise symbolic_sizes.SizeEscapes(str(error)) from error
@@ -506,11 +503,6 @@ class CompiledFunction:
             self._visit_all(guards, args, named, {})
         return guards.texts
 
-    def _record(self, args: _Args, named: _Named) -> Any:
-        """Call the function, capture a program, and return the result."""
-        with suspend_callbacks():
-            return self._capture(args, named)
-
     def _note_floats(self, args: _Args, named: _Named) -> None:
         """Mark float arguments as varying if their value differs from earlier calls."""
         function, code = self._source(), self._code()
@@ -523,6 +515,7 @@ class CompiledFunction:
         self._varying = (self._varying | changed) & floats.keys()
 
     def _capture(self, args: _Args, named: _Named) -> Any:
+        """Call the function, capture a program, and return the result."""
         self._note_floats(args, named)
         try:
             guards = self._guards(args, named, {}, self._varying)
@@ -532,19 +525,12 @@ class CompiledFunction:
             return self._function(*args, **named)
         state = [] if self._verifier is None else self.visible_state(args, named)
         recorder, watch = Recorder(self._fullgraph, self._cpp, self._graphs), Watch(self._code())
-        function, input_tensors = late_bound(self._function), all_tensors_in([*args, named])
+        input_tensors = all_tensors_in([*args, named])
         recorder.code, recorder.handled = self._code(), self._observed.handled
         recorded = RecordedRun(recorder, guards, self._observed.reads_grads)
         profile = sys.getprofile()
         try:
-            with recorder.on(guards.hosts):
-                recorded.begin(sys._getframe())
-                own_args, own_named = recorded.numbers.take_arguments(args, named, self._varying)
-                with watch.on():
-                    result = function(*own_args, **own_named)
-                    with watch.forbid_effects(recorded.script.refuse):
-                        recorded.record_backward(result)
-            recorded.end(result)
+            result = recorded.run(late_bound(self._function), args, named, watch, self._varying)
         except BaseException as error:
             sys.setprofile(profile)
             recorder.restore()

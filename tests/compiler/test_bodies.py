@@ -11,7 +11,7 @@ import gradcore as gc
 from gradcore import nn
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.compiler.function import CompiledFunction
-from gradcore.compiler.targets.native.bodies import _METHODS, _align_shapes, _allocate_product, _recompute_loops
+from gradcore.compiler.targets.native.bodies import _METHODS, _align_shapes, _Allocation, _recompute_loops
 from gradcore.compiler.targets.native.segments import NativeProgram
 from gradcore.compiler.targets.native.steps import Loop, Reduction, Step, View
 from tests.compiler.test_native import check, pytestmark, writer  # noqa: F401
@@ -113,7 +113,7 @@ def test_products_are_not_computed_while_they_are_lowered(monkeypatch: pytest.Mo
     shapes = [((4,), (4,)), ((5, 4), (4,)), ((4,), (4, 3)), ((2, 1, 5, 4), (3, 4, 6)), ((7, 5, 4), (4, 3))]
     for first, second in shapes:
         a, b = np.ones(first), np.ones(second)
-        assert _allocate_product(a, b).shape == np.matmul(a, b).shape
+        assert _Allocation().matmul(a, b).shape == np.matmul(a, b).shape
     x, w = gc.randn(5, 4), gc.randn(3, 4)
     compiled = CompiledFunction(lambda x: F.linear(x, w) * 2, cpp="0")
     for _ in range(3):

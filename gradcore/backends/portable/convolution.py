@@ -18,7 +18,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from gradcore.backends.kernel_methods import packed
-from gradcore.backends.kernel_rules import writes
+from gradcore.backends.kernel_rules import native_body, writes
 from gradcore.backends.portable.sliding import Phase, Windows, conv_output_size, phases
 from gradcore.core.typing import NamedTuple
 
@@ -117,6 +117,7 @@ class Convolution:
             self.correlate(grad, part.reverse(swapped), part.settings, out[part.elements])
         return out
 
+    @native_body
     @packed(ConvSettings)
     def conv_with_bias(
         self, x: Array, weight: Array, bias: Array, size: Sequence[int] | None, settings: ConvSettings

@@ -175,6 +175,7 @@ class Products:
 
     # -- labelled dims ------------------------------------------------------------------------------------------
 
+    @native_body
     @writes("out")
     def contract(self, a: Array, b: Array, of_a: Labels, of_b: Labels, out: Labels) -> Array:
         """Return the sum of products over the labels that `out` lacks; see `gradcore.ops.products.matmul.contract`."""

@@ -19,13 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.autograd.gradients import backward
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.compiler.capture import objects, trusted
-from gradcore.compiler.capture.bytecode import BY_NAME, FORMATTING, compares_identity, reads_grads
+from gradcore.compiler.capture.bytecode import BY_NAME, FORMATTING, compares_identity
 from gradcore.compiler.capture.checks import Unguardable
 from gradcore.compiler.capture.host_calls import HOST_CLASSES
 from gradcore.compiler.capture.library_guards import LibraryGuards
@@ -84,15 +83,11 @@ class Guards(LibraryGuards):
             "before_steps": optimizer._global_pre_hooks, "after_steps": optimizer._global_post_hooks,
             "modules": sys.modules,
         }  # fmt: skip
-        super().__init__(scope, observed)
+        super().__init__(scope, observed, every)
         self.names, self.every = observed.names, every
         self._sees_identity = any(map(compares_identity, self._users))
         #: By type, the containers and numbers that the function may compare by ``is``, with their expressions.
         self._identities: dict[type, list[tuple[Any, str, bool]]] = {}
-        #: Whether the function may continue if an attribute is missing, because it asks for one or catches errors.
-        self.misses = every or bool(observed.handled)
-        self.reads_grads = every or "grad" in self.user_names or reads_grads(self.executed)
-        self.calls_backward = backward.__code__ in self.executed
         #: Lists and dicts with the names of their variables, by id.
         self.containers: dict[int, tuple[Any, str]] = {}
         #: Positions and names of arguments that may be any float.
@@ -102,7 +97,6 @@ class Guards(LibraryGuards):
         self.skipped: set[str] = set()
         #: Whether the function can reach `getattr` or the like, so that all attributes need guards.
         self.reads_by_name = False
-        self._seen: dict[Any, Any] = {}
 
     def forget(self) -> None:
         """Drop all references to the objects of the call from which the guards were derived."""

@@ -26,7 +26,7 @@ from gradcore.compiler.capture.objects import PLAIN, UNIQUE
 from gradcore.compiler.capture.reasons import Code
 from gradcore.compiler.capture.substitutes import original_of
 from gradcore.compiler.capture.tensor_guards import TensorGuards
-from gradcore.compiler.capture.watch import FACTS, Observed, is_pure
+from gradcore.compiler.capture.watch import Observed, is_pure
 from gradcore.compiler.program.storage import find_cupy_backends
 from gradcore.core import config
 from gradcore.nn import functional
@@ -62,12 +62,14 @@ class LibraryGuards(TensorGuards):
         Objects that have a name in the lines.
     observed : Observed
         What earlier calls did.
+    every : bool
+        Whether the code may read attributes by computed names.
     """
 
     visit: Callable[..., None]
 
-    def __init__(self, scope: dict[str, Any], observed: Observed) -> None:
-        super().__init__(scope, [FACTS[code] for code in observed.facts])
+    def __init__(self, scope: dict[str, Any], observed: Observed, every: bool) -> None:
+        super().__init__(scope, observed, every)
         self._users, self._queries = [*observed.users], [*observed.queries]
         self.executed = frozenset(observed.executed)
         #: Names in user code. Only these attributes can be read from modules of other packages.

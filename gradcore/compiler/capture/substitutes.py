@@ -27,7 +27,8 @@ from gradcore.core.operators import OPERATORS
 from gradcore.tensor import Tensor
 from gradcore.utils import checkpoint
 
-__all__ = ["RecordingBackend", "Substitutes", "original_backend", "original_of", "plain_draw"]
+__all__ = ["RecordingBackend", "Substitutes", "original_backend", "original_of", "plain_draw",
+           "record_calls_of"]  # fmt: skip
 
 
 class Substitutes:
@@ -191,7 +192,7 @@ class _Recorded:
     def __getattr__(self, name: str) -> Any:
         if name == "nout":  # Kernels with several outputs write to ``out=``; programs compute these separately.
             raise AttributeError(name)
-        return _record_calls_of(f"{self.name}.{name}", getattr(self.function, name), self.on_cpu)
+        return record_calls_of(f"{self.name}.{name}", getattr(self.function, name), self.on_cpu)
 
 
 class _Namespace:
@@ -204,10 +205,11 @@ class _Namespace:
         value = getattr(self._module, name)
         if type(value) is type(self._module):
             return _Namespace(f"{self._name}.{name}", value, self._on_cpu)
-        return _record_calls_of(f"{self._name}.{name}", value, self._on_cpu)
+        return record_calls_of(f"{self._name}.{name}", value, self._on_cpu)
 
 
-def _record_calls_of(name: str, value: Any, on_cpu: bool) -> Any:
+def record_calls_of(name: str, value: Any, on_cpu: bool) -> Any:
+    """Return a function or module whose calls are captured; other values unchanged."""
     if isinstance(value, types.ModuleType):
         return _Namespace(name, value, on_cpu)
     return value if isinstance(value, type) or not callable(value) else _Recorded(name, value, on_cpu)
@@ -226,7 +228,7 @@ class RecordingBackend:
         return self._backend.array_type if current.recorder is None else RecordedArray
 
     def __getattr__(self, name: str) -> Any:
-        return _record_calls_of(f"backend.{name}", getattr(self._backend, name), self._on_cpu)
+        return record_calls_of(f"backend.{name}", getattr(self._backend, name), self._on_cpu)
 
     def half_kernel(self, name: str) -> None:
         """Return None: conversions are captured, as they are fused into the loops around them."""

@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.autograd.gradients import backward
 from gradcore.autograd.views import gradient_edge
+from gradcore.compiler.capture.bytecode import reads_grads
 from gradcore.compiler.capture.checks import Checks, TensorGuard, Unguardable
 from gradcore.compiler.capture.reasons import Code
+from gradcore.compiler.capture.watch import FACTS, Observed
 from gradcore.compiler.program.storage import find_cupy_backends
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
@@ -29,21 +32,22 @@ class TensorGuards(Checks):
     ----------
     scope : dict
         Objects that have a name in the lines.
-    facts : list of str or None
-        What user code reads of tensors, see `gradcore.compiler.capture.watch.FACTS`.
+    observed : Observed
+        What earlier calls did.
+    every : bool
+        Whether the code may read attributes by computed names.
     """
 
-    #: Whether the function may continue if an attribute is missing.
-    misses: bool
-    #: Whether `.grad` of leaves is read or set.
-    reads_grads: bool
-    #: Whether the function calls backward.
-    calls_backward: bool
-    _seen: dict[Any, Any]
-
-    def __init__(self, scope: dict[str, Any], facts: list[str | None]) -> None:
+    def __init__(self, scope: dict[str, Any], observed: Observed, every: bool) -> None:
         super().__init__(scope)
-        self.facts = facts
+        self.facts = [FACTS[code] for code in observed.facts]
+        #: Whether the function may continue if an attribute is missing, because it asks for one or catches errors.
+        self.misses = every or bool(observed.handled)
+        #: Whether `.grad` of leaves is read or set.
+        self.reads_grads = every or observed.reads_grads or reads_grads(observed.executed)
+        self._calls_backward = backward.__code__ in observed.executed
+        #: By the ids of tensors and objects that have been visited, the objects; tensors with their name and text.
+        self._seen: dict[Any, Any] = {}
         #: By the name of a tensor, the symbols of its dims with symbolic sizes.
         self.symbols: dict[str, dict[int, str]] = {}
         #: By name, the shapes of the tensors.
@@ -90,7 +94,7 @@ class TensorGuards(Checks):
         if meta is None and not has_history:
             return self.require(f"{o}._autograd is None and {o}._edge is None", f"{text} has no history", True)
         if has_history:
-            if self.calls_backward:
+            if self._calls_backward:
                 raise Unguardable(Code.HISTORY, f"{text} has a history, through which the function may call backward")
             if not given or (meta is not None and (t._edge is None or meta.base is not None)):
                 raise Unguardable(

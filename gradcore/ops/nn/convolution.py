@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradcore.backends.kernel_rules import native_body
 from gradcore.ops.declare.annotations import Ints, Sizes, Steps
 from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.promotion import same_dtypes
@@ -101,6 +102,7 @@ def _samples():
     },
     half_on_cuda="convolution",
 )
+@native_body
 def convolution(
     K,
     self,

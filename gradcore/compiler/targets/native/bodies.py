@@ -13,10 +13,11 @@ import numpy as np
 
 from gradcore.backends.kernel_rules import native_bodies
 from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.backends.portable.convolution import Convolution
 from gradcore.backends.registry import CPU
 from gradcore.compiler.capture.arrays import RecordedArray, current
 from gradcore.compiler.capture.recorder import Recorder
-from gradcore.compiler.capture.substitutes import RecordingBackend, original_backend
+from gradcore.compiler.capture.substitutes import RecordingBackend, original_backend, record_calls_of
 from gradcore.compiler.capture.watch import suspend_callbacks
 from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.program import Call, Literal, Value, map_leaves
@@ -44,29 +45,34 @@ def find_body(name: str) -> Callable[..., Any] | None:
     return body if hasattr(body, "native_body") else _METHODS.get(name)
 
 
+class _Allocation(Convolution):
+    """Kernels that allocate their results, and leave out the computation, which may take long."""
+
+    xp: Any = np
+
+    def matmul(self, a: AnyArray, b: AnyArray) -> AnyArray:
+        batch, columns = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), b.shape[-1:] if b.ndim > 1 else ()
+        return np.empty((*batch, *a.shape[-2:-1], *columns), a.dtype)
+
+    def correlate(self, *args: object) -> None:
+        """Leave the result of `conv` as it is."""
+
+
 class _BodyBackend(RecordingBackend):
     """The backend on which bodies run: their calls of kernels are captured, and those of other bodies are followed."""
 
     def __getattr__(self, name: str) -> Any:
+        if name in ("conv", "matmul"):
+            return record_calls_of(f"backend.{name}", getattr(_Allocation(), name), True)
         body = find_body(name)
         if body is None and name[0] == "_":  # A part of a portable body.
             classes = [cls for cls in type(self._backend).__mro__ if name in vars(cls)]
             body = vars(classes[-1])[name] if classes else None
         return super().__getattr__(name) if body is None else types.MethodType(body, self)
 
-    def matmul(self, a: Any, b: Any) -> Any:
-        """Capture a matrix product without computing it, which may take long."""
-        return current.recorder.call("backend.matmul", _allocate_product, (a, b), {})
-
     def _softmax_in_place(self, x: Any) -> Any:
         """Return the softmax in new memory: the segment decides which arrays share memory."""
         return self.softmax_or_zero(x)
-
-
-def _allocate_product(a: AnyArray, b: AnyArray) -> AnyArray:
-    """Return an uninitialized array for a product of vectors, matrices or batches of matrices."""
-    batch, columns = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), b.shape[-1:] if b.ndim > 1 else ()
-    return np.empty((*batch, *a.shape[-2:-1], *columns), a.dtype)
 
 
 class Bodies(Rules):
@@ -110,9 +116,10 @@ class Bodies(Rules):
         placed: dict[int, View] = {}
         for out, result in zip(results, _arrays_in(outcome), strict=True):
             view = self.views[result.number]
-            owner = self.views.get(view.memory)
-            is_whole = owner is not None and owner.size == view.size == out.size and view.dtype == out.dtype
-            if view.memory in memories - placed.keys() and is_whole and view.is_contiguous and out.is_contiguous:
+            is_alike = (view.shape, view.dtype) == (out.shape, out.dtype)
+            is_alike &= view.strides == out.strides or (view.is_contiguous and out.is_contiguous)
+            is_own = view.memory in memories - placed.keys() and not view.offset
+            if is_alike and is_own and self.views[view.memory].size == view.size:
                 placed[view.memory] = out
             else:
                 steps.append(self._convert(out, view))

@@ -11,46 +11,23 @@ from gradcore.backends.compiled.convolution import geometry_of
 from gradcore.backends.portable.convolution import ConvSettings
 from gradcore.backends.registry import CPU
 from gradcore.compiler.program.program import Call
-from gradcore.compiler.targets.native.steps import Kernel, Loop, Rules, Step, Unsupported, View, contiguous_strides
+from gradcore.compiler.targets.native.steps import Kernel, Rules, Step, Unsupported, View, contiguous_strides
 
 __all__ = ["Images"]
-
-#: The default values of the last arguments of a convolution: the bias and the settings.
-_DEFAULTS: tuple[Any, ...] = (None, (1,), (0,), (1,), False, (0,), 1)
 
 
 class Images(Rules):
     """Lowering rules for convolutions."""
 
-    # -- convolution --------------------------------------------------------------------------------------------------
-
-    def _lower_convolution(self, call: Call, results: list[View]) -> list[Step]:
-        x, weight, bias, *rest = (*call.args, *_DEFAULTS[len(call.args) - 2 :])
-        stride, padding, dilation, transposed, _, groups = rest
-        if transposed or call.named:
-            raise Unsupported("a transposed convolution")
-        return self._convolve(results[0], x, weight, bias, ConvSettings(stride, padding, dilation, groups))
-
     def _lower_conv(self, call: Call, results: list[View]) -> list[Step]:
         x, weight, *settings = call.args
+        (out,), a, w = results, self._view(x), self._view(weight)
         settings = settings[call.name.endswith("_output") :]
-        return self._convolve(results[0], x, weight, None, _pack_settings(ConvSettings, settings))
+        geometry = _geometry([out, a, w], a, w.shape, out, _pack_settings(ConvSettings, settings))
+        text = f"correlate<{C_TYPES[out.dtype.name]}>({{0}}, {{1}}, {{2}}, {geometry}, {_table(_steps(out))}, threads)"
+        return [Kernel(text, [out], [a, w], lasting=True)]
 
     _lower_conv_output = _lower_conv
-
-    def _convolve(self, out: View, x: Any, weight: Any, bias: Any, settings: ConvSettings) -> list[Step]:
-        """Return the steps of a convolution, and of the addition of its bias."""
-        kernel = self._correlate(out, self._view(x), self._view(weight), settings)
-        if bias is None:
-            return [kernel]
-        b, dims = self._view(bias), len(out.shape) - 2
-        column = b._replace(shape=(*b.shape, *(1,) * dims), strides=(*b.strides, *(0,) * dims))
-        return [kernel, self._check_loop(Loop([out], [out, column], lambda F, y, z: [y + z]))]
-
-    def _correlate(self, out: View, x: View, weight: View, settings: ConvSettings) -> Step:
-        geometry = _geometry([out, x, weight], x, weight.shape, out, settings)
-        text = f"correlate<{C_TYPES[out.dtype.name]}>({{0}}, {{1}}, {{2}}, {geometry}, {_table(_steps(out))}, threads)"
-        return Kernel(text, [out], [x, weight], lasting=True)
 
     def _lower_conv_input(self, call: Call, results: list[View]) -> list[Step]:
         grad, weight, _, *rest = call.args
@@ -80,14 +57,10 @@ def _pack_settings(kind: Any, settings: Sequence[Any]) -> Any:
     return settings[0] if len(settings) == 1 else kind(*settings)
 
 
-def _check(views: list[View], x: View) -> None:
-    if x.dtype.char not in "fd" or not all(v.size and v.is_contiguous for v in views):
-        raise Unsupported("the arrays")
-
-
 def _geometry(views: list[View], x: View, weight: tuple[int, ...], positions: View, settings: ConvSettings) -> str:
     """Return the C++ table of a convolution that reads `x` and writes `positions`; raise if there is no kernel."""
-    _check(views, x)
+    if x.dtype.char not in "fd" or not all(v.size and v.is_contiguous for v in views):
+        raise Unsupported("the arrays")
     if getattr(CPU.backend, "library", None) is None or any(v.dtype != x.dtype for v in views):
         raise Unsupported("there is no kernel")
     numbers = geometry_of(x.dtype.char, x.shape, weight, positions.shape[2:], settings)

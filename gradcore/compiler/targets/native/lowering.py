@@ -149,10 +149,10 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
             raise Unsupported("the dtype")
         existing = set(self.views)
         results = [self.views[n] if n in existing else self._result(call, n) for n in numbers]
-        allocated = [n for n in numbers if n not in existing and self.views[n].memory == n]
+        is_allocating = any(n not in existing and self.views[n].memory == n for n in numbers)
         if has_out:
             return [self._loop(call._replace(named={}), name, results)]
-        if results and not allocated and name not in _WRITERS:  # It only makes views.
+        if results and not is_allocating and name not in _WRITERS:  # It only makes views.
             return []
         moving = getattr(self, f"_move_{name}", None)  # It only moves elements, and so supports 16-bit floats, too.
         if name in INDEX_CALLS:
@@ -170,8 +170,7 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
         if kinds & _HALVES and not moving and (handler is not None or name in _REDUCTIONS):
             raise Unsupported("the dtype")
         if handler is not None:
-            steps: list[Step] = handler(call, results)
-            return steps
+            return handler(call, results)  # type: ignore[no-any-return]
         if name in _FILLS or name == "full":
             return self._fill_call(call, results[0], call.args[1] if name == "full" else _FILLS[name])
         if COPIES.get(name):
@@ -352,20 +351,18 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
         return [*self._fill(out, 0), *self._write(out.select(index), grad)]
 
     def _move_cat(self, call: Call, results: list[View]) -> list[Step]:
-        arrays, dim = call.args
-        steps, start, out = [], 0, results[0]
-        dim %= len(out.shape)
+        (arrays, dim), (out,) = call.args, results
+        lead, start, steps = (slice(None),) * (dim % len(out.shape)), 0, list[Step]()
         for each in arrays:
-            n = self._view(each).shape[dim]
-            steps += self._write(out.select((slice(None),) * dim + (slice(start, start + n),)), each)
-            start += n
+            stop = start + self._view(each).shape[len(lead)]
+            steps += self._write(out.select((*lead, slice(start, stop))), each)
+            start = stop
         return steps
 
     def _move_stack(self, call: Call, results: list[View]) -> list[Step]:
-        arrays, dim = call.args
-        out = results[0]
-        dim %= len(out.shape)
-        return [s for i, a in enumerate(arrays) for s in self._write(out.select((slice(None),) * dim + (i,)), a)]
+        (arrays, dim), (out,) = call.args, results
+        lead = (slice(None),) * (dim % len(out.shape))
+        return [step for i, each in enumerate(arrays) for step in self._write(out.select((*lead, i)), each)]
 
     # -- reductions -------------------------------------------------------------------------------------------------
 

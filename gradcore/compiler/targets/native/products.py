@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -83,20 +82,6 @@ class Products(Rules):
 
     _lower_batched_matmul = _lower_matmul
 
-    def _lower_contract(self, call: Call, results: list[View]) -> list[Step]:
-        a, b, a_dims, b_dims, out_dims = call.args
-        shared = {*a_dims} & {*b_dims}
-        batch, inner = [n for n in out_dims if n in shared], [n for n in a_dims if n in shared and n not in out_dims]
-        rows, columns = ([n for n in out_dims if n in labels and n not in shared] for labels in (a_dims, b_dims))
-        if len({*a_dims, *b_dims}) != len(batch) + len(inner) + len(rows) + len(columns):
-            raise Unsupported("sums of one factor")
-        x = _regroup_dims(self._view(a), a_dims, batch, rows, inner)
-        y = _regroup_dims(self._view(b), b_dims, batch, inner, columns)
-        out = _regroup_dims(results[0], out_dims, batch, rows, columns)
-        if out.strides[-1] != out.dtype.itemsize and out.shape[-1] != 1:
-            return self._product(_transpose(out), _transpose(y), _transpose(x))
-        return self._product(out, x, y)
-
 
 def _steps(matrix: View) -> tuple[int, ...]:
     """Return the strides of a matrix in elements: from row to row, and from column to column."""
@@ -117,26 +102,3 @@ def _blas(matrix: View) -> tuple[str, int]:
     if (row == 1 or height == 1) and (column >= height or width == 1):
         return "true", max(column, height)
     raise Unsupported("the strides of a product")
-
-
-def _transpose(x: View) -> View:
-    """Return the view of matrices with rows and columns exchanged."""
-    if len(x.shape) < 2:
-        raise Unsupported("the shapes of a product")
-    return x._replace(shape=(*x.shape[:-2], *x.shape[:-3:-1]), strides=(*x.strides[:-2], *x.strides[:-3:-1]))
-
-
-def _regroup_dims(x: View, labels: Any, batch: list[int], *groups: list[int]) -> View:
-    """Return the view with the dims in this order, the dims of each group merged."""
-    by_label = dict(zip(labels, zip(x.shape, x.strides, strict=True), strict=True))
-    dims = [by_label[n] for n in batch]
-    for group in groups:
-        size, step = 1, x.dtype.itemsize
-        for n, stride in (by_label[label] for label in reversed(group)):
-            if n != 1:
-                if size != 1 and stride != size * step:
-                    raise Unsupported("the strides")
-                size, step = size * n, step if size != 1 else stride
-        dims.append((size, step))
-    shape, strides = zip(*dims, strict=True)
-    return x._replace(shape=shape, strides=strides)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +26,7 @@ __all__ = ["NativeProgram", "Part", "name_of_plan", "source_of"]
 _LEAST = 2
 
 
+@dataclass(eq=False)
 class Part:
     """A native segment: a run of calls that one C++ function makes.
 
@@ -32,6 +34,8 @@ class Part:
     ----------
     calls : list of Call
     steps : list of Step
+    computing : int
+        The number of calls that compute, rather than make views.
     arguments : list of int
         The values whose memory is passed to the function; literals have negative numbers.
     scratch : int
@@ -44,14 +48,14 @@ class Part:
         The source of the C++ function, without its name.
     """
 
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-        self.steps: list[Step] = []
-        self.computing = 0
-        self.arguments: list[int] = []
-        self.scratch = 0
-        self.in_threads = self.multiplies = False
-        self.text = ""
+    calls: list[Call] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    computing: int = 0
+    arguments: Sequence[int] = ()
+    scratch: int = 0
+    in_threads: bool = False
+    multiplies: bool = False
+    text: str = ""
 
     @property
     def memories(self) -> set[int]:
@@ -103,13 +107,11 @@ class NativeProgram:
                 self.pieces.append(call)  # The call moves in front of the open segment.
                 continue
             steps = self._native(call)
-            if steps is not None and any(s.fallible for s in steps) and self._writes_outside(part):
+            if steps is None or (any(s.fallible for s in steps) and self._writes_outside(part)):
                 self._close(part)
                 part = Part()
             if steps is None:
                 self.lowering.follow(call)
-                self._close(part)
-                part = Part()
                 self.pieces.append(call)
             else:
                 part.calls.append(call)

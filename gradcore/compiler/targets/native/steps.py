@@ -232,7 +232,6 @@ class Rules:
     _literal: Any
     _check_loop: Any
     _write: Any
-    _reduce_dims: Any
 
     def _fill(self, out: View, value: Any) -> list[Step]:
         return [Loop([out], [], lambda F: [F.graph.constant(value, compute_dtype(out.dtype))])]
@@ -243,12 +242,6 @@ class Rules:
         if dtype != out.dtype and x.dtype != np.bool_ and compute_dtype(x.dtype) != dtype:
             raise Unsupported("it would be rounded twice")
         return self._check_loop(Loop([out], [x], lambda F, e: [F.graph.cast(e, dtype)]))  # type: ignore[no-any-return]
-
-    def _add_to(self, out: View, x: View) -> Loop:
-        return self._check_loop(Loop([out], [out, x], lambda F, y, b: [y + b]))  # type: ignore[no-any-return]
-
-    def _scale(self, out: View, x: View, scale: float) -> Loop:
-        return self._check_loop(Loop([out], [x], lambda F, e: [e * scale]))  # type: ignore[no-any-return]
 
 
 def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
