@@ -79,7 +79,7 @@ def test_cheap_loops_are_computed_again() -> None:
 def test_loops_are_not_computed_again_after_a_write(memory: int) -> None:
     """Neither to their operands nor to their result, by a loop or by a reduction."""
     written = whole(memory, 4, 6)
-    assert reads_after(Loop([written], [whole(8, 4, 6)], lambda F, x: [x])) == [whole(2, 4, 6)]
+    assert reads_after(Loop([written], [whole(8, 4, 6), whole(9, 4, 6)], lambda F, x, y: [x])) == [whole(2, 4, 6)]
     assert reads_after(Reduction("sum", whole(memory, 4), whole(8, 4, 6), (1,))) == [whole(2, 4, 6)]
 
 
