@@ -135,5 +135,7 @@ class CompiledFourier(CompiledCalls):
 
     def _run_transform(self, name: str, work: Work, x: AnyArray, out: AnyArray) -> None:
         """Run a kernel on `x`, copied if its elements are not contiguous and aligned."""
-        x, char = np.require(x, None, ("C", "A")), out.dtype.char
+        char, flags = out.dtype.char, x.flags
+        if not (flags.c_contiguous and flags.aligned):
+            x = np.require(x, None, ("C", "A"))
         self.run_kernel(name, char.lower(), work, x.size, x, out, _roots_of_unity(work.width, char.upper()))
