@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import subprocess
 import sys
 from hashlib import sha256
@@ -12,7 +13,7 @@ from pathlib import Path
 from gradcore.backends.compiled import library
 from gradcore.compiled import loops
 
-__all__ = ["COMPARED", "ROOT", "WATCHED", "WHOLE", "digest_sources", "run"]
+__all__ = ["COMPARED", "ROOT", "WATCHED", "WHOLE", "digest_sources", "run", "store_library", "write_compiler"]
 
 ROOT = Path(__file__).parents[2]
 _PYTEST = "-m", "pytest", "-p", "tests.compiled.guard_pages", "-p", "no:cacheprovider", "-p", "no:xdist", "-q", "-x"
@@ -45,3 +46,35 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(
         [sys.executable, *arguments], env=variables, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900
     )
+
+
+def write_compiler(options: str, *names: str) -> Path:
+    """Write a C++ compiler that adds options to each command, and return its path.
+
+    Its place depends on nothing but its content, so that what it compiles is kept for all runs of the tests.
+
+    Parameters
+    ----------
+    options : str
+    *names : str
+        Commands, of which the first one that is found compiles.
+    """
+    text = f'#!/bin/sh\nexec {next(filter(None, map(shutil.which, names)))} "$@" {options}\n'
+    folder = Path(os.environ["GRADCORE_TEST_CACHE"], f"compiler-{sha256(text.encode()).hexdigest()[:24]}")
+    compiler = folder / "c++"
+    if not compiler.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = folder / f"c++.{os.getpid()}"
+        partial.write_text(text)
+        partial.chmod(0o755)
+        partial.rename(compiler)
+    return compiler
+
+
+def store_library(content: bytes, folder: Path) -> Path:
+    """Write a library to a new folder, as the command would leave it there in this environment; return its path."""
+    folder.mkdir(mode=0o755)
+    path = folder / library.name_of(content)
+    path.write_bytes(content)
+    path.chmod(0o755)
+    return path

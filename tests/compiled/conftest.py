@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from gradcore.backends.compiled import library
-from tests.compiled.apart import digest_sources
+from tests.compiled.apart import digest_sources, store_library, write_compiler
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 #: Names and characters of kernels.
@@ -43,44 +43,39 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.line(f"kernels of {', '.join(LOADED) or 'no library'}")
 
 
-def _quick_compiler(folder: Path) -> dict[str, str]:
-    """Return variables by which the library is compiled without optimization, in a quarter of the time.
-
-    None if the tests of the kernels use it, because the package has no library of its own.
-    """
-    if library.find_packaged() is None:
-        return {}
-    names = [os.environ["CXX"]] if "CXX" in os.environ else ["c++", "g++", "clang++"]
-    wrapper = folder / "c++"
-    wrapper.write_text(f'#!/bin/sh\nexec {next(filter(None, map(shutil.which, names)))} "$@" -O0\n')
-    wrapper.chmod(0o755)
-    return {"CXX": str(wrapper)}
-
-
-def _folder_name() -> str:
-    """Return a name for the library of these sources and this CPU: copies of the project run at the same time."""
-    return f"compiled {digest_sources()}"
-
-
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Build the library of kernels, and return its folder and the output of the command."""
-    if os.name != "posix" or not any(map(shutil.which, (os.environ.get("CXX", "c++"), "g++", "clang++"))):
+def built() -> tuple[Path, str]:
+    """Return a folder with the library of a build, and what the command said, with the place of the library left out.
+
+    If the package has a library of its own, which the tests of the kernels use, this one is compiled without
+    optimization, in a quarter of the time.
+    """
+    names = [os.environ["CXX"]] if "CXX" in os.environ else ["c++", "g++", "clang++"]
+    if os.name != "posix" or not any(map(shutil.which, names)):
         pytest.skip("there is no C++ compiler")
     import fcntl
 
-    name = _folder_name() if library.find_packaged() is None else f"{_folder_name()} without optimization"
-    folder = Path(os.environ.get("GRADCORE_TEST_CACHE") or tmp_path_factory.mktemp("compiled")) / name
+    options = "" if library.find_packaged() is None else "-O0"
+    # Copies of the project, and environments, run at the same time: a library fits one environment.
+    folder = Path(os.environ["GRADCORE_TEST_CACHE"], f"compiled {digest_sources()} {options}".rstrip())
+    cache, said, kept = folder / f"cache {library._environment()}", folder / "said.txt", folder / "library.so"
     folder.mkdir(parents=True, exist_ok=True)
-    cache, said = folder / "cache", folder / "said.txt"
     with (folder / "lock").open("w") as lock, pytest.MonkeyPatch.context() as patch:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another worker may build it at the moment
         patch.setenv("GRADCORE_CACHE", str(cache))
-        if library.find() is None or not said.exists() or len(list(cache.iterdir())) != 1:
-            shutil.rmtree(cache, ignore_errors=True)  # of other sources, or of another environment
-            done = python(cache, "-m", "gradcore.compiled", **_quick_compiler(folder))
+        if not kept.exists():
+            shutil.rmtree(cache, ignore_errors=True)
+            done = python(cache, "-m", "gradcore.compiled", CXX=str(write_compiler(options, *names)))
             assert done.returncode == 0, done.stderr
-            said.write_text(done.stdout.splitlines()[-1])
+            (path,) = cache.iterdir()
+            before, place, after = done.stdout.splitlines()[-1].partition(str(path))
+            assert place, done.stdout
+            said.write_text(f"{before}{after}")
+            shutil.copy(path, folder / "partial")
+            (folder / "partial").rename(kept)
+        elif library.find() is None or len(list(cache.iterdir())) != 1:
+            shutil.rmtree(cache, ignore_errors=True)
+            store_library(kept.read_bytes(), cache)
     return cache, said.read_text()
 
 
@@ -147,11 +142,7 @@ def cache(library_variables: dict[str, str], tmp_path: Path) -> Path:
         return Path(shutil.copytree(library_variables["GRADCORE_CACHE"], folder))
     packaged = library.find_packaged()
     assert packaged is not None
-    folder.mkdir(mode=0o755)
-    content = packaged.read_bytes()
-    path = folder / library.name_of(content)
-    path.write_bytes(content)
-    path.chmod(0o755)
+    store_library(packaged.read_bytes(), folder)
     return folder
 
 

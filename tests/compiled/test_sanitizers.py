@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gradcore.backends.compiled import library
 from gradcore.compiled import loops
-from tests.compiled.apart import COMPARED, digest_sources, run
+from tests.compiled.apart import COMPARED, digest_sources, run, store_library, write_compiler
 
 #: What each needs to be known to Python from the start, and its options.
 RUNTIMES = {"address,undefined": "libasan.so", "thread": "libtsan.so"}
@@ -80,21 +79,14 @@ def sanitized(kind: str, folder: Path) -> Path:
     made_of = digest_sources(), options, version
     kept = Path(os.environ["GRADCORE_TEST_CACHE"], f"sanitized-{sha256(repr(made_of).encode()).hexdigest()[:24]}.so")
     if not kept.exists():
-        compiler = folder / "c++"
-        compiler.write_text(f'#!/bin/sh\nexec g++ "$@" {options}\n')
-        compiler.chmod(0o755)
+        compiler = write_compiler(options, "g++")
         built = run("-m", "gradcore.compiled", CXX=str(compiler), GRADCORE_CACHE=str(folder / "built"))
         assert built.returncode == 0, built.stderr
         (path,) = (folder / "built").iterdir()
         partial = kept.with_suffix(f".{os.getpid()}")
         shutil.copy(path, partial)
         partial.rename(kept)
-    content = kept.read_bytes()
-    path = folder / "cache" / library.name_of(content)
-    path.parent.mkdir(mode=0o755)
-    path.write_bytes(content)
-    path.chmod(0o755)
-    return path
+    return store_library(kept.read_bytes(), folder / "cache")
 
 
 def test_a_changed_loop_needs_another_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,9 +33,8 @@ WORKS = (
 @pytest.mark.slow
 def test_the_command_builds(built: tuple[Path, str]) -> None:
     cache, said = built
-    (library,) = cache.iterdir()
+    assert len(list(cache.iterdir())) == 1
     assert said.startswith("Built in ")
-    assert str(library) in said
 
 
 @pytest.mark.sampled(3)
