@@ -53,6 +53,7 @@ class _MatrixOptimizer(Optimizer):
         return loss
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any], lr: float) -> None:
+        """Write the parameter by one operation, and replace its state after that: a step that fails changes neither."""
         raise NotImplementedError
 
 
@@ -120,18 +121,20 @@ class Adafactor(_MatrixOptimizer):
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any], lr: float) -> None:
         if not state:
-            state["step"] = tensor(0.0)
-            state.update(_initial_second_moments(grad))
+            state.update({"step": tensor(0.0), **_initial_second_moments(grad)})
         step, (least, least_size) = float(state["step"]) + 1, group["eps"]
         least = finfo(p.dtype).eps if least is None else least
         size = _rms(p).clamp(min=least_size)
-        if group["weight_decay"] != 0:
-            p.mul_(1 - lr * group["weight_decay"])
-        squares = _second_moments(state, grad, step ** group["beta2_decay"], least)
+        squares, following = _second_moments(state, grad, step ** group["beta2_decay"], least)
+        following["step"] = state["step"] + 1
         update = squares.clamp_(min=least * least).rsqrt_().mul_(-grad if group["maximize"] else grad)
         clipped = (_rms(update) / group["d"]).clamp(min=1.0)
-        p.sub_(update.mul_(size * min(lr, step**-0.5) / clipped))
-        state["step"] += 1
+        update.mul_(size * min(lr, step**-0.5) / clipped)
+        if group["weight_decay"] != 0:
+            p.copy_((p * (1 - lr * group["weight_decay"])).sub_(update))
+        else:
+            p.sub_(update)
+        state.update(following)
 
 
 def _initial_second_moments(grad: Tensor) -> dict[str, Tensor]:
@@ -141,14 +144,16 @@ def _initial_second_moments(grad: Tensor) -> dict[str, Tensor]:
     return {"row_var": zeros_like(grad[..., :1]), "col_var": zeros_like(grad[..., :1, :])}
 
 
-def _second_moments(state: dict[str, Any], grad: Tensor, new: float, least: float) -> Tensor:
-    """Update the second moments in `state`, and return the second moment of each element."""
+def _second_moments(state: dict[str, Any], grad: Tensor, new: float, least: float) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the second moment of each element, and the moments of the next state."""
     squares = grad * grad
     if grad.ndim < 2:
-        return state["variance"].lerp_(squares, new).clone()  # type: ignore[no-any-return]
-    rows = state["row_var"].lerp_(squares.mean(-1, keepdim=True), new)
-    columns = state["col_var"].lerp_(squares.mean(-2, keepdim=True), new)
-    return (rows @ columns).div_(rows.mean(-2, keepdim=True).clamp_(min=least))  # type: ignore[no-any-return]
+        variance = state["variance"].lerp(squares, new)
+        return variance.clone(), {"variance": variance}
+    rows = state["row_var"].lerp(squares.mean(-1, keepdim=True), new)
+    columns = state["col_var"].lerp(squares.mean(-2, keepdim=True), new)
+    of_elements = (rows @ columns).div_(rows.mean(-2, keepdim=True).clamp_(min=least))
+    return of_elements, {"row_var": rows, "col_var": columns}
 
 
 def _rms(t: Tensor) -> Tensor:
@@ -216,11 +221,12 @@ class Muon(_MatrixOptimizer):
         if not state:
             state["momentum_buffer"] = zeros_like(grad)
         momentum = group["momentum"]
-        mean = state["momentum_buffer"].lerp_(grad, 1 - momentum)
+        mean = state["momentum_buffer"].lerp(grad, 1 - momentum)
         direction = grad.lerp(mean, momentum) if group["nesterov"] else mean
         update = _orthogonalize(direction, group["ns_coefficients"], group["ns_steps"], group["eps"])
-        p.mul_(1 - lr * group["weight_decay"])
-        p.sub_(update.to(p.dtype) * (lr * _lr_factor(group["adjust_lr_fn"], *p.shape)))
+        factor = lr * _lr_factor(group["adjust_lr_fn"], *p.shape)
+        p.copy_((p * (1 - lr * group["weight_decay"])).sub_(update.to(p.dtype) * factor))
+        state["momentum_buffer"] = mean
 
 
 def _orthogonalize(matrix: Tensor, coefficients: tuple[float, ...], steps: int, eps: float) -> Tensor:

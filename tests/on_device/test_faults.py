@@ -125,6 +125,88 @@ def test_a_step_that_fails_is_not_counted(fail_at: Callable[[int, int], None], n
     assert failed or kind == "allocation"
 
 
+#: Optimizers that update parameters one by one, by several operations.
+OF_MATRICES: dict[str, Callable[[Any], Any]] = {
+    "Adafactor": lambda p: gc.optim.Adafactor(p, lr=0.1),
+    "Adafactor, decay": lambda p: gc.optim.Adafactor(p, lr=0.1, weight_decay=0.1),
+    "Muon": lambda p: gc.optim.Muon(p, lr=0.1),
+}
+
+
+def begin_of_matrix(name: str, shape: tuple[int, ...], steps: int) -> tuple[Any, Any]:
+    """Return an optimizer of one parameter with a gradient, after some steps, and the parameter."""
+    gc.manual_seed(0)
+    param = gc.nn.Parameter(gc.randn(shape, device="cuda"))
+    optimizer = OF_MATRICES[name]([param])
+    param.grad = param.detach().cos()
+    for _ in range(steps):
+        optimizer.step()
+    return optimizer, param
+
+
+def are_same_state(a: Any, b: Any) -> bool:
+    return a.keys() == b.keys() and all(gc.equal(a[key], b[key]) for key in a)
+
+
+@pytest.mark.parametrize("kind", ["allocation", "launch"])
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("Adafactor", (5, 4)), ("Adafactor, decay", (5, 4)), ("Adafactor, decay", (5,)), ("Muon", (5, 4))],
+)
+def test_a_step_of_a_matrix_that_fails_changes_nothing(
+    fail_at: Callable[[int, int], None], name: str, shape: tuple[int, ...], kind: str
+) -> None:
+    """Taken again it is the step that it would have been, also if it is the first one."""
+    failed = 0
+    for steps in (0, 1):
+        before, param_before = begin_of_matrix(name, shape, steps)
+        after, param_after = begin_of_matrix(name, shape, steps + 1)
+        for n in range(1, MOST):
+            optimizer, param = begin_of_matrix(name, shape, steps)
+            if kind == "allocation":
+                gc.cuda.empty_cache()
+            fail_at(KINDS[kind], n)
+            raised: Exception | None = None
+            try:
+                optimizer.step()
+            except Exception as error:
+                raised = error
+            fail_at(KINDS[kind], 0)
+            if raised is not None:
+                failed += 1
+                assert gc.equal(param, param_before), f"after a failure of call {n}"
+                if steps:
+                    assert are_same_state(optimizer.state[param], before.state[param_before]), f"call {n}"
+                optimizer.step()
+            assert gc.equal(param, param_after), f"after a failure of call {n}"
+            assert are_same_state(optimizer.state[param], after.state[param_after]), f"call {n}"
+            if raised is None:
+                break
+        assert n < MOST - 1
+    assert failed or kind == "allocation"
+
+
+@pytest.mark.parametrize("name", OF_MATRICES)
+def test_steps_of_matrices_with_infinite_gradients_are_left_out(name: str) -> None:
+    """By a scaler, which finds the infinity: parameter and state stay, and the next step is the next one."""
+    optimizer, param = begin_of_matrix(name, (5, 4), 1)
+    expected, param_expected = begin_of_matrix(name, (5, 4), 2)
+    scaler = gc.amp.GradScaler("cuda", init_scale=4.0)
+    kept, state = param.detach().clone(), {key: value.clone() for key, value in optimizer.state[param].items()}
+    gradient = param.grad
+    param.grad = gradient.clone()
+    param.grad[1, 2] = gc.inf
+    for found in (True, False):
+        scaler.scale(gc.ones((), device="cuda"))
+        scaler.step(optimizer)
+        scaler.update()
+        assert gc.equal(param, kept) == found
+        assert are_same_state(optimizer.state[param], state) == found
+        param.grad = gradient * scaler.get_scale()
+    assert gc.equal(param, param_expected)
+    assert are_same_state(optimizer.state[param], expected.state[param_expected])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("made", [training, algebra, in_place])
 @pytest.mark.filterwarnings("ignore")
