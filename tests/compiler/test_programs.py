@@ -589,4 +589,4 @@ def test_functions_are_compiled_under_cprofile(dynamic: bool) -> None:
     assert len(len_of_calls) == 3
     assert compiled._specializations
     seen = {entry.code.co_name for entry in profile.getstats() if not isinstance(entry.code, str)}
-    assert {"__call__", "_record"} <= seen
+    assert {"__call__", "_next"} <= seen
