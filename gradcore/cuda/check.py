@@ -158,6 +158,9 @@ KERNELS: dict[str, Kernel] = {
     ),
     "unfold": (lambda x: F.unfold(x.unflatten(0, (1, 1, -1)), 3, padding=1), ((9, 11),)),
     "conv2d": (lambda x: F.conv2d(x.unflatten(0, (1, 1, -1)), x[None, None, :3, :3], padding=1), ((9, 11), (33, 31))),
+    "conv2d of channels": (
+        lambda x: F.conv2d(x.reshape(1, 16, -1, 24), x.unflatten(1, (16, 3, 3)), padding=1), ((64, 144), (256, 144)),
+    ),
     "embedding": (lambda x: F.embedding(gc.arange(40, device=x.device) % 3, x), ((7, 5), (50, 300))),
     "index_add": (lambda x: x.index_add(0, gc.arange(len(x), device=x.device) // 2, x), ((8, 5), (400, 33))),
     "scatter_reduce": (

@@ -10,6 +10,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.backends.cupy import convolution, implicit_convolution
+from gradcore.core import config
 from tests.on_device.test_convolution import convolved
 from tests.on_device.test_launches import drawn, launches, with_gradients
 
@@ -206,6 +207,7 @@ WITH_COLUMNS: dict[str, Any] = {
     "float64": ((2, 16, 9, 9), (16, 16, 3, 3), 1, gc.float64, {}),
     "exact float32": ((2, 16, 9, 9), (16, 16, 3, 3), 1, gc.float32, {"precision": "highest"}),
     "an old device": ((2, 16, 9, 9), (16, 16, 3, 3), 1, gc.float16, {"capability": 75}),
+    "kernels left out": ((2, 16, 9, 9), (16, 16, 3, 3), 1, gc.float16, {"left out": "implicit_convolution"}),
 }
 
 
@@ -219,6 +221,8 @@ def test_other_convolutions_have_columns(
             gc.set_float32_matmul_precision(value)
         elif name == "capability":
             monkeypatch.setattr(convolution.CudaConvolution, "compute_capability", lambda backend, value=value: value)
+        elif name == "left out":
+            monkeypatch.setattr(config, "CUDA_KERNELS_LEFT_OUT", frozenset({value}))
         else:
             monkeypatch.setattr(implicit_convolution, name, value)
     rng = np.random.default_rng(0)

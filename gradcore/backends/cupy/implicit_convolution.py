@@ -74,7 +74,9 @@ class CudaImplicitConvolution(CudaKernels):
         reach : int
             A bound of the coordinates, and of the numbers of elements of an image and of the weight.
         """
-        if min(rows, inner) < _LEAST or reach >= _REACH or not self.has_tensor_cores(x):
+        if min(rows, inner) < _LEAST or reach >= _REACH:
+            return 0
+        if not self.has_tensor_cores(x) or not self.uses("implicit_convolution"):
             return 0
         column_tiles = groups * -(-columns // _COLUMNS)
         for height in _ROWS:
