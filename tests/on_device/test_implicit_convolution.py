@@ -229,5 +229,7 @@ def test_other_convolutions_have_columns(
     x, weight = (drawn(rng, dtype, *s, device=device).requires_grad_() for s in (shape, kernel))
     out = F.conv2d(x, weight, padding=1, groups=groups)
     assert kernels == ["columns"]
-    gc.autograd.grad(out, x, out.detach())
+    gc.autograd.grad(out, x, out.detach(), retain_graph=True)
     assert kernels == ["columns", "images"]
+    gc.autograd.grad(out, weight, out.detach())
+    assert ("convolve_gradients" in kernels) == (case == "few blocks")  # the gradient by the weight has others

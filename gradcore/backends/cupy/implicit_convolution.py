@@ -74,9 +74,7 @@ class CudaImplicitConvolution(CudaKernels):
         reach : int
             A bound of the coordinates, and of the numbers of elements of an image and of the weight.
         """
-        if min(rows, inner) < _LEAST or reach >= _REACH:
-            return 0
-        if not self.has_tensor_cores(x) or not self.uses("implicit_convolution"):
+        if not self._gathers_windows(x, min(rows, inner), reach):
             return 0
         column_tiles = groups * -(-columns // _COLUMNS)
         for height in _ROWS:
@@ -85,6 +83,10 @@ class CudaImplicitConvolution(CudaKernels):
             if not is_padded and tiles * column_tiles >= _FEWEST_BLOCKS:
                 return height
         return 0
+
+    def _gathers_windows(self, x: AnyArray, least: int, reach: int) -> bool:
+        """Return whether the kernels apply, given the smallest size of a product and a bound of all indices."""
+        return least >= _LEAST and reach < _REACH and self.uses("implicit_convolution") and self.has_tensor_cores(x)
 
     def _convolve_images(
         self, x: AnyArray, weight: AnyArray, bias: AnyArray, settings: ConvSettings, out: AnyArray, height: int
@@ -118,7 +120,7 @@ class CudaImplicitConvolution(CudaKernels):
         rows, channels, taps = shape[0] // groups, shape[1], prod(shape[2:])
         windows = grad.shape[0] * prod(grad.shape[2:])
         reach = max(x.size // x.shape[0], grad.size // grad.shape[0], prod(shape), _coordinates(x, shape, settings))
-        if min(rows, channels * taps, windows) < _LEAST or reach >= _REACH or not self.has_tensor_cores(x):
+        if not self._gathers_windows(x, min(rows, channels * taps, windows), reach):
             return None
         height = next((n for n in _ROWS if rows > n // 2), _ROWS[-1])
         x, grad = self._readable(x), self._readable(grad)
