@@ -96,7 +96,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any
     result = yield
     calls = metafunc._calls
     if metafunc.config.getoption("device") == "cuda" or metafunc.config.getoption("sample") > 1:
-        chosen = [call for call in calls if devices.is_drawn(metafunc.config, _nodeid(metafunc, call))]
+        chosen = [call for call in calls if devices.is_drawn(metafunc.definition, _nodeid(metafunc, call))]
     elif _is_sampled(metafunc.config):
         chosen = _choose(metafunc, calls)
     else:
@@ -141,7 +141,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     unwanted, sampled, rest = config.stash.get(UNWANTED, set()), _is_sampled(config), config.getoption("rest")
 
     def is_wanted(item: pytest.Item) -> bool:
-        if config.getoption("sample") > 1 and not devices.is_drawn(config, item.nodeid):
+        if config.getoption("sample") > 1 and not devices.is_drawn(item, item.nodeid):
             return False
         if config.getoption("sample") > 1 and item.get_closest_marker("slow") is not None:
             return config.getoption("device") == "cuda"

@@ -18,6 +18,9 @@ GROUPS = (
     "scipy_functions", "sparse",
 )  # fmt: skip
 
+#: Where the node ids of tests begin that compare a device with the CPU.
+ON_DEVICE = "tests/on_device/"
+
 #: Tests of these groups that are about the CPU, by the beginning of their names, and why.
 ON_CPU = {
     **dict.fromkeys(
@@ -118,9 +121,15 @@ def is_left_out(path: Path) -> bool:
     return path != tests and path.relative_to(tests).parts[0] not in (*GROUPS, "cuda", "cupy_host")
 
 
-def is_drawn(config: pytest.Config, nodeid: str) -> bool:
-    """Return whether a test of the device is in the sample that was asked for."""
-    every, seed = config.getoption("sample"), config.getoption("seed")
+def is_drawn(function: pytest.Item, nodeid: str) -> bool:
+    """Return whether a case of a function is in the sample that was asked for, given its node id.
+
+    Of a function of `ON_DEVICE` marked `sampled(n)`, that is one case in `n` at least.
+    """
+    every, seed = function.config.getoption("sample"), function.config.getoption("seed")
+    mark = function.get_closest_marker("sampled") if nodeid.startswith(ON_DEVICE) else None
+    if mark is not None:
+        every = min(every, *mark.args)
     return bool((zlib.crc32(nodeid.encode()) - seed) % every == 0)
 
 
@@ -130,7 +139,7 @@ def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     Docstrings, which print tensors of the CPU, are left out.
     """
     reason = why_not()
-    items[:] = [item for item in items if item.nodeid.startswith("tests/") and is_drawn(config, item.nodeid)]
+    items[:] = [item for item in items if item.nodeid.startswith("tests/") and is_drawn(item, item.nodeid)]
     for item in items:
         why = f"no CUDA device: {reason}; tests/cupy_host/build.sh makes one" if reason else _not_on_device(item)
         if why:

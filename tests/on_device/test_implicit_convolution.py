@@ -74,6 +74,7 @@ def close(there: Any, here: Any, tolerance: float) -> None:
         np.testing.assert_allclose(a, b, rtol=0, atol=bound, err_msg=f"result {i}")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 @pytest.mark.parametrize("transposed", [False, True], ids=["conv", "transposed"])
 @pytest.mark.parametrize("case", CASES)
@@ -104,6 +105,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_operands_are_read_where_they_lie(device: str, layout: str, dtype: Any) -> None:
@@ -121,6 +123,7 @@ def test_operands_are_read_where_they_lie(device: str, layout: str, dtype: Any) 
     assert launches(lambda: F.conv2d(x, weight, padding=1)) == (1 if is_read else 2)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("transposed", [False, True], ids=["conv", "transposed"])
 def test_second_derivatives(device: str, transposed: bool) -> None:
     rng = np.random.default_rng(0)
@@ -130,6 +133,7 @@ def test_second_derivatives(device: str, transposed: bool) -> None:
     close(there, here, TOLERANCES[gc.float32])
 
 
+@pytest.mark.sampled(1)
 def test_infinities_and_not_numbers_reach_the_windows_that_have_them(device: str) -> None:
     x = gc.ones(1, 16, 6, 6, dtype=gc.float16, device=device)
     x[0, 3, 1, 1], x[0, 5, 5, 5] = np.inf, np.nan
@@ -138,6 +142,7 @@ def test_infinities_and_not_numbers_reach_the_windows_that_have_them(device: str
     assert gc.allclose(out, expected, equal_nan=True)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16], ids=str)
 def test_a_bias_is_added_before_rounding(device: str, dtype: Any) -> None:
     x, weight = (
@@ -150,6 +155,7 @@ def test_a_bias_is_added_before_rounding(device: str, dtype: Any) -> None:
     assert F.conv2d(x, weight, bias, stride=2).unique().tolist() == [expected]
 
 
+@pytest.mark.sampled(1)
 def test_equal_calls_give_equal_bits(device: str, kernels: list[str]) -> None:
     rng = np.random.default_rng(0)
     x, grad = (drawn(rng, gc.bfloat16, 8, 16, 12, 12, device=device) for _ in range(2))
@@ -211,6 +217,7 @@ WITH_COLUMNS: dict[str, Any] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", WITH_COLUMNS)
 def test_other_convolutions_have_columns(
     device: str, case: str, kernels: list[str], monkeypatch: pytest.MonkeyPatch
