@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
+import shlex
 import subprocess
 import sys
 from hashlib import sha256
@@ -48,18 +48,12 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def write_compiler(options: str, *names: str) -> Path:
-    """Write a C++ compiler that adds options to each command, and return its path.
+def write_compiler(options: str, compiler: str) -> Path:
+    """Write a C++ compiler that calls another one with further options, and return its path.
 
     Its place depends on nothing but its content, so that what it compiles is kept for all runs of the tests.
-
-    Parameters
-    ----------
-    options : str
-    *names : str
-        Commands, of which the first one that is found compiles.
     """
-    text = f'#!/bin/sh\nexec {next(filter(None, map(shutil.which, names)))} "$@" {options}\n'
+    text = f'#!/bin/sh\nexec {shlex.quote(compiler)} "$@" {options}\n'
     folder = Path(os.environ["GRADCORE_TEST_CACHE"], f"compiler-{sha256(text.encode()).hexdigest()[:24]}")
     compiler = folder / "c++"
     if not compiler.exists():

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from gradcore.backends.compiled import library
+from gradcore.backends.compiled.building import BuildError, find_compiler
 from tests.compiled.apart import digest_sources, store_library, write_compiler
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -50,22 +52,25 @@ def built() -> tuple[Path, str]:
     If the package has a library of its own, which the tests of the kernels use, this one is compiled without
     optimization, in a quarter of the time.
     """
-    names = [os.environ["CXX"]] if "CXX" in os.environ else ["c++", "g++", "clang++"]
-    if os.name != "posix" or not any(map(shutil.which, names)):
-        pytest.skip("there is no C++ compiler")
+    try:
+        compiler = find_compiler()
+    except BuildError as error:
+        pytest.skip(str(error))
     import fcntl
 
     options = "" if library.find_packaged() is None else "-O0"
     # Copies of the project, and environments, run at the same time: a library fits one environment.
-    folder = Path(os.environ["GRADCORE_TEST_CACHE"], f"compiled {digest_sources()} {options}".rstrip())
+    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
+    made_of = digest_sources(), compiler, version, options
+    folder = Path(os.environ["GRADCORE_TEST_CACHE"], f"compiled {sha256(repr(made_of).encode()).hexdigest()[:24]}")
     cache, said, kept = folder / f"cache {library._environment()}", folder / "said.txt", folder / "library.so"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock, pytest.MonkeyPatch.context() as patch:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another worker may build it at the moment
         patch.setenv("GRADCORE_CACHE", str(cache))
-        if not kept.exists():
+        if not (kept.exists() and said.exists()):
             shutil.rmtree(cache, ignore_errors=True)
-            done = python(cache, "-m", "gradcore.compiled", CXX=str(write_compiler(options, *names)))
+            done = python(cache, "-m", "gradcore.compiled", CXX=str(write_compiler(options, compiler)))
             assert done.returncode == 0, done.stderr
             (path,) = cache.iterdir()
             before, place, after = done.stdout.splitlines()[-1].partition(str(path))
