@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -61,3 +64,25 @@ def test_rooms_of_the_compiler_import_only_those_below() -> None:
     above = {(module, name) for module in inside for name in imported_modules(module)
              if name.partition(".")[0] == "compiler" and room_of(name) > room_of(module)}  # fmt: skip
     assert not above
+
+
+#: What ``pip install -e ".[test]"`` installs.
+INSTALLED = {"gradcore", "hypothesis", "ml_dtypes", "numpy", "pytest", "scipy"}
+
+
+def others_imported(path: Path) -> set[str]:
+    """Return the packages that a module imports outside of functions and that need not be installed."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add((node.module or "").partition(".")[0])
+    return found - INSTALLED - {"tests", "benchmarks"} - sys.stdlib_module_names
+
+
+def test_modules_of_tests_import_what_is_installed() -> None:
+    """Other packages are imported by `pytest.importorskip`, or in functions that skip without them."""
+    paths = sorted((ROOT / "tests").rglob("test_*.py"))
+    wrong = {str(path): found for path in paths if (found := others_imported(path))}
+    assert not {path for path in wrong if "importorskip" not in Path(path).read_text(encoding="utf-8")}
