@@ -152,6 +152,15 @@ def test_imaginary_parts_without_a_mirror_image_have_no_effect(compiled: Any, ra
     assert len(ran) == 4
 
 
+def test_numbers_without_a_mirror_image_have_no_signed_zeros(compiled: Any, ran: Ran) -> None:
+    x = np.concatenate([-np.ones((16, 16)), draw((16, 16), "float64"), np.full((16, 16), np.inf)])
+    for name, *settings in (("fft_r2c", True), ("fft_doubled",)):
+        edges = getattr(compiled, name)(x, (1,), "ortho", *settings)[:, [0, -1]].imag
+        np.testing.assert_array_equal(edges, 0)
+        assert not np.signbit(edges).any()
+    assert len(ran) == 2
+
+
 def test_a_line_that_is_not_finite_leaves_others_unchanged(compiled: Any) -> None:
     x = draw((18, 32), "float32")
     expected = compiled.fft_r2c(x, (1,), "ortho", True)

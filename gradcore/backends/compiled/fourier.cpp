@@ -279,8 +279,10 @@ void half_spectra(const Work& work, i64 start, i64 stop, const T* from, T* to, c
         read_lines(from + first * n, n, count, half, false, x);
         Complex<T>* const z = transform<T>(half, roots, 2, x, x + size);
         const Complex<T> edge = z[0];
-        z[0] = {(edge.re + edge.im) * factor, edge.re * T(0)};
-        z[half] = {(edge.re - edge.im) * factor, edge.re * T(0)};
+        // Both are real. Their imaginary parts are +0, as a sign would change the angle of a negative number.
+        const typename Lanes<T>::Type zero = {};
+        z[0] = {(edge.re + edge.im) * factor, zero};
+        z[half] = {(edge.re - edge.im) * factor, zero};
         for (i64 k = 1; k <= half - k; ++k) {
             const Complex<T> a = z[k], b = conjugate(z[half - k]);
             const Complex<T> even = scale(a + b, inner_factor), odd = rotate(scale(turn(a - b), inner_factor), roots + 2 * k);
