@@ -133,3 +133,15 @@ def test_checkpoint_that_draws_new_numbers_is_not_captured() -> None:
                 found.append(x.grad.tolist())
     assert found[:4] == found[4:]
     assert not compiled._specializations
+
+
+named = {"lr": 2.0}
+
+
+def test_float_in_a_dict_of_the_same_name_and_key_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = gc.compile(lambda x, lr=1.0: x * lr * named["lr"])
+    x = gc.ones(2)
+    for factor in (2.0, 5.0):
+        monkeypatch.setitem(named, "lr", factor)
+        for lr in (1.0, 2.0, 3.0, 4.0):
+            assert compiled(x, lr=lr).tolist() == [lr * factor] * 2

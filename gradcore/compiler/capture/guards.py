@@ -209,7 +209,7 @@ class Guards(LibraryGuards):
         if isinstance(value, defaultdict):
             self.visit(value.default_factory, f"{o}.default_factory", f"{text}.default_factory")
         for key in keys:
-            if text == "named" and key in self.varying:
+            if given and text == "named" and key in self.varying:
                 self.require(f"type({o}[{key!r}]) is float", f"{key} is a float")
             else:
                 self.visit(dict.__getitem__(value, key), element.format(self.bind(key)), f"{text}[{key!r}]", given)
