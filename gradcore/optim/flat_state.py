@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.autograd.variables import TensorMeta
 from gradcore.core import dtypes
 from gradcore.core.device import device as device_of
 from gradcore.tensor import Tensor
@@ -82,6 +83,7 @@ class FlatState:
         capturable: bool = False,
     ) -> None:
         self.device, self.params, memory = params[0].device, params, arrays_of(params)
+        self._metas = [*map(TensorMeta.of, params)]
         backend = self.device.backend
         self.capturable, self.on_device = capturable, capturable and not backend.host_scalars
         self.offsets = [0, *itertools.accumulate(array.size for array in memory)]
@@ -120,8 +122,13 @@ class FlatState:
         """Copy the existing states of parameter `i` into the flat arrays."""
         loaded = [name for name in self.arrays if entry.get(name) is not None]
         for name in loaded:
-            part = self._part(name, i)
-            part[...] = arrays_of([entry[name]])[0].ravel()
+            part, (array,), shape = self._part(name, i), arrays_of([entry[name]]), self.params[i].shape
+            if array.shape != tuple(shape):
+                raise RuntimeError(
+                    f"a parameter of shape {[*shape]} has the state {name!r} of shape {[*array.shape]}: make a new "
+                    "optimizer after you give it data of another shape"
+                )
+            part[...] = array.ravel()
         for name, values in self.scalars.items():
             number = entry.get(name)
             if name.startswith("_"):
@@ -131,8 +138,16 @@ class FlatState:
                 values[i : i + 1] = arrays_of([number])[0].reshape(1) if on_device else value_of(number)
 
     def holds(self, i: int, entry: dict[str, Any] | None, names: tuple[str, ...]) -> bool:
-        """Return whether `entry` is the state of parameter `i` in these arrays, with these names."""
-        return names == tuple(self.tensors) and (
-            not self.tensors
-            or (entry is self.entries[i] and all(entry.get(n) is tensors[i] for n, tensors in self.tensors.items()))
+        """Return whether `entry` is the state of parameter `i` in these arrays, with these names.
+
+        False if the parameter has got data of another shape, dtype or device.
+        """
+        is_like = TensorMeta.of(self.params[i]) == self._metas[i]
+        return (
+            is_like
+            and names == tuple(self.tensors)
+            and (
+                not self.tensors
+                or (entry is self.entries[i] and all(entry.get(n) is tensors[i] for n, tensors in self.tensors.items()))
+            )
         )

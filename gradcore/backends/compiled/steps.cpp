@@ -31,17 +31,22 @@ struct Step {
 
 bool fits(const Array& a, i64 size) { return a.is_contiguous() && a.is_aligned() && a.size() == size; }
 
+// Return whether a gradient is like its parameter, which may have got other data since.
+bool is_like(const Array& grad, const Array& param) {
+    return grad.is_contiguous() && grad.is_aligned() && grad.dtype == param.dtype && grad.has_shape_of(param);
+}
+
 }  // namespace
 
-// Make the step if all arrays are contiguous. Return whether it was made.
+// Make the step if all arrays are contiguous and gradients are like parameters. Return whether it was made.
 extern "C" bool gradcore_step(const void* step_, const void* batch_, i64 threads, const void* const* grads,
                               const double* numbers) {
     const Step& step = *static_cast<const Step*>(step_);
     const Batch& batch = *static_cast<const Batch*>(batch_);
     const i64 *offsets = batch.offsets, total = offsets[batch.params];
     for (i64 i = 0; i < batch.params; ++i) {
-        const i64 size = offsets[i + 1] - offsets[i];
-        if (!fits(array_of(batch.objects[i]), size) || !fits(array_of(grads[i]), size)) return false;
+        const Array& param = array_of(batch.objects[i]);
+        if (!fits(param, offsets[i + 1] - offsets[i]) || !is_like(array_of(grads[i]), param)) return false;
     }
     for (i64 k = 0; k < batch.states; ++k) {
         if (!fits(array_of(batch.objects[batch.params + k]), total)) return false;

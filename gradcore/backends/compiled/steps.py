@@ -82,7 +82,11 @@ class StepFunction:
         self.run.restype = ctypes.c_bool
 
     def __call__(self, batch: Batch, settings: dict[str, Any]) -> bool:
-        """Make the step. Return False, without having changed anything, if arrays are not contiguous."""
+        """Make the step.
+
+        Return False, without having changed anything, if arrays are not contiguous, or gradients differ from their
+        parameters in shape or dtype.
+        """
         prepared = batch.prepared
         if prepared is None:
             prepared = batch.prepared = _Prepared(batch)

@@ -42,7 +42,7 @@ class Batch:
     Attributes
     ----------
     grads : list of arrays
-        The gradients of the coming step, in the shapes and the dtype of the parameters.
+        The gradients of the coming step, usually in the shapes and the dtype of the parameters; see `match_grads`.
     """
 
     def __init__(self, params: list[Any], states: Sequence[Any]) -> None:
@@ -51,6 +51,20 @@ class Batch:
         #: Filled in by the backend that runs the batch, at the first step.
         self.cut: Cut | None = None
         self.prepared: Any = None
+
+    def match_grads(self) -> None:
+        """Convert gradients to the dtype of their parameters; raise RuntimeError if one has another shape.
+
+        They differ if a parameter, or its gradient, has got other data since backward.
+        """
+        for i, (p, g) in enumerate(zip(self.params, self.grads, strict=True)):
+            if g.shape != p.shape:
+                raise RuntimeError(
+                    f"a parameter of shape {list(p.shape)} has a gradient of shape {list(g.shape)}: call zero_grad() "
+                    "and backward() after you set its data"
+                )
+            if g.dtype != p.dtype:
+                self.grads[i] = g.astype(p.dtype)
 
 
 class Optimizers:
@@ -91,6 +105,7 @@ class Optimizers:
             self.xp.copyto(array, before, where=found_inf > 0)
 
     def _step_all(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> None:
+        batch.match_grads()
         fused = self.fused_steps.get(formula.__name__)
         if fused is not None:
             fused(self, batch, **settings)

@@ -1,0 +1,78 @@
+"""Steps after a parameter or its gradient has got data of another dtype or shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import gradcore as gc
+
+OPTIONS: list[tuple[str, dict[str, Any]]] = [
+    ("SGD", {}), ("SGD", {"momentum": 0.9}), ("Adam", {}), ("RMSprop", {}), ("Adagrad", {}),
+]  # fmt: skip
+
+
+def trained(name: str, options: dict[str, Any]) -> tuple[Any, list[Any]]:
+    """Return an optimizer after one step, and its three parameters of four elements."""
+    params = [gc.linspace(i, i + 1, 4).requires_grad_() for i in range(3)]
+    optimizer = getattr(gc.optim, name)(params, lr=0.1, **options)
+    step(optimizer, params)
+    return optimizer, params
+
+
+def step(optimizer: Any, params: list[Any]) -> None:
+    optimizer.zero_grad()
+    sum(p.double().square().sum() for p in params).backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize(("name", "options"), OPTIONS)
+def test_another_dtype(name: str, options: dict[str, Any], is_compiled: bool) -> None:
+    optimizer, params = trained(name, options)
+    expected_optimizer, expected = trained(name, options)
+    run = gc.compile(step, options={"cpp": False}) if is_compiled else step
+    for i in (1, 0):
+        params[i].data = params[i].data.double()
+        for _ in range(4):
+            run(optimizer, params)
+            step(expected_optimizer, expected)
+        for p, q in zip(params, expected, strict=True):
+            assert gc.allclose(p.detach().float(), q.detach(), rtol=1e-5, atol=1e-6)
+    assert [p.dtype for p in params] == [gc.float64, gc.float64, gc.float32]
+
+
+@pytest.mark.parametrize(("name", "options"), OPTIONS)
+def test_gradient_of_the_former_dtype(name: str, options: dict[str, Any]) -> None:
+    optimizer, params = trained(name, options)
+    expected_optimizer, expected = trained(name, options)
+    params[1].data = params[1].data.double()
+    params[2].grad.data = params[2].grad.double()
+    for _ in range(3):
+        optimizer.step()
+        expected_optimizer.step()
+    for p, q in zip(params, expected, strict=True):
+        assert gc.allclose(p.detach().float(), q.detach(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(7,), (2,), (2, 2), (1,), ()])
+@pytest.mark.parametrize(("name", "options"), OPTIONS)
+def test_another_shape(name: str, options: dict[str, Any], shape: tuple[int, ...]) -> None:
+    optimizer, params = trained(name, options)
+    params[0].data = gc.ones(*shape) if shape else gc.tensor(1.0)
+    with pytest.raises(RuntimeError, match=r"a parameter of shape .* has"):
+        optimizer.step()
+    optimizer, params = trained(name, options)
+    params[0].grad.data = gc.ones(*shape) if shape else gc.tensor(1.0)
+    with pytest.raises(RuntimeError, match=r"a parameter of shape .* has a gradient of shape"):
+        optimizer.step()
+    optimizer, params = trained(name, options)
+    params[0].data = gc.ones(*shape) if shape else gc.tensor(1.0)
+    if name == "SGD" and not options:
+        step(optimizer, params)
+        assert params[0].shape == shape
+        assert gc.allclose(params[0].detach(), gc.tensor(0.8))
+    else:
+        with pytest.raises(RuntimeError, match=r"a parameter of shape .* has the state"):
+            step(optimizer, params)
