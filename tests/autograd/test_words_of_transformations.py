@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -102,17 +102,22 @@ def combined(rows: Any, size: int) -> Any:
 
 def pulled(f: Function, x: Any, cotangent: Any) -> Any:
     """Compute the product of a cotangent and the Jacobian, with a history."""
+    return pull_all(f, x, [cotangent])[0]
+
+
+def pull_all(f: Function, x: Any, cotangents: Iterable[Any]) -> list[Any]:
+    """Compute the product of each cotangent and the Jacobian, with a history, by one call of `f`."""
     x = x if x.requires_grad else x.detach().requires_grad_()
     out = f(x)
     if not out.requires_grad:
-        return gc.zeros_like(x)
-    (found,) = gc.autograd.grad(out, x, cotangent.to(out.dtype), create_graph=True, allow_unused=True)
-    return gc.zeros_like(x) if found is None else found
+        return [gc.zeros_like(x) for _ in cotangents]
+    found = [gc.autograd.grad(out, x, c.to(out.dtype), create_graph=True, allow_unused=True)[0] for c in cotangents]
+    return [gc.zeros_like(x) if each is None else each for each in found]
 
 
 def pushed(f: Function, x: Any, tangent: Any) -> Any:
     """Compute the product of the Jacobian and a tangent, row by row."""
-    return gc.stack([pulled(f, x, row) @ tangent for row in gc.eye(3, dtype=gc.float64)])
+    return gc.stack([row @ tangent for row in pull_all(f, x, gc.eye(3, dtype=gc.float64))])
 
 
 #: By letter: the transformation of `f` for a batch of some size, and the same in plain reverse mode.
