@@ -34,6 +34,7 @@ SEAMS: dict[str, set[str]] = {
         "ops.promotion", "ops.table",
     },
     "nn/recurrent.py": {"ops.shapes"},
+    "optim/flat_state.py": {"autograd.variables"},
     "torch_names/overrides.py": {"autograd.modes", "dispatch.torch_function", "ops.table", "subclasses"},
     "tools/profiler": {"autograd.modes", "autograd.profiler", "backends.registry"},
     "serialization": {"backends.registry", "layouts", "size", "storage"},

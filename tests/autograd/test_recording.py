@@ -17,12 +17,14 @@ from gradcore.ops.declare.table import OPS
 ROOT = Path(gc.__file__).parent
 
 #: Who gives a node its number in time: `Node.make`, and the same lines for a leaf's accumulator, which every use of a
-#: parameter makes; a copy that has its node's; a call of a function once it is done; a call of a compiled function.
+#: parameter makes; a copy that has its node's; a call of a function once it is done; a call of a compiled function, and
+#: a result whose graph such a call has freed.
 NUMBERING = {
     ("autograd/node.py", "make"),
     ("autograd/views.py", "gradient_edge"),
     ("autograd/op_node.py", "call_unpack_hooks"),
     ("autograd/function/call.py", "call"),
+    ("compiler/autograd/node.py", "as_freed"),
     ("compiler/autograd/node.py", "connect"),
 }
 

@@ -11,6 +11,7 @@ import gradcore as gc
 from gradcore import nn
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.compiler.function import CompiledFunction
+from gradcore.compiler.program.program import Literal, Value
 from gradcore.compiler.targets.native.bodies import _METHODS, _align_shapes, _Allocation, _recompute_loops
 from gradcore.compiler.targets.native.segments import NativeProgram
 from gradcore.compiler.targets.native.steps import Loop, Reduction, Step, View
@@ -134,3 +135,18 @@ def test_norms_of_images_with_dims_of_size_one(shape: tuple[int, ...]) -> None:
 
     x, w, b = (gc.randn(s, dtype=gc.float64, requires_grad=True) for s in (shape, (6,), (6,)))
     assert by_python(check(gradients, x, w, b, gc.randn(shape, dtype=gc.float64))) == []
+
+
+def test_a_constant_and_a_value_of_one_number_are_two_operands() -> None:
+    """Each product has one of the same constants, and one of several values, whose numbers pass those of constants."""
+
+    def products(*matrices: gc.Tensor) -> list[gc.Tensor]:
+        constants = [gc.tensor([[1.0, 2.0], [3.0, 4.0]]), gc.tensor([[5.0, 6.0], [7.0, 8.0]])]
+        return [p for m in matrices for c in constants for p in (c @ m, m @ c, c.t() @ m, gc.addmm(c, m, c))]
+
+    check(products, *(gc.randn(2, 2) for _ in range(4)))
+
+
+def test_constants_and_values_differ() -> None:
+    assert Literal(3) != Value(3)
+    assert len({Literal(3), Value(3)}) == 2

@@ -94,7 +94,8 @@ class CudaOptimizers(CudaFusion, Optimizers):
         arrays = [*batch.params, *batch.grads]
         dtype = arrays[0].dtype
         fits = type_name(dtype) and all(a.dtype == dtype and a.flags.c_contiguous for a in arrays)
-        fits = fits and all(p.shape == g.shape for p, g in zip(batch.params, batch.grads, strict=True))
+        # A step that is being captured has no gradients yet.
+        fits = fits and all(p.shape == g.shape for p, g in zip(batch.params, batch.grads, strict=False))
         if not (fits and self.supports_fusion):
             return None
         inputs = {n: Input(v.dtype, is_array=False) if self.is_tensor(v) else v for n, v in settings.items()}

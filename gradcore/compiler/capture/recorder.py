@@ -32,7 +32,7 @@ from gradcore.compiler.capture.sources import running_offset
 from gradcore.compiler.capture.substitutes import Substitutes, plain_draw
 from gradcore.compiler.capture.watch import RepeatedEffect
 from gradcore.compiler.program.effects import is_pure, written_arguments
-from gradcore.compiler.program.program import ArrayType, Call, Literal, Program, Value, map_leaves
+from gradcore.compiler.program.program import ArrayType, Call, Program, Value, map_leaves
 from gradcore.compiler.program.storage import address_of, find_cupy_backends, owner_of, share_memory
 from gradcore.core import dtypes
 from gradcore.core.device import device
@@ -200,9 +200,8 @@ class Recorder:
 
     def literal(self, array: Any) -> RecordedArray:
         """Return the stand-in of an array made of Python numbers; each run of the program gets a copy."""
-        self.program.literals.append(array.copy("K"))
         out = self._new(array)
-        args = (Literal(len(self.program.literals) - 1), "K")
+        args = (self.program.new_literal(array.copy("K")), "K")
         copied = np.ndarray.copy if isinstance(array, np.ndarray) else _copy_array
         self.program.calls.append(Call("copy", copied, args, {}, Value(out.number)))
         return out
@@ -473,8 +472,7 @@ class Recorder:
                 self.stop(
                     Code.STATE, f"a tensor is used that is found in a way that cannot be checked, by {self._calling}"
                 )
-            self.program.literals.append(leaf)
-            return Literal(len(self.program.literals) - 1)
+            return self.program.new_literal(leaf)
         if isinstance(leaf, types.FunctionType):
             cells = [cell.cell_contents for cell in leaf.__closure__ or ()]
             if any(isinstance(each, (Variable, np.ndarray, RecordedArray)) for each in cells):

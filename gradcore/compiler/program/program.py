@@ -64,9 +64,13 @@ class ArrayType(NamedTuple):
 
 
 class Literal(NamedTuple):
-    """An array that is part of a program, by its number."""
+    """An array that is part of a program, by its number.
+
+    The second field makes it unequal to the value of the same number, which is a tuple, too.
+    """
 
     number: int
+    is_literal: bool = True
 
     def __repr__(self) -> str:
         return f"array{self.number}"
