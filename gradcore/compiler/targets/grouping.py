@@ -200,7 +200,7 @@ class Grouping:
 
 
 def leaves_of(call: Call) -> list[tuple[type[Leaf], int]]:
-    """Return the array arguments of a call as (class, number) pairs: a `Value` and a `Literal` can be equal tuples."""
+    """Return the array arguments of a call as (class, number) pairs."""
     results: list[tuple[type[Leaf], int]] = []
 
     def note(leaf: object) -> None:
