@@ -83,6 +83,20 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def error_of_step(optimizer: Any, fail_at: Callable[[int, int], None], kind: str, n: int) -> Exception | None:
+    """Step an optimizer while the `n`-th call of a kind fails, and return the error, or None if none was raised."""
+    if kind == "allocation":
+        gc.cuda.empty_cache()
+    fail_at(KINDS[kind], n)
+    try:
+        optimizer.step()
+    except Exception as error:
+        return error
+    finally:
+        fail_at(KINDS[kind], 0)
+    return None
+
+
 @pytest.mark.parametrize("kind", ["allocation", "launch"])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_step_that_fails_is_not_counted(fail_at: Callable[[int, int], None], name: str, kind: str) -> None:
@@ -102,15 +116,7 @@ def test_a_step_that_fails_is_not_counted(fail_at: Callable[[int, int], None], n
     for steps in (0, 2):
         for n in range(1, MOST):
             optimizer, params = begin(steps)
-            if kind == "allocation":
-                gc.cuda.empty_cache()
-            fail_at(KINDS[kind], n)
-            raised: Exception | None = None
-            try:
-                optimizer.step()
-            except Exception as error:
-                raised = error
-            fail_at(KINDS[kind], 0)
+            raised = error_of_step(optimizer, fail_at, kind, n)
             if raised is not None:
                 failed += 1
                 assert isinstance(raised, gc.OutOfMemoryError) == (kind == "allocation"), f"call {n}: {raised!r}"
@@ -163,15 +169,7 @@ def test_a_step_of_a_matrix_that_fails_changes_nothing(
         after, param_after = begin_of_matrix(name, shape, steps + 1)
         for n in range(1, MOST):
             optimizer, param = begin_of_matrix(name, shape, steps)
-            if kind == "allocation":
-                gc.cuda.empty_cache()
-            fail_at(KINDS[kind], n)
-            raised: Exception | None = None
-            try:
-                optimizer.step()
-            except Exception as error:
-                raised = error
-            fail_at(KINDS[kind], 0)
+            raised = error_of_step(optimizer, fail_at, kind, n)
             if raised is not None:
                 failed += 1
                 assert gc.equal(param, param_before), f"after a failure of call {n}"

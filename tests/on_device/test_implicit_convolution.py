@@ -39,7 +39,7 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def _tensor_cores(device: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let small images have tiles and parts, and float32 be multiplied as TensorFloat32."""
+    """Use the kernels for small images too, divide their sums, and multiply float32 as TensorFloat32."""
     if gc.cuda.get_device_capability(device) < (8, 0):
         pytest.skip("the device's tensor cores do not multiply bfloat16")
     monkeypatch.setattr(implicit_convolution, "_FEWEST_BLOCKS", 1)

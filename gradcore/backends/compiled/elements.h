@@ -381,14 +381,17 @@ INLINE T times_log1p(T x, T y) {
 
 // ------------------------------------------------------------------------------------------------- parts of blocks
 
-// The number of elements that generated loops compute at a time: of floats, one vector.
+// The bytes of a register for vectors.
 #if defined(__AVX512F__)
-constexpr i64 BLOCK = 16;
-#elif defined(__AVX2__)
-constexpr i64 BLOCK = 8;
+constexpr int register_size = 64;
+#elif defined(__AVX__)
+constexpr int register_size = 32;
 #else
-constexpr i64 BLOCK = 4;
+constexpr int register_size = 16;
 #endif
+
+// The number of elements that generated loops compute at a time: of floats, one vector.
+constexpr i64 BLOCK = register_size / sizeof(float);
 
 // Copy the first `left` elements of a block, and fill the copy up with zeros.
 template <class T>

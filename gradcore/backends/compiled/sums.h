@@ -6,14 +6,6 @@
 
 namespace gradcore {
 
-#if defined(__AVX512F__)
-constexpr int register_size = 64;
-#elif defined(__AVX__)
-constexpr int register_size = 32;
-#else
-constexpr int register_size = 16;
-#endif
-
 // A vector that fills a register of the CPU. GCC compares and converts longer vectors one element after the other.
 template <class T>
 struct Lanes {

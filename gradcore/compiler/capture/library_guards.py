@@ -56,14 +56,7 @@ def _choices(backend: Any) -> tuple[Any, ...]:
 class LibraryGuards(TensorGuards):
     """Guards of the state of the library, and of how user code uses trusted modules.
 
-    Parameters
-    ----------
-    scope : dict
-        Objects that have a name in the lines.
-    observed : Observed
-        What earlier calls did.
-    every : bool
-        Whether the code may read attributes by computed names.
+    The parameters are those of `TensorGuards`.
     """
 
     visit: Callable[..., None]

@@ -181,17 +181,17 @@ class Grouping:
 
     def add(self, calls: list[Call]) -> None:
         """Add a group to the program, as one call if its calls can be fused."""
-        numbers, keys, inner_uses = dict[int, None](), dict[tuple[type[Leaf], int], None](), Counter[int]()
+        numbers, leaves, inner_uses = dict[int, None](), dict[Leaf, None](), Counter[int]()
         for call in calls:
             inner_uses.update(call.read)
-            keys |= dict.fromkeys(key for key in leaves_of(call) if key[0] is Literal or key[1] not in numbers)
+            leaves |= dict.fromkeys(v for v in leaves_of(call) if type(v) is Literal or v.number not in numbers)
             # Results that are arguments are not new.
-            numbers |= dict.fromkeys(n for n in call.outputs if (Value, n) not in keys)
+            numbers |= dict.fromkeys(n for n in call.outputs if Value(n) not in leaves)
         outputs = [n for n in numbers if self.uses[n] > inner_uses[n]]
         try:
             if len(calls) < 2 or not outputs:
                 raise NotFusible("no neighbouring call can join it")
-            function, arguments = self.fuse(calls, [kind(n) for kind, n in keys], outputs)
+            function, arguments = self.fuse(calls, [*leaves], outputs)
         except Exception as error:  # NotFusible, or any error of a formula that cannot handle expressions
             self.refused += [f"{call!r}: {error}" for call in calls if self.explains]
             self.found.calls += calls
@@ -199,13 +199,13 @@ class Grouping:
         self.found.calls.append(Call(self.name, function, tuple(arguments), {}, tuple(map(Value, outputs))))
 
 
-def leaves_of(call: Call) -> list[tuple[type[Leaf], int]]:
-    """Return the array arguments of a call as (class, number) pairs."""
-    results: list[tuple[type[Leaf], int]] = []
+def leaves_of(call: Call) -> list[Leaf]:
+    """Return the array arguments of a call."""
+    results: list[Leaf] = []
 
     def note(leaf: object) -> None:
         if isinstance(leaf, (Value, Literal)):
-            results.append((type(leaf), leaf.number))
+            results.append(leaf)
 
     map_leaves(note, (call.args, call.named))
     return results

@@ -238,7 +238,7 @@ class _Grouping(Grouping):
             return "a result is a view, or not contiguous"
         if not results[0].size:
             return "it has no elements"
-        leaves = [kind(n) for kind, n in leaves_of(call)]
+        leaves = leaves_of(call)
         if any(type(leaf) is Literal and isinstance(self.program.literals[leaf.number], np.ndarray) for leaf in leaves):
             return "an array is the CPU's"
         operands: list[Any] = [self.program.type_of(leaf) for leaf in leaves]
