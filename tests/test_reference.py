@@ -4,6 +4,7 @@ import doctest
 import functools
 import importlib.util
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,22 @@ def test_every_function_is_described_and_has_an_example_that_runs(op):
     session = rest.partition("Examples\n--------\n")[2]
     assert f"{op.path.rpartition('.')[2]}(" in session
     assert _failures(session, op.path) == 0
+
+
+@pytest.mark.parametrize(
+    "namespace",
+    [gc, gc.Tensor, gc.autograd, gc.fft, gc.func, gc.linalg, gc.nn.functional, gc.signal.windows, gc.special],
+)
+def test_summaries_of_functions_begin_with_a_verb(namespace):
+    """Check composed docstrings as well, which ruff does not see."""
+    functions = {name: getattr(namespace, name) for name in dir(namespace) if name[0] != "_"}
+    summaries = {
+        name: inspect.getdoc(function) or ""
+        for name, function in functions.items()
+        if callable(function) and not isinstance(function, type) and not inspect.isbuiltin(function)
+    }
+    verb = re.compile(r"(?!(The|A|An|Its|In|Of|For|With|Whether|One) )[A-Z][a-z]+ ")
+    assert [f"{name}: {summary[:60]}" for name, summary in summaries.items() if not verb.match(summary)] == []
 
 
 CLASSES = [name for name in gc.nn.__all__ if isinstance(getattr(gc.nn, name), type)]

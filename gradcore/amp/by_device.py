@@ -25,7 +25,7 @@ def _rename(name: str, function: Callable[..., Any], device_type: str, settings:
         return function(device_type, *args)
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"`gradcore.{function.__name__}` of {device_type!r}."
+    call.__doc__ = f"Call `gradcore.{function.__name__}` for {device_type!r}."
     return call
 
 

@@ -22,7 +22,7 @@ LOWER_PRECISION = {"cpu": dtypes.bfloat16, "cuda": dtypes.float16}
 
 
 @functools.cache
-def _by_device(policies: str) -> dict[str, str]:
+def _parse_policies(policies: str) -> dict[str, str]:
     """Return the policies by type of device, given ``"lower:cpu float32:cuda"``. A policy without a type is for all."""
     results: dict[str, str] = {}
     for word in policies.split():
@@ -34,7 +34,7 @@ def _by_device(policies: str) -> dict[str, str]:
 def policy_of(op: Op, args: tuple[Any, ...], device_type: str) -> str | None:
     """Return the autocast policy that an operation declares for a call on a type of device (see `Op.autocast`)."""
     policies = op.autocast if isinstance(op.autocast, str) else op.autocast(*args)
-    return _by_device(policies).get(device_type)
+    return _parse_policies(policies).get(device_type)
 
 
 class Casting:

@@ -144,7 +144,7 @@ class GradScaler:
                 "scaler.scale(loss or outputs) earlier in the iteration."
             )
 
-    def _of(self, optimizer: Any) -> _Progress:
+    def _progress_of(self, optimizer: Any) -> _Progress:
         return self._progress.setdefault(id(optimizer), _Progress())
 
     def unscale_(self, optimizer: Any) -> None:
@@ -162,7 +162,7 @@ class GradScaler:
         if not self._enabled:
             return
         self._require_scale("unscale_")
-        progress = self._of(optimizer)
+        progress = self._progress_of(optimizer)
         if progress.stage is _Stage.UNSCALED:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
         if progress.stage is _Stage.STEPPED:
@@ -208,7 +208,7 @@ class GradScaler:
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
         self._require_scale("step")
-        progress = self._of(optimizer)
+        progress = self._progress_of(optimizer)
         if progress.stage is _Stage.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
         if getattr(optimizer, "_step_supports_amp_scaling", False):

@@ -402,7 +402,7 @@ def _none(value: Any, level: ForwardLevel) -> bool:
     return all(not isinstance(t, Variable) or tangent_of(t, level) is None for t in group)
 
 
-def _more_levels(target: Any, source: Any) -> tuple[Any, ...]:
+def _find_missing_levels(target: Any, source: Any) -> tuple[Any, ...]:
     """Return the batch levels whose samples may differ in `source` but share one memory in `target`."""
     return tuple({*source._device.levels, *target._device.levels}.difference(levels_of(target._array)))
 
@@ -415,7 +415,7 @@ def write_tangents(self: Any, result: Any) -> None:
         if current is None and tangent is not None and base is not None and tangent_of(base, level) is None:
             attach(base, level, match_layout(functional.zeros_like(base), base))
             current = tangent_of(self, level)
-        new_levels = () if current is None or tangent is None else _more_levels(current, tangent)
+        new_levels = () if current is None or tangent is None else _find_missing_levels(current, tangent)
         if new_levels:  # samples that shared memory get memory of their own
             owner = self if base is None else base
             tangents_of(self).pop(level, None)

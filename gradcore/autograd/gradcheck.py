@@ -525,7 +525,7 @@ class Check:
             cases += [range(j, j + 1) for j in range(len(self.chosen))]
         for undefined in cases:
             results = as_tuple(self.func(*self.inputs))
-            outs = [_without_gradient(results[i]) if j in undefined else results[i] for j, i in enumerate(self.chosen)]
+            outs = [_cut_gradient(results[i]) if j in undefined else results[i] for j, i in enumerate(self.chosen)]
             zeros = [functional.zeros_like(out) for out in outs]
             try:
                 gradients = grad(outs, self.checked_inputs, zeros, allow_unused=True)
@@ -549,5 +549,5 @@ class UndefinedGrad(Node):
         return [None]
 
 
-def _without_gradient(t: AnyTensor) -> Any:
+def _cut_gradient(t: AnyTensor) -> Any:
     return alias(t, (UndefinedGrad.make(t._device, (gradient_edge(t),), t), 0))

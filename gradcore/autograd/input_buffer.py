@@ -314,7 +314,7 @@ class InputBuffer:
             and may_own
             and (total.__class__ is not BatchedArray or _holds(total, grad))
         ):
-            return self.run(*_in_threads(total, grad, device, True) or (iadd, total, grad))
+            return self.run(*_plan_threaded_sum(total, grad, device, True) or (iadd, total, grad))
         if total.__class__ in _NUMBERS and total.__class__ is grad.__class__ and device is node._device:
             return self.run(add, total, grad)
         if device is not node._device or type(total) is PerDevice:
@@ -329,7 +329,7 @@ class InputBuffer:
             _check_same_shape(total, grad, node)
         if may_own:
             self.owned.add(node)
-        result = self.run(*_in_threads(total, grad, device, False) or (add, total, grad))
+        result = self.run(*_plan_threaded_sum(total, grad, device, False) or (add, total, grad))
         return result if result.__class__ is total.__class__ else self.arithmetic(node._device).as_array(result)
 
     def plus_tensors(self, total: Any, grad: Any, node: Node) -> Any:
@@ -412,7 +412,7 @@ _FIRST = 1 << 62
 _NUMBERS = frozenset(each.numpy.type for each in (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128))
 
 
-def _in_threads(total: Any, grad: Any, device: Any, in_place: bool) -> tuple[Any, ...] | None:
+def _plan_threaded_sum(total: Any, grad: Any, device: Any, in_place: bool) -> tuple[Any, ...] | None:
     """Return ``(kernel, *args)`` for the threaded addition of large arrays on the CPU, or None for other arrays."""
     if device.type != "cpu" or total.__class__ is not device.backend.array_type or total.size < _LARGE:
         return None

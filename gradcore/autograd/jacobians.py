@@ -118,7 +118,7 @@ def numerical_jacobian(
 ) -> list[Matrix]:
     """Return the Jacobian of each output in `chosen` with respect to input `k`, by central differences."""
     rows = [directional(func, inputs, k, _direction(inputs[k], i), eps, chosen) for i in range(count_of(inputs[k]))]
-    return _by_output(rows, chosen)
+    return _group_by_output(rows, chosen)
 
 
 def reverse_jacobian(output: Any, inputs: Sequence[Any]) -> tuple[list[Matrix], list[Any]]:
@@ -140,7 +140,7 @@ def _like(gradient: Any, t: AnyTensor) -> Any:
 def forward_jacobian(func: Callable[..., Any], inputs: Sequence[Any], k: int, chosen: Sequence[int]) -> list[Matrix]:
     """Return the Jacobian of each output in `chosen` with respect to input `k`, in forward mode."""
     rows = [push_forward(func, inputs, {k: _direction(inputs[k], i)}, chosen) for i in range(count_of(inputs[k]))]
-    return _by_output(rows, chosen)
+    return _group_by_output(rows, chosen)
 
 
 def push_forward(
@@ -155,5 +155,5 @@ def push_forward(
         return [np.zeros(count_of(out)) if t is None else numbers_of(t) for out, t in pairs]
 
 
-def _by_output(rows: list[list[Matrix]], chosen: Sequence[int]) -> list[Matrix]:
+def _group_by_output(rows: list[list[Matrix]], chosen: Sequence[int]) -> list[Matrix]:
     return [np.array([row[j] for row in rows]) if rows else np.zeros((0, 0)) for j in range(len(chosen))]

@@ -22,7 +22,7 @@ def _raiser(error: type[Exception]) -> Callable[..., None]:
             text = "Expected cond to be True" if message is None else str(message())
             raise error(text)
 
-    check.__doc__ = f"A {error.__name__} unless `cond` is true; `message` is a function that returns its text."
+    check.__doc__ = f"Raise a {error.__name__} unless `cond` is true. `message` is a function that returns its text."
     return check
 
 

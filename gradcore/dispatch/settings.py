@@ -289,11 +289,11 @@ def argument(owner: str, name: str, annotation: str) -> Setting | None:
     if tuple_match and not kinds:
         elements = [argument(owner, name, each) for each in tuple_match[1].split(", ")]
         if None not in elements:
-            kinds = (Kind(f"tuple of {len(elements)} numbers", "", _of_each(cast("list[Setting]", elements))),)
+            kinds = (Kind(f"tuple of {len(elements)} numbers", "", _convert_elements(cast("list[Setting]", elements))),)
     return Setting(owner, name, None, kinds) if kinds else None
 
 
-def _of_each(elements: list[Setting]) -> Callable[[Any], Any]:
+def _convert_elements(elements: list[Setting]) -> Callable[[Any], Any]:
     """Return a converter that checks each value of a sequence by its setting and returns the sequence unchanged."""
 
     def convert(values: Any) -> Any:

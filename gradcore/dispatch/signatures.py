@@ -29,7 +29,7 @@ __all__ = ["NUMPY_NAMES", "REQUIRED", "make_function", "make_inplace", "set_name
 NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x2": "other"}
 
 
-def _other_names(op: Op) -> dict[str, str]:
+def _collect_other_names(op: Op) -> dict[str, str]:
     """Return the alternative names of an operation's parameters, as a dict from alternative to declared names.
 
     These are NumPy's names, the names in the declaration's `also`, and ``input`` where the first parameter is ``A``.
@@ -73,7 +73,7 @@ def make_function(
     """
     name = op.path.rpartition(".")[2]
     if any(p.kind is p.VAR_POSITIONAL for p in op.parameters):  # a composite of any number of tensors
-        return set_names(_of_any_number(op), op, name, method)
+        return set_names(_accept_any_number(op), op, name, method)
     if general is None:
         general = call_composite if op.kind == "composite" else apply
     signature = _Signature(op, method)
@@ -118,7 +118,7 @@ class _Signature:
         self.out = not method and not op.view and not op.path.startswith("nn.")
         #: Positions of the required parameters from the first with an alternative name on; None without such names.
         self.required: tuple[int, ...] | None = None
-        renamed = [op.position[name] for name in _other_names(op).values() if name in op.position]
+        renamed = [op.position[name] for name in _collect_other_names(op).values() if name in op.position]
         if renamed and not self.variadic:
             first = min(renamed)
             self.required = tuple(i for i, p in enumerate(parameters) if i >= first and p.default is p.empty)
@@ -233,7 +233,7 @@ def _apply_aliases(op: Op, args: tuple[Any, ...], aliases: dict[str, Any]) -> li
         If a name in `aliases` is unknown, or a required argument is missing.
     """
     full, name = list(args), op.path.rpartition(".")[2]
-    declared_names = _other_names(op)
+    declared_names = _collect_other_names(op)
     for alias, value in aliases.items():
         position = op.position.get(declared_names.get(alias, ""))
         if position is None:
@@ -284,7 +284,7 @@ def _sizes(op: Op, values: tuple[Any, ...], set_names: dict[str, Any]) -> Any:
     """Return the sizes of a call, which may be one sequence, separate arguments, or an argument given by name."""
     if set_names:
         name, value = next(iter(set_names.items()))
-        if values or len(set_names) > 1 or _other_names(op).get(name, name) != op.names[-1]:
+        if values or len(set_names) > 1 or _collect_other_names(op).get(name, name) != op.names[-1]:
             raise TypeError(f"{op.name}() got an unexpected keyword argument {name!r}")
         values = (value,)
     if len(values) != 1:
@@ -297,7 +297,7 @@ def _sizes(op: Op, values: tuple[Any, ...], set_names: dict[str, Any]) -> Any:
     return values
 
 
-def _of_any_number(op: Op) -> Callable[..., Any]:
+def _accept_any_number(op: Op) -> Callable[..., Any]:
     @overridable
     def call(*args: Any, **settings: Any) -> Any:
         def run(op: Op, args: tuple[Any, ...], state: Any) -> Any:

@@ -124,13 +124,13 @@ class Call:
         return self._wire([t._array for t in tensors])
 
     def _wire(self, arrays: Sequence[AnyArray]) -> AnyArray:
-        with self._on_device():
+        with self._use_device():
             if len(arrays) == 1:
                 return self.engine.wire(_contiguous(self.device, arrays[0]), self.op is not None)
             xp = self.device.backend.xp
             return self.engine.wire(xp.concatenate([a.reshape(-1) for a in arrays]), self.op is not None)
 
-    def _on_device(self) -> AbstractContextManager[Any]:
+    def _use_device(self) -> AbstractContextManager[Any]:
         """Return a context in which the device of the tensors is current."""
         result: AbstractContextManager[Any] = self.device.backend.use_index(self.device.index)
         return result
@@ -156,7 +156,7 @@ class Call:
             buffer = self._wire(arrays)
         else:
             sample = self._wire([self.device.backend.xp.empty(0, arrays[0].dtype)])
-            with self._on_device():
+            with self._use_device():
                 buffer = self.device.backend.xp.empty(sum(a.size for a in arrays) * self.width, sample.dtype)
 
         def finish() -> None:
@@ -193,13 +193,13 @@ class Call:
 
         def complete_call() -> None:
             if finish is not None:
-                with self._on_device():
+                with self._use_device():
                     finish()
             if async_op:
                 # A node that has saved the tensor since the start of the call has saved values that were overwritten.
                 bump_all(written)
 
-        with record_function(f"gradcore::{self.name}"), self._on_device():
+        with record_function(f"gradcore::{self.name}"), self._use_device():
             try:
                 comparison = self._comparison()
                 request = begin() if comparison is None else Compared(begin(), comparison)

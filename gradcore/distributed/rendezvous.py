@@ -41,7 +41,7 @@ def share(make: Callable[[], bytes], rank: int, size: int, init_method: str | No
     parts = urlsplit(init_method or "env://")
     try:
         if parts.scheme == "file":
-            return _by_file(make, rank, Path(parts.path), end)
+            return _exchange_by_file(make, rank, Path(parts.path), end)
         if parts.scheme == "env":
             address = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29500"))
         elif parts.scheme == "tcp" and parts.hostname and parts.port:
@@ -58,7 +58,7 @@ def share(make: Callable[[], bytes], rank: int, size: int, init_method: str | No
         ) from error
 
 
-def _by_file(make: Callable[[], bytes], rank: int, path: Path, end: float) -> bytes:
+def _exchange_by_file(make: Callable[[], bytes], rank: int, path: Path, end: float) -> bytes:
     if rank == 0:
         data, part = make(), path.with_name(path.name + ".part")
         part.write_bytes(data)

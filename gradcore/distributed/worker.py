@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> None:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         text = f"SystemExit: {end.code}" if code else ""
     except BaseException as error:
-        error.__traceback__ = _of_program(error)
+        error.__traceback__ = _trim_traceback(error)
         code, text = 1, "".join(traceback.format_exception(error))
     if code:
         _fail(None if folder is None else folder / f"{rank}.error", rank, code, text)
@@ -76,7 +76,7 @@ def _write_whole_lines() -> None:
             stream.reconfigure(line_buffering=True, write_through=False)
 
 
-def _of_program(error: BaseException) -> TracebackType | None:
+def _trim_traceback(error: BaseException) -> TracebackType | None:
     """Return the traceback without the frames of this module and of runpy."""
     tb = error.__traceback__
     while tb is not None and tb.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):

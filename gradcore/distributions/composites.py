@@ -178,29 +178,29 @@ class MixtureSameFamily(Distribution):
         probs = self._mixture_distribution.probs
         return probs.reshape(*probs.shape, *(1,) * len(self._event_shape))  # type: ignore[no-any-return]
 
-    def _over(self, values: Tensor) -> Tensor:
+    def _average(self, values: Tensor) -> Tensor:
         """Return the mean of `values` over the components, weighted by their probabilities."""
         return (self._weights() * values).sum(-1 - len(self._event_shape))
 
-    def _for_each(self, value: Tensor) -> Tensor:
+    def _add_component_dim(self, value: Tensor) -> Tensor:
         return value.unsqueeze(-1 - len(self._event_shape))
 
     @property
     def mean(self) -> Tensor:
-        return self._over(self._component_distribution.mean)
+        return self._average(self._component_distribution.mean)
 
     @property
     def variance(self) -> Tensor:
-        within = self._over(self._component_distribution.variance)
-        between = self._over((self._component_distribution.mean - self._for_each(self.mean)).pow(2))
+        within = self._average(self._component_distribution.variance)
+        between = self._average((self._component_distribution.mean - self._add_component_dim(self.mean)).pow(2))
         return within + between
 
     def cdf(self, value: Tensor) -> Tensor:
-        component_cdf = self._component_distribution.cdf(self._for_each(value))
+        component_cdf = self._component_distribution.cdf(self._add_component_dim(value))
         return (component_cdf * self._mixture_distribution.probs).sum(-1)  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
-        component_log_prob = self._component_distribution.log_prob(self._for_each(self._check_sample(value)))
+        component_log_prob = self._component_distribution.log_prob(self._add_component_dim(self._check_sample(value)))
         return (component_log_prob + self._mixture_distribution.logits.log_softmax(-1)).logsumexp(-1)  # type: ignore[no-any-return]
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:

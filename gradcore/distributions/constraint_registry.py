@@ -60,7 +60,7 @@ biject_to = ConstraintRegistry()
 transform_to = ConstraintRegistry()
 
 
-def _for_both(constraint: Any, factory: Callable[[Any], Transform]) -> None:
+def _register_both(constraint: Any, factory: Callable[[Any], Transform]) -> None:
     for registry in (biject_to, transform_to):
         registry.register(constraint, factory)
 
@@ -72,7 +72,7 @@ def _transform_to_interval(constraint: Any) -> Transform:
     return transforms.ComposeTransform([transforms.SigmoidTransform(), transforms.AffineTransform(low, high - low)])
 
 
-def _above(constraint: Any) -> Transform:
+def _map_above(constraint: Any) -> Transform:
     if isinstance(constraint.lower_bound, (int, float)) and constraint.lower_bound == 0:
         return transforms.ExpTransform()
     return transforms.ComposeTransform(
@@ -80,7 +80,7 @@ def _above(constraint: Any) -> Transform:
     )
 
 
-def _below(constraint: Any) -> Transform:
+def _map_below(constraint: Any) -> Transform:
     return transforms.ComposeTransform(
         [transforms.ExpTransform(), transforms.AffineTransform(constraint.upper_bound, -1)]
     )
@@ -90,16 +90,16 @@ def _positive_definite(constraint: Any) -> Transform:
     return transforms.PositiveDefiniteTransform()
 
 
-_for_both(constraints.real, lambda constraint: transforms.identity_transform)
-_for_both(constraints.positive, _above)
-_for_both(constraints.nonnegative, _above)
-_for_both(constraints.less_than, _below)
-_for_both(constraints.unit_interval, _transform_to_interval)
-_for_both(constraints.half_open_interval, _transform_to_interval)
+_register_both(constraints.real, lambda constraint: transforms.identity_transform)
+_register_both(constraints.positive, _map_above)
+_register_both(constraints.nonnegative, _map_above)
+_register_both(constraints.less_than, _map_below)
+_register_both(constraints.unit_interval, _transform_to_interval)
+_register_both(constraints.half_open_interval, _transform_to_interval)
 transform_to.register(constraints.lower_cholesky, lambda constraint: transforms.LowerCholeskyTransform())
 transform_to.register(constraints.positive_definite, _positive_definite)
 transform_to.register(constraints.positive_semidefinite, _positive_definite)
-_for_both(constraints.corr_cholesky, lambda constraint: transforms.CorrCholeskyTransform())
+_register_both(constraints.corr_cholesky, lambda constraint: transforms.CorrCholeskyTransform())
 biject_to.register(constraints.simplex, lambda constraint: transforms.StickBreakingTransform())
 transform_to.register(constraints.simplex, lambda constraint: transforms.SoftmaxTransform())
 

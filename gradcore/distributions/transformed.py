@@ -104,7 +104,7 @@ class TransformedDistribution(Distribution):
             y = x
         return total + sum_rightmost(self.base_dist.log_prob(y), dims - len(self.base_dist.event_shape))  # type: ignore[no-any-return]
 
-    def _in_order(self, probability: Tensor) -> Tensor:
+    def _orient(self, probability: Tensor) -> Tensor:
         """Convert a probability between base and values: it becomes ``1 - probability`` if the transforms decrease."""
         sign = math.prod(transform.sign for transform in self.transforms)
         return probability if isinstance(sign, int) and sign == 1 else sign * (probability - 0.5) + 0.5
@@ -113,10 +113,10 @@ class TransformedDistribution(Distribution):
         value = self._check_sample(value)
         for transform in reversed(self.transforms):
             value = transform.inv(value)
-        return self._in_order(self.base_dist.cdf(value))
+        return self._orient(self.base_dist.cdf(value))
 
     def icdf(self, value: Tensor) -> Tensor:
-        value = self.base_dist.icdf(self._in_order(value))
+        value = self.base_dist.icdf(self._orient(value))
         for transform in self.transforms:
             value = transform(value)
         return value

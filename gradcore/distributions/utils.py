@@ -38,7 +38,7 @@ def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
     return logits.sigmoid() if is_binary else logits.softmax(-1)
 
 
-def _below(n: int, diag: int, device: Any) -> Tensor:
+def _triangle_mask(n: int, diag: int, device: Any) -> Tensor:
     """Return a mask of the elements on or below a diagonal of an ``n`` by ``n`` matrix."""
     return ones(n, n, dtype=dtypes.bool_, device=device).tril(diag)
 
@@ -67,7 +67,7 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
     n = mat.shape[-1]
     if not -n <= diag < n:
         raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
-    return mat[..., _below(n, diag, mat.device)]
+    return mat[..., _triangle_mask(n, diag, mat.device)]
 
 
 def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
@@ -95,7 +95,7 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
             "square D x D matrix."
         )
     matrix = zeros((*vec.shape[:-1], n, n), dtype=vec.dtype, device=vec.device)
-    matrix[..., _below(n, diag, vec.device)] = vec
+    matrix[..., _triangle_mask(n, diag, vec.device)] = vec
     return matrix
 
 

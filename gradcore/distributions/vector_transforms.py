@@ -156,7 +156,7 @@ class PositiveDefiniteTransform(_Plain):
         return LowerCholeskyTransform().inv(cholesky(y))
 
 
-def _below(matrix: Tensor, diagonal: int) -> Tensor:
+def _take_triangle(matrix: Tensor, diagonal: int) -> Tensor:
     """Return the elements on and below a diagonal of matrices, row by row, as vectors."""
     n = matrix.shape[-1]
     rows, columns = tril_indices(n, n, diagonal, device=matrix.device)
@@ -192,10 +192,10 @@ class CorrCholeskyTransform(_Plain):
 
     def _inverse(self, y: Tensor) -> Tensor:
         remaining = F.pad((1 - (y * y).cumsum(-1))[..., :-1], [1, 0], value=1)
-        return (_below(y, -1) / _below(remaining, -1).sqrt()).atanh()
+        return (_take_triangle(y, -1) / _take_triangle(remaining, -1).sqrt()).atanh()
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        remaining = _below(1 - (y * y).cumsum(-1), -2)
+        remaining = _take_triangle(1 - (y * y).cumsum(-1), -2)
         tangents = -2 * (x + F.softplus(-2 * x) - math.log(2.0)).sum(-1)
         return 0.5 * remaining.log().sum(-1) + tangents
 

@@ -218,7 +218,7 @@ def jacrev(
 
             columns = [
                 _join_rows(column, out, t)
-                for column, t in zip(_in_chunks(pull, out, ins, chunk_size), ins, strict=True)
+                for column, t in zip(_pull_in_chunks(pull, out, ins, chunk_size), ins, strict=True)
             ]
             blocks.append(tree_unflatten(columns, in_structure))
         jacobian = tree_unflatten(blocks, out_structure)
@@ -227,7 +227,7 @@ def jacrev(
     return wrapper
 
 
-def _in_chunks(pull: Any, out: Tensor, ins: Sequence[Tensor], chunk_size: int | None) -> list[list[Tensor]]:
+def _pull_in_chunks(pull: Any, out: Tensor, ins: Sequence[Tensor], chunk_size: int | None) -> list[list[Tensor]]:
     """Return for each input the rows of the Jacobian of one output, `chunk_size` of them at a time."""
     count = out.numel()
     step = chunk_size or max(count, 1)

@@ -117,7 +117,7 @@ def _call(F: Any, name: str, operands: list[Pair]) -> Pair:
     """Return the value and the tangent of the function `name`, one of whose two operands may be a number."""
     values = [value for value, _ in operands]
     if all(map(is_number, values)):
-        return _of_numbers(name, values), None
+        return _call_on_numbers(name, values), None
     if len(values) == 2 and any(map(is_number, values)):
         if name == "pow" and is_number(values[0]):
             return _call(F, "exp", [_binary(F, "*", operands[1], (math.log(values[0]), None))])
@@ -152,7 +152,7 @@ def _apply(F: Any, op: Op, function: Callable[..., Any], operands: list[Pair]) -
     return result, total
 
 
-def _of_numbers(name: str, values: list[Any]) -> Any:
+def _call_on_numbers(name: str, values: list[Any]) -> Any:
     if name in ("maximum", "fmax"):
         return max(values)
     if name in ("minimum", "fmin"):

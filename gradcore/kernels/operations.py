@@ -218,7 +218,7 @@ def _raw_op(raw: RawKernel, backward: Any, defaults: Mapping[str, Any], unique: 
         return raw(K, *values)
 
     body.__signature__ = parameters  # type: ignore[attr-defined]
-    body.__doc__ = f"The CUDA kernel `{raw.name}`."
+    body.__doc__ = f"Run the CUDA kernel `{raw.name}`."
     several = len(raw.outputs) > 1
     outputs = tuple(p.name for p in raw.outputs) if several else ("result",)
     op = general(

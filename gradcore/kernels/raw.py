@@ -74,7 +74,7 @@ class RawKernel:
     def __call__(self, K: Any, *values: Any) -> Any:
         """Return the outputs for inputs and settings, computed by the backend `K`."""
         if isinstance(K, BatchedBackend):
-            return self._of_samples(K, values)
+            return self._run_samples(K, values)
         if isinstance(K, CudaKernels):
             results = self._launch(K, values)
         elif K.type == "meta":
@@ -84,7 +84,7 @@ class RawKernel:
             return self._reference_result(values)
         return results if len(results) > 1 else results[0]
 
-    def _of_samples(self, K: BatchedBackend, values: tuple[Any, ...]) -> Any:
+    def _run_samples(self, K: BatchedBackend, values: tuple[Any, ...]) -> Any:
         """Return the outputs for batched arrays, with one call per sample."""
         arrays = {i: physical(as_batched(v, K.level), K.level) for i, v in enumerate(values) if i < len(self.inputs)}
         count = len(next(iter(arrays.values())))

@@ -16,7 +16,7 @@ def _settings(n: int, stride: Any, padding: Any, dilation: Any) -> tuple[tuple[A
     return ntuple(stride, n), ntuple(padding, n), ntuple(dilation, n)
 
 
-def _of_input(n: int) -> Callable[..., Tensor]:
+def _make_conv_input(n: int) -> Callable[..., Tensor]:
     def conv_input(
         input_size: Sequence[int],
         weight: Tensor,
@@ -37,7 +37,7 @@ def _of_input(n: int) -> Callable[..., Tensor]:
     )
 
 
-def _of_weight(n: int) -> Callable[..., Tensor]:
+def _make_conv_weight(n: int) -> Callable[..., Tensor]:
     def conv_weight(
         input: Tensor,
         weight_size: Sequence[int],
@@ -59,7 +59,7 @@ def _of_weight(n: int) -> Callable[..., Tensor]:
 def _document(function: Callable[..., Tensor], n: int, of: str, first: str) -> Callable[..., Tensor]:
     kind = "Tensor" if of == "input" else "sequence of int\n        The shape of the weight."
     function.__name__ = function.__qualname__ = f"conv{n}d_{of}"
-    function.__doc__ = f"""Gradient of `nn.functional.conv{n}d` with respect to its {of}.
+    function.__doc__ = f"""Compute the gradient of `nn.functional.conv{n}d` with respect to its {of}.
 
     Parameters
     ----------
@@ -77,5 +77,5 @@ def _document(function: Callable[..., Tensor], n: int, of: str, first: str) -> C
     return function
 
 
-conv1d_input, conv2d_input, conv3d_input = map(_of_input, (1, 2, 3))
-conv1d_weight, conv2d_weight, conv3d_weight = map(_of_weight, (1, 2, 3))
+conv1d_input, conv2d_input, conv3d_input = map(_make_conv_input, (1, 2, 3))
+conv1d_weight, conv2d_weight, conv3d_weight = map(_make_conv_weight, (1, 2, 3))

@@ -389,7 +389,7 @@ xavier_uniform, xavier_normal = _deprecate(xavier_uniform_), _deprecate(xavier_n
 kaiming_uniform, kaiming_normal = _deprecate(kaiming_uniform_), _deprecate(kaiming_normal_)
 
 
-def _on_whole(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _fill_whole(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Wrap an initialization function so that it fills whole parameters, even if this process has a part.
 
     See `fully_shard`.
@@ -408,4 +408,4 @@ def _on_whole(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 for _name in __all__:
     if _name.endswith("_"):
-        globals()[_name] = _on_whole(globals()[_name])
+        globals()[_name] = _fill_whole(globals()[_name])

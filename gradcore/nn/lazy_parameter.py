@@ -122,7 +122,7 @@ def _conversion(name: str) -> Any:
     def convert(self: Uninitialized) -> Any:
         return self.to(getattr(dtypes, name))
 
-    convert.__doc__ = f"One of the same kind, of the dtype {name}."
+    convert.__doc__ = f"Return a parameter of the same kind with the dtype {name}."
     return convert
 
 

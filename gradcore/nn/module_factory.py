@@ -94,7 +94,7 @@ def make(name: str, entry: ModuleEntry, where: str) -> type[Module]:
         return _format_settings(self, names)
 
     forward.__doc__ = f"Call `gradcore.nn.functional.{entry.function}` with this module's settings."
-    extra_repr.__doc__ = "The settings that are printed."
+    extra_repr.__doc__ = "Return the settings that `repr` shows."
     body = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__module__": where}
     doc = Docstring(f"`gradcore.nn.functional.{entry.function}` as a module.", entry.function, entry.settings)
     cls = type(name, (entry.base,), {**body, "__doc__": doc, "__signature__": signature})

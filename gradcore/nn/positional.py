@@ -27,7 +27,7 @@ def _dropping(name: str, function: str) -> tuple[Callable[..., Tensor], Callable
 
     for wrapper, full_name in ((drop, name), (drop_, f"{name}_")):
         wrapper.__name__ = wrapper.__qualname__ = full_name
-        wrapper.__doc__ = f"`gradcore.nn.functional.{function}` with all of its arguments by position."
+        wrapper.__doc__ = f"Call `gradcore.nn.functional.{function}` with all of its arguments by position."
     return drop, drop_
 
 
@@ -139,7 +139,7 @@ def _cell(name: str, kind: str) -> Callable[..., Any]:
         return next_state if kind == "LSTM" else next_state[0]
 
     cell.__name__ = cell.__qualname__ = name
-    cell.__doc__ = "The state of a recurrent network after one more input."
+    cell.__doc__ = "Return the state of a recurrent network after one more input."
     return cell
 
 

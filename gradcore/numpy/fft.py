@@ -18,7 +18,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _along_one(name: str) -> Function:
+def _wrap_transform(name: str) -> Function:
     def transform(
         a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None, out: Tensor | None = None
     ) -> Any:
@@ -27,7 +27,7 @@ def _along_one(name: str) -> Function:
     return rename(transform, name)
 
 
-def _along_several(name: str, default: Any) -> Function:
+def _wrap_transform_of_dims(name: str, default: Any) -> Function:
     def transform(
         a: ArrayLike,
         s: ShapeLike = None,
@@ -46,9 +46,9 @@ def _along_several(name: str, default: Any) -> Function:
     return rename(transform, name)
 
 
-fft, ifft, rfft, irfft, hfft, ihfft = map(_along_one, ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"))
-fftn, ifftn, rfftn, irfftn = (_along_several(name, None) for name in ("fftn", "ifftn", "rfftn", "irfftn"))
-fft2, ifft2, rfft2, irfft2 = (_along_several(name, (-2, -1)) for name in ("fft2", "ifft2", "rfft2", "irfft2"))
+fft, ifft, rfft, irfft, hfft, ihfft = map(_wrap_transform, ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"))
+fftn, ifftn, rfftn, irfftn = (_wrap_transform_of_dims(name, None) for name in ("fftn", "ifftn", "rfftn", "irfftn"))
+fft2, ifft2, rfft2, irfft2 = (_wrap_transform_of_dims(name, (-2, -1)) for name in ("fft2", "ifft2", "rfft2", "irfft2"))
 
 
 def fftshift(x: ArrayLike, axes: Axis = None) -> Tensor:

@@ -43,7 +43,7 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], named: dict[str, 
     implementation = UFUNCS.get(function) or known(function)
     if implementation is None:
         path = f"{'scipy.special' if is_scipys(function) else 'numpy'}.{function.__name__}"
-        return _on_arrays(path, getattr(function, method), inputs, named, as_tensors=True)
+        return _call_on_arrays(path, getattr(function, method), inputs, named, as_tensors=True)
     if named and isinstance(named.get("out"), tuple) and len(named["out"]) == 1:
         named["out"] = named["out"][0]
     return (implementation if method == "__call__" else getattr(implementation, method))(*inputs, **named)
@@ -86,10 +86,10 @@ def array_function(function: Any, args: tuple[Any, ...], named: dict[str, Any]) 
         raise TypeError(f"{path}() does not take tensors: {REFUSED[name]}")
     if name in ON_ARRAYS:
         return function(*_arrays(args, True), **_arrays(named, True))
-    return _on_arrays(path, function, args, named)
+    return _call_on_arrays(path, function, args, named)
 
 
-def _on_arrays(path: str, function: Any, args: Any, named: Any, as_tensors: bool = False) -> Any:
+def _call_on_arrays(path: str, function: Any, args: Any, named: Any, as_tensors: bool = False) -> Any:
     """Call NumPy's function on the tensors' arrays; raise if a tensor requires grad."""
     refuse_history((args, named), f"{path}()")
     result = function(*_arrays(args), **_arrays(named))

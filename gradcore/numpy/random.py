@@ -34,11 +34,11 @@ def _call(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         function(order)
         args[0].copy_(args[0][tensor_of(order)])
         return None
-    result = function(*map(_on_host, args), **{name: _on_host(value) for name, value in named.items()})
+    result = function(*map(_to_host, args), **{name: _to_host(value) for name, value in named.items()})
     return tensor_of(result.copy()) if isinstance(result, np.ndarray) else result
 
 
-def _on_host(value: Any) -> Any:
+def _to_host(value: Any) -> Any:
     return value.numpy(force=True) if isinstance(value, Tensor) else value
 
 

@@ -32,7 +32,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _over(operation: Function, x: Tensor, axis: Any, keepdims: bool) -> AnyTensor:
+def _reduce_over(operation: Function, x: Tensor, axis: Any, keepdims: bool) -> AnyTensor:
     """Apply a reduction of gradcore over `axis` in NumPy's sense, where an empty tuple reduces nothing."""
     if axis == () and axis.__class__ is tuple:
         return x
@@ -58,7 +58,7 @@ def sum(
     where: ArrayLike = True,
 ) -> Tensor:
     x = _accumulator(tensor_of(a), dtype)
-    result = _over(F.sum, x if where is True else fill_masked(x, where, 0), axis, keepdims)
+    result = _reduce_over(F.sum, x if where is True else fill_masked(x, where, 0), axis, keepdims)
     if result._dtype is not x._dtype:  # of unsigned numbers
         result = cast(result, x._dtype)
     if initial is not None:
@@ -107,7 +107,7 @@ def _extremum(operation: str, pairwise: str, name: str) -> Function:
             x = fill_masked(x, where, cast(tensor_of(initial), x._dtype))
         if not x.numel() and initial is not None:
             x = F.full([n or 1 for n in x.shape], initial, dtype=x._dtype, device=x._device.real)
-        result = _over(
+        result = _reduce_over(
             getattr(F, operation),
             x,
             () if axis is None and not x.ndim else axis if axis is not None else tuple(range(x.ndim)),
@@ -129,7 +129,7 @@ def _quantifier(name: str, neutral: bool) -> Function:
         a: ArrayLike, axis: Axis = None, out: Tensor | None = None, keepdims: bool = False, *, where: ArrayLike = True
     ) -> Tensor:
         x = cast(fill_masked(tensor_of(a) != 0, where, neutral), dtypes.bool_)
-        return write_out(_over(getattr(F, name), x, axis, keepdims), out)
+        return write_out(_reduce_over(getattr(F, name), x, axis, keepdims), out)
 
     return rename(reduce, name)
 
@@ -137,7 +137,7 @@ def _quantifier(name: str, neutral: bool) -> Function:
 all, any = _quantifier("all", True), _quantifier("any", False)
 
 
-def _of_ufunc(reduction: Function, takes_dtype: bool) -> Function:
+def _wrap_for_ufunc(reduction: Function, takes_dtype: bool) -> Function:
     """Convert a reduction to a function with the arguments of ``ufunc.reduce``."""
 
     def reduce(
@@ -171,14 +171,14 @@ def _logsumexp(
 
 #: Reductions by the name of the universal function that is folded.
 REDUCTIONS: dict[str, Function] = {
-    "add": _of_ufunc(sum, True),
-    "multiply": _of_ufunc(prod, True),
-    "maximum": _of_ufunc(max, False),
-    "minimum": _of_ufunc(min, False),
-    "logical_and": _of_ufunc(all, False),
-    "logical_or": _of_ufunc(any, False),
-    "logaddexp": _of_ufunc(_logsumexp, False),
-    "logaddexp2": _of_ufunc(lambda *args: _logsumexp(*args, scale=float(np.log(2))), False),
+    "add": _wrap_for_ufunc(sum, True),
+    "multiply": _wrap_for_ufunc(prod, True),
+    "maximum": _wrap_for_ufunc(max, False),
+    "minimum": _wrap_for_ufunc(min, False),
+    "logical_and": _wrap_for_ufunc(all, False),
+    "logical_or": _wrap_for_ufunc(any, False),
+    "logaddexp": _wrap_for_ufunc(_logsumexp, False),
+    "logaddexp2": _wrap_for_ufunc(lambda *args: _logsumexp(*args, scale=float(np.log(2))), False),
 }
 
 
@@ -205,7 +205,7 @@ def mean(
     x = inexact(x) if dtype is None else cast(x, dtype_of(dtype))
     if where is True:
         result = (
-            _over(F.mean, x, axis, keepdims)
+            _reduce_over(F.mean, x, axis, keepdims)
             if x._dtype.is_differentiable
             else cast(mean(inexact(x), axis, keepdims=keepdims), x._dtype)
         )

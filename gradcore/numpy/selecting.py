@@ -61,7 +61,7 @@ def choose(a: ArrayLike, choices: ArrayLike, out: Tensor | None = None, mode: st
     place = tensor_of(a)
     count = options.shape[0]
     shape = np.broadcast_shapes(tuple(place.shape), tuple(options.shape[1:]))
-    place = _in_range(F.broadcast_to(_index(place, options), shape), count, mode)
+    place = _map_to_range(F.broadcast_to(_index(place, options), shape), count, mode)
     options = F.broadcast_to(options, (count, *shape))
     return write_out(F.gather(options, 0, place[None])[0], out)
 
@@ -88,7 +88,7 @@ def piecewise(x: ArrayLike, condlist: ArrayLike, funclist: Any, *args: Any, **kw
     return result
 
 
-def _in_range(place: Tensor, size: int, mode: str) -> AnyTensor:
+def _map_to_range(place: Tensor, size: int, mode: str) -> AnyTensor:
     """Map indices to 0 to ``size - 1``: clip or wrap them, or raise if they are out of range, depending on `mode`."""
     if mode == "clip":
         return F.clamp(place, 0, size - 1)
@@ -104,7 +104,7 @@ def take(a: ArrayLike, indices: ArrayLike, axis: Axis = None, out: Tensor | None
     if axis is None:
         x, axis = x.reshape(-1), 0
     axis = axis_of(axis, x.ndim)
-    place = _in_range(_index(indices, x), x.shape[axis], mode)
+    place = _map_to_range(_index(indices, x), x.shape[axis], mode)
     result = F.index_select(x, axis, place.reshape(-1))
     return write_out(result.reshape(*x.shape[:axis], *place.shape, *x.shape[axis + 1 :]), out)
 
@@ -117,13 +117,13 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: Axis = -1) -> Tens
     if place.ndim != x.ndim:
         raise ValueError("`indices` and `arr` must have the same number of dimensions")
     axis = axis_of(axis, x.ndim)
-    return F.take_along_dim(x, _in_range(place, x.shape[axis], "raise"), axis)
+    return F.take_along_dim(x, _map_to_range(place, x.shape[axis], "raise"), axis)
 
 
 def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: Axis) -> None:
     x = _target(arr, "put_along_axis")
     flat, axis = (x.reshape(-1), 0) if axis is None else (x, axis_of(axis, x.ndim))
-    place = _in_range(_index(indices, x), flat.shape[axis], "raise")
+    place = _map_to_range(_index(indices, x), flat.shape[axis], "raise")
     shape = [place.shape[i] if i == axis else n for i, n in enumerate(flat.shape)]
     place = F.broadcast_to(place, shape)
     scattered = F.scatter(
@@ -143,7 +143,7 @@ def _target(value: Any, name: str) -> AnyTensor:
 
 def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None:
     x = _target(a, "put")
-    place = _in_range(_index(ind, x).reshape(-1), x.numel(), mode)
+    place = _map_to_range(_index(ind, x).reshape(-1), x.numel(), mode)
     values = cast(tensor_of(v).to(x._device.real), x._dtype).reshape(-1)
     values = F.tile(values, (-(-place.numel() // builtins.max(values.numel(), 1)),))[: place.numel()]
     F.copy_(x, F.put(x, place, values))
@@ -210,7 +210,7 @@ def argwhere(a: ArrayLike) -> Tensor:
 def sort(
     a: ArrayLike, axis: Axis = -1, kind: str | None = None, order: str | None = None, *, stable: bool | None = None
 ) -> Tensor:
-    x, axis = _along(a, axis)
+    x, axis = _flatten_for_axis(a, axis)
     if x._dtype.is_complex:
         return F.take_along_dim(x, argsort(x, axis), axis)
     return F.sort(x, axis, stable=True)[0]
@@ -219,7 +219,7 @@ def sort(
 def argsort(
     a: ArrayLike, axis: Axis = -1, kind: str | None = None, order: str | None = None, *, stable: bool | None = None
 ) -> Tensor:
-    x, axis = _along(a, axis)
+    x, axis = _flatten_for_axis(a, axis)
     if x._dtype.is_complex:
         by_imag = F.argsort(F.imag(x), axis, stable=True)
         by_real = F.argsort(F.take_along_dim(F.real(x), by_imag, axis), axis, stable=True)
@@ -227,7 +227,7 @@ def argsort(
     return F.argsort(x, axis, stable=True)
 
 
-def _along(a: Any, axis: Any) -> tuple[Tensor, int]:
+def _flatten_for_axis(a: Any, axis: Any) -> tuple[Tensor, int]:
     x = tensor_of(a)
     return (x.reshape(-1), 0) if axis is None else (x, axis_of(axis, x.ndim))
 
@@ -489,7 +489,7 @@ def histogram2d(
 # -- indices --------------------------------------------------------------------------------------------------------
 
 
-def _of_numpy(name: str) -> Callable[..., Any]:
+def _wrap_numpy(name: str) -> Callable[..., Any]:
     """Wrap NumPy's function `name`, which returns indices, to accept and return tensors of integers."""
     function = getattr(np, name)
 
@@ -510,12 +510,12 @@ def _plain(x: Any) -> Any:
     return tuple(map(_plain, x)) if isinstance(x, tuple) else x
 
 
-diag_indices, diag_indices_from = _of_numpy("diag_indices"), _of_numpy("diag_indices_from")
-mask_indices = _of_numpy("mask_indices")
-packbits, unpackbits = _of_numpy("packbits"), _of_numpy("unpackbits")
-ravel_multi_index, unravel_index = _of_numpy("ravel_multi_index"), _of_numpy("unravel_index")
-tril_indices, tril_indices_from = _of_numpy("tril_indices"), _of_numpy("tril_indices_from")
-triu_indices, triu_indices_from = _of_numpy("triu_indices"), _of_numpy("triu_indices_from")
+diag_indices, diag_indices_from = _wrap_numpy("diag_indices"), _wrap_numpy("diag_indices_from")
+mask_indices = _wrap_numpy("mask_indices")
+packbits, unpackbits = _wrap_numpy("packbits"), _wrap_numpy("unpackbits")
+ravel_multi_index, unravel_index = _wrap_numpy("ravel_multi_index"), _wrap_numpy("unravel_index")
+tril_indices, tril_indices_from = _wrap_numpy("tril_indices"), _wrap_numpy("tril_indices_from")
+triu_indices, triu_indices_from = _wrap_numpy("triu_indices"), _wrap_numpy("triu_indices_from")
 
 
 def ix_(*args: ArrayLike) -> tuple[Tensor, ...]:

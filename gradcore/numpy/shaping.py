@@ -119,18 +119,18 @@ def broadcast_shapes(*args: ArrayLike) -> tuple[int, ...]:
 
 
 def atleast_1d(*arys: ArrayLike) -> Any:
-    return _each(F.atleast_1d, arys)
+    return _apply_to_each(F.atleast_1d, arys)
 
 
 def atleast_2d(*arys: ArrayLike) -> Tensor:
-    return _each(F.atleast_2d, arys)
+    return _apply_to_each(F.atleast_2d, arys)
 
 
 def atleast_3d(*arys: ArrayLike) -> Tensor:
-    return _each(F.atleast_3d, arys)
+    return _apply_to_each(F.atleast_3d, arys)
 
 
-def _each(function: Any, values: Any) -> Any:
+def _apply_to_each(function: Any, values: Any) -> Any:
     result = tuple(function(tensor_of(x)) for x in values)
     return result[0] if len(result) == 1 else result
 
@@ -471,7 +471,7 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
     return _padded_with_values(x, widths, mode, kwargs)
 
 
-def _for_each_side(setting: Any, x: Tensor) -> Any:
+def _expand_setting(setting: Any, x: Tensor) -> Any:
     """Broadcast a setting of `numpy.pad` to the shape ``(x.ndim, 2)``; it is a tensor if it contains tensors."""
     if isinstance(setting, Tensor) or (isinstance(setting, (list, tuple)) and holds_tensors(setting)):
         return F.broadcast_to(tensor_of(setting), (x.ndim, 2))
@@ -504,7 +504,7 @@ def _padded_with_values(x: Tensor, widths: Any, mode: str, settings: dict[str, A
         raise ValueError(f"mode '{mode}' is not supported")
     name = {"constant": "constant_values", "linear_ramp": "end_values"}.get(mode, "stat_length")
     setting = settings.get(name, 0 if mode in ("constant", "linear_ramp") else None)
-    values = _for_each_side(setting, x)
+    values = _expand_setting(setting, x)
     for i, width in enumerate(widths):
         parts = [x]
         for side, count in enumerate(map(int, width)):

@@ -124,7 +124,7 @@ class Ufunc:
     def __init__(self, function: Any, operation: Any, differentiable: bool) -> None:
         self.ufunc, self.operation, self.differentiable = function, operation, differentiable
         self.__name__ = self.__qualname__ = function.__name__
-        self.__doc__ = f"NumPy's universal function ``{function.__name__}`` of tensors."
+        self.__doc__ = f"Apply NumPy's universal function ``{function.__name__}`` to tensors."
         self.nin, self.nout, self.identity = function.nin, function.nout, function.identity
         self._plans: dict[Any, Callable[..., Any]] = {}
 
@@ -296,7 +296,9 @@ class Ufunc:
         slices = F.unbind(x, axis)
         if not slices and self.identity is None:
             raise ValueError(f"zero-size array to reduction operation {self.__name__} which has no identity")
-        result = fold(self, slices) if slices else F.full(_without(x.shape, axis), self.identity, device=x._device.real)
+        result = (
+            fold(self, slices) if slices else F.full(_remove_axis(x.shape, axis), self.identity, device=x._device.real)
+        )
         return F.unsqueeze(result, axis) if keepdims else result
 
     def accumulate(self, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
@@ -367,7 +369,7 @@ def _places(a: Tensor, key: tuple[Any, ...]) -> AnyTensor:
     return tensor_of(np.arange(a.numel())).to(a._device.real).reshape(a.shape)[key]
 
 
-def _without(shape: Any, axis: int) -> tuple[int, ...]:
+def _remove_axis(shape: Any, axis: int) -> tuple[int, ...]:
     return (*shape[:axis], *shape[axis + 1 :])
 
 

@@ -114,7 +114,7 @@ class ElementwiseOptimizer(Optimizer):
             try:
                 params, grads = with_grad(group["params"])
             except NotImplementedError:  # sparse gradients have no array
-                params, grads = self._without_sparse(group)
+                params, grads = self._update_sparse(group)
             if params:
                 if group["differentiable"]:
                     self._step_recorded(group, params)
@@ -122,7 +122,7 @@ class ElementwiseOptimizer(Optimizer):
                     self._step(group, params, grads, found_inf)
         return loss
 
-    def _without_sparse(self, group: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    def _update_sparse(self, group: dict[str, Any]) -> tuple[list[Any], list[Any]]:
         """Update parameters with sparse gradients. Return those with dense gradients, and their gradients."""
         sparse = with_sparse_grad(group["params"])
         if sparse and group["differentiable"]:

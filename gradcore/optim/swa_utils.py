@@ -33,7 +33,7 @@ Average = Callable[[Tensor, Tensor, Any], Tensor]
 Averages = Callable[[Sequence[Tensor], Sequence[Tensor], Any], None]
 
 
-def _each(average: Average) -> Averages:
+def _average_each(average: Average) -> Averages:
     """Return an in-place averaging function for lists of tensors, given one for single tensors. Integers are copied."""
 
     @no_grad()
@@ -119,7 +119,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Averages:
     >>> averages
     [tensor(0.2500)]
     """
-    return _each(get_ema_avg_fn(decay))
+    return _average_each(get_ema_avg_fn(decay))
 
 
 def get_swa_multi_avg_fn() -> Averages:
@@ -139,7 +139,7 @@ def get_swa_multi_avg_fn() -> Averages:
     >>> averages
     [tensor(0.5000)]
     """
-    return _each(get_swa_avg_fn())
+    return _average_each(get_swa_avg_fn())
 
 
 class AveragedModel(Module):
@@ -207,7 +207,7 @@ class AveragedModel(Module):
             for mean, value in zip(averages, values, strict=True):
                 mean.copy_(value)
         else:
-            update = self.multi_avg_fn or _each(self.avg_fn or get_swa_avg_fn())
+            update = self.multi_avg_fn or _average_each(self.avg_fn or get_swa_avg_fn())
             update(averages, values, self.n_averaged)
         if not self.use_buffers:
             for buffer, value in zip(self.module.buffers(), model.buffers(), strict=True):

@@ -49,7 +49,7 @@ def _check_norm(norm: Any) -> None:
 # -- Fourier transforms -----------------------------------------------------------------------------------------------
 
 
-def _along_one(name: str) -> Callable[..., AnyTensor]:
+def _wrap_transform(name: str) -> Callable[..., AnyTensor]:
     operation = getattr(_fft, name)
 
     def transform(
@@ -65,7 +65,7 @@ def _along_one(name: str) -> Callable[..., AnyTensor]:
     return transform
 
 
-def _along_several(name: str, default: Any) -> Callable[..., AnyTensor]:
+def _wrap_transform_of_dims(name: str, default: Any) -> Callable[..., AnyTensor]:
     operation = f"fft_{name.rstrip('2n')}n"
 
     def transform(
@@ -100,12 +100,12 @@ def _sizes_and_axes(s: Any, axes: Any, ndim: int) -> tuple[list[int] | None, tup
     return sizes, dims
 
 
-fft, ifft, rfft, irfft, hfft, ihfft = map(_along_one, ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"))
+fft, ifft, rfft, irfft, hfft, ihfft = map(_wrap_transform, ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"))
 fftn, ifftn, rfftn, irfftn, hfftn, ihfftn = (
-    _along_several(name, None) for name in ("fftn", "ifftn", "rfftn", "irfftn", "hfftn", "ihfftn")
+    _wrap_transform_of_dims(name, None) for name in ("fftn", "ifftn", "rfftn", "irfftn", "hfftn", "ihfftn")
 )
 fft2, ifft2, rfft2, irfft2, hfft2, ihfft2 = (
-    _along_several(name, (-2, -1)) for name in ("fft2", "ifft2", "rfft2", "irfft2", "hfft2", "ihfft2")
+    _wrap_transform_of_dims(name, (-2, -1)) for name in ("fft2", "ifft2", "rfft2", "irfft2", "hfft2", "ihfft2")
 )
 fftshift, ifftshift = _fft.fftshift, _fft.ifftshift
 
@@ -187,7 +187,7 @@ def _transform(
     return t
 
 
-def _of_one(name: str, kind: str, inverse: bool) -> Callable[..., AnyTensor]:
+def _wrap_trigonometric(name: str, kind: str, inverse: bool) -> Callable[..., AnyTensor]:
     def transform(
         x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None,
         overwrite_x: bool = False, workers: int | None = None, orthogonalize: bool | None = None,
@@ -198,7 +198,7 @@ def _of_one(name: str, kind: str, inverse: bool) -> Callable[..., AnyTensor]:
     return transform
 
 
-def _of_several(name: str, kind: str, inverse: bool) -> Callable[..., AnyTensor]:
+def _wrap_trigonometric_of_dims(name: str, kind: str, inverse: bool) -> Callable[..., AnyTensor]:
     def transform(
         x: Any, type: int = 2, s: Any = None, axes: Any = None, norm: str | None = None, overwrite_x: bool = False,
         workers: int | None = None, orthogonalize: bool | None = None,
@@ -209,10 +209,10 @@ def _of_several(name: str, kind: str, inverse: bool) -> Callable[..., AnyTensor]
     return transform
 
 
-dct, idct = _of_one("dct", "cos", False), _of_one("idct", "cos", True)
-dst, idst = _of_one("dst", "sin", False), _of_one("idst", "sin", True)
-dctn, idctn = _of_several("dctn", "cos", False), _of_several("idctn", "cos", True)
-dstn, idstn = _of_several("dstn", "sin", False), _of_several("idstn", "sin", True)
+dct, idct = _wrap_trigonometric("dct", "cos", False), _wrap_trigonometric("idct", "cos", True)
+dst, idst = _wrap_trigonometric("dst", "sin", False), _wrap_trigonometric("idst", "sin", True)
+dctn, idctn = _wrap_trigonometric_of_dims("dctn", "cos", False), _wrap_trigonometric_of_dims("idctn", "cos", True)
+dstn, idstn = _wrap_trigonometric_of_dims("dstn", "sin", False), _wrap_trigonometric_of_dims("idstn", "sin", True)
 
 
 # -- Hankel transforms ------------------------------------------------------------------------------------------------

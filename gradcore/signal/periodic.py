@@ -54,9 +54,9 @@ def _function(name: str, what: str, formula: Callable[..., Any], **defaults: flo
     Parameters
     ----------
     window_length : int
-        How many elements it has.
+        The number of elements.
     periodic : bool
-        Whether it fits together with its repetitions; else it begins and ends alike.
+        Whether to return one period of a periodic function; otherwise the window is symmetric.
     {
         "".join(
             f'''{each} : float
@@ -94,14 +94,14 @@ def _blackman(k: Any, distance: int) -> Any:
     return windows.cosines(k, distance, *windows.BLACKMAN)
 
 
-hann_window = _function("hann_window", "J. von Hann's window, ``(1 - cos(x)) / 2`` over one period.", _hann)
+hann_window = _function("hann_window", "Return J. von Hann's window, ``(1 - cos(x)) / 2`` over one period.", _hann)
 hamming_window = _function(
     "hamming_window",
-    "``alpha - beta * cos(x)`` over one period.",
+    "Return R. W. Hamming's window, ``alpha - beta * cos(x)`` over one period.",
     windows.cosines,
     alpha=windows.HAMMING[0],
     beta=windows.HAMMING[1],
 )
-blackman_window = _function("blackman_window", "R. B. Blackman's window.", _blackman)
-bartlett_window = _function("bartlett_window", "A triangle.", windows.triangle)
-kaiser_window = _function("kaiser_window", "J. F. Kaiser's window.", windows.bessel, beta=12.0)
+blackman_window = _function("blackman_window", "Return R. B. Blackman's window.", _blackman)
+bartlett_window = _function("bartlett_window", "Return M. S. Bartlett's window, a triangle.", windows.triangle)
+kaiser_window = _function("kaiser_window", "Return J. F. Kaiser's window.", windows.bessel, beta=12.0)

@@ -220,10 +220,10 @@ def multiply(self: Any, other: Any) -> Any:
         return self.like(self.stored * other)
     if isinstance(other, SparseTensor):
         return _common(self, other)
-    return self.like(self.stored * _at(self, other))
+    return self.like(self.stored * _take_at_indices(self, other))
 
 
-def _at(t: SparseTensor, dense: Tensor) -> Tensor:
+def _take_at_indices(t: SparseTensor, dense: Tensor) -> Tensor:
     """Broadcast a dense tensor to the shape of `t`, and return its elements at the indices of `t`."""
     if functional.broadcast_shapes(dense.shape, t.sizes) != t.sizes:
         raise RuntimeError(
@@ -282,7 +282,7 @@ def floor_divide(self: Any, other: Any) -> Any:
 # -- reductions to a number --------------------------------------------------------------------------------------------
 
 
-def _of_all(name: str) -> Callable[..., Any]:
+def _reduce_stored(name: str) -> Callable[..., Any]:
     def call(t: SparseTensor, *args: Any, **kwargs: Any) -> Any:
         if args or kwargs:
             raise refuse(name, t.layout)
@@ -291,8 +291,8 @@ def _of_all(name: str) -> Callable[..., Any]:
     return on(name)(call)
 
 
-_of_all("norm")
-_of_all("any")
+_reduce_stored("norm")
+_reduce_stored("any")
 
 
 @on("vector_norm")

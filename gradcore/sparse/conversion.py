@@ -212,7 +212,9 @@ def to_sparse(t: SparseTensor, layout: Any = None, *, blocksize: Any = None, **k
         raise RuntimeError(f"to_sparse: the layout {layout} is for matrices, but the tensor has {len(t.sizes)} dims")
     coordinates = _as_coo(t)
     result = (
-        _in_blocks(coalesce(coordinates), layout, blocksize) if layout in BLOCKED else _compress(coordinates, layout)
+        _split_into_blocks(coalesce(coordinates), layout, blocksize)
+        if layout in BLOCKED
+        else _compress(coordinates, layout)
     )
     if t.layout in COMPRESSED and t.index[0].dtype is not result.index[0].dtype:
         result = sparse(layout, t.sizes, tuple(part.to(t.index[0].dtype) for part in result.index), result.stored)
@@ -231,7 +233,7 @@ def _compress(t: SparseTensor, layout: Any) -> SparseTensor:
     return sparse(layout, t.sizes, index, known_as(by_rows.stored, name))
 
 
-def _in_blocks(t: SparseTensor, layout: Any, blocksize: Any) -> SparseTensor:
+def _split_into_blocks(t: SparseTensor, layout: Any, blocksize: Any) -> SparseTensor:
     """Convert a coalesced COO matrix to a layout of dense blocks."""
     if blocksize is None:
         raise RuntimeError(f"to_sparse: blocksize is required for the layout {layout}")
@@ -267,7 +269,7 @@ def _conversion(name: str, layout: Any, blocked: bool = False) -> Any:
             return to_sparse(self, layout) if isinstance(self, SparseTensor) else dense_to_sparse(self, layout)
 
     convert.__name__ = name
-    convert.__doc__ = f"The tensor in the layout ``gradcore.{layout._name}``."
+    convert.__doc__ = f"Return the tensor in the layout ``gradcore.{layout._name}``."
     return on(name)(convert)
 
 

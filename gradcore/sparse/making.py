@@ -328,7 +328,7 @@ def _maker(name: str, layout: Any, first: str, second: str) -> Any:
         return sparse_compressed_tensor(*args, layout=layout, **kwargs)
 
     make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"""A sparse matrix of the layout ``gradcore.{layout._name}``.
+    make.__doc__ = f"""Create a sparse matrix of the layout ``gradcore.{layout._name}``.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ def _sum_coo(t: SparseTensor, away: list[int], keepdim: bool) -> Any:
     return out
 
 
-def _along(name: str, input: Any, dim: int, dtype: Any) -> Any:
+def _apply_softmax(name: str, input: Any, dim: int, dtype: Any) -> Any:
     """Apply the softmax function `name` along a dim to the stored elements."""
     if not isinstance(input, SparseTensor):
         return getattr(functional, name)(input, dim, dtype=dtype)
@@ -102,16 +102,16 @@ def _along(name: str, input: Any, dim: int, dtype: Any) -> Any:
     t = distinct(converted)
     if t.layout is not COO:
         block = {"blocksize": tuple(t.stored.shape[1:])} if t.stored.ndim > 1 else {}
-        return to_sparse(_along(name, to_sparse(t), dim, None), t.layout, **block)
+        return to_sparse(_apply_softmax(name, to_sparse(t), dim, None), t.layout, **block)
     n, dims = len(t.sizes), sparse_dim(t)
     if not -n <= dim < n:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
     d = dim % n
-    values = getattr(functional, name)(t.stored, d - dims + 1) if d >= dims else _in_groups(name, t, d)
+    values = getattr(functional, name)(t.stored, d - dims + 1) if d >= dims else _softmax_of_groups(name, t, d)
     return t.like(known_as(values, "SparseLogSoftmaxBackward0" if name == "log_softmax" else "SparseSoftmaxBackward0"))
 
 
-def _in_groups(name: str, t: SparseTensor, d: int) -> Any:
+def _softmax_of_groups(name: str, t: SparseTensor, d: int) -> Any:
     """Compute the softmax over groups of values whose indices differ in dim `d` only."""
     xp, device, index = t.xp, t.home, raw(t.index[0])
     other_dims = [e for e in range(index.shape[0]) if e != d]
@@ -136,7 +136,7 @@ def softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
     >>> gc.sparse.softmax(s, 1).values()
     tensor([1.0000, 0.2689, 0.7311])
     """
-    return _along("softmax", input, dim, dtype)
+    return _apply_softmax("softmax", input, dim, dtype)
 
 
 def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
@@ -149,4 +149,4 @@ def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
     >>> gc.sparse.log_softmax(s, 1).values()
     tensor([ 0.0000, -1.3133, -0.3133])
     """
-    return _along("log_softmax", input, dim, dtype)
+    return _apply_softmax("log_softmax", input, dim, dtype)

@@ -22,7 +22,7 @@ def _wrap_dim(dim: int, n: int) -> int:
     return dim % n
 
 
-def _of_entries(t: SparseTensor, index: AnyArray, which: AnyArray, sizes: Sequence[int], in_order: bool) -> Any:
+def _select_entries(t: SparseTensor, index: AnyArray, which: AnyArray, sizes: Sequence[int], in_order: bool) -> Any:
     """Return a COO tensor of the values of `t` at the positions `which`, with the given indices."""
     return sparse(COO, sizes, (wrap(index, t.home),), t.stored[wrap(which, t.home)], in_order)
 
@@ -43,7 +43,7 @@ def select(t: SparseTensor, dim: int, index: int) -> Any:
     if dims == 1:
         return t.stored[wrap(positions, t.home)].sum(0)
     kept_indices = indices[[e for e in range(dims) if e != d]][:, positions]
-    return _of_entries(t, kept_indices, positions, sizes, t.in_order)
+    return _select_entries(t, kept_indices, positions, sizes, t.in_order)
 
 
 @on("index_select")
@@ -66,7 +66,7 @@ def index_select(t: SparseTensor, dim: int, index: Tensor) -> Any:
     by = xp.argsort(at, kind="stable")
     new_indices, positions = rows[:, positions[by]], positions[by]
     new_indices[d] = at[by]
-    out = _of_entries(t, new_indices, positions, sizes, d == 0 and t.in_order)
+    out = _select_entries(t, new_indices, positions, sizes, d == 0 and t.in_order)
     return _convert_layout(original, out)
 
 
@@ -92,7 +92,7 @@ def narrow(t: SparseTensor, dim: int, start: int, length: int) -> Any:
     positions = ((indices[d] >= start) & (indices[d] < start + length)).nonzero()[0]
     kept_indices = indices[:, positions]
     kept_indices[d] -= start
-    return _of_entries(t, kept_indices, positions, sizes, t.in_order)
+    return _select_entries(t, kept_indices, positions, sizes, t.in_order)
 
 
 @on("unbind")
@@ -143,7 +143,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
             )
     sizes = [sum(t.sizes[d] for t in parts) if e == d else n for e, n in enumerate(first.sizes)]
     if d >= dims:
-        return _along_dense(parts, sizes, d - dims + 1)
+        return _cat_dense(parts, sizes, d - dims + 1)
     columns, offset = [], 0
     for t in parts:
         index = raw(t.index[0]) * 1
@@ -156,7 +156,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
     return _convert_layout(tensors[0], out)
 
 
-def _along_dense(parts: list[SparseTensor], sizes: list[int], d: int) -> Any:
+def _cat_dense(parts: list[SparseTensor], sizes: list[int], d: int) -> Any:
     """Concatenate along a dense dim; an element that one tensor does not store is zero there."""
     widths = [t.stored.shape[d] for t in parts]
     xp, device = parts[0].xp, parts[0].home

@@ -102,7 +102,7 @@ def iterative(name: str, title: str, extra: str = "") -> Any:
         return _solve(A, b, name, method)
 
     solve.__name__ = solve.__qualname__ = name
-    solve.__doc__ = f"""The solution of ``A @ x = b`` by {title}, and 0 where it converged; as SciPy's function.
+    solve.__doc__ = f"""Solve ``A @ x = b`` by {title}. Return `x`, and 0 if the method converged, as SciPy does.
 
     Backward solves the adjoint system by the same method, to the same tolerance, and raises where that does not
     converge.

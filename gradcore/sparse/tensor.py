@@ -79,7 +79,7 @@ def known_as(values: Tensor, name: str) -> Any:
     return functional.known_as(values, name) if values.requires_grad else values
 
 
-def _of_values(name: str) -> property:
+def _forward_to_values(name: str) -> property:
     attribute = getattr(Tensor, name)
     return property(lambda self: attribute.__get__(self.stored), doc=attribute.__doc__)
 
@@ -179,7 +179,7 @@ class SparseTensor(Tensor):
     is_sparse_csr = property(lambda self: self.layout is CSR, doc="Whether the layout is ``gradcore.sparse_csr``.")
 
     dtype, device, is_cpu, is_cuda, is_meta, is_leaf, grad_fn, itemsize, output_nr, retains_grad = map(
-        _of_values,
+        _forward_to_values,
         (
             "dtype", "device", "is_cpu", "is_cuda", "is_meta", "is_leaf", "grad_fn", "itemsize",
             "output_nr", "retains_grad",
@@ -246,7 +246,7 @@ class SparseTensor(Tensor):
             rows, cols = raw(self.index[0])
             return Pattern(xp, size, rows, cols)
         if self.layout in BLOCKED:
-            rows, cols = _in_blocks(xp, self)
+            rows, cols = _locate_block_elements(xp, self)
             return Pattern(xp, size, rows, cols)
         ends, inner = map(raw, self.index)
         if self.layout is CSR:
@@ -288,11 +288,11 @@ class SparseTensor(Tensor):
     def register_hook(self, hook: Callable[..., Any]) -> Any:
         """Call ``hook(grad)`` with the sparse gradient whenever it is computed."""
 
-        def of_values(grad: Tensor) -> Any:
+        def call_hook(grad: Tensor) -> Any:
             result = hook(self.like(grad))
             return result.stored if isinstance(result, SparseTensor) else result
 
-        return self.stored.register_hook(of_values)
+        return self.stored.register_hook(call_hook)
 
     def retain_grad(self) -> None:
         """Keep ``.grad`` of this non-leaf tensor in backward."""
@@ -413,7 +413,7 @@ def _kind(t: Tensor) -> str:
     return f"torch.{'sparse.' if isinstance(t, SparseTensor) else ''}{t.dtype.scalar_name}Tensor"
 
 
-def _in_blocks(xp: Any, t: SparseTensor) -> tuple[AnyArray, AnyArray]:
+def _locate_block_elements(xp: Any, t: SparseTensor) -> tuple[AnyArray, AnyArray]:
     """Return the rows and columns of the elements of a block layout, in the order of the flattened values."""
     outer, inner = (raw(index).astype("int64", copy=False) for index in t.index)
     height, width = t.stored.shape[1:3]

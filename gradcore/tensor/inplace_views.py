@@ -113,7 +113,7 @@ def reshape_in_place(name: str, renamed: Callable[[str], str]) -> Callable[..., 
         return self
 
     method.__name__, method.__qualname__ = f"{name}_", f"Tensor.{name}_"
-    method.__doc__ = f"`{name}` in place: this tensor itself takes the new shape."
+    method.__doc__ = f"Apply `{name}` in place: this tensor itself takes the new shape."
     return method
 
 

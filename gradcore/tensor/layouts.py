@@ -91,7 +91,7 @@ def _refuse(name: str, error: type[Exception], text: str) -> Callable[..., Any]:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         raise error(text)
 
-    method.__name__, method.__doc__ = name, f"Not for strided tensors: {text}"
+    method.__name__, method.__doc__ = name, f"Raise an error, as the tensor is strided: {text}"
     return method
 
 
@@ -150,13 +150,13 @@ def _conversion(name: str, words: str) -> Callable[..., Any]:
     def method(self: Tensor, *blocksize: Any) -> Any:
         return functional.sparse_conversions()[name](self, *blocksize)
 
-    method.__name__, method.__doc__ = name, f"The nonzero elements, sparse: {words}."
+    method.__name__, method.__doc__ = name, f"Return the nonzero elements as a sparse tensor {words}."
     return method
 
 
 #: Conversions to the sparse layouts of matrices.
 CONVERSIONS = {
-    "to_sparse_coo": "as indices and values",
+    "to_sparse_coo": "of indices and values",
     "to_sparse_csr": "compressed by rows",
     "to_sparse_csc": "compressed by columns",
     "to_sparse_bsr": "dense blocks, compressed by rows",

@@ -43,7 +43,7 @@ def _converter(dtype: dtypes.dtype) -> Callable[..., Tensor]:
     def convert(self: Tensor, memory_format: Any = None) -> Tensor:
         return self if self._dtype is dtype else self.to(dtype)
 
-    convert.__doc__ = f"The tensor in {dtype.name}; itself where it is."
+    convert.__doc__ = f"Convert the tensor to {dtype.name}. A tensor of that dtype is returned unchanged."
     return convert
 
 

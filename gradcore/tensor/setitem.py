@@ -210,7 +210,7 @@ def setitem(self: AnyTensor, key: Any, value: Any) -> None:
             return
         if not isinstance(value, Variable):
             value = functional.full((), check_fits(value, self._dtype), dtype=self._dtype, device=self._device)
-        _put(part, indices, _without_leading_ones(value, part._array.ndim), accumulate=False)
+        _put(part, indices, _remove_leading_ones(value, part._array.ndim), accumulate=False)
     except BaseException as error:
         shorten(error)
         raise
@@ -261,7 +261,7 @@ def _write_view(part: Any, value: Any) -> None:
     if not value._array.ndim:
         part.fill_(value)
     else:
-        copy_(part, _without_leading_ones(value, part._array.ndim))
+        copy_(part, _remove_leading_ones(value, part._array.ndim))
 
 
 def _is_same_view(value: Any, part: Any) -> bool:
@@ -280,7 +280,7 @@ def _is_same_view(value: Any, part: Any) -> bool:
     return (gradient_edge(value) is None) is (gradient_edge(part) is None)
 
 
-def _without_leading_ones(value: Any, ndim: int) -> Any:
+def _remove_leading_ones(value: Any, ndim: int) -> Any:
     """Return `value` without leading dims of size 1 beyond `ndim` dims."""
     shape = value._array.shape
     extra = len(shape) - ndim

@@ -72,7 +72,7 @@ class _Storage:
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return self._of(self._flat[index])
+            return self._wrap_flat(self._flat[index])
         return self._flat[self._place(index)].item()
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -108,15 +108,15 @@ class _Storage:
 
     def clone(self) -> Self:
         """Return a copy of the storage."""
-        return self._of(self._flat.clone())
+        return self._wrap_flat(self._flat.clone())
 
     def cpu(self) -> Self:
         """Return the storage, or a copy of it, in the memory of the CPU."""
-        return self._of(self._flat.cpu())
+        return self._wrap_flat(self._flat.cpu())
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Self:
         """Return the storage, or a copy of it, on a CUDA device."""
-        return self._of(self._flat.cuda(device))
+        return self._wrap_flat(self._flat.cuda(device))
 
     def resize_(self, size: int) -> Self:
         """Return the storage itself if it has the given size.
@@ -155,14 +155,14 @@ class _Storage:
         return self
 
     def __copy__(self) -> Self:
-        return self._of(self._flat)
+        return self._wrap_flat(self._flat)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        result = self._of(self._flat.__deepcopy__(memo))
+        result = self._wrap_flat(self._flat.__deepcopy__(memo))
         memo[id(self)] = result
         return result
 
-    def _of(self, flat: Tensor) -> Self:
+    def _wrap_flat(self, flat: Tensor) -> Self:
         out = object.__new__(type(self))
         out._flat = flat
         return out
@@ -209,7 +209,7 @@ class TypedStorage(_Storage):
 
     def untyped(self) -> UntypedStorage:
         """Return the same memory as bytes."""
-        return UntypedStorage.__new__(UntypedStorage)._of(_read_as(self._flat, dtypes.uint8))
+        return UntypedStorage.__new__(UntypedStorage)._wrap_flat(_read_as(self._flat, dtypes.uint8))
 
     def type(self) -> str:
         """Return the name of PyTorch's former class of this storage."""
@@ -308,12 +308,12 @@ def storage(self: Tensor) -> TypedStorage:
 
 def typed_storage(self: Tensor) -> TypedStorage:
     """Return a typed view of the tensor's storage."""
-    return TypedStorage.__new__(TypedStorage)._of(_memory_of(self))
+    return TypedStorage.__new__(TypedStorage)._wrap_flat(_memory_of(self))
 
 
 def untyped_storage(self: Tensor) -> UntypedStorage:
     """Return the memory that this tensor shares with its views, as bytes."""
-    return UntypedStorage.__new__(UntypedStorage)._of(_read_as(_memory_of(self), dtypes.uint8))
+    return UntypedStorage.__new__(UntypedStorage)._wrap_flat(_read_as(_memory_of(self), dtypes.uint8))
 
 
 def storage_type(self: Tensor) -> Any:

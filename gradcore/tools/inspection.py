@@ -121,37 +121,37 @@ def _is_leaf(t: AnyTensor) -> bool:
     return t._edge is None and t._autograd is not None and bool(t._autograd.requires_grad)
 
 
-def _of_tensor(name: str, t: AnyTensor, node: Any) -> Iterator[Saved]:
+def _inspect_tensor(name: str, t: AnyTensor, node: Any) -> Iterator[Saved]:
     """Yield the saved tensors in `t`, including tensors inside values that a hook has packed."""
     if isinstance(t, SavedTensor) and t.unpack_hook is not None:
         # Hooks may replace a tensor by another object: count the tensors inside that object.
         for inner in tree_leaves(t.packed):
-            yield from _of_tensor(name, inner, node)
+            yield from _inspect_tensor(name, inner, node)
         frame = getattr(t.unpack_hook, "__self__", None)
         if isinstance(frame, Frame):
             for argument in frame.inputs._saved or ():
-                yield from _of_tensor("argument of a checkpoint", argument, frame.inputs)
+                yield from _inspect_tensor("argument of a checkpoint", argument, frame.inputs)
     elif isinstance(t, SavedTensor) and t.output_nr is not None:
         yield Saved(name, t._array, str(t._array.dtype), t.device or node._device, None)
     elif isinstance(t, SavedTensor):
-        yield from _of_tensor(name, t.tensor, node)
+        yield from _inspect_tensor(name, t.tensor, node)
     elif isinstance(t, Tensor) and not getattr(t, "_constant", False):
         yield Saved(name, t._array, str(t._dtype).removeprefix("torch."), t._device, t if _is_leaf(t) else None)
 
 
-def _of_operation(node: Any) -> Iterator[Saved]:
+def _inspect_operation(node: Any) -> Iterator[Saved]:
     for slot, value in zip(node.slots, node.saved or (), strict=False):
         if slot.kind in ("tensor", "tensors", "output"):
             for t in value or () if slot.kind == "tensors" else (value,):
-                yield from _of_tensor(slot.name, t, node)
+                yield from _inspect_tensor(slot.name, t, node)
 
 
-def _of_function(node: Any) -> Iterator[Saved]:
+def _inspect_function(node: Any) -> Iterator[Saved]:
     for number, saved in enumerate(node._saved or ()):
-        yield from _of_tensor(f"saved_tensors[{number}]", saved, node)
+        yield from _inspect_tensor(f"saved_tensors[{number}]", saved, node)
     for name, value in list(vars(node).items()):
         if not name.startswith("_") and name not in ("to_save", "saved_for_forward", "dirty_tensors"):
-            yield from _of_tensor(f"ctx.{name}", value, node)
+            yield from _inspect_tensor(f"ctx.{name}", value, node)
 
 
 def saved_values(node: Any) -> list[Saved]:
@@ -159,8 +159,8 @@ def saved_values(node: Any) -> list[Saved]:
     if node._inner is not None:  # The node is a write through a view.
         return saved_values(node._inner)
     if isinstance(node, OpNode):
-        return list(_of_operation(node)) if node.holds_tensors else []
-    return list(_of_function(node)) if hasattr(node, "_saved") else []
+        return list(_inspect_operation(node)) if node.holds_tensors else []
+    return list(_inspect_function(node)) if hasattr(node, "_saved") else []
 
 
 def is_freed(node: Any) -> bool:

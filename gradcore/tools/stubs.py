@@ -367,7 +367,7 @@ def stubs() -> dict[str, str]:
     files["functions/return_types.pyi"] = "\n".join([*_named_tuples(), ""])
     files["tensor/methods.pyi"] = HEADER + IMPORTS + "\n".join(["", ALIASES, "class Methods:", *_methods()]) + "\n"
     files |= {f"backends/{name.rpartition('.')[2]}.pyi": _switches(module) for name, module in switches.MODULES.items()}
-    return {path: _without_unused(text) for path, text in files.items()}
+    return {path: _remove_unused_imports(text) for path, text in files.items()}
 
 
 def _named_tuples() -> Iterator[str]:
@@ -379,7 +379,7 @@ def _named_tuples() -> Iterator[str]:
         yield from ("", f"class {name}(NamedTuple):", *(f"    {field}: Tensor" for field in fields))
 
 
-def _without_unused(text: str) -> str:
+def _remove_unused_imports(text: str) -> str:
     """Return the text without unused imports."""
     lines = text.splitlines(keepends=True)
     for i, line in enumerate(lines):

@@ -35,7 +35,7 @@ def names() -> dict[str, dict[str, str]]:
 
 
 @functools.cache
-def _above() -> set[str]:
+def _list_parents() -> set[str]:
     """Return the paths of modules that contain other modules."""
     return {path.rpartition(".")[0] for path in names()}
 
@@ -57,7 +57,7 @@ def attach(module: ModuleType, path: str) -> None:
     module_getattr = scope.get("__getattr__")
     if entries is None or hasattr(module_getattr, "placeholders"):
         return
-    if path in _above():
+    if path in _list_parents():
         scope.setdefault("__path__", [])  # so that modules below it are looked for
 
     def __getattr__(name: str) -> Any:

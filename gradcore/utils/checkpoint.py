@@ -176,7 +176,7 @@ def checkpoint(
         stop = early_stop if _Chosen.early_stop is None else _Chosen.early_stop
         debug = debug if _Chosen.debug is None else _Chosen.debug
         how = context_fn, determinism_check, debug, stop, preserve_rng_state
-        return _without_reentrance(function, args, kwargs, *how)
+        return _checkpoint_without_reentrance(function, args, kwargs, *how)
     if kwargs:
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
     if context_fn is not noop_context_fn or debug:
@@ -246,7 +246,7 @@ def checkpoint_sequential(
 # -- hooks on saved tensors -----------------------------------------------------------------------------------------
 
 
-def _without_reentrance(
+def _checkpoint_without_reentrance(
     function: Callable[..., Any],
     args: tuple[Any, ...],
     named: dict[str, Any],

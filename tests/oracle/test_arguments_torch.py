@@ -15,7 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gradcore as gc  # noqa: E402
-from gradcore.dispatch.signatures import _other_names  # noqa: E402
+from gradcore.dispatch.signatures import _collect_other_names  # noqa: E402
 from gradcore.ops.declare.table import OPS  # noqa: E402
 
 
@@ -159,7 +159,7 @@ ELSEWHERE = {
 
 
 def names_of(op: Any) -> set[str]:
-    names = {*op.names, *_other_names(op), "out"}
+    names = {*op.names, *_collect_other_names(op), "out"}
     return names | {"input"} if "self" in names else names | {"self"} if "input" in names else names
 
 

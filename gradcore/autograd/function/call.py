@@ -155,7 +155,7 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
         if is_dirty:
             bump(t)
         if not (record and differentiable[i]):
-            t = _without_history(t, is_input, is_dirty)
+            t = _remove_history(t, is_input, is_dirty)
         elif is_dirty:
             _record_write(ctx, args, t, i, len(raw))
         elif is_input:
@@ -240,7 +240,7 @@ def _record_write(ctx: Any, args: tuple[Any, ...], t: AnyTensor, i: int, n_outpu
     views.rebase_history(t, (ctx, i), next((k for k, a in enumerate(tensors) if a is t), 0))
 
 
-def _without_history(t: AnyTensor, is_input: bool, is_dirty: bool) -> Any:
+def _remove_history(t: AnyTensor, is_input: bool, is_dirty: bool) -> Any:
     """Return the output `t` without history, for one that is not differentiable."""
     if not requires_grad(t):
         return views.identity_view(t, None) if is_input and not is_dirty else t

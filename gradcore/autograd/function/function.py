@@ -201,7 +201,7 @@ class BackwardFunction(FunctionCtx, Node):
             results = self.apply(*[self._incoming(arithmetic.as_tensor(g), meta) for g, meta in pairs])
         else:
             results = self.apply(self._incoming(arithmetic.as_tensor(grads), self._outputs[0]))
-        pieces = [self._outgoing(g, meta, i) for i, (g, meta) in enumerate(self._by_tensor(results))]
+        pieces = [self._outgoing(g, meta, i) for i, (g, meta) in enumerate(self._pair_with_inputs(results))]
         return [arithmetic.from_tensor(p) for p in pieces]
 
     def _incoming(self, grad: Any, meta: Any) -> Any:
@@ -214,7 +214,7 @@ class BackwardFunction(FunctionCtx, Node):
         on_device = grad._device is device or grad._device.real is device.real
         return grad if on_device else functional.to(grad, device)
 
-    def _by_tensor(self, results: Any) -> list[Any]:
+    def _pair_with_inputs(self, results: Any) -> list[Any]:
         """Check the results of the user's backward; return ``(gradient, input metadata)`` for each tensor argument."""
         results = list(results) if isinstance(results, tuple) else [results]
         count = len(self._inputs)

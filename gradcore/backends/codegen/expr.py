@@ -191,7 +191,9 @@ class ExprGraph:
             *inputs, output = [FLOAT if d == HALF else d for d in function.resolve_dtypes((*kinds, None))]
         except TypeError as error:
             raise NotFusible(str(error)) from None
-        return self.node(name, tuple([self._in(o, dtype) for o, dtype in zip(operands, inputs, strict=True)]), output)
+        return self.node(
+            name, tuple([self._convert_operand(o, dtype) for o, dtype in zip(operands, inputs, strict=True)]), output
+        )
 
     def call_in(self, name: str, dtype: np.dtype[Any], result: np.dtype[Any], *operands: Any) -> Expr:
         """Return the expression of a function whose operands are all converted to `dtype`."""
@@ -205,9 +207,9 @@ class ExprGraph:
 
     def operand(self, operand: Any, dtype: np.dtype[Any]) -> Expr:
         """Return an operand, an expression or a scalar, as an expression of `dtype`."""
-        return self._in(unwrap(operand), dtype)
+        return self._convert_operand(unwrap(operand), dtype)
 
-    def _in(self, operand: Any, dtype: np.dtype[Any]) -> Expr:
+    def _convert_operand(self, operand: Any, dtype: np.dtype[Any]) -> Expr:
         return self.cast(operand, dtype) if isinstance(operand, Expr) else self.constant(operand, dtype)
 
 

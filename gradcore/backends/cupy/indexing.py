@@ -292,7 +292,7 @@ class CudaIndexing(CudaKernels, Indexing):
 
     def _last_values(self, shape: Sequence[int], values: Any, indices: Indices) -> Any:
         """Return `values` with each one replaced by the last one that `indices` sends to the same place."""
-        indices = self._without_masks(indices)
+        indices = self._replace_masks(indices)
         arrays, full, order = self._layout(shape, indices)
         index_shape = arrays[0].shape
         sizes = [n for n, index in zip(shape, indices, strict=False) if index is not None]

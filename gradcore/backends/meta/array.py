@@ -300,13 +300,13 @@ def _call(ufunc: Any, *inputs: Any, **kwargs: Any) -> Any:
         if "axis" in kwargs:  # The function maps vectors to numbers.
             axes = [normalize_axis_tuple(kwargs["axis"], len(shape))[0] for shape in shapes]
             shapes = [(*s[:at], *s[at + 1 :], s[at]) for s, at in zip(shapes, axes, strict=True)]
-        shapes = _of_signature(ufunc, shapes)
+        shapes = _apply_signature(ufunc, shapes)
         return shapes if ufunc.nout > 1 else shapes[0]
     shape = broadcast(*inputs)
     return (shape,) * ufunc.nout if ufunc.nout > 1 else shape
 
 
-def _of_signature(ufunc: Any, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+def _apply_signature(ufunc: Any, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Return the shapes of the results of a generalized universal function, from ``(n?,k),(k,m?)->(n?,m?)``, say."""
     ins, outs = (re.findall(r"\(([^)]*)\)", side) for side in ufunc.signature.split("->"))
     sizes: dict[str, int] = {}
@@ -357,7 +357,7 @@ def _outer(ufunc: Any, a: Any, b: Any, **kwargs: Any) -> tuple[int, ...]:
     return shape_of(a) + shape_of(b)
 
 
-def _at(ufunc: Any, array: MetaArray, indices: Any, values: Any = 0) -> None:
+def _write_at(ufunc: Any, array: MetaArray, indices: Any, values: Any = 0) -> None:
     array[indices] = values
 
 
@@ -367,5 +367,5 @@ _SHAPES: dict[str, Callable[..., Any]] = {
     "accumulate": _accumulate,
     "reduceat": _reduceat,
     "outer": _outer,
-    "at": _at,
+    "at": _write_at,
 }

@@ -46,7 +46,7 @@ class Namespace:
         return value
 
 
-def _by_shape(rule: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_shape_rule(rule: Callable[..., Any]) -> Callable[..., Any]:
     """Return a kernel whose results have the shapes and dtypes that a declared shape rule returns."""
 
     def make_result(found: Any) -> Any:
@@ -67,7 +67,7 @@ class MetaBackend(MetaKernels, Backend):
 
     def __init__(self) -> None:
         super().__init__(Namespace(np), MetaArray)
-        vars(self).update((name, _by_shape(rule)) for name, rule in shape_rules(Backend).items())
+        vars(self).update((name, _wrap_shape_rule(rule)) for name, rule in shape_rules(Backend).items())
 
     @property
     def special(self) -> Any:

@@ -31,13 +31,13 @@ def shapes(names: str) -> Callable[[R], R]:
 
     def register(shape: R) -> R:
         for function in numpy_functions(names):
-            RULES[function] = _by_shape(function, shape)
+            RULES[function] = _wrap_shape_rule(function, shape)
         return shape
 
     return register
 
 
-def _by_shape(function: Any, shape: Rule) -> Rule:
+def _wrap_shape_rule(function: Any, shape: Rule) -> Rule:
     def run(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         result_shapes = shape(*args, **kwargs)
         result = probe(function, *args, **kwargs)
@@ -157,7 +157,7 @@ def _reduction(function: Any) -> Rule:
             shape_of(arguments["a"]), arguments.get("axis"), arguments.get("keepdims") is True
         )
 
-    return _by_shape(function, shape)
+    return _wrap_shape_rule(function, shape)
 
 
 RULES.register_each(

@@ -124,7 +124,7 @@ def _split(ary: MetaArray, indices_or_sections: Any, axis: int = 0) -> list[Meta
     return [ary[(*lead, slice(start, end))] for start, end in pairwise(bounds)]
 
 
-def _at_least(n: int) -> Callable[..., Any]:
+def _raise_ndim(n: int) -> Callable[..., Any]:
     def view(*arrays: Any) -> Any:
         results = [a if hasattr(a, "ndim") else np.asarray(a) for a in arrays]
         results = [a[(None,) * (n - a.ndim)] if a.ndim < n else a for a in results]
@@ -133,8 +133,8 @@ def _at_least(n: int) -> Callable[..., Any]:
     return view
 
 
-rule("atleast_1d")(_at_least(1))
-rule("atleast_2d")(_at_least(2))
+rule("atleast_1d")(_raise_ndim(1))
+rule("atleast_2d")(_raise_ndim(2))
 
 
 @rule("lib.stride_tricks.sliding_window_view")

@@ -35,7 +35,7 @@ class NumpyAttention(Normalization):
         self, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False
     ) -> tuple[Any, Any]:
         if not _usual(query.size * key.shape[-2], query, key, value) or (
-            mask is not None and not _for_all(mask, query)
+            mask is not None and not _is_shared_by_heads(mask, query)
         ):
             with blas_alone(query.size * key.shape[-2], _THREADED):
                 return super().attention(query, key, value, mask, scale, causal)
@@ -51,7 +51,7 @@ class NumpyAttention(Normalization):
             arrays = query[part] * scale, key[part], value[part]
             (_attend_causally if causal else _attend)(*arrays, mask, weights[part], out[part])
 
-        _some_heads(work, weights)
+        _share_heads(work, weights)
         return out.reshape(*lead, queries, -1), weights.reshape(*lead, queries, keys)
 
     @kernel_for(lambda self, x: x.dtype.char in "fd" and x.flags.c_contiguous and x.size > 0)
@@ -102,7 +102,7 @@ class NumpyAttention(Normalization):
                 block = w[:, rows, visible]
                 add_gradients(targets, g[:, rows], q[:, rows], k[:, visible], v[:, visible], block, scale, add_product)
 
-        _some_heads(work, weights)
+        _share_heads(work, weights)
         of_query, of_key, of_value = (
             a if a is None else a.reshape(shape) for a, shape in zip(results, shapes, strict=True)
         )
@@ -117,16 +117,16 @@ def _usual(products: int, *arrays: Any) -> bool:
     return dtype.char in "fd" and all(a.shape[:-2] == lead and a.dtype == dtype and a.size for a in arrays)
 
 
-def _some_heads(work: Callable[[slice], None], weights: Any) -> None:
+def _share_heads(work: Callable[[slice], None], weights: Any) -> None:
     """Share all heads of `weights` among threads by calling ``work(part)`` for slices of a few heads each."""
     heads = len(weights)
     step = max(1, _SCORES // (weights.size // heads))
 
-    def some(numbers: Iterator[int]) -> None:
+    def run_numbers(numbers: Iterator[int]) -> None:
         for i in numbers:
             work(slice(i * step, i * step + step))
 
-    share_products(some, -(-heads // step))
+    share_products(run_numbers, -(-heads // step))
 
 
 def add_product(a: Any, b: Any, out: Any) -> None:
@@ -162,7 +162,7 @@ def add_gradients(
         write(scores.swapaxes(-1, -2), query * scale, of_key)
 
 
-def _for_all(mask: Any, query: Any) -> bool:
+def _is_shared_by_heads(mask: Any, query: Any) -> bool:
     """Return whether all heads share one matrix as their mask."""
     return bool(mask.dtype == query.dtype) and 2 <= mask.ndim <= query.ndim and prod(mask.shape[:-2]) == 1
 

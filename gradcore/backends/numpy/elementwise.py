@@ -107,13 +107,13 @@ class NumpyElementwise(Elementwise):
     # -- quotients: float64 holds the rounded quotients of float32 numbers exactly if they are not too large --
 
     def floor_divide(self, x: Any, y: Any) -> Any:
-        return _in_tiles(_floor_divide, x, y) if _exact(x, y) else super().floor_divide(x, y)
+        return _compute_in_tiles(_floor_divide, x, y) if _exact(x, y) else super().floor_divide(x, y)
 
     def remainder(self, x: Any, y: Any) -> Any:
-        return _in_tiles(_remainder, x, y) if _exact(x, y) else super().remainder(x, y)
+        return _compute_in_tiles(_remainder, x, y) if _exact(x, y) else super().remainder(x, y)
 
     def fmod(self, x: Any, y: Any) -> Any:
-        return _in_tiles(_fmod, x, y) if _exact(x, y) else super().fmod(x, y)
+        return _compute_in_tiles(_fmod, x, y) if _exact(x, y) else super().fmod(x, y)
 
 
 def _clips(x: Any) -> bool:
@@ -124,7 +124,7 @@ def _exact(x: Any, y: Any) -> bool:
     return bool(x.dtype == y.dtype == np.float32 and max(x.size, y.size) >= _BITS_FROM)
 
 
-def _in_tiles(kernel: Callable[..., None], *arrays: Any) -> Any:
+def _compute_in_tiles(kernel: Callable[..., None], *arrays: Any) -> Any:
     """Compute a result from broadcast arrays of one dtype by calling ``kernel(out, *parts)`` for cache-sized parts."""
     arrays = np.broadcast_arrays(*arrays)
     result = np.empty(arrays[0].shape, arrays[0].dtype)
@@ -134,7 +134,7 @@ def _in_tiles(kernel: Callable[..., None], *arrays: Any) -> Any:
     return result
 
 
-def _by_quotient(rounding: Any, plain: Any, *, rest: bool) -> Callable[..., None]:
+def _make_quotient_kernel(rounding: Any, plain: Any, *, rest: bool) -> Callable[..., None]:
     """Return a kernel ``kernel(out, x, y)`` for the rounded quotient of float32 numbers, or for the remainder (`rest`).
 
     `rounding` rounds the quotient, and `plain` is NumPy's function, which is called if quotients are too large.
@@ -155,6 +155,6 @@ def _by_quotient(rounding: Any, plain: Any, *, rest: bool) -> Callable[..., None
     return kernel
 
 
-_floor_divide = _by_quotient(np.floor, np.floor_divide, rest=False)
-_remainder = _by_quotient(np.floor, np.remainder, rest=True)
-_fmod = _by_quotient(np.trunc, np.fmod, rest=True)
+_floor_divide = _make_quotient_kernel(np.floor, np.floor_divide, rest=False)
+_remainder = _make_quotient_kernel(np.floor, np.remainder, rest=True)
+_fmod = _make_quotient_kernel(np.trunc, np.fmod, rest=True)

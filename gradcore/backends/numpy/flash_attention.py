@@ -63,7 +63,7 @@ class NumpyFlashAttention(Normalization):
             out[block.heads, block.rows] = result
             logs[block.heads, block.rows, 0] = np.log(total) + top
 
-        _each(attend, [[block] for group in _blocks(of, causal) for block in group])
+        _run_blocks(attend, [[block] for group in _blocks(of, causal) for block in group])
         return out.reshape(*of.lead, *out.shape[1:]), logs.reshape(*of.lead, *logs.shape[1:])
 
     def flash_attention_backward(
@@ -99,7 +99,7 @@ class NumpyFlashAttention(Normalization):
             arrays = grad[part, rows], of.query[part, rows], of.key[part, keys], of.value[part, keys]
             add_gradients(targets, *arrays, weights, scale, add_product)
 
-        _each(work, _blocks(of, causal))
+        _run_blocks(work, _blocks(of, causal))
         of_query, of_key, of_value = (a if a is None else a.reshape(*of.lead, *a.shape[1:]) for a in results)
         return of_query, of_key, of_value, None
 
@@ -108,15 +108,15 @@ def _blocks(of: Heads, causal: bool) -> list[list[Block]]:
     return blocks(of.scores_shape(), _SCORES, _QUERIES, causal)
 
 
-def _each(work: Callable[[Block], None], groups: list[list[Block]]) -> None:
+def _run_blocks(work: Callable[[Block], None], groups: list[list[Block]]) -> None:
     """Call ``work(block)`` for each block; threads share the groups of blocks."""
 
-    def some(numbers: Iterator[int]) -> None:
+    def run_numbers(numbers: Iterator[int]) -> None:
         for i in numbers:
             for block in groups[i]:
                 work(block)
 
-    share_products(some, len(groups))
+    share_products(run_numbers, len(groups))
 
 
 def _scores(of: Heads, block: Block, scale: float, causal: bool) -> Any:

@@ -107,10 +107,10 @@ def dots_of_columns(x: Any, y: Any) -> Any:
     step = max(_ROWS, isqrt(len(x)))
     result = np.empty((-(-len(x) // step), x.shape[1]), x.dtype)
 
-    def some(numbers: Iterator[int]) -> None:
+    def run_numbers(numbers: Iterator[int]) -> None:
         for i in numbers:
             rows = slice(i * step, i * step + step)
             np.einsum("ij,ij->j", x[rows], y[rows], out=result[i])
 
-    threads.share(some, len(result), x.size // _WORTH_A_THREAD)
+    threads.share(run_numbers, len(result), x.size // _WORTH_A_THREAD)
     return np.add.reduce(result, 0)

@@ -146,8 +146,8 @@ def _shared_products(a: Any, b: Any) -> Any:
     longest = max(range(a.ndim - 2), key=a.shape.__getitem__)
     first, second, target = (x.swapaxes(0, longest) for x in (a, b, out))
 
-    def some(start: int, stop: int) -> None:
+    def multiply_range(start: int, stop: int) -> None:
         np.matmul(first[start:stop], second[start:stop], out=target[start:stop])
 
-    spread_products(some, len(first))
+    spread_products(multiply_range, len(first))
     return out

@@ -92,8 +92,8 @@ class NumpyRecurrent(Recurrent):
         includes the product of the weight with the initial state.
         """
         width = c.shape[1]
-        _in_order(inflow, gates, width)
-        transposed = _in_order(weight.T, np.empty(weight.T.shape, weight.dtype), width) if weight.size else None
+        _reorder_gates(inflow, gates, width)
+        transposed = _reorder_gates(weight.T, np.empty(weight.T.shape, weight.dtype), width) if weight.size else None
         to_state = None if projection is None else projection.T
         buffer, spare = np.empty((len(h), 4 * width), h.dtype), np.empty(c.shape, c.dtype)
         views = _views(steps, gates, gates[:, : 3 * width], *_blocks(gates, 4), cells, result)
@@ -355,7 +355,7 @@ def _blocks(x: AnyArray, count: int) -> list[AnyArray]:
     return [x[:, k * width : (k + 1) * width] for k in range(count)]
 
 
-def _in_order(x: AnyArray, out: AnyArray, width: int) -> AnyArray:
+def _reorder_gates(x: AnyArray, out: AnyArray, width: int) -> AnyArray:
     """Write the columns of `x` to `out` in the order input, forget, output, cell gate, and return `out`.
 
     The first three gates are negated, because `_logistic` expects that.

@@ -82,15 +82,15 @@ def in_blocks(work: Callable[[slice, int], None], x: Any) -> None:
     """
     height, count = len(x), number_of_blocks(x)
 
-    def some(numbers: Iterator[int]) -> None:
+    def run_numbers(numbers: Iterator[int]) -> None:
         for i in numbers:
             work(slice(height * i // count, height * (i + 1) // count), i)
 
     if count > 1 and x.size >= _MANY:
-        share_products(some, count)
+        share_products(run_numbers, count)
     else:
         with blas_alone(x.size):
-            some(iter(range(count)))
+            run_numbers(iter(range(count)))
 
 
 def copy_transpose(x: Any) -> Any:

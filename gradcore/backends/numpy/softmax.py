@@ -35,7 +35,7 @@ class NumpySoftmax(Reductions):
         return exponentials(shifted, shifted)
 
     def softmax_along(self, x: Any, dim: int) -> Any:
-        if not _by_rows(x, dim):
+        if not _supports(x, dim):
             return super().softmax_along(x, dim)
         rows = rows_of(x)
         out = np.empty(rows.shape, x.dtype)
@@ -45,7 +45,7 @@ class NumpySoftmax(Reductions):
     def softmax_product(self, t: Any, y: Any, dim: int) -> Any:
         is_wide = y.shape[dim] >= _WIDE
         is_small = y.size < (_LARGE if is_wide else _SEVERAL)
-        if is_small or not _by_rows(y, dim) or t.dtype != y.dtype or t.shape != y.shape:
+        if is_small or not _supports(y, dim) or t.dtype != y.dtype or t.shape != y.shape:
             return super().softmax_product(t, y, dim)
         rows, results = rows_of(t), rows_of(y)
         out = np.empty(rows.shape, y.dtype)
@@ -61,7 +61,7 @@ class NumpySoftmax(Reductions):
 
     @kernel_for(lambda self, x, dim: x.size >= _SEVERAL)
     def log_softmax_along(self, x: Any, dim: int) -> Any:
-        if not _by_rows(x, dim):
+        if not _supports(x, dim):
             out = np.asarray(x - self.max_over(x, (dim,), True))
             out -= np.log(self.sum_over(exponentials(out, np.empty_like(out)), (dim,), True))
             return out
@@ -78,7 +78,7 @@ class NumpySoftmax(Reductions):
 
     @kernel_for(lambda self, t, y, dim: y.size >= _SEVERAL)
     def log_softmax_transposed(self, t: Any, y: Any, dim: int) -> Any:
-        if not _by_rows(y, dim) or t.dtype != y.dtype or t.shape != y.shape:
+        if not _supports(y, dim) or t.dtype != y.dtype or t.shape != y.shape:
             out = exponentials(y, np.empty_like(y))
             out *= self.sum_over(t, (dim,), True)
             return np.subtract(t, out, out)
@@ -94,7 +94,7 @@ class NumpySoftmax(Reductions):
         return out.reshape(y.shape)
 
 
-def _by_rows(x: Any, dim: int) -> bool:
+def _supports(x: Any, dim: int) -> bool:
     """Return whether the kernels above support these arguments: floats along the last dim."""
     return bool(dim == x.ndim - 1 and x.size and x.dtype.kind == "f" and x.itemsize >= 4)
 

@@ -244,14 +244,14 @@ def _first_extrema(rows: Any, k: int, largest: bool) -> tuple[Any, Any] | None:
     info = np.finfo(rows.dtype) if rows.dtype.kind == "f" else np.iinfo(rows.dtype)
     sentinel = (-np.inf if largest else np.inf) if rows.dtype.kind == "f" else (info.min if largest else info.max)
 
-    def some(start: int, stop: int) -> None:
+    def select_range(start: int, stop: int) -> None:
         remaining, row_numbers = rows[start:stop].copy(), np.arange(stop - start)
         for i in range(k):
             columns = remaining.argmax(axis=1) if largest else remaining.argmin(axis=1)
             index[start:stop, i] = columns
             remaining[row_numbers, columns] = sentinel
 
-    threads.spread(some, len(rows), k * rows.size // WORTH_A_THREAD)
+    threads.spread(select_range, len(rows), k * rows.size // WORTH_A_THREAD)
     values = rows[np.arange(len(rows))[:, None], index]
     if (values == sentinel).any() or (not largest and np.isnan(values).any()):
         return None

@@ -26,12 +26,12 @@ def in_threads(function: Any) -> Callable[..., Any]:
         source, target = (x.ravel("K") for x in (x, result))
         count = threads.even_parts(x.size, _PART, number)
 
-        def some(numbers: Iterator[int]) -> None:
+        def run_numbers(numbers: Iterator[int]) -> None:
             for i in numbers:
                 part = slice(x.size * i // count, x.size * (i + 1) // count)
                 function(source[part], target[part])
 
-        threads.share(some, count, number)
+        threads.share(run_numbers, count, number)
         return result
 
     kernel.nout = function.nout  # type: ignore[attr-defined]

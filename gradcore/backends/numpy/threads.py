@@ -121,14 +121,14 @@ def share(work: Callable[[Iterator[int]], None], count: int, most: int | None = 
         work(numbers)
         return
 
-    def some() -> None:
+    def run_share() -> None:
         try:
             work(numbers)
         except BaseException:
             deque(numbers, 0)
             raise
 
-    _pool.run(some, helper_count)
+    _pool.run(run_share, helper_count)
 
 
 def hush_before(hush: Callable[[], object]) -> None:
@@ -162,8 +162,8 @@ def spread(work: Callable[[int, int], None], count: int, most: int | None = None
         return
     bounds = [count * i // parts for i in range(parts + 1)]
 
-    def some(numbers: Iterator[int]) -> None:
+    def run_share(numbers: Iterator[int]) -> None:
         for i in numbers:
             work(bounds[i], bounds[i + 1])
 
-    share(some, parts)
+    share(run_share, parts)

@@ -70,7 +70,7 @@ class Targets:
     def class_pick(self, x: Array, target: Array, ignore_index: int) -> Array:
         """Return the score of each target's class."""
         valid_target, ignored = self._known_classes(target, x.shape[min(x.ndim, 2) - 1], ignore_index)
-        return self._without_ignored(self._pick(x, valid_target), ignored)
+        return self._zero_ignored(self._pick(x, valid_target), ignored)
 
     def class_spread(self, x: Array, target: Array, classes: int, ignore_index: int) -> Array:
         """Return zeros with the elements of `x` at their targets' classes (the adjoint of `class_pick`)."""
@@ -78,7 +78,7 @@ class Targets:
         shape = (*target.shape[:1], classes, *target.shape[1:]) if target.ndim else (classes,)
         result = self.xp.zeros(shape, dtype=x.dtype)
         view, key = self._class_places(result, valid_target)
-        view[key] = self._without_ignored(x, ignored).reshape(key[1].shape)
+        view[key] = self._zero_ignored(x, ignored).reshape(key[1].shape)
         return result
 
     def class_ones(self, target: Array, like: Array, ignore_index: int) -> Array:
@@ -88,13 +88,13 @@ class Targets:
     def class_totals(self, x: Array, target: Array, classes: int, ignore_index: int) -> Array:
         """Return the sums of the elements of `x` that belong to each class."""
         valid_target, ignored = self._known_classes(target, classes, ignore_index)
-        x = self._without_ignored(x, ignored).reshape(-1)
+        x = self._zero_ignored(x, ignored).reshape(-1)
         return self.index_add(self.xp.zeros(classes, x.dtype), 0, valid_target.reshape(-1), x)
 
     def class_weights(self, target: Array, weight: Array, ignore_index: int) -> Array:
         """Return the weight of each target's class."""
         valid_target, ignored = self._known_classes(target, len(weight), ignore_index)
-        return self._without_ignored(weight[valid_target], ignored)
+        return self._zero_ignored(weight[valid_target], ignored)
 
     def _weights(self, target: Array, weight: Array | None, like: Array, ignore_index: int) -> Array:
         if weight is None:
@@ -131,7 +131,7 @@ class Targets:
         """Return the losses, weighted and reduced, and the sum of weights."""
         weights = self._weights(target, weight, losses, ignore_index)
         if weight is not None or ignored is not None:
-            losses = self._without_ignored(losses, ignored) * weights
+            losses = self._zero_ignored(losses, ignored) * weights
         return self._reduced_losses(losses, weights, reduction)
 
     def _reduced_losses(self, losses: Any, weights: Array, reduction: str) -> tuple[Array, Array]:
@@ -152,7 +152,7 @@ class Targets:
         if reduction == "mean":
             grad = self.div(grad, total_weight)
         if weight is not None or ignored is not None or not grad.ndim:
-            grad = self._without_ignored(self._weights(target, weight, powers, ignore_index) * grad, ignored)
+            grad = self._zero_ignored(self._weights(target, weight, powers, ignore_index) * grad, ignored)
         result = powers * self.div(grad.reshape(total.shape), total)
         view, key = self._class_places(result, valid_target)
         view[key] -= grad.reshape(key[1].shape)
@@ -172,7 +172,7 @@ class Targets:
         self.check_bounds(valid_target, classes, 0, 0, "Target {index} is out of bounds.")
         return valid_target, ignored
 
-    def _without_ignored(self, x: Array, ignored: Any) -> Array:
+    def _zero_ignored(self, x: Array, ignored: Any) -> Array:
         """Return `x` with zeros where targets are ignored."""
         return x if ignored is None else self.xp.where(ignored, self.xp.zeros((), x.dtype), x)
 

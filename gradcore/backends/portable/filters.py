@@ -30,15 +30,15 @@ def _there(self: Any, *args: Any) -> bool:
     return self.scipy_name is not None
 
 
-def _in_fractions(self: Any, x: Any, *args: Any) -> bool:
+def _is_inexact(self: Any, x: Any, *args: Any) -> bool:
     """Return whether `x` is floating-point or complex. For other dtypes, SciPy returns a different result dtype."""
     return _there(self) and x.dtype.kind in "fc"
 
 
-def _in_one_call(self: Any, x: Any, weights: Any, dims: Sequence[int], by: str) -> bool:
+def _fits_one_call(self: Any, x: Any, weights: Any, dims: Sequence[int], by: str) -> bool:
     """Return whether one call of SciPy filters along all of `dims`, at a cost that pays off."""
     taps = prod(weights.shape[d] for d in dims)
-    return _in_fractions(self, x) and by == "direct" and weights.size == taps and taps * taps <= x.size
+    return _is_inexact(self, x) and by == "direct" and weights.size == taps and taps * taps <= x.size
 
 
 def _has_values_only(self: Any, x: Any, coordinates: Any, order: int, mode: str, derivatives: Sequence[int]) -> bool:
@@ -52,7 +52,7 @@ def _is_exact(self: Any, x: Any, dim: int, order: int, mode: str) -> bool:
     return _there(self) and x.dtype.kind in "fc" and x.shape[dim] > (40 if mode == "reflect" else 1)
 
 
-def _of_few(self: Any, x: Any, offsets: Offsets, sizes: Sequence[int], rank: int) -> bool:
+def _has_small_footprint(self: Any, x: Any, offsets: Offsets, sizes: Sequence[int], rank: int) -> bool:
     """Return whether SciPy's rank filter can be called without reading a footprint from a device."""
     is_full_window = len(offsets) == prod(_window(x, sizes))
     return _there(self) and x.dtype.kind == "f" and (is_full_window or self.host_scalars)
@@ -63,7 +63,7 @@ def _window(x: Any, sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(n - m + 1 for n, m in zip(x.shape, sizes, strict=True))
 
 
-def _of_type(self: Any, x: Any, kind: str, type: int, dim: int) -> bool:
+def _supports_type(self: Any, x: Any, kind: str, type: int, dim: int) -> bool:
     return _there(self) and type in self.scipy_trigonometric_types
 
 
@@ -80,7 +80,7 @@ class Filters:
         """Import and return the library's counterpart of the SciPy module `module`."""
         return _import(f"{self.scipy_name}.{module}")
 
-    @kernel_for(_in_one_call)
+    @kernel_for(_fits_one_call)
     def correlate_valid(self, x: Any, weights: Any, dims: Sequence[int], by: str) -> Any:
         ndimage = self.scipy("ndimage")
         longer = [d for d in dims if weights.shape[d] > 1]
@@ -93,7 +93,7 @@ class Filters:
         sizes = [n - weights.shape[d] + 1 if d in dims else n for d, n in enumerate(x.shape)]
         return result[tuple(slice(m, m + n) for m, n in zip(middle, sizes, strict=True))]
 
-    @kernel_for(_of_few)
+    @kernel_for(_has_small_footprint)
     def select_rank(self, x: Any, offsets: Offsets, sizes: Sequence[int], rank: int) -> Any:
         window = _window(x, sizes)
         if len(offsets) == prod(window):
@@ -119,15 +119,15 @@ class Filters:
         ]
         return self.xp.stack(samples).reshape(*lead, *coordinates.shape[1:])
 
-    @kernel_for(_in_fractions)
+    @kernel_for(_is_inexact)
     def recursive_filter(self, x: Any, b: Any, a: Any, dim: int) -> Any:
         return self.scipy("signal").lfilter(b, a, x, dim)
 
-    @kernel_for(_in_fractions)
+    @kernel_for(_is_inexact)
     def rate_filter(self, x: Any, h: Any, up: int, down: int, dim: int) -> Any:
         return self.scipy("signal").upfirdn(h, x, up, down, dim)
 
-    @kernel_for(_of_type)
+    @kernel_for(_supports_type)
     def trigonometric_transform(self, x: Any, kind: str, type: int, dim: int) -> Any:
         transform = getattr(self.scipy("fft"), {"cos": "dct", "sin": "dst"}[kind])
         return transform(x, type, axis=dim, norm="ortho")

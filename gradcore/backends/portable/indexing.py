@@ -60,12 +60,12 @@ class Indexing:
         """Return the elements at `indices`."""
         key = self._key_of(x.shape, indices)
         try:
-            single_index = self._alone(x, indices)
+            single_index = self._find_single_index(x, indices)
             if single_index is not None:
                 return self.taken_along(*single_index, True)
             return self.xp.ascontiguousarray(x[key])
         except (IndexError, ValueError) as error:
-            raise index_error(error, x.shape, self._without_masks(indices)) from None
+            raise index_error(error, x.shape, self._replace_masks(indices)) from None
 
     @indexes("take", "dim", "x dim index", index_select="x dim index")
     def taken_along(
@@ -90,14 +90,14 @@ class Indexing:
         key = self._key_of(out.shape, indices)
         try:
             if accumulate and not distinct(indices):
-                indices = self._without_masks(indices)
+                indices = self._replace_masks(indices)
                 if self.host_scalars:
                     # The next step computes flat indices, among which NumPy does not detect an index out of bounds.
                     self._check_each(out.shape, indices)
                 self._accumulate_into(out, indices, values)
                 return
             target = out
-            single_index = self._alone(out, indices)
+            single_index = self._find_single_index(out, indices)
             if single_index is not None and self.shares_memory(single_index[0], out):
                 target, dim, positions = single_index
                 key = (slice(None),) * dim + (positions,)
@@ -106,7 +106,7 @@ class Indexing:
             else:
                 target[key] = values
         except (IndexError, ValueError) as error:
-            raise index_error(error, out.shape, self._without_masks(indices), values.shape) from None
+            raise index_error(error, out.shape, self._replace_masks(indices), values.shape) from None
 
     @indexes("add", "tuple", "values shape index")
     def index_backward(self, grad: Array, shape: Sequence[int], indices: Indices) -> Array:
@@ -117,7 +117,7 @@ class Indexing:
         self.index_into(out, grad, indices)
         return out
 
-    def _alone(self, x: Array, indices: Indices) -> tuple[Array, int, Array] | None:
+    def _find_single_index(self, x: Array, indices: Indices) -> tuple[Array, int, Array] | None:
         """If there is a single index array, return `x`, the indexed dim and integer indices along it; else None.
 
         A mask is turned into the indices of its True elements, and the dims that it covers are merged into one. Reading
@@ -197,7 +197,7 @@ class Indexing:
 
     def _as_rows(self, shape: Sequence[int], indices: Indices, values: Any) -> tuple[Array, Array, list[int]]:
         """Return flat indices over the indexed dims, the values as a row for each, and the indexed dims."""
-        indices = self._without_masks(indices)
+        indices = self._replace_masks(indices)
         dims = [d for d, index in enumerate(indices) if index is not None]
         arrays, full, order = self._layout(shape, indices)
         if values.shape != full:
@@ -224,7 +224,7 @@ class Indexing:
         )
         return arrays, full, order
 
-    def _without_masks(self, indices: Indices) -> list[Any]:
+    def _replace_masks(self, indices: Indices) -> list[Any]:
         """Replace each mask by the integer indices of its True elements, one array per dim."""
         results: list[Any] = []
         for index in indices:
@@ -263,7 +263,7 @@ class Indexing:
         self.check_bounds(index, x.shape[dim], dim)
         if x.flags.c_contiguous:
             return x.reshape(-1).take(self._places(x.shape, dim, index))
-        return _cut(x, index.shape, dim)[self._along(index, dim)]
+        return _cut(x, index.shape, dim)[self._index_key(index, dim)]
 
     @along(1)
     @indexes("put", "each", "x dim index values", scatter_src="x values dim index")
@@ -299,7 +299,7 @@ class Indexing:
         """Return the part of `x` that starts at its first element and has the shape of an index array."""
         return x if x.shape == index.shape or not x.ndim else x[tuple(slice(n) for n in index.shape)]
 
-    def _along(self, index: Array, dim: int) -> tuple[Array, ...]:
+    def _index_key(self, index: Array, dim: int) -> tuple[Array, ...]:
         """Return the key with which ``x[key]`` reads `index` along a dim."""
         key = [self._range_along(n, 1, d, index.ndim) for d, n in enumerate(index.shape)]
         key[dim] = index

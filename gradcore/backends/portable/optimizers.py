@@ -249,14 +249,14 @@ class Cut:
         for original, copy in self.copies:
             copy[...] = original
 
-        def some(start: int, stop: int) -> None:
+        def update_range(start: int, stop: int) -> None:
             for tile in self.direct[start:stop]:
                 formula(self.backend, tile.params[0], tile.grads(grads)[0], *tile.states, **settings)
 
         if not self.is_large:
-            some(0, len(self.direct))
+            update_range(0, len(self.direct))
         else:
-            self.backend.in_threads(some, len(self.direct))
+            self.backend.in_threads(update_range, len(self.direct))
         for tile in self.joined:
             self._run_in_scratch(formula, tile, tile.grads(grads), settings)
         for original, copy in self.copies:

@@ -46,18 +46,18 @@ class Padding:
 
     def pad_with_own(self, x: Array, pad: Sequence[int], mode: str) -> Array:
         """Pad the last dims with elements of `x`: reflected, repeated at the edge, or circular."""
-        for dim, taps in _by_dim(x.shape, pad, mode):
+        for dim, taps in _taps_by_dim(x.shape, pad, mode):
             x = fold(self.xp, self.xp.add, x, dim, taps)
         return x
 
     def pad_with_own_backward(self, grad: Array, shape: Sequence[int], pad: Sequence[int], mode: str) -> Array:
         """Return the gradient of `pad_with_own` by its input."""
-        for dim, taps in reversed(_by_dim(shape, pad, mode)):
+        for dim, taps in reversed(_taps_by_dim(shape, pad, mode)):
             grad = spread(self.xp, grad, dim, taps)
         return grad
 
 
-def _by_dim(shape: Sequence[int], pad: Sequence[int], mode: str) -> list[tuple[int, Taps]]:
+def _taps_by_dim(shape: Sequence[int], pad: Sequence[int], mode: str) -> list[tuple[int, Taps]]:
     last = len(shape) - 1
     return [(last - i, _taps(shape[last - i], pad[2 * i], pad[2 * i + 1], mode)) for i in range(len(pad) // 2)]
 

@@ -280,12 +280,12 @@ def lstm_gradients(F: Any, run: Run, arguments: LstmGradients) -> tuple[Any, ...
         steps.restore_shape(F, of_inflow),
         hidden.all(),
         cell.all(),
-        _of_weight(F, steps, of_inflow, result, h0) if needs[3] else None,
+        _weight_gradient(F, steps, of_inflow, result, h0) if needs[3] else None,
         of_projection,
     )
 
 
-def _of_weight(F: Any, steps: Steps, of_recurrent: Any, result: Any, h0: Any) -> Any:
+def _weight_gradient(F: Any, steps: Steps, of_recurrent: Any, result: Any, h0: Any) -> Any:
     return F.matmul(F.transpose(of_recurrent, 0, 1), steps.before(F, result, h0))
 
 
@@ -400,7 +400,7 @@ def rnn_gradients(F: Any, run: Run, arguments: RnnGradients) -> tuple[Any, ...]:
         (gradients[t],) = run(_rnn_step_back, upstream[t], hidden.of(steps.sizes[t]), slopes[t])
         hidden.now = F.matmul(gradients[t], weight)
     of_inflow = steps.join(F, gradients)
-    of_weight = _of_weight(F, steps, of_inflow, result, h0) if needs[2] else None
+    of_weight = _weight_gradient(F, steps, of_inflow, result, h0) if needs[2] else None
     return steps.restore_shape(F, of_inflow), hidden.all(), of_weight
 
 

@@ -64,7 +64,7 @@ class SparseMatrices:
 
         If `strict`, a solution that did not converge is an error.
         """
-        values, right, pattern = self.to_host(values), self.to_host(b), _on_host(pattern, self.to_host)
+        values, right, pattern = self.to_host(values), self.to_host(b), _to_host(pattern, self.to_host)
         dtype = np.result_type(values.dtype, right.dtype, np.float32)
         values, right = values.astype(dtype, copy=False), right.astype(dtype, copy=False)
         if method is None:
@@ -83,7 +83,7 @@ class SparseMatrices:
         """Return eigenvalues and eigenvectors of a Hermitian matrix, computed by LOBPCG on the host."""
         from scipy.sparse.linalg import lobpcg
 
-        matrix = scipy_matrix(self.to_host(values), _on_host(pattern, self.to_host), False)
+        matrix = scipy_matrix(self.to_host(values), _to_host(pattern, self.to_host), False)
         w, V = lobpcg(matrix, self.to_host(start), **settings)
         return self.from_host(w.astype(start.dtype, copy=False)), self.from_host(np.ascontiguousarray(V))
 
@@ -111,7 +111,7 @@ def _skeleton(pattern: Pattern) -> Any:
     return compress((np.zeros(inner.size), inner, ends), shape=pattern.shape)
 
 
-def _on_host(pattern: Pattern, to_host: Any) -> Pattern:
+def _to_host(pattern: Pattern, to_host: Any) -> Pattern:
     """Return the pattern with its arrays on the host."""
     if pattern.xp is NUMPY:
         return pattern

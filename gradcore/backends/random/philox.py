@@ -116,7 +116,7 @@ def _per_word(dtype: Any) -> int:
     return 1 if np.dtype(dtype).itemsize == 8 else 2
 
 
-def _in_tiles(distribution: Callable[..., Array]) -> Callable[..., Array]:
+def _tile_draws(distribution: Callable[..., Array]) -> Callable[..., Array]:
     """Make a distribution run on one tile of words after the other, for NumPy.
 
     Array parameters are cut into the same tiles.
@@ -176,7 +176,7 @@ def _affine(values: Array, scale: float, shift: float, dtype: np.dtype) -> Array
     return values.astype(dtype, copy=False)
 
 
-@_in_tiles
+@_tile_draws
 def uniform(xp: Any, words: Array, dtype: Any, low: float = 0.0, high: float = 1.0) -> Array:
     """Return uniform random numbers in [low, high).
 
@@ -218,7 +218,7 @@ def uniform(xp: Any, words: Array, dtype: Any, low: float = 0.0, high: float = 1
     return values.astype(dtype, copy=False)
 
 
-@_in_tiles
+@_tile_draws
 def normal(xp: Any, words: Array, dtype: Any, mean: float = 0.0, std: float = 1.0) -> Array:
     """Return normal random numbers.
 
@@ -244,7 +244,7 @@ def normal(xp: Any, words: Array, dtype: Any, mean: float = 0.0, std: float = 1.
     return _affine(values, std, mean, dtype)
 
 
-@_in_tiles
+@_tile_draws
 def log_normal(xp: Any, words: Array, dtype: Any, mean: float = 1.0, std: float = 2.0) -> Array:
     """Return exponentials of normal random numbers, ``exp(z * std + mean)``. Parameters are as for `normal`."""
     dtype = np.dtype(dtype)
@@ -258,7 +258,7 @@ def _standard_exponential(h: Array, form: Format) -> Array:
     return exact.minus_log_complement(exact.midpoints(k, scale), exact.midpoints(np.iinfo(form.signed).max - k, scale))
 
 
-@_in_tiles
+@_tile_draws
 def exponential(xp: Any, words: Array, dtype: Any, rate: float = 1.0) -> Array:
     """Return exponential random numbers: ``-log(1 - v) / rate`` with v = ((h >> 1) + 1/2) / 2**(b - 1), never 0.
 
@@ -282,7 +282,7 @@ def exponential(xp: Any, words: Array, dtype: Any, rate: float = 1.0) -> Array:
     return values.astype(dtype, copy=False)
 
 
-@_in_tiles
+@_tile_draws
 def cauchy(xp: Any, words: Array, dtype: Any, median: float = 0.0, scale: float = 1.0) -> Array:
     """Return Cauchy random numbers: ``tan(pi * q) * scale + median`` with q = (h + 1/2) / 2**b, h read as signed.
 
@@ -309,7 +309,7 @@ def cauchy(xp: Any, words: Array, dtype: Any, median: float = 0.0, scale: float 
     return _affine(_with_sign_of(h, values, form), scale, median, dtype)
 
 
-@_in_tiles
+@_tile_draws
 def bernoulli(xp: Any, words: Array, dtype: Any, p: Any) -> Array:
     """Return True with probability p: ``(h >> s) < p * 2**d`` with d = 31 and s = 1 (float64: d = 53 and s = 11).
 
@@ -340,7 +340,7 @@ def bernoulli(xp: Any, words: Array, dtype: Any, p: Any) -> Array:
     return (h >> (form.bits - digits)) < threshold
 
 
-@_in_tiles
+@_tile_draws
 def geometric(xp: Any, words: Array, dtype: Any, p: Any) -> Array:
     """Return the number of trials up to the first success: ``max(1, ceil(e / -log(1 - p)))``, e exponential.
 
@@ -374,7 +374,7 @@ def integer_words(low: int, high: int) -> int:
     return 1 if high - low <= 2**32 else 2
 
 
-@_in_tiles
+@_tile_draws
 def integers(xp: Any, words: Array, dtype: Any, low: int, high: int) -> Array:
     """Return random integers in [low, high), without rejection: ``low + floor(w * (high - low) / 2**64)``.
 

@@ -180,7 +180,7 @@ def _generic(name: str) -> Callable[..., Any]:
     return kernel
 
 
-def _by_rule(name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_rule(name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
     generic = _generic(name) if hasattr(Backend, name) else None
 
     def kernel(self: Any, *args: Any) -> Any:
@@ -190,7 +190,7 @@ def _by_rule(name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
     return kernel
 
 
-def _of_elements(name: str) -> Callable[..., Any]:
+def _wrap_elementwise(name: str) -> Callable[..., Any]:
     def kernel(self: Any, *args: Any) -> Any:
         return calls.call_elementwise(self.level, self.inner.kernels[name], *args)
 
@@ -218,6 +218,6 @@ def _declared_kernels() -> set[str]:
 for _name in _declared_kernels().difference(vars(BatchedKernels)):
     setattr(BatchedBackend, _name, _generic(_name))
 for _name in _elementwise_names():
-    setattr(BatchedBackend, _name, _of_elements(_name))
+    setattr(BatchedBackend, _name, _wrap_elementwise(_name))
 for _name, _rule in KERNEL_RULES.items():
-    setattr(BatchedBackend, _name, _by_rule(_name, _rule))
+    setattr(BatchedBackend, _name, _wrap_rule(_name, _rule))

@@ -42,10 +42,10 @@ def call_elementwise(level: Any, kernel: Callable[..., Any], *args: Any, **kwarg
             ndim = max(ndim, getattr(a, "ndim", 0))
     if not batched:
         return kernel(*args, **kwargs)
-    return rewrap(kernel(*_in_long_rows([align_batch(a, level, ndim) for a in args]), **kwargs), level)
+    return rewrap(kernel(*_write_out_rows([align_batch(a, level, ndim) for a in args]), **kwargs), level)
 
 
-def _in_long_rows(operands: list[Any]) -> list[Any]:
+def _write_out_rows(operands: list[Any]) -> list[Any]:
     """Return the operands with short repeated rows written out: NumPy calls its inner loop once per row."""
     shapes = [a.shape for a in operands if a.__class__ is np.ndarray and a.ndim > 1]
     if len(shapes) < 2 or shapes[0] == shapes[1] or shapes[0][-1] >= _LONG:

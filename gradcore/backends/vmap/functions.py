@@ -66,7 +66,7 @@ rule("size")(lambda level, a, axis=None: a.size if axis is None else a.shape[axi
 
 
 @rule("can_cast iscomplexobj isrealobj result_type")
-def _of_dtypes(level: Any, *args: Any) -> Any:
+def _result_type_rule(level: Any, *args: Any) -> Any:
     return np.result_type(*[getattr(a, "dtype", a) for a in args])
 
 
@@ -135,7 +135,7 @@ def _search(function: Any) -> Callable[..., Any]:
 RULES.register_each("argmax argmin nanargmax nanargmin", _search)
 
 
-def _along(function: Any, default: Any = None, flattens: bool = True) -> Callable[..., Any]:
+def _make_axis_rule(function: Any, default: Any = None, flattens: bool = True) -> Callable[..., Any]:
     """Return the rule of a function of an array and an axis that keeps the number of dims."""
 
     def run(level: Any, a: Any, axis: Any = default, **kwargs: Any) -> Any:
@@ -148,9 +148,9 @@ def _along(function: Any, default: Any = None, flattens: bool = True) -> Callabl
     return run
 
 
-RULES.register_each("sort argsort", lambda f: _along(f, -1))
-RULES.register_each("cumsum cumprod nancumsum nancumprod", _along)
-RULES.register_each("flip", lambda f: _along(f, flattens=False))
+RULES.register_each("sort argsort", lambda f: _make_axis_rule(f, -1))
+RULES.register_each("cumsum cumprod nancumsum nancumprod", _make_axis_rule)
+RULES.register_each("flip", lambda f: _make_axis_rule(f, flattens=False))
 
 
 def _partition(function: Any) -> Callable[..., Any]:
@@ -287,7 +287,7 @@ def _rot90(level: Any, m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
     return BatchedArray(library_function(np.rot90, m.array)(m.array, k, shift_axes(axes, m.ndim)), level)
 
 
-def _of_diagonal(function: Any) -> Callable[..., Any]:
+def _make_diagonal_rule(function: Any) -> Callable[..., Any]:
     def run(level: Any, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, *args: Any, **kwargs: Any) -> Any:
         kwargs.pop("out", None)
         axes = shift_axes((axis1, axis2), a.ndim)
@@ -296,7 +296,7 @@ def _of_diagonal(function: Any) -> Callable[..., Any]:
     return run
 
 
-RULES.register_each("diagonal trace", _of_diagonal)
+RULES.register_each("diagonal trace", _make_diagonal_rule)
 
 
 @rule("diag")

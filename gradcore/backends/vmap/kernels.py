@@ -26,7 +26,7 @@ KERNEL_RULES: dict[str, Callable[..., Any]] = {}
 Ints = Sequence[int]
 
 
-def _along(place: int) -> Callable[..., Any]:
+def _make_dim_rule(place: int) -> Callable[..., Any]:
     def run(level: Any, kernel: Any, generic: Any, *args: Any) -> Any:
         if not any(a.__class__ is BatchedArray and a.level is level for a in args):
             return kernel(*args)
@@ -83,7 +83,7 @@ def _check(level: Any, kernel: Any, generic: Any, *args: Any) -> Any:
 
 
 _DECLARED: dict[str, Callable[..., Any]] = {
-    "along": _along, "leading": lambda *dims: _leading(dims), "images": _images, "all_samples": lambda: _check,
+    "along": _make_dim_rule, "leading": lambda *dims: _leading(dims), "images": _images, "all_samples": lambda: _check,
 }  # fmt: skip
 KERNEL_RULES.update((name, _DECLARED[rule.kind](*rule.numbers)) for name, rule in batch_rules(Backend).items())
 
@@ -281,7 +281,7 @@ class BatchedKernels:
         """Sum rows by index, in one long matrix of all samples."""
         if not calls.is_batched(self.level, (index, rows)):
             return self.inner.sum_into_rows(height, index, rows)
-        index, rows = self._in_one(height, index, rows)
+        index, rows = self._index_in_one_matrix(height, index, rows)
         total = self.inner.sum_into_rows(self.level.size * height, index, rows)
         return BatchedArray(total.reshape(self.level.size, height, rows.shape[1]), self.level)
 
@@ -290,16 +290,16 @@ class BatchedKernels:
         if not calls.is_batched(self.level, (out, index, rows)):
             return self.inner.add_rows(out, index, rows)
         shape = out.shape
-        index, rows = self._in_one(shape[0], index, rows)
+        index, rows = self._index_in_one_matrix(shape[0], index, rows)
         total = self.inner.add_rows(physical(out, self.level).reshape(-1, shape[1]), index, rows)
         return BatchedArray(total.reshape(self.level.size, *shape), self.level)
 
-    def _in_one(self, height: int, index: Any, rows: Any) -> tuple[Any, Any]:
+    def _index_in_one_matrix(self, height: int, index: Any, rows: Any) -> tuple[Any, Any]:
         """Return indices into the rows of all samples in one matrix, and the rows to add there."""
-        positions = self._in_long_row(height, index)
+        positions = self._index_in_one_vector(height, index)
         return positions, physical(rows, self.level).reshape(positions.size, rows.shape[1])
 
-    def _in_long_row(self, n: int, index: Any) -> Any:
+    def _index_in_one_vector(self, n: int, index: Any) -> Any:
         """Return indices into `n` numbers of each sample as indices into one vector for all samples."""
         positions = physical(index, self.level).astype("int64", copy=False)
         return (positions % max(n, 1) + (arange_like(self.level.size, index) * n)[:, None]).reshape(-1)
@@ -308,7 +308,7 @@ class BatchedKernels:
         """Reduce elements of rows with values, in one long row of all samples."""
         arrays = [physical(a, self.level) for a in (out, places, values)]
         n = arrays[0].shape[1]
-        flat = self._in_long_row(n, places)
+        flat = self._index_in_one_vector(n, places)
         reduced = self.inner.reduce_at(arrays[0].reshape(-1), flat, arrays[2].reshape(-1), reduce)
         return BatchedArray(reduced.reshape(self.level.size, n), self.level)
 

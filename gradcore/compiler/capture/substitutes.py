@@ -56,7 +56,7 @@ class Substitutes:
             GraphTask.run = _report_run  # type: ignore[assignment,method-assign]
             for name in _OPERATORS:
                 setattr(Tensor, name, _accept_numbers(original_of(getattr(Tensor, name))))
-            checkpoint._without_reentrance = _call_without_checkpoint  # type: ignore[assignment]
+            checkpoint._checkpoint_without_reentrance = _call_without_checkpoint  # type: ignore[assignment]
             observe(self.hosts)
             yield
         finally:
@@ -69,7 +69,7 @@ class Substitutes:
         GraphTask.run = _run  # type: ignore[method-assign]
         for name in _OPERATORS:
             setattr(Tensor, name, original_of(vars(Tensor)[name]))
-        checkpoint._without_reentrance = _with_checkpoint
+        checkpoint._checkpoint_without_reentrance = _with_checkpoint
         end_observation()
         self._end()
 
@@ -134,7 +134,7 @@ def _report_run(task: GraphTask) -> None:
     _run(task)
 
 
-_with_checkpoint = checkpoint._without_reentrance
+_with_checkpoint = checkpoint._checkpoint_without_reentrance
 
 
 def _call_without_checkpoint(

@@ -10,7 +10,7 @@ from gradcore.tensor import Tensor
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 
-def _on_one_device(parameters: Iterable[Tensor]) -> list[Tensor]:
+def _check_devices(parameters: Iterable[Tensor]) -> list[Tensor]:
     result = list(parameters)
     if len({p.device for p in result}) > 1:
         raise TypeError("Found two parameters on different devices, this is currently not supported.")
@@ -34,7 +34,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     >>> gc.nn.utils.parameters_to_vector([gc.tensor([1.0, 2.0]), gc.tensor([[3.0]])])
     tensor([1., 2., 3.])
     """
-    return functional.cat([p.view(-1) for p in _on_one_device(parameters)])  # type: ignore[no-any-return]
+    return functional.cat([p.view(-1) for p in _check_devices(parameters)])  # type: ignore[no-any-return]
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
@@ -57,6 +57,6 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     if not isinstance(vec, Tensor):
         raise TypeError(f"expected torch.Tensor, but got: {type(vec).__name__}")
     start = 0
-    for p in _on_one_device(parameters):
+    for p in _check_devices(parameters):
         p.data = vec[start : start + p.numel()].view_as(p).data
         start += p.numel()

@@ -26,17 +26,17 @@ def _skew(x: Tensor) -> Tensor:
     return lower - lower.mH
 
 
-def _by_exponential(x: Tensor) -> Tensor:
+def _map_by_exponential(x: Tensor) -> Tensor:
     return matrix_exp(_skew(x))[..., : x.shape[-1]]
 
 
-def _by_cayley(x: Tensor) -> Tensor:
+def _map_by_cayley(x: Tensor) -> Tensor:
     half = _skew(x) / 2
     identity = eye(half.shape[-1], dtype=x.dtype, device=x.device)
     return solve(identity - half, identity + half)[..., : x.shape[-1]]
 
 
-def _by_reflections(x: Tensor) -> Tensor:
+def _multiply_reflections(x: Tensor) -> Tensor:
     """Return the product of the reflections given by the vectors below the diagonal.
 
     The diagonal has the signs of the columns.
@@ -52,9 +52,9 @@ def _signs(x: Tensor) -> Tensor:
 
 #: Functions that map a matrix, at least as high as it is wide, to a matrix with orthonormal columns.
 _MAPS: dict[str, Callable[[Tensor], Tensor]] = {
-    "matrix_exp": _by_exponential,
-    "cayley": _by_cayley,
-    "householder": _by_reflections,
+    "matrix_exp": _map_by_exponential,
+    "cayley": _map_by_cayley,
+    "householder": _multiply_reflections,
 }
 
 

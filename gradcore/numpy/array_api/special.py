@@ -17,7 +17,7 @@ def _function(name: str, operation: str) -> Callable[..., Any]:
         return getattr(F, operation)(*common(*args))
 
     special.__name__ = special.__qualname__ = name
-    special.__doc__ = f"SciPy's ``special.{name}`` of tensors."
+    special.__doc__ = f"Compute SciPy's ``special.{name}`` of tensors."
     return special
 
 
@@ -29,7 +29,7 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     return F.logsumexp(x, tuple(range(x.ndim)) if axis is None else axis, keepdims)
 
 
-def _along(operation: str) -> Callable[..., Any]:
+def _wrap_cumulative(operation: str) -> Callable[..., Any]:
     def special(x: Any, axis: Any = None) -> Any:
         (t,) = common(x)
         if axis is None:
@@ -37,9 +37,9 @@ def _along(operation: str) -> Callable[..., Any]:
         return getattr(F, operation)(t, axis)
 
     special.__name__ = special.__qualname__ = operation
-    special.__doc__ = f"SciPy's ``special.{operation}`` of tensors."
+    special.__doc__ = f"Compute SciPy's ``special.{operation}`` of tensors."
     return special
 
 
 globals().update({name: _function(name, operation) for name, operation in {**SPECIAL, "sinc": "sinc"}.items()})
-softmax, log_softmax = _along("softmax"), _along("log_softmax")
+softmax, log_softmax = _wrap_cumulative("softmax"), _wrap_cumulative("log_softmax")

@@ -122,7 +122,7 @@ def docstring(op: Any, method: bool = False, inplace: bool = False) -> str:
         generated["Returns"] = f"{'tuple of Tensor' if shape.startswith('Two') else 'Tensor'}\n    {shape}"
     generated.update(declared)
     if inplace:
-        head = f"`{op.path.rpartition('.')[2]}` in place: the result is written into the tensor."
+        head = f"Compute `{op.path.rpartition('.')[2]}` in place: the result is written into the tensor."
         generated["Returns"], generated["Examples"] = "Tensor\n    The tensor itself.", ""
     sections = [f"{name}\n{'-' * len(name)}\n{generated[name].strip()}" for name in _ORDER if generated.get(name)]
     return "\n\n".join([head.strip(), *sections]) + "\n"
@@ -169,12 +169,12 @@ def _describe_result(op: Any) -> str:
             "Tensor\n    A view." if op.copy_node is None else "Tensor\n    A view where that is possible, else a copy."
         )
     if op.kind == "elementwise":
-        return _of_each_element(len(op.tensors) > 1, op.promotion.partition(" ")[0])
+        return _describe_elementwise(len(op.tensors) > 1, op.promotion.partition(" ")[0])
     return "" if op.kind == "composite" else "Tensor"
 
 
 @cache
-def _of_each_element(several: bool, rule: str) -> str:
+def _describe_elementwise(several: bool, rule: str) -> str:
     shape = "Result of the broadcast shape of the tensors" if several else "Result of the shape of the input"
     return "Tensor\n    " + "; ".join(filter(None, (shape, RESULTS.get(rule)))) + "."
 

@@ -12,7 +12,7 @@ def _scale(t, alpha):
     return t if alpha == 1 else t * alpha
 
 
-def _by_number(name, position):
+def _name_by_number(name, position):
     """Return a node's name as PyTorch counts overloads: 0 for a number at that position, 1 for a tensor."""
     return lambda *args: f"{name}Backward{0 if getattr(args[position], '_constant', False) else 1}"
 
@@ -199,7 +199,7 @@ def _mixed_ends(op, args):
     self=lambda F, t, weight: t * (1 - weight),
     end=times("weight"),
     weight=lambda F, t, self, end: t * (end - self),
-    node=_by_number("Lerp", 2),
+    node=_name_by_number("Lerp", 2),
     promotion="default -bool -integer",
     accepts_scalars=("weight",),
     mixed=_mixed_ends,
@@ -296,7 +296,7 @@ def floor_divide(self, other):
 @elementwise(
     self=same,
     other=lambda F, t, self, other: -t * _rounded_quotient(F, self, other, "floor"),
-    node=_by_number("Remainder", 1),
+    node=_name_by_number("Remainder", 1),
     domain=(0.6, 2),
     promotion="default -bool -complex",
     accepts_scalars=("self", "other"),
@@ -314,7 +314,7 @@ def remainder(self, other):
 @elementwise(
     self=same,
     other=lambda F, t, self, other: -t * _rounded_quotient(F, self, other, "trunc"),
-    node=_by_number("Fmod", 1),
+    node=_name_by_number("Fmod", 1),
     domain=(0.6, 2),
     promotion="default -bool -complex",
 )

@@ -165,7 +165,7 @@ def fmin(self, other):
 # -- bounds --------------------------------------------------------------------------------------------------
 
 
-def _within(F, self, min, max):
+def _is_within(F, self, min, max):
     """Return the mask of the elements of `self` within the bounds, inclusive."""
     if max is None:
         return self >= min
@@ -174,12 +174,12 @@ def _within(F, self, min, max):
     return (self >= min) & (self <= max)
 
 
-def _below(F, self, min, max):
+def _is_below(F, self, min, max):
     """Return the mask of the elements that a clamp sets to `min`."""
     return self < min if max is None else (self < min) & (min < max)
 
 
-def _above(F, self, min, max):
+def _is_above(F, self, min, max):
     """Return the mask of the elements that a clamp sets to `max`."""
     return self > max if min is None else (self > max) | (max < min)
 
@@ -208,7 +208,7 @@ def clamp(F, self, min: Tensor | Number | None = None, max: Tensor | Number | No
 
 
 @elementwise(
-    lambda F, t, self, min, max: F.where(_within(F, self, min, max), t, 0),
+    lambda F, t, self, min, max: F.where(_is_within(F, self, min, max), t, 0),
     node="ClampBackward1",
     promotion="settings -complex",
     kernel="clamp",
@@ -220,9 +220,9 @@ def clamp_numbers(self, min: Number | None = -1, max: Number | None = 1):
 
 
 @elementwise(
-    self=lambda F, t, self, min, max: F.where(_within(F, self, min, max), t, 0),
-    min=lambda F, t, self, min, max: F.where(_below(F, self, min, max), t, 0),
-    max=lambda F, t, self, min, max: F.where(_above(F, self, min, max), t, 0),
+    self=lambda F, t, self, min, max: F.where(_is_within(F, self, min, max), t, 0),
+    min=lambda F, t, self, min, max: F.where(_is_below(F, self, min, max), t, 0),
+    max=lambda F, t, self, min, max: F.where(_is_above(F, self, min, max), t, 0),
     node="ClampBackward0",
     promotion=_ORDERED,
     kernel="clamp",

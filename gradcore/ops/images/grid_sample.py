@@ -119,7 +119,7 @@ class _Tap(NamedTuple):
     slopes: list[Any]
 
 
-def _each_tap(F: Any, grid: Any, sizes: Sequence[int], mode: str, padding_mode: str, align: bool) -> Iterator[_Tap]:
+def _iterate_taps(F: Any, grid: Any, sizes: Sequence[int], mode: str, padding_mode: str, align: bool) -> Iterator[_Tap]:
     n = len(sizes)
     points = F.reshape(grid, (grid.shape[0], prod(grid.shape[1:-1]), n))
     lines = [_taps(F, F.select(points, 2, n - 1 - d), size, mode, padding_mode, align) for d, size in enumerate(sizes)]
@@ -157,11 +157,11 @@ def grid_sampler(K, self, grid, mode: str, padding_mode: str, align_corners: boo
     points = K.reshape(grid, (grid.shape[0], prod(grid.shape[1:-1]), len(sizes)))
     is_nan = reduce(or_, (points[:, :, d] != points[:, :, d] for d in range(len(sizes))))
     total: Any = None
-    for tap in _each_tap(K, grid, sizes, mode, padding_mode, align_corners):
+    for tap in _iterate_taps(K, grid, sizes, mode, padding_mode, align_corners):
         weight = K.where(tap.known, tap.weight, K.zeros_like(tap.weight))
         if total is None:
             weight = K.where(is_nan, nan, weight)  # a point without a place has no value
-        term = K.gather(image, 2, _for_channels(K, tap.pixel, lead)) * K.unsqueeze(weight, 1)
+        term = K.gather(image, 2, _expand_to_channels(K, tap.pixel, lead)) * K.unsqueeze(weight, 1)
         total = term if total is None else total + term
     return K.reshape(total, (*lead, *grid.shape[1:-1]))
 
@@ -180,8 +180,8 @@ def grid_sampler_backward(
     image = F.reshape(input, (*lead, prod(sizes)))
     grad = F.reshape(grad, (*lead, prod(grid.shape[1:-1])))
     to_image, to_points = F.zeros_like(image), None
-    for tap in _each_tap(F, grid, sizes, mode, padding_mode, align_corners):
-        pixel, zero = _for_channels(F, tap.pixel, lead), F.zeros_like(tap.weight)
+    for tap in _iterate_taps(F, grid, sizes, mode, padding_mode, align_corners):
+        pixel, zero = _expand_to_channels(F, tap.pixel, lead), F.zeros_like(tap.weight)
         if needs[0]:
             weight = F.unsqueeze(F.where(tap.known, tap.weight, zero), 1)
             to_image = F.scatter_add(to_image, 2, pixel, grad * weight)
@@ -195,7 +195,7 @@ def grid_sampler_backward(
     return F.reshape(to_image, tuple(input.shape)) if needs[0] else None, to_grid
 
 
-def _for_channels(F: Any, pixel: Any, lead: tuple[int, ...]) -> Any:
+def _expand_to_channels(F: Any, pixel: Any, lead: tuple[int, ...]) -> Any:
     return F.expand(F.unsqueeze(pixel, 1), (*lead, pixel.shape[-1]))
 
 

@@ -225,7 +225,7 @@ def _declare_old(name: str, mode: str, align_corners: bool | None) -> None:
         return F.interpolate(input, size, scale_factor, mode, align_corners)
 
     upsample_as.__doc__ = (
-        f"An older name for `interpolate` with ``mode={mode!r}`` and ``align_corners={align_corners}``."
+        f"Call `interpolate` with ``mode={mode!r}`` and ``align_corners={align_corners}``; an older name."
     )
     composite(name=name, path=f"nn.functional.{name}", samples=lambda: [case(floats(1, 2, 3, 4), scale_factor=2)])(
         upsample_as

@@ -113,7 +113,7 @@ def index_put(F, self, indices: Any, values, accumulate: bool = False):
 # -- a vector of indices along a dim ----------------------------------------------------------------------------------
 
 
-def _along(dim, index):
+def _index_along(dim, index):
     return (None,) * dim + (index,)
 
 
@@ -127,7 +127,7 @@ def _vector(x, dim, index, name):
     return wrap_dim(dim, x.ndim), index if index.ndim else index.reshape(1)
 
 
-def _along_rows(x):
+def _to_rows(x):
     return x.reshape(1) if not x.ndim else x
 
 
@@ -170,7 +170,7 @@ def _selected_backward(F, grad, shape, dim, index):
         return grad
     dim = wrap_dim(dim, len(shape))
     index = F.reshape(index, (-1,))
-    return F.index_backward(grad, shape, _along(dim, index))
+    return F.index_backward(grad, shape, _index_along(dim, index))
 
 
 def _check_source(x, dim, index, source, name):
@@ -199,9 +199,9 @@ def _check_source(x, dim, index, source, name):
 def _write_rows(K, x, dim, index, source, name, accumulate):
     dim, index = _vector(x, dim, index, name)
     _check_source(x, dim, index, source, name)
-    rows = _along_rows(x)
+    rows = _to_rows(x)
     K.check_bounds(index, rows.shape[dim], dim)
-    return K.index_write(rows, _along_rows(source), _along(dim, index), accumulate).reshape(x.shape)
+    return K.index_write(rows, _to_rows(source), _index_along(dim, index), accumulate).reshape(x.shape)
 
 
 def _vector_cases():
@@ -273,7 +273,7 @@ def _fill_rows(K, x, dim, index, value):
     if index.ndim > 1:
         raise RuntimeError("Index has to be a vector/scalar")
     dim, index = _vector(x, dim, index, "index_fill_")
-    return K.index_write(_along_rows(x), value, _along(dim, index), False).reshape(x.shape)
+    return K.index_write(_to_rows(x), value, _index_along(dim, index), False).reshape(x.shape)
 
 
 @general(
@@ -332,7 +332,7 @@ def index_fill(F, self, dim: int, index, value):
     return F.index_fill_number(self, dim, index, value)
 
 
-def _each_element(F, dim, index, shape):
+def _repeat_index(F, dim, index, shape):
     """Return a vector of indices along a dim, repeated for every element of a tensor of `shape`."""
     dim = wrap_dim(dim, len(shape))
     return F.expand(F.reshape(index, [-1 if d == dim else 1 for d in range(len(shape))]), shape)
@@ -359,15 +359,15 @@ def index_reduce(K, self, dim: int, index, source, reduce: str, *, include_self:
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
     dim, index = _vector(self, dim, index, "index_reduce_")
     _check_source(self, dim, index, source, "index_reduce_")
-    rows, source = _along_rows(self), _along_rows(source)
+    rows, source = _to_rows(self), _to_rows(source)
     K.check_bounds(index, rows.shape[dim], dim)
-    places = _each_element(K, dim, index, source.shape)
+    places = _repeat_index(K, dim, index, source.shape)
     return K.reduced_along(rows, dim, places, source, reduce, include_self).reshape(self.shape)
 
 
 @index_reduce.vjp("self", "source")
 def _(F, grad, self, source, result, dim, index, reduce, include_self):
-    places = _each_element(F, dim, index, source.shape) if source.ndim else F.reshape(index, ())
+    places = _repeat_index(F, dim, index, source.shape) if source.ndim else F.reshape(index, ())
     return reduced_gradients(F, grad, self, dim, places, source, result, reduce, include_self)
 
 

@@ -13,7 +13,7 @@ from gradcore.ops.declare.table import bilinear, composite, constant
 # -- rows by index -------------------------------------------------------------------------------------------
 
 
-def _without_padding(F: Any, rows: Any, indices: Any, padding_idx: int) -> Any:
+def _zero_padding(F: Any, rows: Any, indices: Any, padding_idx: int) -> Any:
     return rows if padding_idx < 0 else F.where(F.unsqueeze(indices == padding_idx, -1), 0, rows)
 
 
@@ -38,9 +38,7 @@ def _(F, grad, self_shape, indices, padding_idx, scale_grad_by_freq):
 
 
 @bilinear(
-    self=lambda F, grad, indices, padding_idx: _without_padding(
-        F, F.embedding_rows(grad, indices), indices, padding_idx
-    ),
+    self=lambda F, grad, indices, padding_idx: _zero_padding(F, F.embedding_rows(grad, indices), indices, padding_idx),
     node="EmbeddingDenseBackwardBackward0",
     function=False,
     method=False,

@@ -35,7 +35,7 @@ def _gaps(F, values):
     return _columns(F, values) - _rows(F, values) + F.new_eye(values, n, n)
 
 
-def _over_gaps(F, x, gaps):
+def _divide_safely(F, x, gaps):
     """Compute ``x / gaps``, but zero where both are zero.
 
     A loss that does not depend on the vectors of equal values then has a finite gradient.
@@ -347,7 +347,7 @@ def _check_basis(F, vectors, grad):
     )
 
 
-def _of_further_vectors(F, of_u, of_vh, U, S, Vh):
+def _further_vectors_gradient(F, of_u, of_vh, U, S, Vh):
     """Return the gradient through the singular vectors that belong to no singular value; None if there are none.
 
     They rotate together with the other vectors: their derivative is ``-U @ diag(1 / S) @ Vh @ dA.mH @ further_u``.
@@ -377,7 +377,7 @@ def _(F, grads, U, S, Vh):
         return F.matmul(U * _columns(F, of_s), Vh)
     of_u = F.zeros_like(U) if of_u is None else of_u
     of_vh = F.zeros_like(Vh) if of_vh is None else of_vh
-    from_rest = _of_further_vectors(F, of_u, of_vh, U, S, Vh)
+    from_rest = _further_vectors_gradient(F, of_u, of_vh, U, S, Vh)
     (of_u, of_vh), (U, Vh) = _first(F, of_u, of_vh, k), _first(F, U, Vh, k)
     of_turned_u, of_turned_v = F.matmul(F.hermitian(U), of_u), F.matmul(Vh, F.hermitian(of_vh))
     from_u, from_v = _skew(F, of_turned_u), _skew(F, of_turned_v)
@@ -385,20 +385,20 @@ def _(F, grads, U, S, Vh):
     # Rotating U and Vh together involves the gaps of singular values; rotating them against each other, the sums.
     together, against = (from_u + from_v) / 2, (from_u - from_v) / 2
     scale = F.abs(of_turned_u) + F.abs(of_turned_v)
-    middle = _divide_by_gaps(F, together, S, together, scale, of_s) + _over_gaps(
+    middle = _divide_by_gaps(F, together, S, together, scale, of_s) + _divide_safely(
         F, against, _rows(F, S) + _columns(F, S)
     )
     middle = _off_diagonal(F, middle)
     if of_s is not None:
         middle = middle + F.diag_embed(of_s)
     if F.is_complex(middle):
-        middle = middle + F.diag_embed(_over_gaps(F, _diagonal(F, from_u), 2 * S))
+        middle = middle + F.diag_embed(_divide_safely(F, _diagonal(F, from_u), 2 * S))
     result = _sandwich(F, U, middle, Vh)
     if m > k:  # the part of `of_u` that is orthogonal to the columns of U
-        across = _over_gaps(F, of_u, _columns(F, S))
+        across = _divide_safely(F, of_u, _columns(F, S))
         result = result + F.matmul(across - F.matmul(U, F.matmul(F.hermitian(U), across)), Vh)
     if n > k:
-        across = _over_gaps(F, of_vh, _rows(F, S))
+        across = _divide_safely(F, of_vh, _rows(F, S))
         result = result + F.matmul(U, across - F.matmul(F.matmul(across, F.hermitian(Vh)), Vh))
     return result if from_rest is None else result + from_rest
 
@@ -413,7 +413,7 @@ def _(F, t, U, S, Vh, full_matrices):
     mirrored = F.hermitian(inner)
     symmetric = (inner + mirrored) / 2
     together = _off_diagonal(F, _divide_by_gaps(F, symmetric, S, symmetric, inner))
-    against = _off_diagonal(F, _over_gaps(F, (inner - mirrored) / 2, _rows(F, S) + _columns(F, S)))
+    against = _off_diagonal(F, _divide_safely(F, (inner - mirrored) / 2, _rows(F, S) + _columns(F, S)))
     turn_u, turn_v = together + against, together - against
     if F.is_complex(inner):  # the phase can be shared in many ways; here U gets all of it
         turn_u = turn_u + F.diag_embed(F.div(_diagonal(F, inner - mirrored), 2 * S))

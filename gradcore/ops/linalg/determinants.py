@@ -22,7 +22,7 @@ def _regular_cases():
     ]
 
 
-def _of_matrix(F, x):
+def _append_matrix_dims(F, x):
     """Append two dims to `x`, which has a number for each matrix, so that it broadcasts with the matrices."""
     return F.unsqueeze(F.unsqueeze(x, -1), -1)
 
@@ -35,7 +35,10 @@ def _sum_of_diagonal(F, x):
 
 
 @general(
-    lambda F, grad, A: F.hermitian(F.adjugate(A)) * _of_matrix(F, grad), path="linalg.det", method=False, samples=_cases
+    lambda F, grad, A: F.hermitian(F.adjugate(A)) * _append_matrix_dims(F, grad),
+    path="linalg.det",
+    method=False,
+    samples=_cases,
 )
 def linalg_det(K, A):
     """Return the determinants of square matrices.
@@ -106,15 +109,15 @@ def adjugate_change(F, self, t):
     if F.is_regular(self):
         inverse = F.invert_with_info(self)[0]
         product = F.matmul(inverse, t)
-        change = inverse * _of_matrix(F, _sum_of_diagonal(F, product)) - F.matmul(product, inverse)
-        return change * _of_matrix(F, F.linalg_det(self))
+        change = inverse * _append_matrix_dims(F, _sum_of_diagonal(F, product)) - F.matmul(product, inverse)
+        return change * _append_matrix_dims(F, F.linalg_det(self))
     # In the bases of the singular vectors the matrix is diagonal, and its cofactors are products of singular values.
     U, S, Vh = F.linalg_svd(self, full_matrices=True)
     t = F.matmul(F.matmul(F.hermitian(U), t), F.hermitian(Vh))
     products = _products_without_pairs(F, S)
     on_diagonal = F.sum(products * F.unsqueeze(F.diagonal(t, 0, -2, -1), -2), -1)
     change = F.matmul(F.matmul(F.hermitian(Vh), F.diag_embed(on_diagonal) - t * products), F.hermitian(U))
-    return change * _of_matrix(F, F.linalg_det(U) * F.linalg_det(Vh))
+    return change * _append_matrix_dims(F, F.linalg_det(U) * F.linalg_det(Vh))
 
 
 def _products_without_pairs(F, values):
@@ -154,7 +157,7 @@ def _(F, grads, A, sign):
     of_sign, of_log = grads
     turn = F.conj(of_sign) * sign
     factor = of_log - (turn - F.conj(turn)) / 2  # the imaginary part: only a complex sign turns
-    return F.hermitian(F.invert_with_info(A)[0]) * _of_matrix(F, factor)
+    return F.hermitian(F.invert_with_info(A)[0]) * _append_matrix_dims(F, factor)
 
 
 @linalg_slogdet.jvp("A")

@@ -68,7 +68,7 @@ def weights_of(F: Any, target: Any, weight: Any, like: Any, ignore_index: int) -
     return F.class_weights(target, weight, ignore_index)
 
 
-def _by_weights(F: Any, losses: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> Any:
+def _reduce_by_weights(F: Any, losses: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> Any:
     """Return the reduced losses and the sum of the weights, for weights that have derivatives."""
     weights = F.class_weights(target, weight, ignore_index)
     losses, total_weight = losses * weights, F.sum(weights)
@@ -77,7 +77,9 @@ def _by_weights(F: Any, losses: Any, target: Any, weight: Any, reduction: str, i
     ), total_weight
 
 
-def _each(F: Any, grad: Any, target: Any, weight: Any, total_weight: Any, reduction: str, ignore_index: int) -> Any:
+def _distribute_gradient(
+    F: Any, grad: Any, target: Any, weight: Any, total_weight: Any, reduction: str, ignore_index: int
+) -> Any:
     """Return the gradient of each unweighted loss, given the gradient of the reduced losses."""
     if reduction == "mean":
         grad = F.div(grad, total_weight)
@@ -95,7 +97,7 @@ def _node(self_shape: tuple[int, ...]) -> str:
 
 @general(
     lambda F, grad, self_shape, target, weight, total_weight, reduction, ignore_index: F.class_spread(
-        -_each(F, grad, target, weight, total_weight, reduction, ignore_index),
+        -_distribute_gradient(F, grad, target, weight, total_weight, reduction, ignore_index),
         target,
         self_shape[min(len(self_shape), 2) - 1],
         ignore_index,
@@ -164,7 +166,7 @@ def softmax_nll_backward(
         scale = grad_total if scale is None else scale + grad_total
     if grad is None:
         return powers * scale
-    grad = _each(F, grad, target, weight, total_weight, reduction, ignore_index)
+    grad = _distribute_gradient(F, grad, target, weight, total_weight, reduction, ignore_index)
     share = F.div(F.reshape(grad, total.shape), total)
     scale = share if scale is None else scale + share
     return powers * scale - F.class_spread(grad, target, powers.shape[min(powers.ndim, 2) - 1], ignore_index)
@@ -280,7 +282,7 @@ def _nll(F: Any, input: Any, target: Any, weight: Any, reduction: str, ignore_in
     if weight is None or not F.is_differentiated(weight):
         return F.nll(input, target, weight, reduction, ignore_index)  # type: ignore[no-any-return]
     losses = F.nll(input, target, None, "none", ignore_index)[0]
-    return _by_weights(F, losses, target, weight, reduction, ignore_index)  # type: ignore[no-any-return]
+    return _reduce_by_weights(F, losses, target, weight, reduction, ignore_index)  # type: ignore[no-any-return]
 
 
 def _probability_samples():
@@ -338,18 +340,18 @@ def cross_entropy(
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing:g}")
     check_implemented("log_softmax_lastdim_kernel_impl", input, "bi")
     if input.shape == target.shape and input.ndim:
-        return _of_probabilities(F, input, target, weight, reduction, ignore_index, label_smoothing)
+        return _probabilities_loss(F, input, target, weight, reduction, ignore_index, label_smoothing)
     target = _checked_target(F, input, target, weight)
     check_weight(input, weight)
     if not label_smoothing and weight is not None and F.is_differentiated(weight):
         losses = F.softmax_nll(input, target, None, "none", ignore_index)[0]
-        return _by_weights(F, losses, target, weight, reduction, ignore_index)[0]
+        return _reduce_by_weights(F, losses, target, weight, reduction, ignore_index)[0]
     if not label_smoothing:
         return F.softmax_nll(input, target, weight, reduction, ignore_index)[0]
     return _smooth_labels(F, input, target, weight, reduction, ignore_index, label_smoothing)
 
 
-def _of_probabilities(
+def _probabilities_loss(
     F: Any, input: Any, target: Any, weight: Any, reduction: str, ignore_index: int, label_smoothing: float
 ) -> Any:
     if not target.dtype.is_differentiable:

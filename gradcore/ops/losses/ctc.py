@@ -79,7 +79,7 @@ def _skips(F: Any, labels: Any, blank: int) -> Any:
 
     This is the case if the labels of both positions differ, and a blank lies between them.
     """
-    return (labels != blank) & (labels != _along(F, labels, 2, blank))
+    return (labels != blank) & (labels != _shift_rows(F, labels, 2, blank))
 
 
 def _scores(F: Any, log_probs: Any, labels: Any) -> Any:
@@ -93,7 +93,7 @@ def _first(F: Any, x: Any, fill: float) -> Any:
     return F.constant_pad_nd(F.narrow(x, 1, 0, 2), (0, width - 2), fill) if width > 2 else x
 
 
-def _along(F: Any, x: Any, by: int, fill: float) -> Any:
+def _shift_rows(F: Any, x: Any, by: int, fill: float) -> Any:
     """Shift the numbers of each row by `by` positions, and fill with `fill`."""
     width = x.shape[1]
     if by >= width or -by >= width:
@@ -117,8 +117,8 @@ def ctc_losses(K, log_probs, labels, ends, counts, blank: int):
     alpha = _first(K, K.select(scores, 0, 0), NEVER)
     alphas = [alpha]
     for t in range(1, log_probs.shape[0]):
-        skipped = K.where(skips, _along(K, alpha, 2, NEVER), NEVER)
-        next_alpha = K.logsumexp(K.stack([alpha, _along(K, alpha, 1, NEVER), skipped], 0), (0,))
+        skipped = K.where(skips, _shift_rows(K, alpha, 2, NEVER), NEVER)
+        next_alpha = K.logsumexp(K.stack([alpha, _shift_rows(K, alpha, 1, NEVER), skipped], 0), (0,))
         alpha = K.where(counts > t, next_alpha + K.select(scores, 0, t), alpha)
         alphas.append(alpha)
     return -K.logsumexp(K.where(ends, alpha, NEVER), (1,)), K.stack(alphas, 0)
@@ -136,7 +136,7 @@ def _(F, grads, log_probs, labels, ends, counts, result, alphas, blank):
 def ctc_losses_backward(F, grad, grad_alphas, log_probs, labels, ends, counts, result, alphas, blank: int):
     """Return the gradient of `ctc_losses`."""
     steps, scores = log_probs.shape[0], _scores(F, log_probs, labels)
-    sums, flow, ahead = alphas - scores, F.zeros_like(F.select(alphas, 0, 0)), _along(F, labels, -2, blank)
+    sums, flow, ahead = alphas - scores, F.zeros_like(F.select(alphas, 0, 0)), _shift_rows(F, labels, -2, blank)
     skipped = (ahead != blank) & (ahead != labels)
     if grad is not None:
         last = F.select(alphas, 0, steps - 1) + F.unsqueeze(result, 1)
@@ -150,9 +150,9 @@ def ctc_losses_backward(F, grad, grad_alphas, log_probs, labels, ends, counts, r
         is_running, shares = counts > t, 0
         gradients[t] = F.where(is_running, F.where(F.select(alphas, 0, t) <= NEVER / 2, 0, flow), 0)
         for by, allowed in enumerate((is_running, is_running, is_running & skipped)):
-            log_share = F.select(alphas, 0, t - 1) - _along(F, F.select(sums, 0, t), -by, -NEVER)
+            log_share = F.select(alphas, 0, t - 1) - _shift_rows(F, F.select(sums, 0, t), -by, -NEVER)
             share = F.exp(F.where(allowed, F.where(log_share < 0, log_share, 0), NEVER))
-            shares = shares + _along(F, gradients[t], -by, 0) * share
+            shares = shares + _shift_rows(F, gradients[t], -by, 0) * share
         flow = F.where(is_running, shares, flow)
     gradients[0] = _first(F, flow, 0)
     index = F.expand(F.unsqueeze(labels, 0), scores.shape)

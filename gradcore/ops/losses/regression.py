@@ -84,7 +84,7 @@ def _declare_difference(
         summed = total(K, K.reshape(d, (-1,)), width)
         return summed / prod(d.shape) if reduction == "mean" else summed
 
-    loss.__doc__ = f"`{name}` of tensors of one shape and dtype."
+    loss.__doc__ = f"Compute `{name}` of tensors of one shape and dtype."
     op = general(
         lambda F, grad, self, target, self_shape, reduction, width: derivative(
             F, upstream(grad, self_shape, reduction), self - target, width

@@ -584,7 +584,11 @@ def _halves(x, dim):
 _functional(relu, writes=True)
 _functional(hardtanh, writes=True)
 _functional(
-    hardtanh, "relu6", "``minimum(maximum(self, 0), 6)``; the derivative at 0 and 6 is 0.", min_val=0.0, max_val=6.0
+    hardtanh,
+    "relu6",
+    "Compute ``minimum(maximum(self, 0), 6)``; the derivative at 0 and 6 is 0.",
+    min_val=0.0,
+    max_val=6.0,
 )
 _functional(leaky_relu, writes=True)
 _functional(elu, writes=True, scale=1.0, input_scale=1.0)

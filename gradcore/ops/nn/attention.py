@@ -85,7 +85,7 @@ def attention_backward(
     return to_query, to_key, to_value, scores if needs[3] else None
 
 
-def _along(
+def _propagate_tangents(
     F: Any, t_scores: Tensor, value: Tensor, weights: Tensor, dropout: DropoutDraw | None = None
 ) -> tuple[Any, Any]:
     """Return the tangents of the result and of the weights, from the tangent of the scores."""
@@ -95,12 +95,12 @@ def _along(
 
 @attention.jvp("self")
 def _(F, t, key, value, weights, scale):
-    return _along(F, F.matmul(t * scale, F.transpose(key, -2, -1)), value, weights)
+    return _propagate_tangents(F, F.matmul(t * scale, F.transpose(key, -2, -1)), value, weights)
 
 
 @attention.jvp("key")
 def _(F, t, self, value, weights, scale):
-    return _along(F, F.matmul(self * scale, F.transpose(t, -2, -1)), value, weights)
+    return _propagate_tangents(F, F.matmul(self * scale, F.transpose(t, -2, -1)), value, weights)
 
 
 @attention.jvp("value")
@@ -110,7 +110,7 @@ def _(F, t, weights):
 
 @attention.jvp("mask")
 def _(F, t, value, weights):
-    return _along(F, F.expand(t, weights.shape), value, weights)
+    return _propagate_tangents(F, F.expand(t, weights.shape), value, weights)
 
 
 # Large attention does not save the weights. Kernels compute them again from the saved logarithms of their sums. With
@@ -186,13 +186,13 @@ def flash_attention_backward(
 @flash_attention.jvp("self")
 def _(F, t, self, key, value, mask, scale, causal, dropout):
     weights = F.attention(self, key, value, mask, scale, causal)[1]
-    return _along(F, F.matmul(t * scale, F.transpose(key, -2, -1)), value, weights, dropout)[0]
+    return _propagate_tangents(F, F.matmul(t * scale, F.transpose(key, -2, -1)), value, weights, dropout)[0]
 
 
 @flash_attention.jvp("key")
 def _(F, t, self, key, value, mask, scale, causal, dropout):
     weights = F.attention(self, key, value, mask, scale, causal)[1]
-    return _along(F, F.matmul(self * scale, F.transpose(t, -2, -1)), value, weights, dropout)[0]
+    return _propagate_tangents(F, F.matmul(self * scale, F.transpose(t, -2, -1)), value, weights, dropout)[0]
 
 
 @flash_attention.jvp("value")
@@ -203,7 +203,7 @@ def _(F, t, self, key, value, mask, scale, causal, dropout):
 @flash_attention.jvp("mask")
 def _(F, t, self, key, value, mask, scale, causal, dropout):
     weights = F.attention(self, key, value, mask, scale, causal)[1]
-    return _along(F, F.expand(t, weights.shape), value, weights, dropout)[0]
+    return _propagate_tangents(F, F.expand(t, weights.shape), value, weights, dropout)[0]
 
 
 def _keeps_weights(query: Tensor, key: Tensor, mask: Tensor) -> bool:

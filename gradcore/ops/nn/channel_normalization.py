@@ -101,10 +101,10 @@ def _(F, t, self, mean, var, groups, eps):
 
 @native_group_norm.jvp("bias")
 def _(F, t, self_shape):
-    return _for_channels(F, t, len(self_shape)), None, None
+    return _reshape_for_channels(F, t, len(self_shape)), None, None
 
 
-def _for_channels(F: Any, t: AnyTensor, ndim: int) -> AnyTensor:
+def _reshape_for_channels(F: Any, t: AnyTensor, ndim: int) -> AnyTensor:
     """Return a number for each channel in a shape that broadcasts with images."""
     return F.reshape(t, (-1, *(1,) * (ndim - 2)))
 
@@ -213,28 +213,28 @@ def batch_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, e
 def _(F, t, self, weight, mean, var, eps):
     dims = (0, *range(2, self.ndim))
     t, t_mean, t_var = along_input(
-        F, t, self, _for_channels(F, mean, self.ndim), _for_channels(F, var, self.ndim), dims, eps
+        F, t, self, _reshape_for_channels(F, mean, self.ndim), _reshape_for_channels(F, var, self.ndim), dims, eps
     )
     if weight is not None:
-        t = t * _for_channels(F, weight, self.ndim)
+        t = t * _reshape_for_channels(F, weight, self.ndim)
     return t, F.reshape(t_mean, mean.shape), F.reshape(t_var, mean.shape)
 
 
 @native_batch_norm.jvp("weight")
 def _(F, t, self, mean, var, eps):
-    c = self - _for_channels(F, mean, self.ndim)
-    return c * _for_channels(F, F.rsqrt(var + eps) * t, self.ndim), None, None
+    c = self - _reshape_for_channels(F, mean, self.ndim)
+    return c * _reshape_for_channels(F, F.rsqrt(var + eps) * t, self.ndim), None, None
 
 
 @native_batch_norm.jvp("bias")
 def _(F, t, self_shape):
-    return _for_channels(F, t, len(self_shape)), None, None
+    return _reshape_for_channels(F, t, len(self_shape)), None, None
 
 
 @general(
     lambda F, grad, weight, var, eps: grad * _scale(F, weight, var, eps, grad.ndim),
     weight=lambda F, grad, self, mean, var, eps: (
-        F.sum(grad * (self - _for_channels(F, mean, grad.ndim)), (0, *range(2, grad.ndim))) * F.rsqrt(var + eps)
+        F.sum(grad * (self - _reshape_for_channels(F, mean, grad.ndim)), (0, *range(2, grad.ndim))) * F.rsqrt(var + eps)
     ),
     bias=lambda F, grad: F.sum(grad, (0, *range(2, grad.ndim))),
     node="NativeBatchNormBackward0",
@@ -248,7 +248,7 @@ def batch_norm_given(self, mean, var, weight=None, bias=None, eps: float = 1e-5)
 
 def _scale(F: Any, weight: Any, var: Any, eps: float, ndim: int) -> Any:
     scale = F.rsqrt(var + eps)
-    return _for_channels(F, scale if weight is None else scale * weight, ndim)
+    return _reshape_for_channels(F, scale if weight is None else scale * weight, ndim)
 
 
 @batch_norm_given.jvp("self")
@@ -258,13 +258,13 @@ def _(F, t, weight, var, eps):
 
 @batch_norm_given.jvp("weight")
 def _(F, t, self, mean, var, eps):
-    c = self - _for_channels(F, mean, self.ndim)
-    return c * _for_channels(F, F.rsqrt(var + eps) * t, self.ndim)
+    c = self - _reshape_for_channels(F, mean, self.ndim)
+    return c * _reshape_for_channels(F, F.rsqrt(var + eps) * t, self.ndim)
 
 
 @batch_norm_given.jvp("bias")
 def _(F, t, self_shape):
-    return _for_channels(F, t, len(self_shape))
+    return _reshape_for_channels(F, t, len(self_shape))
 
 
 def _check_count(sizes: Sequence[int]) -> None:
@@ -288,8 +288,8 @@ def _scale_and_shift(
     F: Any, x: AnyTensor, weight: AnyTensor | None, bias: AnyTensor | None, like: AnyTensor
 ) -> AnyTensor:
     """Multiply the channels of `x` by `weight` and add `bias`, if these are given; return the dtype of `like`."""
-    x = x if weight is None else x * _for_channels(F, weight, x.ndim)
-    x = x if bias is None else x + _for_channels(F, bias, x.ndim)
+    x = x if weight is None else x * _reshape_for_channels(F, weight, x.ndim)
+    x = x if bias is None else x + _reshape_for_channels(F, bias, x.ndim)
     return x if x.dtype is like.dtype else F.to(x, like.dtype)
 
 
@@ -324,7 +324,7 @@ def _batch_norm(
         return _scale_and_shift(F, F.clone(input), weight, bias, input)
     if not training:
         if F.is_differentiated(running_mean) or F.is_differentiated(running_var):
-            mean, var = (_for_channels(F, t, input.ndim) for t in (running_mean, running_var))
+            mean, var = (_reshape_for_channels(F, t, input.ndim) for t in (running_mean, running_var))
             return _scale_and_shift(F, (input - mean) * F.rsqrt(var + eps), weight, bias, input)
         return F.batch_norm_given(input, running_mean, running_var, weight, bias, eps)
     dtype = input.dtype

@@ -134,7 +134,7 @@ def convolution(
     n = self.ndim - 2
     check_implemented(_kernel_name(n, transposed), self, "b")
     # Kernels do not check these numbers: with a dilation below one they would read memory before the array.
-    stride, padding, dilation = _for_each_dim(n, stride, padding, dilation)
+    stride, padding, dilation = _check_settings(n, stride, padding, dilation)
     output_padding = for_convolution("output_padding", output_padding, n, 0)
     _check_operands(n, self.shape, weight.shape, None if bias is None else bias.shape, groups, transposed)
     settings: Any = (stride, padding, dilation, groups)
@@ -150,7 +150,7 @@ def convolution(
     return K.conv(self, weight, *settings) if size is None else K.conv_input(self, weight, size, *settings)
 
 
-def _for_each_dim(n: int, stride: Steps, padding: Steps, dilation: Steps) -> tuple[Sizes, Sizes, Sizes]:
+def _check_settings(n: int, stride: Steps, padding: Steps, dilation: Steps) -> tuple[Sizes, Sizes, Sizes]:
     """Check the settings of a convolution, and return them with one number for each of `n` spatial dims."""
     return (
         for_convolution("stride", stride, n, 1),
@@ -169,7 +169,7 @@ def _kernel_name(n: int, transposed: bool) -> str:
 @convolution.vjp("self")
 def _(F, grad, weight, self_shape, stride, padding, dilation, transposed, groups):
     adjoint = F.conv_output if transposed else F.conv_input
-    settings = _for_each_dim(len(self_shape) - 2, stride, padding, dilation)
+    settings = _check_settings(len(self_shape) - 2, stride, padding, dilation)
     return adjoint(grad, F.conj(weight), self_shape[2:], *settings, groups)
 
 
@@ -177,7 +177,7 @@ def _(F, grad, weight, self_shape, stride, padding, dilation, transposed, groups
 def _(F, grad, self, weight_shape, stride, padding, dilation, transposed, groups):
     self = F.conj(self)
     pair = (grad, self) if transposed else (self, grad)
-    settings = _for_each_dim(len(weight_shape) - 2, stride, padding, dilation)
+    settings = _check_settings(len(weight_shape) - 2, stride, padding, dilation)
     return F.conv_weight(*pair, weight_shape[2:], *settings, groups)
 
 
@@ -237,7 +237,7 @@ def _conv_transpose(
     batched = _check_input("conv_transpose", n, input.shape)
     if not batched:
         input = F.unsqueeze(input, 0)
-    stride, padding, dilation = _for_each_dim(n, stride, padding, dilation)
+    stride, padding, dilation = _check_settings(n, stride, padding, dilation)
     output_padding = for_convolution("output_padding", output_padding, n, 0)
     out = F.convolution(input, weight, bias, stride, padding, dilation, True, output_padding, groups)
     return out if batched else F.squeeze(out, 0)

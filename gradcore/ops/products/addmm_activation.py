@@ -87,13 +87,13 @@ def product_and_sum(F, self, grad):
     return F.adjoint_times(self, grad), F.sum_rows(grad)
 
 
-def _of_summand(F, t, shape, beta):
+def _summand_tangent(F, t, shape, beta):
     return F.expand(scale(t, beta), shape)
 
 
 @addmm_relu.jvp("self")
 def _(F, t, result, beta):
-    return F.activation_backward(_of_summand(F, t, result.shape, beta), result, False)
+    return F.activation_backward(_summand_tangent(F, t, result.shape, beta), result, False)
 
 
 @addmm_relu.jvp("mat1")
@@ -112,7 +112,7 @@ def _through_gelu(F, t, inner):
 
 @addmm_gelu.jvp("self")
 def _(F, t, inner, beta):
-    return _through_gelu(F, _of_summand(F, t, inner.shape, beta), inner)
+    return _through_gelu(F, _summand_tangent(F, t, inner.shape, beta), inner)
 
 
 @addmm_gelu.jvp("mat1")

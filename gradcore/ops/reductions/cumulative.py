@@ -279,7 +279,9 @@ def cumulative_trapezoid(F, y, x=None, *, dx: Scalar | None = None, dim: int = -
     return F.scale(F.cumsum(_areas(F, "cumulative_trapezoid", y, x, dx, dim), dim), 0.5)
 
 
-trapezoid.__doc__ = f"Integral of `y` along a dim by the trapezoid rule.{_INTEGRAL}"
-cumulative_trapezoid.__doc__ = f"Integrals of `y` up to each point along a dim by the trapezoid rule.{_INTEGRAL}"
+trapezoid.__doc__ = f"Compute the integral of `y` along a dim by the trapezoid rule.{_INTEGRAL}"
+cumulative_trapezoid.__doc__ = (
+    f"Compute the integrals of `y` up to each point along a dim by the trapezoid rule.{_INTEGRAL}"
+)
 composite(method=False, samples=_integrals, aliases=("trapz",))(trapezoid)
 composite(method=False, samples=_integrals)(cumulative_trapezoid)

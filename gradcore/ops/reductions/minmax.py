@@ -42,24 +42,26 @@ def _samples_over_dims():
     ]  # fmt: skip
 
 
-def _over_dims(name, word):
-    def over(K, self, dim: Dims = (), keepdim: bool = False):
+def _reduce_dims(name, word):
+    def reduce_over(K, self, dim: Dims = (), keepdim: bool = False):
         check_reducible(f"a{name}", self.shape, dim)
         check_implemented(f"{name}_values_cpu", self, "c")
         return getattr(K, f"{name}_over")(self, axes(dim, self.ndim), keepdim)
 
-    over.__doc__ = f"The {word} over `dim` (all dims if empty); elements that tie share the gradient evenly."
+    reduce_over.__doc__ = (
+        f"Return the {word} over `dim` (all dims if empty). Equal extreme elements share the gradient evenly."
+    )
     op = general(
         lambda F, grad, self, result, dim: _share_gradient(F, grad, self, result, dim),
         name=f"a{name}",
         samples=_samples_over_dims,
         half_on_cuda="reductions forward",
-    )(over)
+    )(reduce_over)
     op.jvp("self")(lambda F, t, self, result, dim, keepdim: _average_tangent(F, t, self, result, dim, keepdim))
 
 
-_over_dims("max", "maximum")
-_over_dims("min", "minimum")
+_reduce_dims("max", "maximum")
+_reduce_dims("min", "minimum")
 
 
 @general(
@@ -190,12 +192,12 @@ def _declare_extremum(name, word):
     title = name.title()
     hidden = {"function": False, "method": False}
 
-    def of_all(K, self):
+    def reduce_all(K, self):
         check_reducible(name, self.shape, None)
         check_implemented(f"{name}_all", self, "c")
         return getattr(K, f"{name}_over")(self)
 
-    def along_dim(K, self, dim: int, keepdim: bool = False):
+    def reduce_dim(K, self, dim: int, keepdim: bool = False):
         check_reducible(name, self.shape, dim)
         if self.dtype.kind == "c":
             raise RuntimeError(f"{name}(): does not support complex input")
@@ -208,9 +210,9 @@ def _declare_extremum(name, word):
             return getattr(F, f"{name}_dim")(self, dim, keepdim)
         return getattr(F, f"{name}imum")(self, dim if other is None else other)
 
-    of_all.__doc__ = f"The {word} of all elements."
-    along_dim.__doc__ = f"The {word} along a dim, and its index."
-    overloads.__doc__ = f"""The {word} of all elements, along one dim, or of two tensors element by element.
+    reduce_all.__doc__ = f"Return the {word} of all elements."
+    reduce_dim.__doc__ = f"Return the {word} along a dim, and its index."
+    overloads.__doc__ = f"""Return the {word} of all elements, along one dim, or of two tensors element by element.
 
     Parameters
     ----------
@@ -221,10 +223,10 @@ def _declare_extremum(name, word):
     keepdim : bool
         Whether the dim stays, with size 1.
     """
-    op = general(shared_by_equals, name=f"{name}_all", path=name, node=f"{title}Backward1", **hidden)(of_all)
+    op = general(shared_by_equals, name=f"{name}_all", path=name, node=f"{title}Backward1", **hidden)(reduce_all)
     op.jvp("self")(mean_of_equals)
     selection(
-        along_dim, name, name=f"{name}_dim", node=f"{title}Backward0", half_on_cuda="reductions forward", **hidden
+        reduce_dim, name, name=f"{name}_dim", node=f"{title}Backward0", half_on_cuda="reductions forward", **hidden
     )
     composite(
         name=name,
@@ -253,9 +255,9 @@ def _index_of(name, word):
             return result.reshape((1,) * self.ndim) if keepdim else result
         return along(kernel, self, dim, keepdim)
 
-    index.__doc__ = f"""The index of the {word} along a dim; without a dim, that in the flattened tensor.
+    index.__doc__ = f"""Return the index of the {word} along a dim, or in the flattened tensor if `dim` is None.
 
-    Where elements tie, it is the first one's; NaN counts as the {word}.
+    Among equal elements the first one is chosen. NaN counts as the {word}.
     """
     declare = constant(
         name=f"arg{name}", constant="results are indices", samples=_samples, half_on_cuda="reductions forward"
@@ -275,7 +277,9 @@ def _running(name, word):
         check_implemented(f"{name}_cpu", self, "c")
         return along(getattr(K, f"{name}_along"), self, dim)
 
-    running.__doc__ = f"The {word} of the elements up to each one along a dim, and its index (of ties the last one's)."
+    running.__doc__ = (
+        f"Return the cumulative {word} along a dim, and its indices; among equal elements the last one is chosen."
+    )
     op = general(
         lambda F, grad, self_shape, dim, indices: (
             F.gather_backward(grad, self_shape, dim, indices) if self_shape else grad

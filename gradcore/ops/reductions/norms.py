@@ -353,7 +353,7 @@ def _count_differences(F, differences):
     return F.sum(F.ceil(F.clamp(F.abs(differences), None, 1)), -1)
 
 
-def _by_points(F, grad, x1, x2, result, p):
+def _points_gradient(F, grad, x1, x2, result, p):
     """Return the gradient of distances with respect to the first points."""
     if p == 2 and max(x1.shape[-2], x2.shape[-2]) > MANY:
         weights = F.div(grad, F.where(result == 0, inf, result))
@@ -375,8 +375,8 @@ def _cdist_cases():
 
 
 @general(
-    x1=lambda F, grad, x1, x2, result, p: _by_points(F, grad, x1, x2, result, p),
-    x2=lambda F, grad, x1, x2, result, p: _by_points(
+    x1=lambda F, grad, x1, x2, result, p: _points_gradient(F, grad, x1, x2, result, p),
+    x2=lambda F, grad, x1, x2, result, p: _points_gradient(
         F, F.transpose(grad, -1, -2), x2, x1, F.transpose(result, -1, -2), p
     ),
     method=False,

@@ -35,7 +35,7 @@ def _var_jvp(F, t, self, dim, correction, keepdim):
     return F.sum(F.real(t * F.conj(_scaled_distances(F, self, dim, correction))), dim, keepdim)
 
 
-def _over_root(F, t, root):
+def _divide_by_root(F, t, root):
     """Compute ``t / (2 * root)``, the differential of a root; zero where the root is zero."""
     return F.where(root == 0, F.zeros_like(t), t / (2 * root))
 
@@ -115,16 +115,16 @@ _OF_VARIANCE = (
 
 #: The derivatives of the standard deviation, in the same order.
 _OF_ROOT = (
-    lambda F, grad, self, result, dim, correction: _var_vjp(F, _over_root(F, grad, result), self, dim, correction),
-    lambda F, t, self, result, dim, correction, keepdim: _over_root(
+    lambda F, grad, self, result, dim, correction: _var_vjp(F, _divide_by_root(F, grad, result), self, dim, correction),
+    lambda F, t, self, result, dim, correction, keepdim: _divide_by_root(
         F, _var_jvp(F, t, self, dim, correction, keepdim), result
     ),
     lambda F, grads, self, result, dim, correction: _plus(
-        None if grads[0] is None else _var_vjp(F, _over_root(F, grads[0], result), self, dim, correction),
+        None if grads[0] is None else _var_vjp(F, _divide_by_root(F, grads[0], result), self, dim, correction),
         None if grads[1] is None else _mean_vjp(F, grads[1], self, dim),
     ),
     lambda F, t, self, result, dim, correction, keepdim: (
-        _over_root(F, _var_jvp(F, t, self, dim, correction, keepdim), result), F.mean(t, dim, keepdim),
+        _divide_by_root(F, _var_jvp(F, t, self, dim, correction, keepdim), result), F.mean(t, dim, keepdim),
     ),
 )  # fmt: skip
 
@@ -173,17 +173,17 @@ def _declare_moments(name, text, root):
         dim, correction = _arguments(dim, unbiased, correction)
         return getattr(F, f"{name}_mean_correction")(self, dim, correction, keepdim)
 
-    single.__doc__ = f"{text} over `dim`."
-    pair.__doc__ = f"{text} and mean over `dim`."
-    alone.__doc__ = f"{text} over `dim`.{_PARAMETERS}"
-    with_mean.__doc__ = f"{text} and mean over `dim`, as a tuple.{_PARAMETERS}"
+    single.__doc__ = f"Return the {text} over `dim`."
+    pair.__doc__ = f"Return the {text} and the mean over `dim`."
+    alone.__doc__ = f"Return the {text} over `dim`.{_PARAMETERS}"
+    with_mean.__doc__ = f"Return the {text} and the mean over `dim`, as a tuple.{_PARAMETERS}"
     of_numpy = {"ddof": "correction"}
     composite(name=name, samples=_moment_samples, also=of_numpy)(alone)
     composite(name=f"{name}_mean", method=False, samples=_moment_samples, also=of_numpy)(with_mean)
 
 
-_declare_moments("var", "Variance", False)
-_declare_moments("std", "Standard deviation", True)
+_declare_moments("var", "variance", False)
+_declare_moments("std", "standard deviation", True)
 
 
 # -- medians, modes, k-th values --------------------------------------------------------------------------------------
@@ -198,13 +198,13 @@ def _declare_median(name, text, ignore_nan):
     title = name.title()
     options = {"function": False, "method": False, "half_on_cuda": "selection forward"}
 
-    def of_all(K, self):
+    def reduce_all(K, self):
         check_implemented("median_cpu", self, "bc")
         if not self.size:
             return K.new_zeros(self, ()) * math.nan if self.dtype.kind == "f" else K.new_zeros(self, ())
         return K.median_along(self.reshape((-1,)), 0, False, ignore_nan)[0]
 
-    def along_dim(K, self, dim: int, keepdim: bool = False):
+    def reduce_dim(K, self, dim: int, keepdim: bool = False):
         check_reducible(name, self.shape, dim)
         check_implemented("median_cpu", self, "bc")
         return along(K.median_along, self, dim, keepdim, ignore_nan)
@@ -214,22 +214,22 @@ def _declare_median(name, text, ignore_nan):
             return getattr(F, f"{name}_all")(self)
         return getattr(F, f"{name}_dim")(self, dim, keepdim)
 
-    of_all.__doc__ = f"{text} of all elements."
-    along_dim.__doc__ = f"{text} along a dim, and its index."
-    overloads.__doc__ = f"""{text}: of an even number of elements the lower one of the middle.
+    reduce_all.__doc__ = f"Return the {text} of all elements."
+    reduce_dim.__doc__ = f"Return the {text} along a dim, and its index."
+    overloads.__doc__ = f"""Return the {text}. Of an even number of elements, it is the lower one of the middle two.
 
-    Along a dim, the result is a named tuple ``(values, indices)`` and the gradient goes to the element of the index;
-    without a dim it is a tensor, and elements that tie share the gradient evenly.
+    Along a dim, the result is a named tuple ``(values, indices)``, and the gradient goes to the element of the index.
+    Without a dim it is a tensor, and equal elements share the gradient evenly.
     """
-    op = general(shared_by_equals, name=f"{name}_all", path=name, node=f"{title}Backward0", **options)(of_all)
+    op = general(shared_by_equals, name=f"{name}_all", path=name, node=f"{title}Backward0", **options)(reduce_all)
     op.jvp("self")(mean_of_equals)
-    selection(along_dim, name, name=f"{name}_dim", node=f"{title}Backward1", **options)
+    selection(reduce_dim, name, name=f"{name}_dim", node=f"{title}Backward1", **options)
     forms = ("", "Tensor"), ("dim: int, keepdim: bool = ...", f"return_types.{name}")
     composite(name=name, samples=_median_samples, overloads=forms)(overloads)
 
 
-_declare_median("median", "The median (NaN if any element is)", False)
-_declare_median("nanmedian", "The median of the elements that are not NaN", True)
+_declare_median("median", "median, or NaN if any element is NaN", False)
+_declare_median("nanmedian", "median of the elements that are not NaN", True)
 
 
 def kthvalue(K, self, k: int, dim: int = -1, keepdim: bool = False):
@@ -370,8 +370,8 @@ def _declare_quantile(name, text, ignore_nan):
     composite(name=name, samples=_quantile_samples, autocast="float32:cpu")(function)
 
 
-_declare_quantile("quantile", "Quantiles along a dim; NaN if any element is.", False)
-_declare_quantile("nanquantile", "Quantiles along a dim of the elements that are not NaN.", True)
+_declare_quantile("quantile", "Return quantiles along a dim. They are NaN where any element is NaN.", False)
+_declare_quantile("nanquantile", "Return quantiles along a dim, ignoring NaN.", True)
 
 
 # -- covariances ------------------------------------------------------------------------------------------------------

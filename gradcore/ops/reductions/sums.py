@@ -46,7 +46,7 @@ def _name_by_dim(name):
     return lambda dim: all_dims if dim is None else along_dims
 
 
-def _without_dims(node):
+def _hide_dims(node):
     """Return the saved settings that a node does not show: `dim` and `keepdim` if it reduced all dims."""
     return {"dim": None, "keepdim": None} if node.endswith("0") else {}
 
@@ -67,7 +67,7 @@ def _sum_samples():
     node=_name_by_dim("Sum"),
     samples=lambda: [*_sum_samples(), case(floats(0, 3), dim=0)],
     autocast="float32:cuda",
-    saved=_without_dims,
+    saved=_hide_dims,
     half_on_cuda="reductions",
 )
 def sum(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
@@ -108,7 +108,7 @@ def _(F, t, self, dim, keepdim):
     lambda F, grad, self_shape, dim: spread(F, grad / reduced_size(self_shape, dim), self_shape, dim),
     node=_name_by_dim("Mean"),
     samples=_sum_samples,
-    saved=lambda node: {"self_sym_numel": lambda self_shape: math.prod(self_shape)} | _without_dims(node),
+    saved=lambda node: {"self_sym_numel": lambda self_shape: math.prod(self_shape)} | _hide_dims(node),
     half_on_cuda="reductions",
 )
 def mean(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
@@ -167,7 +167,7 @@ def _prod_samples():
     node=_name_by_dim("Prod"),
     samples=_prod_samples,
     autocast="float32",
-    saved=_without_dims,
+    saved=_hide_dims,
     half_on_cuda="reductions forward",
 )
 def prod(K, self, dim: int | None = None, keepdim: bool = False, *, dtype: DType = None):

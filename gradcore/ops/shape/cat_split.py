@@ -529,7 +529,7 @@ def _as_list_of_tensors(F, tensors):
     return result
 
 
-def _for_each(F, tensors, function):
+def _map_tensors(F, tensors, function):
     """Return `function` of one tensor, or a tuple of its results for several."""
     return function(tensors) if F.is_tensor(tensors) else tuple(map(function, _as_list_of_tensors(F, tensors)))
 
@@ -543,7 +543,7 @@ def atleast_1d(F, tensors: Arrays):
     >>> gc.atleast_1d(gc.tensor(1.0))
     tensor([1.])
     """
-    return _for_each(F, tensors, lambda x: x if x.ndim else F.reshape(x, (1,)))
+    return _map_tensors(F, tensors, lambda x: x if x.ndim else F.reshape(x, (1,)))
 
 
 @composite(method=False, varargs=True, samples=lambda: [case([floats(), floats(2)]), case(floats(2, 3))])
@@ -555,7 +555,7 @@ def atleast_2d(F, tensors: Arrays):
     >>> gc.atleast_2d(gc.tensor([1.0, 2.0]))
     tensor([[1., 2.]])
     """
-    return _for_each(
+    return _map_tensors(
         F, tensors, lambda x: F.reshape(x, (1, 1)) if not x.ndim else F.unsqueeze(x, 0) if x.ndim == 1 else x
     )
 
@@ -584,7 +584,7 @@ def atleast_3d(F, tensors: Arrays):
             return F.unsqueeze(F.unsqueeze(x, 0), -1)
         return F.unsqueeze(x, -1) if x.ndim == 2 else x
 
-    return _for_each(F, tensors, grown)
+    return _map_tensors(F, tensors, grown)
 
 
 @composite(method=False, varargs=True, samples=lambda: [case([floats(3, 1), floats(4)])])

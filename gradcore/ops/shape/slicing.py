@@ -29,7 +29,7 @@ def getitem_backward(self, shape: tuple[int, ...], key: Any):
     """Return zeros of `shape` with `self` at `key`."""
 
 
-def _at(dim, *index):
+def _index_dim(dim, *index):
     return ((slice(None),) * dim) + index
 
 
@@ -40,11 +40,11 @@ def _select_key(x, dim, index):
     dim = wrap_dim(dim, x.ndim)
     if not -x.shape[dim] <= index < x.shape[dim]:
         raise IndexError(f"select(): index {index} out of range for tensor of size {list(x.shape)} at dimension {dim}")
-    return _at(dim, index, ...)
+    return _index_dim(dim, index, ...)
 
 
 def _slice_key(shape, dim, index):
-    return _at(wrap_dim(dim, len(shape)), index, ...)
+    return _index_dim(wrap_dim(dim, len(shape)), index, ...)
 
 
 @linear(
@@ -65,7 +65,7 @@ def select(K, self, dim: int, index: int):
 
 
 def _part_key(shape, dim, start, end, step):
-    return _at(wrap_dim(dim, len(shape)), slice(start, end, step))
+    return _index_dim(wrap_dim(dim, len(shape)), slice(start, end, step))
 
 
 @linear(
@@ -83,7 +83,7 @@ def slice_of(K, self, dim: int = 0, start: int | None = None, end: int | None = 
     """Return a view of a slice of a dim."""
     if not self.ndim:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
-    return self[_at(wrap_dim(dim, self.ndim), slice(start, end, step))]
+    return self[_index_dim(wrap_dim(dim, self.ndim), slice(start, end, step))]
 
 
 @composite(samples=lambda: [case(floats(5, 2), 0, 1, 3), case(floats(2, 5), -1, -2, 2), case(floats(3), 0, 3, 0)])
@@ -159,7 +159,7 @@ def slice_scatter(K, self, src, dim: int = 0, start: int | None = None, end: int
     tensor([0., 1., 1., 0.])
     """
     out = self.copy()
-    part = out[_at(wrap_dim(dim, self.ndim), slice(start, end, step))]
+    part = out[_index_dim(wrap_dim(dim, self.ndim), slice(start, end, step))]
     check_part(src, part)
     part[...] = src
     return out

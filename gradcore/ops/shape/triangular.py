@@ -26,7 +26,7 @@ def _check_matrix(name, x):
         raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
 
 
-def _within(diagonal, shape):
+def _clip_diagonal(diagonal, shape):
     """Return the number of a diagonal, clipped to one beyond the corners if it exceeds 32 bits.
 
     NumPy stores the number in 32 bits, and reads invalid memory for the smallest 32-bit number.
@@ -53,7 +53,7 @@ def tril(K, self, diagonal: int = 0):
             [1., 1., 1.]])
     """
     _check_matrix("tril", self)
-    return K.xp.tril(self, _within(diagonal, self.shape))
+    return K.xp.tril(self, _clip_diagonal(diagonal, self.shape))
 
 
 @linear(
@@ -73,7 +73,7 @@ def triu(K, self, diagonal: int = 0):
             [0., 0., 0.]])
     """
     _check_matrix("triu", self)
-    return K.xp.triu(self, _within(diagonal, self.shape))
+    return K.xp.triu(self, _clip_diagonal(diagonal, self.shape))
 
 
 # -- diagonals --------------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def _diagonal_cases():
 
 def _diagonal(K, x, offset, dim1, dim2):
     dim1, dim2 = _dims(dim1, dim2, x.ndim)
-    return K.diagonal_of(x, _within(offset, (x.shape[dim1], x.shape[dim2])), dim1, dim2)
+    return K.diagonal_of(x, _clip_diagonal(offset, (x.shape[dim1], x.shape[dim2])), dim1, dim2)
 
 
 @linear(

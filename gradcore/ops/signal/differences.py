@@ -64,7 +64,7 @@ def gradient(F, input, *, spacing: Spacing = None, dim: Dims = None, edge_order:
     if not (input.is_floating_point() or input.is_complex()):
         input = input.float()
     steps = _steps(F, input, spacing, dims, dim is None)
-    return tuple(_along(F, input, d, h, edge_order) for d, h in zip(dims, steps, strict=True))
+    return tuple(_differentiate_along(F, input, d, h, edge_order) for d, h in zip(dims, steps, strict=True))
 
 
 def _steps(F: Any, input: Any, spacing: Any, dims: Any, everywhere: bool) -> list[Any]:
@@ -91,7 +91,7 @@ def _distances(F: Any, input: Any, points: Any, d: int) -> Any:
     return points[1:] - points[:-1]
 
 
-def _along(F: Any, f: Any, d: int, h: Any, edge_order: int) -> Any:
+def _differentiate_along(F: Any, f: Any, d: int, h: Any, edge_order: int) -> Any:
     """Return the derivative along dim `d`, from the distances `h` of neighbours."""
     n = f.shape[d]
     if F.is_tensor(h):

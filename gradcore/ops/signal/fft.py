@@ -192,7 +192,7 @@ def _transform(F, x, s, dim, norm, forward):
     return F.fft_c2c(_complex(F, x), dims, norm, False)
 
 
-def _some_dims(x, s, dim, name):
+def _check_dims(x, s, dim, name):
     """Return the dims and sizes of a transform, or raise if there are no dims."""
     dims, sizes = _dims_and_sizes(x, s, dim)
     if not dims:
@@ -210,13 +210,13 @@ def _half(F, x, dims, sizes):
 def _from_real(F, x, s, dim, norm, name):
     """Return the half spectrum of real numbers."""
     _check_real(x, name)
-    dims, sizes = _some_dims(x, s, dim, name)
+    dims, sizes = _check_dims(x, s, dim, name)
     return F.fft_r2c(_resize_dims(F, _floating(F, x), dims, sizes), dims, _norm(norm), True)
 
 
 def _to_real(F, x, s, dim, norm, name):
     """Return the real numbers with a given half spectrum."""
-    dims, sizes = _some_dims(x, s, dim, name)
+    dims, sizes = _check_dims(x, s, dim, name)
     x, last = _half(F, x, dims, sizes)
     return F.fft_c2r(x, dims, _norm(norm), last)
 
@@ -224,7 +224,7 @@ def _to_real(F, x, s, dim, norm, name):
 def _hermitian_inverse(F, x, s, dim, norm, name):
     """Return the half spectrum of the inverse transform of real numbers."""
     _check_real(x, name)
-    dims, sizes = _some_dims(x, s, dim, name)
+    dims, sizes = _check_dims(x, s, dim, name)
     norm = _norm(norm)
     half = F.conj(F.fft_r2c(_resize_dims(F, _floating(F, x), dims, sizes), dims[-1:], _SWAPPED[norm], True))
     return half if len(dims) == 1 else F.fft_c2c(half, dims[:-1], norm, False)
@@ -232,7 +232,7 @@ def _hermitian_inverse(F, x, s, dim, norm, name):
 
 def _hermitian(F, x, s, dim, norm, name):
     """Return the transform, which is real, of a Hermitian signal given by its first half."""
-    dims, sizes = _some_dims(x, s, dim, name)
+    dims, sizes = _check_dims(x, s, dim, name)
     norm = _norm(norm)
     x, last = _half(F, x, dims, sizes)
     if len(dims) > 1:
@@ -240,7 +240,7 @@ def _hermitian(F, x, s, dim, norm, name):
     return F.fft_c2r(F.conj(x), dims[-1:], _SWAPPED[norm], last)
 
 
-def _along_one(x, n, dim):
+def _as_several_dims(x, n, dim):
     """Convert the arguments of a transform along one dim to those of a transform along several."""
     if not x.ndim:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
@@ -267,7 +267,7 @@ def _declare_one(name, run, doc, *settings):
 
     def body(F, self, n: int | None = None, dim: int = -1, norm: str | None = None):
         _check_sizes([] if n is None else [n])
-        s, dims = _along_one(self, n, dim)
+        s, dims = _as_several_dims(self, n, dim)
         return run(F, self, s, dims, norm, *settings)
 
     body.__name__, body.__doc__ = f"fft_{name}", doc
@@ -297,12 +297,12 @@ def _cases_of_several():
 
 #: The name of each transform, the function that computes it, its description, and further arguments.
 _FAMILIES = (
-    ("fft", _transform, "The discrete Fourier transform", (True,)),
-    ("ifft", _transform, "The inverse discrete Fourier transform", (False,)),
-    ("rfft", _from_real, "The first half of the discrete Fourier transform of real numbers", ("rfft",)),
-    ("irfft", _to_real, "The real numbers of whose discrete Fourier transform the first half is given", ("irfft",)),
-    ("hfft", _hermitian, "The real Fourier transform of a mirrored signal of which the first half is given", ("hfft",)),
-    ("ihfft", _hermitian_inverse, "The first half of the inverse Fourier transform of real numbers", ("ihfft",)),
+    ("fft", _transform, "Compute the discrete Fourier transform", (True,)),
+    ("ifft", _transform, "Compute the inverse discrete Fourier transform", (False,)),
+    ("rfft", _from_real, "Compute half of the Hermitian Fourier transform of real numbers", ("rfft",)),
+    ("irfft", _to_real, "Compute the inverse of `rfft`", ("irfft",)),
+    ("hfft", _hermitian, "Compute the real Fourier transform of a Hermitian signal, given its first half", ("hfft",)),
+    ("ihfft", _hermitian_inverse, "Compute the inverse of `hfft`", ("ihfft",)),
 )  # fmt: skip
 
 for _name, _run, _what, _settings in _FAMILIES:

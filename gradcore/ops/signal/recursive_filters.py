@@ -31,20 +31,20 @@ def _lagged_products(F, x, y, dim, count):
     return F.flip(F.sum(F.correlate_valid(x, y, (1,), "direct"), 0), (0,))
 
 
-def _by_numerator(F, grad, self, b, a, dim):
+def _numerator_gradient(F, grad, self, b, a, dim):
     filtered = _reversed_filter(F, grad, _one(F, a), a, dim)
     return _lagged_products(F, self, filtered, dim, b.shape[0])
 
 
-def _by_denominator(F, grad, result, a, dim):
+def _denominator_gradient(F, grad, result, a, dim):
     filtered = _reversed_filter(F, grad, _one(F, a), a, dim)
     return -_lagged_products(F, result, filtered, dim, a.shape[0])
 
 
 @general(
     lambda F, grad, b, a, dim: _reversed_filter(F, grad, b, a, dim),
-    b=_by_numerator,
-    a=_by_denominator,
+    b=_numerator_gradient,
+    a=_denominator_gradient,
     mixed=common_dtype,
     **_PRIVATE,
     samples=lambda: [
@@ -108,7 +108,7 @@ def _insert_zeros(F, x, factor):
     return F.reshape(pad_with_zeros(F, F.unsqueeze(x, -1), (2,), (0,), (factor - 1,)), (x.shape[0], -1))
 
 
-def _by_taps(F, grad, self, h, up, down, dim):
+def _taps_gradient(F, grad, self, h, up, down, dim):
     x = _insert_zeros(F, F.reshape(F.movedim(F.conj(self), dim, -1), (-1, self.shape[dim])), up)
     y = _insert_zeros(F, F.reshape(F.movedim(grad, dim, -1), (-1, grad.shape[dim])), down)
     count = h.shape[0]
@@ -120,7 +120,7 @@ def _by_taps(F, grad, self, h, up, down, dim):
 
 @general(
     _rate_adjoint,
-    h=_by_taps,
+    h=_taps_gradient,
     mixed=common_dtype,
     **_PRIVATE,
     samples=lambda: [

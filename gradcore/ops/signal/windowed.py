@@ -82,13 +82,13 @@ def pad_with_zeros(F: Any, x: Any, dims: Any, before: Any, after: Any) -> Any:
     return F.constant_pad_nd(x, widths, 0)
 
 
-def _by_input(F, grad, weights, dims, by):
+def _input_gradient(F, grad, weights, dims, by):
     around = [weights.shape[d] - 1 for d in dims]
     return F.correlate_valid(pad_with_zeros(F, grad, dims, around, around), F.flip(F.conj(weights), dims), dims, by)
 
 
 @bilinear(
-    self=_by_input,
+    self=_input_gradient,
     weights=lambda F, grad, self, dims, by: F.correlate_valid(F.conj(self), grad, dims, by),
     **_PRIVATE,
     mixed=common_dtype,
@@ -108,7 +108,7 @@ def correlate_valid(K, self, weights, dims: Dims, by: str):
     Other dims are broadcast.
     """
     if by != "direct":
-        return _by_fourier(K, self, weights, dims)
+        return _correlate_by_fourier(K, self, weights, dims)
     sizes = [self.shape[d] - weights.shape[d] + 1 for d in dims]
     taps = [weights.shape[d] for d in dims]
 
@@ -129,7 +129,7 @@ def correlate_valid(K, self, weights, dims: Dims, by: str):
     return values[0]
 
 
-def _by_fourier(K, x, weights, dims):
+def _correlate_by_fourier(K, x, weights, dims):
     """Return the result of `correlate_valid` by Fourier transforms."""
     sizes = tuple(x.shape[d] for d in dims)
     valid_part = tuple(slice(x.shape[d] - weights.shape[d] + 1) if d in dims else slice(None) for d in range(x.ndim))

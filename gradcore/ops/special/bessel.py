@@ -12,7 +12,7 @@ _TERMS = 12
 _REAL = "float -complex"
 
 
-def _by_argument(F, result, self, sign=1, scaled=False):
+def _divide_by_argument(F, result, self, sign=1, scaled=False):
     """Compute ``result / self`` of a function of order 1, by its power series near zero.
 
     `sign` is -1 for the Bessel function, and 1 for the modified one, which may be `scaled`.
@@ -76,7 +76,7 @@ def i0e(self):
 
 
 @elementwise(
-    lambda F, t, self, result: t * (F.i0(self) - _by_argument(F, result, self)),
+    lambda F, t, self, result: t * (F.i0(self) - _divide_by_argument(F, result, self)),
     promotion=_REAL,
     path="special.i1",
     node="SpecialI1Backward0",
@@ -93,7 +93,7 @@ def i1(self):
 
 
 def _i1e_slope(F, x, result):
-    plain = F.i0e(x) - F.sgn(x) * result - _by_argument(F, result, x, scaled=True)
+    plain = F.i0e(x) - F.sgn(x) * result - _divide_by_argument(F, result, x, scaled=True)
     return large_slope(F, 1, F.abs(x), -1, plain)
 
 
@@ -157,7 +157,7 @@ def bessel_j0(self):
 
 
 @elementwise(
-    lambda F, t, self, result: t * (F.bessel_j0(self) - _by_argument(F, result, self, -1)),
+    lambda F, t, self, result: t * (F.bessel_j0(self) - _divide_by_argument(F, result, self, -1)),
     promotion=_REAL,
     path="special.bessel_j1",
     slow=True,
@@ -223,7 +223,7 @@ def modified_bessel_i0(self):
 
 
 @elementwise(
-    lambda F, t, self, result: t * (F.i0(self) - _by_argument(F, result, self)),
+    lambda F, t, self, result: t * (F.i0(self) - _divide_by_argument(F, result, self)),
     promotion=_REAL,
     path="special.modified_bessel_i1",
     kernel="i1",

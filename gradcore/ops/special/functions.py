@@ -253,7 +253,7 @@ def _sum_shifted(function, x, p):
     return total
 
 
-def _by_order(F, order, x):
+def _order_slope(F, order, x):
     """Return the derivative of `igamma` by its order.
 
     It follows from the derivative of gamma-distributed numbers, at which `igamma` is constant.
@@ -266,7 +266,7 @@ def _by_order(F, order, x):
 
 
 @elementwise(
-    self=lambda F, t, self, other: t * _by_order(F, self, other),
+    self=lambda F, t, self, other: t * _order_slope(F, self, other),
     other=lambda F, t, self, other: t * F.exp((self - 1) * F.log(other) - other - F.lgamma(self)),
     promotion="float -complex",
     domain=(0.3, 3),
@@ -284,7 +284,7 @@ def igamma(self, other):
 
 
 @elementwise(
-    self=lambda F, t, self, other: -t * _by_order(F, self, other),
+    self=lambda F, t, self, other: -t * _order_slope(F, self, other),
     other=lambda F, t, self, other: -t * F.exp((self - 1) * F.log(other) - other - F.lgamma(self)),
     promotion="float -complex",
     domain=(0.3, 3),

@@ -60,8 +60,8 @@ def _declare(
     def polynomial(K, input, n):
         return derivative(K, input, n, 0)
 
-    polynomial.__doc__ = f"The {described} of `input` of degree `n` (0 for negative degrees)."
-    derivative.__doc__ = f"A derivative of the {described}."
+    polynomial.__doc__ = f"Evaluate the {described} of degree `n` at `input`. It is 0 for negative degrees."
+    derivative.__doc__ = f"Evaluate a derivative of the {described}."
     options = {
         "promotion": "float -complex",
         "inplace": False,
@@ -150,7 +150,7 @@ def _high_chebyshev(kind: _Kind) -> Callable[..., Any]:
             values.append((of_slope * values[m + 1] - of_value * values[m]) / K.sin(angle) ** 2)
         return K.real(values[order])
 
-    def at_ends(K, x, n, order):
+    def evaluate_ends(K, x, n, order):
         sign = 1 - 2 * (n - 2 * K.floor(n / 2))
         value = K.where(x > 0, kind.at_one(n), sign * kind.at_minus_one(n))
         for m in range(order):
@@ -161,7 +161,7 @@ def _high_chebyshev(kind: _Kind) -> Callable[..., Any]:
         dtype = (x + n).dtype
         x, n = K.astype(x, "float64"), K.astype(n, "float64")
         ends = K.abs(x) == 1
-        values = K.where(ends, at_ends(K, K.where(ends, x, 1.0), n, order), inside(K, x, n, order))
+        values = K.where(ends, evaluate_ends(K, K.where(ends, x, 1.0), n, order), inside(K, x, n, order))
         values = K.astype(values, dtype)
         return K.where(K.abs(values) < inf, values, nan)
 

@@ -16,7 +16,7 @@ from gradcore.ops.declare.promotion import common_dtype
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import general
 from gradcore.ops.special.bessel import large_slope
-from gradcore.ops.special.functions import _by_order, inverse_powers
+from gradcore.ops.special.functions import _order_slope, inverse_powers
 
 _ROOT_PI = math.sqrt(math.pi)
 
@@ -257,7 +257,7 @@ def _gamma_density(F, a, x):
     return F.exp((a - 1) * F.log(x) - x - F.lgamma(a))
 
 
-def _fewer(F, n):
+def _lower_degree(F, n):
     """Return the degree of a derivative, ``n - 1``, or 0 for constants, whose derivative is zero."""
     return F.where(n == 0, 0, n - 1)
 
@@ -355,11 +355,11 @@ _TWO = {
     "modstruve": (None, _modstruve_slope),
     "expn": (None, _expn_slope),
     "gammaincinv": (
-        lambda F, a, p, x: -_by_order(F, a, x) / _gamma_density(F, a, x),
+        lambda F, a, p, x: -_order_slope(F, a, x) / _gamma_density(F, a, x),
         lambda F, a, p, x: 1 / _gamma_density(F, a, x),
     ),
     "gammainccinv": (
-        lambda F, a, p, x: -_by_order(F, a, x) / _gamma_density(F, a, x),
+        lambda F, a, p, x: -_order_slope(F, a, x) / _gamma_density(F, a, x),
         lambda F, a, p, x: -1 / _gamma_density(F, a, x),
     ),
     "ellipkinc": (
@@ -379,19 +379,19 @@ _TWO = {
     "eval_legendre": (
         None,
         lambda F, n, x, y: (
-            (n + 1) / 2 * (n != 0) * F.special_of_four(_fewer(F, n), 0 * n + 1, 0 * n + 1, x, "eval_jacobi")
+            (n + 1) / 2 * (n != 0) * F.special_of_four(_lower_degree(F, n), 0 * n + 1, 0 * n + 1, x, "eval_jacobi")
         ),
     ),
-    "eval_chebyt": (None, lambda F, n, x, y: n * _two(F, "eval_chebyu", _fewer(F, n), x)),
+    "eval_chebyt": (None, lambda F, n, x, y: n * _two(F, "eval_chebyu", _lower_degree(F, n), x)),
     "eval_chebyu": (
         None,
-        lambda F, n, x, y: 2 * (n != 0) * F.special_of_three(_fewer(F, n), 0 * n + 2, x, "eval_gegenbauer"),
+        lambda F, n, x, y: 2 * (n != 0) * F.special_of_three(_lower_degree(F, n), 0 * n + 2, x, "eval_gegenbauer"),
     ),
-    "eval_hermite": (None, lambda F, n, x, y: 2 * n * _two(F, "eval_hermite", _fewer(F, n), x)),
-    "eval_hermitenorm": (None, lambda F, n, x, y: n * _two(F, "eval_hermitenorm", _fewer(F, n), x)),
+    "eval_hermite": (None, lambda F, n, x, y: 2 * n * _two(F, "eval_hermite", _lower_degree(F, n), x)),
+    "eval_hermitenorm": (None, lambda F, n, x, y: n * _two(F, "eval_hermitenorm", _lower_degree(F, n), x)),
     "eval_laguerre": (
         None,
-        lambda F, n, x, y: -1 * (n != 0) * F.special_of_three(_fewer(F, n), 0 * n + 1, x, "eval_genlaguerre"),
+        lambda F, n, x, y: -1 * (n != 0) * F.special_of_three(_lower_degree(F, n), 0 * n + 1, x, "eval_genlaguerre"),
     ),
     "ellipj:0": (lambda F, u, m, y: _two(F, "ellipj:1", u, m) * _two(F, "ellipj:2", u, m), None),
     "ellipj:1": (lambda F, u, m, y: -_two(F, "ellipj:0", u, m) * _two(F, "ellipj:2", u, m), None),
@@ -441,12 +441,12 @@ _THREE = {
     "eval_gegenbauer": (
         None,
         None,
-        lambda F, n, a, x, y: 2 * a * (n != 0) * F.special_of_three(_fewer(F, n), a + 1, x, "eval_gegenbauer"),
+        lambda F, n, a, x, y: 2 * a * (n != 0) * F.special_of_three(_lower_degree(F, n), a + 1, x, "eval_gegenbauer"),
     ),
     "eval_genlaguerre": (
         None,
         None,
-        lambda F, n, a, x, y: -1 * (n != 0) * F.special_of_three(_fewer(F, n), a + 1, x, "eval_genlaguerre"),
+        lambda F, n, a, x, y: -1 * (n != 0) * F.special_of_three(_lower_degree(F, n), a + 1, x, "eval_genlaguerre"),
     ),
 }
 _FOUR = {
@@ -461,7 +461,7 @@ _FOUR = {
         None,
         None,
         lambda F, n, a, b, x, y: (
-            (n + a + b + 1) / 2 * (n != 0) * F.special_of_four(_fewer(F, n), a + 1, b + 1, x, "eval_jacobi")
+            (n + a + b + 1) / 2 * (n != 0) * F.special_of_four(_lower_degree(F, n), a + 1, b + 1, x, "eval_jacobi")
         ),
     ),
 }

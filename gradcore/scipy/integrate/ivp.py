@@ -112,8 +112,8 @@ def solve_ivp(
     if adjoint:
         if events is not None or dense_output:
             raise TypeError("solve_ivp(adjoint=True) computes the solution at t_eval only: no events, no dense_output")
-        return _by_adjoint(field, span, state, t_eval, settings, scaling)
-    return _by_steps(field, span, state, t_eval, dense_output, _events(events, extra_args), settings, scaling)
+        return _solve_by_adjoint(field, span, state, t_eval, settings, scaling)
+    return _solve_by_steps(field, span, state, t_eval, dense_output, _events(events, extra_args), settings, scaling)
 
 
 class _Scaling:
@@ -230,7 +230,7 @@ def _foreign_steps(f: Any, span: tuple[float, float], y: AnyTensor, settings: Se
         yield float(solver.t), state, _ForeignSegment(solver.dense_output(), y)
 
 
-def _by_steps(
+def _solve_by_steps(
     f: Any, span: tuple[float, float], y: AnyTensor, t_eval: Any, dense: bool, events: list[Any] | None,
     settings: Settings, scaling: _Scaling,
 ) -> Any:  # fmt: skip
@@ -356,7 +356,7 @@ class _Events:
 # -- by the adjoint equation ------------------------------------------------------------------------------------------
 
 
-def _by_adjoint(
+def _solve_by_adjoint(
     f: Any, span: tuple[float, float], y: AnyTensor, t_eval: Any, settings: Settings, scaling: _Scaling
 ) -> Any:
     if F.is_complex(y):

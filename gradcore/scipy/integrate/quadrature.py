@@ -87,7 +87,7 @@ def _rule() -> tuple[Any, Any, Any]:
     return (nodes + 1) / 2, kronrod / 2, gauss / 2
 
 
-def _on_unit_interval(func: Callable[[Any], Any], a: AnyTensor, b: AnyTensor) -> Callable[[float], Any]:
+def _map_to_unit_interval(func: Callable[[Any], Any], a: AnyTensor, b: AnyTensor) -> Callable[[float], Any]:
     """Return the integrand after a substitution that maps the interval to [0, 1].
 
     The substitution is affine for finite limits, and rational for infinite ones.
@@ -103,7 +103,7 @@ def _on_unit_interval(func: Callable[[Any], Any], a: AnyTensor, b: AnyTensor) ->
     def downwards(s: float) -> Any:
         return func(b - s / (1 - s)) / (1 - s) ** 2
 
-    def both(s: float) -> Any:
+    def substitute(s: float) -> Any:
         x, slope = (2 * s - 1) / (s * (1 - s)), (2 * s * s - 2 * s + 1) / (s * (1 - s)) ** 2
         return func(F.full_like(a.detach(), x)) * slope
 
@@ -112,11 +112,11 @@ def _on_unit_interval(func: Callable[[Any], Any], a: AnyTensor, b: AnyTensor) ->
     if low == high:
         return lambda s: F.zeros_like(func(F.zeros_like(a)))
     if low > high:
-        swapped = _on_unit_interval(func, b, a)
+        swapped = _map_to_unit_interval(func, b, a)
         return lambda s: -swapped(s)
     if np.isfinite(low):
         return upwards
-    return downwards if np.isfinite(high) else both
+    return downwards if np.isfinite(high) else substitute
 
 
 def _adaptive(
@@ -230,7 +230,7 @@ def _integrate(
         if not np.isfinite([low, high]).all():
             raise ValueError("Infinity inputs cannot be used with break points.")
         breaks = [(float(p) - low) / (high - low) for p in points]
-    integrand = _on_unit_interval(lambda x: func(x, *args), start, end)
+    integrand = _map_to_unit_interval(lambda x: func(x, *args), start, end)
     value, error, intervals, _ = _adaptive(integrand, epsabs, epsrel, limit, breaks)
     if full_output:
         return value, error, {"neval": 21 * (2 * intervals - 1), "last": intervals}

@@ -76,12 +76,12 @@ class PchipInterpolator(CubicHermiteSpline):
             safe_left, safe_right = (F.where(bent, F.full_like(s, 1.0), s) for s in (left, right))
             w1, w2 = 2 * h[1:] + h[:-1], h[1:] + 2 * h[:-1]
             inner = F.where(bent, F.zeros_like(left), (w1 + w2) / (w1 / safe_left + w2 / safe_right))
-            ends = [_at_end(h[0], h[1], m[0], m[1]), _at_end(h[-1], h[-2], m[-1], m[-2])]
+            ends = [_end_slope(h[0], h[1], m[0], m[1]), _end_slope(h[-1], h[-2], m[-1], m[-2])]
             slopes = F.cat([ends[0][None], inner, ends[1][None]], 0)
         self._set(points, values, slopes, axis, extrapolate)
 
 
-def _at_end(h0: AnyTensor, h1: AnyTensor, m0: AnyTensor, m1: AnyTensor) -> AnyTensor:
+def _end_slope(h0: AnyTensor, h1: AnyTensor, m0: AnyTensor, m1: AnyTensor) -> AnyTensor:
     """Return the end slope of the parabola through three points, limited so that the interpolant stays monotonic."""
     slope = ((2 * h0 + h1) * m0 - h0 * m1) / (h0 + h1)
     steep = (F.sign(m0) != F.sign(m1)) & (F.abs(slope) > 3 * F.abs(m0))

@@ -99,7 +99,7 @@ class RegularGridInterpolator:
                 index.append(F.where(fraction <= 0.5, at, at + 1))
             return self.values[tuple(index)]
         if method == "pchip":
-            return self._by_pchip(x)
+            return self._interpolate_by_pchip(x)
         if method not in _DEGREES:
             raise ValueError(f"Method '{method}' is not defined")
         k, coefficients = _DEGREES[method], self.values
@@ -124,7 +124,7 @@ class RegularGridInterpolator:
             total = total + per_sample(weight, value_ndim) * coefficients[at]
         return total
 
-    def _by_pchip(self, x: AnyTensor) -> AnyTensor:
+    def _interpolate_by_pchip(self, x: AnyTensor) -> AnyTensor:
         """Interpolate by PCHIP along one dim after the other, from the last to the first, for each query separately."""
         from gradcore.scipy.interpolate.cubic import PchipInterpolator
 

@@ -242,13 +242,13 @@ def eig(
         if b is not None:  # left vectors of B^-1 A, times B^-1
             rows = F.linalg_solve(F.hermitian(B).to(rows.dtype), F.hermitian(rows))
             rows = F.hermitian(rows)
-        results.append(_of_unit_length(F.hermitian(rows)))
+        results.append(_normalize_columns(F.hermitian(rows)))
     if right:
-        results.append(vectors if b is None else _of_unit_length(vectors))
+        results.append(vectors if b is None else _normalize_columns(vectors))
     return tuple(results)
 
 
-def _of_unit_length(columns: AnyTensor) -> AnyTensor:
+def _normalize_columns(columns: AnyTensor) -> AnyTensor:
     return columns / F.linalg_vector_norm(columns, 2, -2, True)
 
 

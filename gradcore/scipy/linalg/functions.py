@@ -125,7 +125,7 @@ def fractional_matrix_power(A: Any, t: Any) -> AnyTensor:
     return F.linalg_matrix_exp(logm(A) * t)
 
 
-def _of_rotation(A: Any) -> tuple[AnyTensor, AnyTensor]:
+def _cosine_and_sine(A: Any) -> tuple[AnyTensor, AnyTensor]:
     """Return the cosine and the sine of matrices."""
     matrix = _square(A)
     positive = F.linalg_matrix_exp(1j * F.to(matrix, matrix.dtype.to_complex()))
@@ -144,7 +144,7 @@ def cosm(A: Any) -> AnyTensor:
     >>> linalg.cosm([[0.0]]).round(decimals=4)
     tensor([[1.]], dtype=torch.float64)
     """
-    return _of_rotation(A)[0]
+    return _cosine_and_sine(A)[0]
 
 
 def sinm(A: Any) -> AnyTensor:
@@ -156,7 +156,7 @@ def sinm(A: Any) -> AnyTensor:
     >>> linalg.sinm([[0.5]])
     tensor([[0.4794]], dtype=torch.float64)
     """
-    return _of_rotation(A)[1]
+    return _cosine_and_sine(A)[1]
 
 
 def tanm(A: Any) -> AnyTensor:
@@ -168,7 +168,7 @@ def tanm(A: Any) -> AnyTensor:
     >>> linalg.tanm([[0.5]])
     tensor([[0.5463]], dtype=torch.float64)
     """
-    return F.linalg_solve(*_of_rotation(A))
+    return F.linalg_solve(*_cosine_and_sine(A))
 
 
 def coshm(A: Any) -> AnyTensor:

@@ -20,12 +20,12 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _of_scipy(name: str, summary: str, call: str) -> Callable[..., AnyTensor]:
+def _wrap_scipy(name: str, summary: str, call: str) -> Callable[..., AnyTensor]:
     def make(*args: Any, **settings: Any) -> AnyTensor:
         return F.as_tensor(np.asarray(getattr(scipy_module("linalg"), name)(*args, **settings)))
 
     make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"""{summary}, with SciPy's arguments.
+    make.__doc__ = f"""Return the {summary}, with SciPy's arguments.
 
     Examples
     --------
@@ -36,13 +36,13 @@ def _of_scipy(name: str, summary: str, call: str) -> Callable[..., AnyTensor]:
     return make
 
 
-hilbert = _of_scipy("hilbert", "The Hilbert matrix, ``1 / (i + j + 1)``", "4")
-invhilbert = _of_scipy("invhilbert", "The inverse of the Hilbert matrix", "4")
-pascal = _of_scipy("pascal", "The Pascal matrix of binomial coefficients", "4")
-invpascal = _of_scipy("invpascal", "The inverse of the Pascal matrix", "4")
-hadamard = _of_scipy("hadamard", "The Hadamard matrix of Sylvester's construction", "4")
-helmert = _of_scipy("helmert", "The Helmert matrix", "4, full=True")
-dft = _of_scipy("dft", "The matrix of the discrete Fourier transform", "4")
+hilbert = _wrap_scipy("hilbert", "Hilbert matrix, ``1 / (i + j + 1)``", "4")
+invhilbert = _wrap_scipy("invhilbert", "inverse of the Hilbert matrix", "4")
+pascal = _wrap_scipy("pascal", "Pascal matrix of binomial coefficients", "4")
+invpascal = _wrap_scipy("invpascal", "inverse of the Pascal matrix", "4")
+hadamard = _wrap_scipy("hadamard", "Hadamard matrix of Sylvester's construction", "4")
+helmert = _wrap_scipy("helmert", "Helmert matrix", "4, full=True")
+dft = _wrap_scipy("dft", "matrix of the discrete Fourier transform", "4")
 
 
 def fiedler(a: Any) -> AnyTensor:

@@ -49,7 +49,7 @@ def _correlate(
     return write_output(F.correlate_valid(x, weights, tuple(axes), "direct"), output, dtype)
 
 
-def _along(input: Any, axis: int) -> tuple[int]:
+def _resolve_axis(input: Any, axis: int) -> tuple[int]:
     return (axis_of(axis, np.ndim(input) if not isinstance(input, Tensor) else input.ndim),)
 
 
@@ -69,7 +69,7 @@ def _reverse_weights(weights: Numbers) -> Numbers:
     return weights[(slice(None, None, -1),) * weights.ndim].conj()
 
 
-def _of_array(origin: Any, axes: Sequence[int], ndim: int) -> list[int]:
+def _order_origins(origin: Any, axes: Sequence[int], ndim: int) -> list[int]:
     """Return the origins in the order of the axes of the array; a list for all axes is already in that order."""
     origins = sequence(origin, len(axes))
     return origins if len(axes) == ndim else [origins[axes.index(axis)] for axis in sorted(axes)]
@@ -95,7 +95,7 @@ def correlate1d(
     >>> ndimage.correlate1d(gc.tensor([2.0, 8.0, 0.0]), [1, 3])
     tensor([ 8., 26.,  8.])
     """
-    return _correlate(input, _as_weights(weights, 1), _along(input, axis), mode, cval, origin, output)
+    return _correlate(input, _as_weights(weights, 1), _resolve_axis(input, axis), mode, cval, origin, output)
 
 
 def convolve1d(
@@ -114,7 +114,7 @@ def convolve1d(
     """
     weights = _as_weights(weights, 1)
     origin = -origin - (weights.shape[0] % 2 == 0)
-    return _correlate(input, _reverse_weights(weights), _along(input, axis), mode, cval, origin, output)
+    return _correlate(input, _reverse_weights(weights), _resolve_axis(input, axis), mode, cval, origin, output)
 
 
 def _ndim(input: Any) -> int:
@@ -136,7 +136,7 @@ def correlate(
             [0., 1., 0.]])
     """
     along = axes_of(axes, _ndim(input))
-    weights, origins = _as_weights(weights, len(along)), _of_array(origin, along, _ndim(input))
+    weights, origins = _as_weights(weights, len(along)), _order_origins(origin, along, _ndim(input))
     return _correlate(input, weights, sorted(along), _one_mode(mode), cval, origins, output)
 
 
@@ -156,7 +156,7 @@ def convolve(
     """
     along = axes_of(axes, _ndim(input))
     weights = _as_weights(weights, len(along))
-    origins = _of_array(origin, along, _ndim(input))
+    origins = _order_origins(origin, along, _ndim(input))
     origins = [-o - (n % 2 == 0) for o, n in zip(origins, weights.shape, strict=True)]
     return _correlate(input, _reverse_weights(weights), sorted(along), _one_mode(mode), cval, origins, output)
 
@@ -269,7 +269,7 @@ def uniform_filter1d(
         raise RuntimeError("incorrect filter size")
     check_origin(origin, size)
     _, x = filterable(input)
-    total = _correlate(x, np.ones(size), _along(input, axis), mode, cval, origin, None)
+    total = _correlate(x, np.ones(size), _resolve_axis(input, axis), mode, cval, origin, None)
     return write_output(total / size, output, total._dtype if total._dtype.is_complex else tensor_of(input)._dtype)
 
 
@@ -396,10 +396,10 @@ def gaussian_laplace(
     >>> ndimage.gaussian_laplace(gc.tensor([0.0, 1.0, 0.0, 0.0]), 0.7)[1]
     tensor(-1.1609)
     """
-    return _of_gaussians(generic_laplace, 2, input, sigma, output, mode, cval, axes, kwargs)
+    return _combine_gaussian_derivatives(generic_laplace, 2, input, sigma, output, mode, cval, axes, kwargs)
 
 
-def _of_gaussians(
+def _combine_gaussian_derivatives(
     generic: Any, degree: int, input: Any, sigma: Any, output: Any, mode: Any, cval: Any, axes: Any, named: Any
 ) -> AnyTensor:
     along = axes_of(axes, _ndim(input))
@@ -456,4 +456,4 @@ def gaussian_gradient_magnitude(
     >>> ndimage.gaussian_gradient_magnitude(gc.arange(5.0), 0.5)[2]
     tensor(0.8600)
     """
-    return _of_gaussians(generic_gradient_magnitude, 1, input, sigma, output, mode, cval, axes, kwargs)
+    return _combine_gaussian_derivatives(generic_gradient_magnitude, 1, input, sigma, output, mode, cval, axes, kwargs)

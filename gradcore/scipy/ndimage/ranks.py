@@ -59,14 +59,14 @@ def _filter_by_rank(
     return write_output(result, output, original._dtype)
 
 
-def _of_rank(rank: int) -> Any:
-    def of(count: int) -> int:
+def _resolve_rank(rank: int) -> Any:
+    def resolve(count: int) -> int:
         result = rank + count if rank < 0 else rank
         if not 0 <= result < count:
             raise RuntimeError("rank not within filter footprint size")
         return result
 
-    return of
+    return resolve
 
 
 def rank_filter(
@@ -81,7 +81,7 @@ def rank_filter(
     >>> ndimage.rank_filter(gc.tensor([3.0, 1.0, 2.0, 5.0]), 1, size=3)
     tensor([3., 2., 2., 5.])
     """
-    return _filter_by_rank(input, _of_rank(rank), size, footprint, output, mode, cval, origin, axes)
+    return _filter_by_rank(input, _resolve_rank(rank), size, footprint, output, mode, cval, origin, axes)
 
 
 def minimum_filter(

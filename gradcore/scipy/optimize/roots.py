@@ -245,7 +245,7 @@ def newton(
     return (value, result[1]) if full_output else value
 
 
-def _in_bracket(name: str) -> Callable[..., Any]:
+def _wrap_bracketing(name: str) -> Callable[..., Any]:
     def find(
         f: Callable[..., Any],
         a: float,
@@ -277,7 +277,7 @@ def _in_bracket(name: str) -> Callable[..., Any]:
     return find
 
 
-bisect, brenth, brentq, ridder, toms748 = map(_in_bracket, ("bisect", "brenth", "brentq", "ridder", "toms748"))
+bisect, brenth, brentq, ridder, toms748 = map(_wrap_bracketing, ("bisect", "brenth", "brentq", "ridder", "toms748"))
 
 
 def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[AnyTensor, AnyTensor]:

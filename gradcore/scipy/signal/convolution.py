@@ -53,7 +53,7 @@ def _convolve(x: AnyTensor, y: AnyTensor, mode: str, dims: Sequence[int], by: st
     return result
 
 
-def _both(in1: Any, in2: Any) -> tuple[AnyTensor, AnyTensor, dtypes.dtype]:
+def _convert_inputs(in1: Any, in2: Any) -> tuple[AnyTensor, AnyTensor, dtypes.dtype]:
     """Return both inputs in the dtype to compute in, and the dtype of the result."""
     x, y = promote_arguments(in1, in2)
     dtype = x._dtype
@@ -69,7 +69,7 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> An
     >>> signal.convolve(gc.tensor([1.0, 2.0, 3.0]), [1.0, 1.0], mode="same")
     tensor([1., 3., 5.], dtype=torch.float64)
     """
-    x, y, dtype = _both(in1, in2)
+    x, y, dtype = _convert_inputs(in1, in2)
     if x.ndim == y.ndim == 0:
         return cast(x * y, dtype)
     if x.ndim != y.ndim:
@@ -115,7 +115,7 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
     >>> signal.fftconvolve(gc.tensor([1.0, 2.0, 3.0]), gc.tensor([1.0, 1.0])).round(decimals=4)
     tensor([1., 3., 5., 3.])
     """
-    x, y, _ = _both(in1, in2)
+    x, y, _ = _convert_inputs(in1, in2)
     if x.ndim == y.ndim == 0:
         return x * y
     if x.ndim != y.ndim:
@@ -168,7 +168,7 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", f
     tensor([[2., 1.],
             [1., 2.]])
     """
-    x, y, dtype = _both(in1, in2)
+    x, y, dtype = _convert_inputs(in1, in2)
     if not x.ndim == y.ndim == 2:
         raise ValueError("convolve2d inputs must both be 2-D arrays")
     _check_mode(mode)

@@ -102,7 +102,7 @@ def _double_pairs(x: AnyTensor, nfft: int) -> AnyTensor:
     return x * cast(on_device(weights, x), F.real(x)._dtype)
 
 
-def _on_axis(detrend: Detrend, axis: int) -> Detrend:
+def _wrap_detrend(detrend: Detrend, axis: int) -> Detrend:
     """Wrap a user's `detrend` function, so that it gets the segments along the axis of the signal."""
     if not callable(detrend) or axis == -1:
         return detrend
@@ -139,7 +139,7 @@ def csd(
     x, y = (pad_with_zeros(F, t, (t.ndim - 1,), (0,), (n - t.shape[-1],)) if t.shape[-1] < n else t for t in (x, y))
     s = _segments(x, n, window, nperseg, noverlap, nfft)
     onesided = _is_onesided(return_onesided, x, y)
-    detrend = _on_axis(detrend, axis)
+    detrend = _wrap_detrend(detrend, axis)
     first = _transform_segments(x, s, detrend, onesided)
     power = F.conj(first) * (first if is_auto else _transform_segments(y, s, detrend, onesided)) * s.scale(scaling, fs)
     if is_auto:
@@ -243,7 +243,7 @@ def _short_time(
     if onesided and x._dtype.is_complex:
         warnings.warn("Input data is complex, switching to return_onesided=False", stacklevel=3)
         onesided = False
-    spectra = finish(_transform_segments(x, s, _on_axis(detrend, axis), onesided), s)
+    spectra = finish(_transform_segments(x, s, _wrap_detrend(detrend, axis), onesided), s)
     times = np.arange(s.length / 2, x.shape[-1] - s.length / 2 + 1, s.step) / float(fs)
     if boundary is not None:
         times = times - s.length / 2 / fs

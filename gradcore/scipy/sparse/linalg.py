@@ -78,7 +78,7 @@ def _solver(name: str, title: str) -> Any:
         return of_matrices(A, b, x0, M=M, **settings)
 
     solve.__name__ = solve.__qualname__ = name
-    solve.__doc__ = f"""The solution of ``A @ x = b`` by {title}, and 0 where it converged, with SciPy's arguments.
+    solve.__doc__ = f"""Solve ``A @ x = b`` by {title}. Return `x`, and 0 if the method converged; SciPy's arguments.
 
     Derivatives are those of the solution: backward solves the adjoint system by the same method, and raises where that
     does not converge.

@@ -227,12 +227,14 @@ def svds(
     start = _start(v0, min(m, n), example)
     left, values, right = module.svds(host, k, ncv=ncv, tol=tol, which=which, v0=start, maxiter=maxiter)
 
-    def both(x: AnyTensor) -> AnyTensor:
+    def multiply_both(x: AnyTensor) -> AnyTensor:
         return F.cat([operator.matvec(x[m:]), operator.rmatvec(x[:m])])
 
     order = np.argsort(values)
     pairs = [
-        _eigenpair(both, like(np.concatenate([left[:, i], right[i]]), example), like(values[i], example), "svds")
+        _eigenpair(
+            multiply_both, like(np.concatenate([left[:, i], right[i]]), example), like(values[i], example), "svds"
+        )
         for i in order
     ]
     s = F.stack([pair[-1] for pair in pairs])

@@ -149,7 +149,7 @@ def _vectors(*values: Any) -> list[AnyTensor]:
     return [*tensors, *([None] * (len(values) - len(tensors)))]
 
 
-def _of_vectors(metric: _Metric, u: Any, v: Any, w: Any = None, **settings: Any) -> AnyTensor:
+def _apply_to_vectors(metric: _Metric, u: Any, v: Any, w: Any = None, **settings: Any) -> AnyTensor:
     u, v, w = _vectors(u, v, w)
     if w is not None and bool((w.detach() < 0).any()):
         raise ValueError("Input weights should be all non-negative")
@@ -165,7 +165,7 @@ def euclidean(u: Any, v: Any, w: Any = None) -> AnyTensor:
     >>> distance.euclidean(gc.tensor([0.0, 0.0]), gc.tensor([3.0, 4.0]))
     tensor(5.)
     """
-    return _of_vectors(_euclidean, u, v, w)
+    return _apply_to_vectors(_euclidean, u, v, w)
 
 
 def sqeuclidean(u: Any, v: Any, w: Any = None) -> AnyTensor:
@@ -177,7 +177,7 @@ def sqeuclidean(u: Any, v: Any, w: Any = None) -> AnyTensor:
     >>> distance.sqeuclidean(gc.tensor([1.0, 2.0]), gc.tensor([4.0, 6.0]))
     tensor(25.)
     """
-    return _of_vectors(_sqeuclidean, u, v, w)
+    return _apply_to_vectors(_sqeuclidean, u, v, w)
 
 
 def minkowski(u: Any, v: Any, p: float = 2, w: Any = None) -> AnyTensor:
@@ -189,7 +189,7 @@ def minkowski(u: Any, v: Any, p: float = 2, w: Any = None) -> AnyTensor:
     >>> distance.minkowski(gc.tensor([1.0, 2.0]), gc.tensor([4.0, 6.0]), 3)
     tensor(4.4979)
     """
-    return _of_vectors(_minkowski, u, v, w, p=p)
+    return _apply_to_vectors(_minkowski, u, v, w, p=p)
 
 
 def cityblock(u: Any, v: Any, w: Any = None) -> AnyTensor:
@@ -201,7 +201,7 @@ def cityblock(u: Any, v: Any, w: Any = None) -> AnyTensor:
     >>> distance.cityblock(gc.tensor([1.0, 2.0]), gc.tensor([4.0, 6.0]))
     tensor(7.)
     """
-    return _of_vectors(_cityblock, u, v, w)
+    return _apply_to_vectors(_cityblock, u, v, w)
 
 
 def chebyshev(u: Any, v: Any, w: Any = None) -> AnyTensor:
@@ -213,7 +213,7 @@ def chebyshev(u: Any, v: Any, w: Any = None) -> AnyTensor:
     >>> distance.chebyshev(gc.tensor([1.0, 2.0]), gc.tensor([4.0, 6.0]))
     tensor(4.)
     """
-    return _of_vectors(_chebyshev, u, v, w)
+    return _apply_to_vectors(_chebyshev, u, v, w)
 
 
 def cosine(u: Any, v: Any, w: Any = None) -> AnyTensor:
@@ -225,7 +225,7 @@ def cosine(u: Any, v: Any, w: Any = None) -> AnyTensor:
     >>> distance.cosine(gc.tensor([1.0, 0.0]), gc.tensor([3.0, 4.0]))
     tensor(0.4000)
     """
-    return _of_vectors(_cosine, u, v, w)
+    return _apply_to_vectors(_cosine, u, v, w)
 
 
 def correlation(u: Any, v: Any, w: Any = None, centered: bool = True) -> AnyTensor:
@@ -237,7 +237,7 @@ def correlation(u: Any, v: Any, w: Any = None, centered: bool = True) -> AnyTens
     >>> distance.correlation(gc.tensor([1.0, 2.0, 3.0]), gc.tensor([3.0, 2.0, 4.0]))
     tensor(0.5000)
     """
-    return _of_vectors(_correlation, u, v, w, centered=centered)
+    return _apply_to_vectors(_correlation, u, v, w, centered=centered)
 
 
 def canberra(u: Any, v: Any, w: Any = None) -> AnyTensor:
@@ -249,7 +249,7 @@ def canberra(u: Any, v: Any, w: Any = None) -> AnyTensor:
     >>> distance.canberra(gc.tensor([1.0, 2.0]), gc.tensor([3.0, 2.0]))
     tensor(0.5000)
     """
-    return _of_vectors(_canberra, u, v, w)
+    return _apply_to_vectors(_canberra, u, v, w)
 
 
 def braycurtis(u: Any, v: Any, w: Any = None) -> AnyTensor:
@@ -261,7 +261,7 @@ def braycurtis(u: Any, v: Any, w: Any = None) -> AnyTensor:
     >>> distance.braycurtis(gc.tensor([1.0, 2.0]), gc.tensor([3.0, 2.0]))
     tensor(0.2500)
     """
-    return _of_vectors(_braycurtis, u, v, w)
+    return _apply_to_vectors(_braycurtis, u, v, w)
 
 
 def seuclidean(u: Any, v: Any, V: Any) -> AnyTensor:
@@ -311,7 +311,7 @@ def jensenshannon(p: Any, q: Any, base: float | None = None, *, axis: int = 0, k
 def _metric_of(metric: Any, points: AnyTensor, settings: dict[str, Any]) -> tuple[_Metric, Any, dict[str, Any]]:
     """Return a metric's function, weights and settings; missing settings are computed from the points."""
     if callable(metric) and not isinstance(metric, str):
-        return _each(metric, settings), None, {}
+        return _apply_to_pairs(metric, settings), None, {}
     name = metric.lower()
     name = _SHORT.get(name, name)
     if name not in _METRICS:
@@ -328,15 +328,15 @@ def _metric_of(metric: Any, points: AnyTensor, settings: dict[str, Any]) -> tupl
     return _METRICS[name], None if w is None else inexact(to_device_of(w, points)), settings
 
 
-def _each(metric: Callable[..., Any], settings: dict[str, Any]) -> _Metric:
+def _apply_to_pairs(metric: Callable[..., Any], settings: dict[str, Any]) -> _Metric:
     """Convert a function of two vectors to a function of batches of pairs, with the batch dims first."""
 
-    def of_pairs(u: AnyTensor, v: AnyTensor, w: Any) -> AnyTensor:
+    def apply(u: AnyTensor, v: AnyTensor, w: Any) -> AnyTensor:
         u, v = F.broadcast_tensors(u, v)
         rows = zip(F.reshape(u, (-1, u.shape[-1])), F.reshape(v, (-1, v.shape[-1])), strict=True)
         return F.reshape(F.stack([tensor_of(metric(a, b, **settings)) for a, b in rows], 0), u.shape[:-1])
 
-    return of_pairs
+    return apply
 
 
 def cdist(XA: Any, XB: Any, metric: Any = "euclidean", *, out: Any = None, **kwargs: Any) -> AnyTensor:

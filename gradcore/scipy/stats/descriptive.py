@@ -189,7 +189,7 @@ def gmean(
     tensor(2.)
     """
     x, dims, _ = _prepare(a, axis, nan_policy)
-    return F.exp(_mean(F.log(_in(x, dtype)), weights, dims, keepdims))
+    return F.exp(_mean(F.log(_cast_to(x, dtype)), weights, dims, keepdims))
 
 
 def hmean(
@@ -205,7 +205,7 @@ def hmean(
     tensor(1.7143)
     """
     x, dims, _ = _prepare(a, axis, nan_policy)
-    return 1 / _mean(1 / _in(x, dtype), weights, dims, keepdims)
+    return 1 / _mean(1 / _cast_to(x, dtype), weights, dims, keepdims)
 
 
 def pmean(
@@ -223,10 +223,10 @@ def pmean(
     if p == 0:
         return gmean(a, axis, dtype, weights, nan_policy=nan_policy, keepdims=keepdims)
     x, dims, _ = _prepare(a, axis, nan_policy)
-    return _mean(_in(x, dtype) ** p, weights, dims, keepdims) ** (1 / p)
+    return _mean(_cast_to(x, dtype) ** p, weights, dims, keepdims) ** (1 / p)
 
 
-def _in(x: AnyTensor, dtype: Any) -> AnyTensor:
+def _cast_to(x: AnyTensor, dtype: Any) -> AnyTensor:
     return cast(x, dtype_of(dtype))
 
 

@@ -61,14 +61,14 @@ class _Samples:
         values = (args, tuple(settings.values()))
         refuse_history(values, f"{self.name}.rvs()", "samples by rsample() of gradcore.distributions")
         draw = getattr(scipy_module("stats"), self.name).rvs
-        numbers = draw(*map(_on_host, args), **{name: _on_host(value) for name, value in settings.items()})
+        numbers = draw(*map(_to_host, args), **{name: _to_host(value) for name, value in settings.items()})
         return tensor_of(numbers)
 
     def __repr__(self) -> str:
         return f"<gradcore.scipy.stats.{self.name}>"
 
 
-def _on_host(value: ArrayLike) -> ArrayLike:
+def _to_host(value: ArrayLike) -> ArrayLike:
     return value.numpy(force=True) if isinstance(value, Tensor) else getattr(value, "_source", value)
 
 
@@ -137,7 +137,7 @@ class ContinuousDistribution(_Probabilities):
         *shapes, loc, scale = parameters
         y = (x - loc) / scale
         low, high = self._support(*shapes)
-        below = None if low is None else y <= low if self._support is _above_zero else y < low
+        below = None if low is None else y <= low if self._support is _exclude_zero else y < low
         above = y > high if high is not None else None if low is None else F.isposinf(y)
         inner = 0.5 if low is not None and high is not None else 1.0 if low is not None else -1.0
         outside = _union(below, above)
@@ -259,7 +259,7 @@ def _positive(*shapes: ArrayLike) -> tuple[float, None]:
     return 0.0, None
 
 
-def _above_zero(*shapes: ArrayLike) -> tuple[float, None]:
+def _exclude_zero(*shapes: ArrayLike) -> tuple[float, None]:
     """Return the support of a distribution whose density is zero at zero, where its formula is not defined."""
     return 0.0, None
 
@@ -330,7 +330,7 @@ _TABLE: list[tuple[str, str, Formula, Formula | None, Support]] = [
      lambda x: F.where(x > 0, 1 - F.exp(-F.abs(x)) / 2, F.exp(-F.abs(x)) / 2), _everywhere),
     ("logistic", "", lambda x: F.logsigmoid(x) + F.logsigmoid(-x), lambda x: F.sigmoid(x), _everywhere),
     ("lognorm", "s", lambda x, s: -((F.log(x) / s) ** 2) / 2 - F.log(s * x) - _LOG_ROOT,
-     lambda x, s: F.ndtr(F.log(x) / s), _above_zero),
+     lambda x, s: F.ndtr(F.log(x) / s), _exclude_zero),
     ("chi2", "df", lambda x, df: _gamma(x / 2, df / 2) - math.log(2), lambda x, df: F.igamma(df / 2, x / 2), _positive),
     ("chi", "df", lambda x, df: (1 - df / 2) * math.log(2) - F.lgamma(df / 2) + F.xlogy(df - 1, x) - x * x / 2,
      lambda x, df: F.igamma(df / 2, x * x / 2), _positive),
@@ -340,7 +340,7 @@ _TABLE: list[tuple[str, str, Formula, Formula | None, Support]] = [
     ("weibull_min", "c", lambda x, c: F.log(c) + F.xlogy(c - 1, x) - x**c, lambda x, c: -F.expm1(-(x**c)), _positive),
     ("pareto", "b", lambda x, b: F.log(b) - (b + 1) * F.log(x), lambda x, b: 1 - x ** (-b), lambda b: (1.0, None)),
     ("invgamma", "a", lambda x, a: -(a + 1) * F.log(x) - F.lgamma(a) - 1 / x, lambda x, a: F.igammac(a, 1 / x),
-     _above_zero),
+     _exclude_zero),
     ("halfnorm", "", lambda x: -x * x / 2 + math.log(2) - _LOG_ROOT, lambda x: F.erf(x / _ROOT_2), _positive),
     ("halfcauchy", "", lambda x: math.log(2 / math.pi) - F.log1p(x * x), lambda x: 2 / math.pi * F.atan(x), _positive),
     ("rayleigh", "", lambda x: F.log(x) - x * x / 2, lambda x: -F.expm1(-x * x / 2), _positive),
@@ -350,7 +350,7 @@ _TABLE: list[tuple[str, str, Formula, Formula | None, Support]] = [
      lambda x, a: _skewnorm(x, a), _everywhere),
     ("powerlaw", "a", lambda x, a: F.log(a) + F.xlogy(a - 1, x), lambda x, a: x**a, _unit),
     ("invgauss", "mu", lambda x, mu: -_LOG_ROOT - 1.5 * F.log(x) - ((x - mu) / mu) ** 2 / (2 * x), None,
-     _above_zero),
+     _exclude_zero),
     ("gennorm", "beta", lambda x, b: F.log(b / 2) - F.lgamma(1 / b) - F.abs(x) ** b, None, _everywhere),
 ]  # fmt: skip
 

@@ -117,7 +117,7 @@ def _full_like(maker: str, input: Any, dtype: Any, device: Any, requires_grad: b
     )
 
 
-_FILLED_DOC = """{what}.
+_FILLED_DOC = """Return a tensor of {what}.
 
 Parameters
 ----------
@@ -137,7 +137,7 @@ Examples
 torch.Size([2, 3])
 """
 
-_LIKE_DOC = """{what}, with the shape, and by default the dtype and device, of another tensor.
+_LIKE_DOC = """Return a tensor of {what}, with the shape, and by default the dtype and device, of another tensor.
 
 Parameters
 ----------
@@ -188,7 +188,7 @@ def _filled_functions(name: str, what: str) -> tuple[Factory, Factory, Factory]:
 
     make.__doc__ = _FILLED_DOC.format(what=what, name=name)
     like.__doc__ = _LIKE_DOC.format(what=what, name=name)
-    new_method.__doc__ = f"{what} of a given shape, by default with this tensor's dtype and device."
+    new_method.__doc__ = f"Return a tensor of {what}, of a given shape, by default with this tensor's dtype and device."
     for function, text in ((make, name), (like, f"{name}_like"), (new_method, f"new_{name}")):
         function.__name__ = function.__qualname__ = text
         function.__module__ = "gradcore"
@@ -196,9 +196,9 @@ def _filled_functions(name: str, what: str) -> tuple[Factory, Factory, Factory]:
     return make, like, new_method
 
 
-zeros, zeros_like, new_zeros = _filled_functions("zeros", "Zeros")
-ones, ones_like, new_ones = _filled_functions("ones", "Ones")
-empty, empty_like, new_empty = _filled_functions("empty", "Uninitialised elements")
+zeros, zeros_like, new_zeros = _filled_functions("zeros", "zeros")
+ones, ones_like, new_ones = _filled_functions("ones", "ones")
+empty, empty_like, new_empty = _filled_functions("empty", "uninitialised elements")
 
 
 @factory

@@ -34,7 +34,7 @@ def legacy_tensor(cls: Any, *args: Any, device: Any = None, dtype: Any = None, *
         args = (kwargs.pop("data"),)
     if kwargs:
         raise TypeError(f"new() got an unexpected keyword argument {next(iter(kwargs))!r}")
-    result = _of_one(args[0], dtype, device) if len(args) == 1 else None
+    result = _create_from_data(args[0], dtype, device) if len(args) == 1 else None
     if result is None:
         result = empty(*(args or (0,)), dtype=dtype, device=device)
     if cls is Tensor:
@@ -47,7 +47,7 @@ def legacy_tensor(cls: Any, *args: Any, device: Any = None, dtype: Any = None, *
     return out
 
 
-def _of_one(data: Any, dtype: Any, device: Any) -> Any:
+def _create_from_data(data: Any, dtype: Any, device: Any) -> Any:
     """Return a tensor of the only argument if that is data, or None if it is a size."""
     if isinstance(data, Tensor):
         if dtype is not None and data._dtype is not dtype:

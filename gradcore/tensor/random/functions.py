@@ -147,7 +147,9 @@ def _like(name: str) -> Callable[..., Tensor]:
         return _floating(name, input._array.shape, dtype or input._dtype, target, generator, requires_grad)  # type: ignore[no-any-return]
 
     like.__name__ = like.__qualname__ = f"{name}_like"
-    like.__doc__ = f"As `{name}`, with the shape, and by default the dtype and device, of another tensor."
+    like.__doc__ = (
+        f"Return the result of `{name}` with the shape, and by default the dtype and device, of another tensor."
+    )
     return overridable(like)
 
 
@@ -463,13 +465,13 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     _refuse_capture("poisson", input)
     if functional.holds_anywhere(~(input >= 0)):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
-    return depending("PoissonBackward0", _for_each(sampling.poisson, input, generator), input)  # type: ignore[no-any-return]
+    return depending("PoissonBackward0", _draw_for_each(sampling.poisson, input, generator), input)  # type: ignore[no-any-return]
 
 
 def log_standard_gamma(shape: Tensor, generator: Generator | None = None) -> Tensor:
     """Return logarithms of gamma numbers with scale 1, differentiable with respect to their shapes."""
     _refuse_capture("gamma", shape)
-    return functional.log_gamma_drawn(shape, _for_each(gammas.log_gamma, shape, generator))  # type: ignore[no-any-return]
+    return functional.log_gamma_drawn(shape, _draw_for_each(gammas.log_gamma, shape, generator))  # type: ignore[no-any-return]
 
 
 @overridable
@@ -520,7 +522,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     return depending("BinomialBackward0", total.to(count._dtype), count, prob)  # type: ignore[no-any-return]
 
 
-def _for_each(sampler: Callable[..., Any], input: Tensor, generator: Generator | None) -> Tensor:
+def _draw_for_each(sampler: Callable[..., Any], input: Tensor, generator: Generator | None) -> Tensor:
     """Draw a number for each parameter in `input`, with a sampler that takes as many random words as it needs."""
     if input.is_meta:
         return functional.empty_like(input)  # type: ignore[no-any-return]

@@ -108,7 +108,7 @@ def shape_text(shape: Iterable[int], dtype: str) -> str:
     return f"{sizes}  {DTYPES.get(dtype, dtype)}"
 
 
-def _of_tensor(t: Any) -> str:
+def _describe_tensor(t: Any) -> str:
     return shape_text(t.shape, str(t.dtype).removeprefix("torch."))
 
 
@@ -187,7 +187,7 @@ class _Writer:
     def result(self, value: Any, edge: Any) -> None:
         number = sum(v.kind == "result" for v in self.vertices)
         name = self.names.get(id(value), "result" if not number else f"result {number + 1}")
-        facts = [_of_tensor(value), *_device(value.device)] if isinstance(value, Tensor) else []
+        facts = [_describe_tensor(value), *_device(value.device)] if isinstance(value, Tensor) else []
         self.results.append((self.add(Vertex("result", name, facts)), edge))
 
     def fill(self, nodes: list[Any]) -> None:
@@ -215,7 +215,7 @@ class _Each(_Writer):
             t = node.variable
             name = self.names.get(id(t), "leaf")
             details = {"node": node.name(), "bytes": bytes_text(t.nbytes), "device": str(t.device)}
-            return Vertex(kind, name, [_of_tensor(t), *_device(t.device)], [], details)
+            return Vertex(kind, name, [_describe_tensor(t), *_device(t.device)], [], details)
         facts = [shape_text(*shape)] if shape else []
         facts += _device(device_of(node))
         details = {"node": node.name(), "device": str(device_of(node))}
@@ -272,7 +272,7 @@ class _Groups(_Writer):
     def first(self, node: Any, key: tuple[Any, ...]) -> Vertex:
         """Return the card of a group, by its first node."""
         if node.is_accumulator:
-            return Vertex("leaf", key[1] or "leaves", [] if key[1] is None else [_of_tensor(node.variable)])
+            return Vertex("leaf", key[1] or "leaves", [] if key[1] is None else [_describe_tensor(node.variable)])
         line: SourceLine | None = key[1]
         details = {"node": node.name()}
         facts = []

@@ -39,7 +39,10 @@ def lay_out(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int
     -------
     Layout
     """
-    down = [(b, a) if flipped else (a, b) for (a, b), flipped in zip(edges, _against(len(sizes), edges), strict=True)]
+    down = [
+        (b, a) if flipped else (a, b)
+        for (a, b), flipped in zip(edges, _find_back_edges(len(sizes), edges), strict=True)
+    ]
     ranks = _ranks(len(sizes), [(a, b) for a, b in down if a != b])
     grid = _Grid(sizes, ranks, down)
     grid.order()
@@ -47,7 +50,7 @@ def lay_out(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int
     return grid.result(edges)
 
 
-def _against(n: int, edges: Sequence[tuple[int, int]]) -> list[bool]:
+def _find_back_edges(n: int, edges: Sequence[tuple[int, int]]) -> list[bool]:
     """Return for each edge whether it closes a cycle in a walk from the first vertices on."""
     outgoing: list[list[tuple[int, int]]] = [[] for _ in range(n)]
     for number, (a, b) in enumerate(edges):
@@ -149,13 +152,13 @@ class _Grid:
             rows = self.rows if sweep % 2 else self.rows[::-1]
             neighbours = self.up if sweep % 2 else self.down
             for row in rows:
-                self._by_barycenter(row, neighbours)
+                self._sort_by_barycenter(row, neighbours)
             crossings = self._crossings()
             if crossings < fewest:
                 best_rows, fewest = [list(row) for row in self.rows], crossings
         self.rows = best_rows
 
-    def _by_barycenter(self, row: list[int], neighbours: list[list[int]]) -> None:
+    def _sort_by_barycenter(self, row: list[int], neighbours: list[list[int]]) -> None:
         position = {v: i for grid_row in self.rows for i, v in enumerate(grid_row)}
         own_position = {v: i for i, v in enumerate(row)}
 

@@ -142,7 +142,7 @@ class watch_graphs(TorchFunctionMode):
                 warnings.warn(str(graphs), stacklevel=5)
 
 
-def _below(node: Any, first: int) -> tuple[list[Any], list[Any]]:
+def _split_inputs(node: Any, first: int) -> tuple[list[Any], list[Any]]:
     """Return the input nodes of a node in two lists: nodes of the same iteration, and nodes that iterations may share.
 
     Shared nodes are leaves and nodes that are older than `first`.
@@ -184,7 +184,7 @@ def _separate(alive: list[Any], everything: list[Any]) -> tuple[int, list[Any]]:
                 parent[top(group[node])] = top(number)
                 continue
             group[node] = number
-            own_nodes, shared_nodes = _below(node, first)
+            own_nodes, shared_nodes = _split_inputs(node, first)
             inner_nodes.update(own_nodes)
             stack.extend(own_nodes)
             for border in shared_nodes:
@@ -215,7 +215,7 @@ def _steps(nodes: list[Any]) -> tuple[int, list[Any]]:
     seen: set[Any] = set()
     borders: set[Any] = set()
     for node in sorted(nodes, key=methodcaller("_sequence_nr")):
-        own_nodes, shared_nodes = _below(node, first)
+        own_nodes, shared_nodes = _split_inputs(node, first)
         stack = [n for n in own_nodes if n not in steps]
         if len(stack) == len(own_nodes) or not (stack or shared_nodes):
             continue
@@ -227,7 +227,7 @@ def _steps(nodes: list[Any]) -> tuple[int, list[Any]]:
                 is_separate = False
             elif n not in seen:
                 seen.add(n)
-                own_nodes, shared_nodes = _below(n, first)
+                own_nodes, shared_nodes = _split_inputs(n, first)
                 stack.extend(own_nodes)
                 reached_nodes.update(shared_nodes)
         count += is_separate and not borders.isdisjoint(reached_nodes)
