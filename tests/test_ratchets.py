@@ -33,7 +33,12 @@ RULE = re.compile(r"_(lower|move)_")
 PARTICIPLE = re.compile(
     r"_*([a-z]+(ed|en|ly)|told|made|found|kept|held|left|laid|put|built|bound)(_as|_by|_for|_from|_in|_of|_on|_out|_to)*$"
 )
-#: Names that the pattern above matches, and that are verbs or nouns.
+#: Names of functions that begin with a preposition or an adjective, where a verb with an object says what they do.
+PREPOSITION = re.compile(
+    r"_*(of(?=_)|above|after|against|alone|along|before|below|between|both|by|each|few|fewer|for|in|on|over|some|under"
+    r"|within|without)(_|$)"
+)
+#: Names that the pattern for participles matches, and that are verbs or nouns.
 VERBS = {
     "apply", "assembly", "children", "embed", "even", "feed", "flatten", "gen", "listen", "multiply", "need",
     "only", "open", "poly", "put", "reply", "screen", "seed", "shed", "shorten", "speed", "supply", "then",
@@ -52,7 +57,7 @@ def count_in(module: str) -> dict[str, int]:
     text = PATHS[module].read_text("utf-8")
     tree = ast.parse(text)
     code = {number for number, line in enumerate(text.splitlines(), 1) if line.strip() and line.lstrip()[0] != "#"}
-    any_types = openings = participles = nouns = modules = rules = 0
+    any_types = openings = participles = prepositions = nouns = modules = rules = 0
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             any_types += node.id == "Any"
@@ -67,6 +72,7 @@ def count_in(module: str) -> dict[str, int]:
                 code -= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 rules += RULE.match(node.name) is not None
+                prepositions += PREPOSITION.match(node.name) is not None
                 participles += PARTICIPLE.match(node.name) is not None and node.name.lstrip("_") not in VERBS
                 is_property = any("property" in ast.unparse(each) for each in node.decorator_list)
                 nouns += not is_property and ARTICLES.match(described or "") is not None
@@ -77,6 +83,7 @@ def count_in(module: str) -> dict[str, int]:
         "docstrings that begin in the middle of a thought": openings,
         "functions described as things": nouns,
         "functions named by a participle": participles,
+        "functions named by a preposition": prepositions,
         "comparisons with the module numpy, not with `NUMPY`": modules,
         "lines of code of the compiler": len(code) if package_of(module) == "compiler" else 0,
         "rules of the compiler for kernels of one name": rules if package_of(module) == "compiler" else 0,

@@ -59,7 +59,7 @@ class BatchBackward0(Node):
         inside = tuple(level for level in levels if level in local.state.batches)
         grads = broadcast_to_batch(grads, batched_device((*self._device.levels, *inside), grads._device))
         if inside:
-            adjoint, forward = adjoint.without(inside), forward.without(inside)  # type: ignore[attr-defined]
+            adjoint, forward = adjoint.remove_levels(inside), forward.remove_levels(inside)  # type: ignore[attr-defined]
         extra = tuple(level for level in grads._device.levels if level in inside or level not in self._device.levels)
         return [_apply_map(grads, batched_device(extra, self._input_devices[0]), adjoint, forward)]
 
@@ -231,7 +231,7 @@ class _SampleMap:
         """Return the map of `a` over the samples of one level."""
         return a
 
-    def without(self, levels: tuple[Any, ...]) -> _SampleMap:
+    def remove_levels(self, levels: tuple[Any, ...]) -> _SampleMap:
         """Return the same map without `levels`."""
         return type(self)(tuple(level for level in self.levels if level not in levels))
 

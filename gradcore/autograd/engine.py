@@ -27,8 +27,8 @@ from gradcore.autograd.input_buffer import (
     PerDevice,
     RawGrads,
     TensorGrads,
+    copy_if_shared,
     count_leaves,
-    in_own_memory,
 )
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, is_stack_deep, local, run_in_new_thread
 from gradcore.autograd.node import Hooks, Node, call_posthooks, call_prehooks, call_tensor_hooks, freed_error
@@ -522,7 +522,7 @@ class GraphTask:
                 grad = arithmetic.cast(grad, meta.grad_dtype)
             if meta.hooks:
                 self.buffer.owned.discard(node)
-                t = in_own_memory(arithmetic.as_tensor(grad))
+                t = copy_if_shared(arithmetic.as_tensor(grad))
                 grad = arithmetic.from_tensor(call_tensor_hooks(meta.hooks, t))
         elif node._hooks is not None:
             grad = self.call_tensor_hooks(node, node._hooks, grad)
@@ -535,7 +535,7 @@ class GraphTask:
         self.buffer.owned.discard(node)
         for number, key in self.captures[node]:
             gradient = grad[number] if type(grad) is list else grad
-            self.captured[key] = in_own_memory(arithmetic.as_tensor(gradient))
+            self.captured[key] = copy_if_shared(arithmetic.as_tensor(gradient))
 
     def capture(self, node: Node, grad: AnyArray | list[AnyArray]) -> None:
         """Store the gradient of a node that does not run because the backward pass ends there, see `ends_at`."""
@@ -552,7 +552,7 @@ class GraphTask:
             return grad
         arithmetic = self.buffer.arithmetic(node._device)
         is_list = type(grad) is list
-        grads = [in_own_memory(arithmetic.as_tensor(g)) for g in (grad if is_list else [grad])]
+        grads = [copy_if_shared(arithmetic.as_tensor(g)) for g in (grad if is_list else [grad])]
         for number, table in hooks.tensor.items():
             grads[number] = call_tensor_hooks(table, grads[number])
         for number, reference in hooks.retain.items():
@@ -569,7 +569,7 @@ class GraphTask:
         is_list = type(grad) is list
         result = list(grad) if is_list else [grad]
         seen = node._seen_outputs
-        grads = tuple(in_own_memory(arithmetic.as_tensor(result[i])) for i in seen)
+        grads = tuple(copy_if_shared(arithmetic.as_tensor(result[i])) for i in seen)
         for i, g in zip(seen, call_prehooks(hooks.pre, grads), strict=True):
             result[i] = arithmetic.from_tensor(g)
         return result if is_list else result[0]
@@ -583,7 +583,7 @@ class GraphTask:
         outputs = tuple(arithmetic.as_tensor(upstream[i]) for i in node._seen_outputs)
         devices = node._input_devices or [node._device] * len(grads)
         pairs = zip(grads, devices, strict=True)
-        inputs = tuple(in_own_memory(buffer.arithmetic(device).as_tensor(g)) for g, device in pairs)
+        inputs = tuple(copy_if_shared(buffer.arithmetic(device).as_tensor(g)) for g, device in pairs)
         new_inputs = call_posthooks(hooks.post, node.visible(inputs), outputs)
         return [arithmetic.from_tensor(g) for g in node.from_visible(new_inputs)]
 

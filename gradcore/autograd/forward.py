@@ -41,7 +41,7 @@ __all__ = [
     "apply_dual",
     "attach",
     "check_tangent",
-    "in_own_memory",
+    "copy_if_shared",
     "innermost",
     "innermost_of",
     "match_layout",
@@ -164,7 +164,7 @@ def apply_dual(op: Op, args: tuple[Any, ...], level: ForwardLevel, apply: Callab
     sources = [tangent_of(t, level) for t in _flat(op, args) if isinstance(t, Variable)]
     for i, tangent in zip(chosen, tangents, strict=True):
         if tangent is not None:
-            attach(outs[i], level, in_own_memory(_fit_tangent(tangent, outs[i]), outs[i], sources))
+            attach(outs[i], level, copy_if_shared(_fit_tangent(tangent, outs[i]), outs[i], sources))
     _keep_duals(op, args, primals, outs)
     return out
 
@@ -178,7 +178,7 @@ def _view_of_dual(view: AnyTensor, op: Op, args: tuple[Any, ...], index: int | N
     view._autograd.tangents = tangents
 
 
-def in_own_memory(tangent: AnyTensor, out: Any, others: Iterable[Any]) -> Any:
+def copy_if_shared(tangent: AnyTensor, out: Any, others: Iterable[Any]) -> Any:
     """Return `tangent`, copied if it is one of `others` or a view, so that writes to `out` may modify it in place.
 
     The tangent of a view is returned unchanged, because it must stay a view of the base's tangent.

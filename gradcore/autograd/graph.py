@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gradcore.autograd.modes import local
-from gradcore.autograd.node import Node, of_transformation
+from gradcore.autograd.node import Node, restrict_to_transformation
 from gradcore.autograd.node import RemovableHandle as RemovableHandle
 from gradcore.autograd.saved import (
     allow_mutation_on_saved_tensors,
@@ -109,7 +109,7 @@ def register_hook(t: AnyTensor, hook: Any) -> RemovableHandle:
         edge[0]._own_hooks()  # leaves without hooks take a shorter path
         return RemovableHandle(meta.hooks, hook)
     if local.state.transforms:
-        hook = of_transformation(hook, edge[0])
+        hook = restrict_to_transformation(hook, edge[0])
     return RemovableHandle(edge[0]._own_hooks().tensor.setdefault(edge[1], {}), hook)
 
 

@@ -27,8 +27,8 @@ __all__ = [
     "RawGrads",
     "TensorGrads",
     "cast_halves",
+    "copy_if_shared",
     "count_leaves",
-    "in_own_memory",
 ]
 
 #: The number of elements from which gradients on the CPU are added by a kernel that may use threads.
@@ -211,7 +211,7 @@ def _call_formula(function: Any, grads: Any, values: list[Any]) -> Any:
         state.mode = before
 
 
-def in_own_memory(t: AnyTensor) -> Any:
+def copy_if_shared(t: AnyTensor) -> Any:
     """Return a gradient (a tensor or None), copied if it is read-only or if elements share memory, for hooks."""
     if t is None or not t._strided:
         return t

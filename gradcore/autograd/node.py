@@ -37,8 +37,8 @@ __all__ = [
     "freed_error",
     "is_freed_error",
     "modified_in_place",
-    "of_transformation",
     "operation_of",
+    "restrict_to_transformation",
 ]
 
 
@@ -317,7 +317,7 @@ AccumulateGrad.__module__ = "builtins"
 Table = dict[int, Any]
 
 
-def of_transformation(hook: Callable[..., Any], node: Any) -> Callable[..., Any]:
+def restrict_to_transformation(hook: Callable[..., Any], node: Any) -> Callable[..., Any]:
     """Return a wrapper of `hook` that runs only in the backward of the `func` transformation that `node` belongs to.
 
     That is the innermost transformation whose inputs are reachable from `node`. Outer transformations run backward

@@ -221,7 +221,7 @@ class OpNode(Node):
         def pack_tensor(t: AnyTensor, edge: Edge | None) -> Any:
             if t is None or getattr(t, "_constant", False):
                 return t
-            saved = t if isinstance(t, SavedTensor) else SavedTensor.of_input(t, edge)
+            saved = t if isinstance(t, SavedTensor) else SavedTensor.save_input(t, edge)
             saved.pack(hooks, self)
             return saved
 
@@ -255,7 +255,7 @@ class OpNode(Node):
         value = None if self.saved is None else self.saved[number]
 
         def handle(t: AnyTensor, edge: Edge | None) -> SavedTensor:
-            saved: SavedTensor = t if isinstance(t, SavedTensor) else SavedTensor.of_input(t, edge, self._seq)
+            saved: SavedTensor = t if isinstance(t, SavedTensor) else SavedTensor.save_input(t, edge, self._seq)
             return saved.shown_by(self)
 
         values = (value or ()) if slot.kind in SEVERAL else (value,)

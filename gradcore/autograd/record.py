@@ -346,7 +346,7 @@ def _saved_outputs(op: Op, exact: bool) -> Iterator[str]:
         i, condition = slot.position, need_condition(op, readers_of(op, slot.name))
         if exact or op.view or not is_single(op):
             out = "out" if is_single(op) else f"outs[{i}]"
-            yield f"s{i} = {_choose((f'SavedTensor.of_output({out}, {i})', condition))}"
+            yield f"s{i} = {_choose((f'SavedTensor.save_output({out}, {i})', condition))}"
             continue
         # The output is new, so its version is 0 and it has no tangents, which are the defaults.
         new = ("s0 = NewSavedTensor()", "s0._array = array", "s0._vc = out._vc = VersionCounter()")

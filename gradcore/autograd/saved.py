@@ -113,7 +113,7 @@ class SavedTensor:
         raise RuntimeError("Trying to create a SavedTensor object from Python is forbidden.")
 
     @classmethod
-    def of_input(cls, t: AnyTensor, edge: Edge | None, time: int | None = None) -> SavedTensor:
+    def save_input(cls, t: AnyTensor, edge: Edge | None, time: int | None = None) -> SavedTensor:
         """Save an input `t` (a tensor or None) with its version at `time` on the clock of `tick`, by default now."""
         saved = NewSavedTensor()
         saved._array, saved._vc = None, None
@@ -124,7 +124,7 @@ class SavedTensor:
         return saved
 
     @classmethod
-    def of_output(cls, t: AnyTensor, number: int = 0) -> SavedTensor:
+    def save_output(cls, t: AnyTensor, number: int = 0) -> SavedTensor:
         """Save `t`, output `number` of the node that saves it."""
         saved = NewSavedTensor()
         saved._array, saved.device, saved.output_nr = t._array, t._device, number

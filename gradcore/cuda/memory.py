@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-def _of_pools(device: DeviceLike | None, what: str) -> Any:
+def _call_pools(device: DeviceLike | None, what: str) -> Any:
     """Call the method `what` of the memory pools with `device` as the current device."""
     backend: Any = registry.find("cuda")
     with backend.use_index(index_of(device)):
@@ -56,7 +56,7 @@ def memory_allocated(device: DeviceLike | None = None) -> int:
     >>> if gc.cuda.is_available():
     ...     used = gc.cuda.memory_allocated()
     """
-    return int(_of_pools(device, "used_bytes"))
+    return int(_call_pools(device, "used_bytes"))
 
 
 def memory_reserved(device: DeviceLike | None = None) -> int:
@@ -68,7 +68,7 @@ def memory_reserved(device: DeviceLike | None = None) -> int:
     >>> if gc.cuda.is_available():
     ...     kept = gc.cuda.memory_reserved()
     """
-    return int(_of_pools(device, "total_bytes"))
+    return int(_call_pools(device, "total_bytes"))
 
 
 def max_memory_allocated(device: DeviceLike | None = None) -> int:
@@ -98,7 +98,7 @@ def max_memory_reserved(device: DeviceLike | None = None) -> int:
     >>> if gc.cuda.is_available():
     ...     peak = gc.cuda.max_memory_reserved()
     """
-    return int(_of_pools(device, "most_bytes"))
+    return int(_call_pools(device, "most_bytes"))
 
 
 def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
@@ -110,7 +110,7 @@ def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
     >>> if gc.cuda.is_available():
     ...     gc.cuda.reset_peak_memory_stats()
     """
-    _of_pools(device, "forget_peak")
+    _call_pools(device, "forget_peak")
     Peaks.watch(index_of(device), memory_allocated(device))
 
 
@@ -165,7 +165,7 @@ def get_per_process_memory_fraction(device: DeviceLike | None = None) -> float:
     >>> if gc.cuda.is_available():
     ...     fraction = gc.cuda.get_per_process_memory_fraction()
     """
-    return float(_of_pools(device, "share"))
+    return float(_call_pools(device, "share"))
 
 
 def device_memory_used(device: DeviceLike | None = None) -> int:

@@ -32,7 +32,7 @@ def _cuda() -> Any:
     return registry.find("cuda").xp.cuda
 
 
-def _on(device: Any) -> contextlib.AbstractContextManager[Any]:
+def _use_device(device: Any) -> contextlib.AbstractContextManager[Any]:
     """Context manager that makes a device current, since a default stream belongs to the current device."""
     return registry.find("cuda").use_index(device.index)
 
@@ -78,7 +78,7 @@ class Event:
         stream = stream or current_stream()
         if self.device not in (None, stream.device):
             raise RuntimeError(f"Event device {self.device} does not match recording stream's device {stream.device}.")
-        with _on(stream.device):
+        with _use_device(stream.device):
             if self.cupy is None:
                 self.cupy, self.device = _cuda().Event(**self._options), stream.device
             self.cupy.record(stream.cupy)
@@ -87,7 +87,7 @@ class Event:
         """Make work that is queued later in a stream, by default the current one, wait for this event."""
         if self.cupy is not None:
             stream = stream or current_stream()
-            with _on(stream.device):
+            with _use_device(stream.device):
                 stream.cupy.wait_event(self.cupy)
 
     def query(self) -> bool:
@@ -166,12 +166,12 @@ class Stream:
 
     def query(self) -> bool:
         """Return whether all work in the stream is done."""
-        with _on(self.device):
+        with _use_device(self.device):
             return bool(self.cupy.done)
 
     def synchronize(self) -> None:
         """Wait on the host until all work in the stream is done."""
-        with _on(self.device):
+        with _use_device(self.device):
             self.cupy.synchronize()
 
     def __eq__(self, other: object) -> bool:
@@ -272,7 +272,7 @@ def set_stream(stream: Stream | None) -> None:
     ...     gc.cuda.set_stream(gc.cuda.default_stream())
     """
     if stream is not None:
-        with _on(stream.device):
+        with _use_device(stream.device):
             stream.cupy.use()
         STREAMS.choose(stream.cupy, stream.device.index)
 
@@ -302,7 +302,7 @@ class StreamContext:
         if stream is not None:
             with contextlib.ExitStack() as opened:  # restores the current stream if an error occurs
                 index = stream.device.index
-                opened.enter_context(_on(stream.device))
+                opened.enter_context(_use_device(stream.device))
                 opened.callback(STREAMS.choose, _cuda().get_current_stream(), index)
                 STREAMS.choose(stream.cupy, index)
                 opened.enter_context(stream.cupy)

@@ -22,8 +22,8 @@ from gradcore.dispatch.operands import (
     body_error,
     common_device,
     constant,
-    in_batches_of,
     index_array,
+    join_batches,
     kernel_error,
     no_tensors,
     shape_error,
@@ -122,7 +122,7 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
         if any(t is not None and t._device.real is not device.real for t in tensors):
             return apply(op, _move_scalars_to(op, args, device.real))
     for p in op.indices:
-        device = in_batches_of(args[p], device)
+        device = join_batches(args[p], device)
         raw[p] = tuple(index_array(t, device) for t in args[p])
     backend = device.backend
     try:

@@ -28,8 +28,8 @@ __all__ = [
     "body_error",
     "common_device",
     "constant",
-    "in_batches_of",
     "index_array",
+    "join_batches",
     "kernel_error",
     "no_tensors",
     "shape_error",
@@ -85,7 +85,7 @@ def common_device(tensors: Sequence[Any]) -> Any:
     return result
 
 
-def in_batches_of(indices: Sequence[Any], device: Any) -> Any:
+def join_batches(indices: Sequence[Any], device: Any) -> Any:
     """Return `device` with the `vmap` levels of the index tensors, which may lie on any device."""
     levels = {level for t in indices if isinstance(t, Variable) for level in t._device.levels}
     return batched_device(tuple(levels), device) if levels else device

@@ -46,13 +46,13 @@ class _Checks:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.device = gc.device("cuda", gc.cuda.current_device()) if dist.get_backend() == "nccl" else gc.device("cpu")
 
-    def of_rank(self, rank: int, shape: tuple[int, ...], dtype: Any = gc.float32) -> Any:
+    def make_values(self, rank: int, shape: tuple[int, ...], dtype: Any = gc.float32) -> Any:
         """Return small integers that differ between ranks."""
         numbers = gc.arange(int(gc.ones(shape).numel())).reshape(shape) % 3 + rank
         return (numbers % 2 == 0 if dtype is gc.bool else numbers.to(dtype)).to(self.device)
 
     def all_ranks(self, shape: tuple[int, ...], dtype: Any = gc.float32) -> list[Any]:
-        return [self.of_rank(rank, shape, dtype) for rank in range(self.size)]
+        return [self.make_values(rank, shape, dtype) for rank in range(self.size)]
 
     def collectives(self) -> None:
         """Check every collective in every dtype, contiguous and transposed."""
@@ -85,17 +85,17 @@ class _Checks:
     def sizes(self) -> None:
         """Check uneven sizes, and empty tensors."""
         out = [gc.empty(rank, 2, device=self.device) for rank in range(self.size)]
-        inputs = [self.of_rank(rank, (rank, 2)) for rank in range(self.size)]
+        inputs = [self.make_values(rank, (rank, 2)) for rank in range(self.size)]
         dist.all_gather(out, inputs[self.rank])
         _check_equal(gc.cat(out), gc.cat(inputs), "all_gather of uneven sizes")
         part = gc.empty(self.rank, device=self.device)
-        dist.reduce_scatter(part, [self.of_rank(self.rank, (rank,)) for rank in range(self.size)])
-        expected = gc.stack([self.of_rank(rank, (self.rank,)) for rank in range(self.size)]).sum(0)
+        dist.reduce_scatter(part, [self.make_values(self.rank, (rank,)) for rank in range(self.size)])
+        expected = gc.stack([self.make_values(rank, (self.rank,)) for rank in range(self.size)]).sum(0)
         _check_equal(part, expected, "reduce_scatter of uneven sizes")
 
     def calls_under_way(self) -> None:
         """Check asynchronous calls that are waited for in another order, or read at once."""
-        tensors = [self.of_rank(self.rank, (100_000,)) * k for k in range(8)]
+        tensors = [self.make_values(self.rank, (100_000,)) * k for k in range(8)]
         works = [dist.all_reduce(t, async_op=True) for t in tensors]
         for k, (work, t) in reversed(list(enumerate(zip(works, tensors, strict=True)))):
             work.wait()
@@ -105,12 +105,12 @@ class _Checks:
         """Check messages around the ring of all ranks."""
         after, before = (self.rank + 1) % self.size, (self.rank - 1) % self.size
         out = gc.empty(1000, device=self.device)
-        message = self.of_rank(self.rank, (1000,))
+        message = self.make_values(self.rank, (1000,))
         for work in dist.batch_isend_irecv(
             [dist.P2POp(dist.isend, message, after), dist.P2POp(dist.irecv, out, before)]
         ):
             work.wait()
-        _check_equal(out, self.of_rank(before, (1000,)), "messages")
+        _check_equal(out, self.make_values(before, (1000,)), "messages")
 
     def groups(self) -> None:
         """Check a group of the first and the last rank, and collectives of objects."""
@@ -126,7 +126,7 @@ class _Checks:
 
     def derivatives(self) -> None:
         """Check the derivatives of a sum over processes."""
-        x = self.of_rank(self.rank, (5,)).requires_grad_()
+        x = self.make_values(self.rank, (5,)).requires_grad_()
         (DF.all_reduce(x) ** 2).sum().backward()
         _check_equal(x.grad, gc.stack(self.all_ranks((5,))).sum(0) * 2 * self.size, "gradient of all_reduce")
 

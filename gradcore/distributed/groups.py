@@ -434,7 +434,7 @@ def _start_mpi(
     from gradcore.distributed.mpi import MPICommunicator
 
     try:
-        communicator = MPICommunicator.of_world(limit.total_seconds())
+        communicator = MPICommunicator.create_world(limit.total_seconds())
     finally:
         if started_by_hand:
             by_hand.forget_world()

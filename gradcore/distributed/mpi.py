@@ -90,7 +90,7 @@ class MPICommunicator(Communicator):
         self._ops = {op: getattr(self._mpi, name) for op, name in _OPS.items()}
 
     @classmethod
-    def of_world(cls, seconds: float) -> MPICommunicator:
+    def create_world(cls, seconds: float) -> MPICommunicator:
         """Return the engine of all processes that were started together.
 
         Raise an error if they do not arrive in time.

@@ -78,7 +78,7 @@ class Categorical(OfCategories):
     def __init__(
         self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
     ) -> None:
-        self._of_probabilities(probs, logits, validate_args)
+        self._init_probabilities(probs, logits, validate_args)
 
     has_enumerate_support = True
 
@@ -146,7 +146,7 @@ class OneHotCategorical(OfCategories):
     def __init__(
         self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
     ) -> None:
-        self._of_probabilities(probs, logits, validate_args)
+        self._init_probabilities(probs, logits, validate_args)
 
     support = constraints.one_hot
     has_enumerate_support = True
@@ -235,7 +235,7 @@ class Multinomial(OfCategories):
         if not isinstance(total_count, int):
             raise NotImplementedError("inhomogeneous total_count is not supported")
         self.total_count = total_count
-        self._of_probabilities(probs, logits, validate_args)
+        self._init_probabilities(probs, logits, validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:

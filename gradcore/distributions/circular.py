@@ -128,7 +128,7 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
         validate_args: bool | None = None,
     ) -> None:
         self._lims = lims
-        self._of_probabilities(probs, logits, validate_args)
+        self._init_probabilities(probs, logits, validate_args)
 
     @property
     def _p(self) -> Tensor:

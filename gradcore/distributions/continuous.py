@@ -36,7 +36,7 @@ class _LocationScale(Distribution):
     support = constraints.real
     has_rsample = True
 
-    def _of_location(self, loc: Parameter, scale: Parameter, validate_args: bool | None) -> None:
+    def _init_location(self, loc: Parameter, scale: Parameter, validate_args: bool | None) -> None:
         """Initialize with location and scale, broadcast against each other."""
         self.loc, self.scale = broadcast_all(loc, scale)
         super().__init__(self.loc.shape, validate_args=validate_args)
@@ -71,7 +71,7 @@ class Normal(_LocationScale, ExponentialFamily):
     """
 
     def __init__(self, loc: Parameter, scale: Parameter, validate_args: bool | None = None) -> None:
-        self._of_location(loc, scale, validate_args)
+        self._init_location(loc, scale, validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -129,7 +129,7 @@ class Laplace(_LocationScale):
     """
 
     def __init__(self, loc: Parameter, scale: Parameter, validate_args: bool | None = None) -> None:
-        self._of_location(loc, scale, validate_args)
+        self._init_location(loc, scale, validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -181,7 +181,7 @@ class Cauchy(_LocationScale):
     """
 
     def __init__(self, loc: Parameter, scale: Parameter, validate_args: bool | None = None) -> None:
-        self._of_location(loc, scale, validate_args)
+        self._init_location(loc, scale, validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -380,7 +380,7 @@ class GeneralizedPareto(Distribution):
         """Return where the tail is that of an exponential distribution."""
         return functional.isclose(self.concentration, functional.zeros_like(self.concentration))  # type: ignore[no-any-return]
 
-    def _of(self, limit: Tensor, slope: Tensor, formula: Any) -> Tensor:
+    def _expand_near_zero(self, limit: Tensor, slope: Tensor, formula: Any) -> Tensor:
         """Return a formula of the concentration. Near 0, it is replaced by its limit and slope there."""
         k = functional.where(self._is_exponential, functional.ones_like(self.concentration), self.concentration)
         near = limit + self.concentration * slope
@@ -394,12 +394,12 @@ class GeneralizedPareto(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         z = self._z(self._check_sample(value))
-        return -self.scale.log() - self._of(z, z - z * z / 2, lambda k: (1 + 1 / k) * (k * z).log1p())
+        return -self.scale.log() - self._expand_near_zero(z, z - z * z / 2, lambda k: (1 + 1 / k) * (k * z).log1p())
 
     def log_survival_function(self, value: Tensor) -> Tensor:
         """Return the logarithm of the probability of values above `value`."""
         z = self._z(self._check_sample(value))
-        return -self._of(z, -z * z / 2, lambda k: (k * z).log1p() / k)
+        return -self._expand_near_zero(z, -z * z / 2, lambda k: (k * z).log1p() / k)
 
     def log_cdf(self, value: Tensor) -> Tensor:
         """Return the logarithm of `cdf`."""
@@ -410,7 +410,7 @@ class GeneralizedPareto(Distribution):
 
     def icdf(self, value: Tensor) -> Tensor:
         z = -(-value).log1p()
-        return self.loc + self.scale * self._of(z, z * z / 2, lambda k: (k * z).expm1() / k)
+        return self.loc + self.scale * self._expand_near_zero(z, z * z / 2, lambda k: (k * z).expm1() / k)
 
     @property
     def mean(self) -> Tensor:

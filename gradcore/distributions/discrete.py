@@ -42,7 +42,7 @@ class Bernoulli(WithProbabilities, ExponentialFamily):
     """
 
     def __init__(self, probs: Parameter = None, logits: Parameter = None, validate_args: bool | None = None) -> None:
-        self._of_probabilities(probs, logits, validate_args)
+        self._init_probabilities(probs, logits, validate_args)
 
     support = constraints.boolean
     has_enumerate_support = True
@@ -102,7 +102,7 @@ class Geometric(WithProbabilities):
     support = constraints.nonnegative_integer
 
     def __init__(self, probs: Parameter = None, logits: Parameter = None, validate_args: bool | None = None) -> None:
-        self._of_probabilities(probs, logits, validate_args)
+        self._init_probabilities(probs, logits, validate_args)
         if self._validate_args and probs is not None and functional.holds_anywhere(~(self.probs > 0)):
             raise ValueError(
                 f"Expected parameter probs (Tensor of shape {tuple(self.probs.shape)}) of distribution {self!r} to be "
@@ -137,12 +137,12 @@ class Geometric(WithProbabilities):
 class _OfTrials(WithProbabilities):
     """Base class of distributions of counts of successes, with a number of trials."""
 
-    def _of_trials(
+    def _init_trials(
         self, total_count: Parameter, probs: Tensor | None, logits: Tensor | None, validate_args: bool | None
     ) -> None:
         """Initialize with the number of trials and either `probs` or `logits`."""
         self.total_count = total_count
-        self._of_probabilities(probs, logits, validate_args)
+        self._init_probabilities(probs, logits, validate_args)
 
     def _keep_parameter(self, value: Parameter) -> Tensor:
         total, value = broadcast_all(self.total_count, value)
@@ -185,7 +185,7 @@ class Binomial(_OfTrials):
         logits: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        self._of_trials(total_count, probs, logits, validate_args)
+        self._init_trials(total_count, probs, logits, validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
@@ -254,7 +254,7 @@ class NegativeBinomial(_OfTrials):
         logits: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        self._of_trials(total_count, probs, logits, validate_args)
+        self._init_trials(total_count, probs, logits, validate_args)
 
     arg_constraints = {
         "total_count": constraints.greater_than_eq(0),

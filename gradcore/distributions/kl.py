@@ -121,7 +121,7 @@ def _infinite_unless(condition: Tensor, value: Tensor) -> Tensor:
 
 
 @register_kl(ExponentialFamily, ExponentialFamily)
-def _of_families(p: Any, q: Any) -> Tensor:
+def _family_divergence(p: Any, q: Any) -> Tensor:
     """Return the divergence within an exponential family, as the Bregman divergence of the log normalizer."""
     if type(p) is not type(q):
         raise NotImplementedError(

@@ -117,7 +117,7 @@ class Wishart(OfCovariance, ExponentialFamily):
         batch = broadcast_shapes(matrix.shape[:-2], df.shape)
         self.df = df.expand(batch)
         self._event_shape = matrix.shape[-2:]
-        self._of_covariance(name, matrix, batch, self._event_shape, validate_args)
+        self._init_covariance(name, matrix, batch, self._event_shape, validate_args)
 
     @property
     def _scaled_df(self) -> Tensor:

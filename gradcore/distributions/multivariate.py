@@ -81,7 +81,7 @@ class OfCovariance(Distribution):
     _event_dims = {"covariance_matrix": 2, "precision_matrix": 2, "scale_tril": 2, "_unbroadcasted_scale_tril": 2}
     has_rsample = True
 
-    def _of_covariance(
+    def _init_covariance(
         self, name: str, matrix: Tensor, batch: Sequence[int], event: Sequence[int], validate_args: bool | None
     ) -> None:
         """Initialize with one of the three matrices, whose name is `name`."""
@@ -148,7 +148,7 @@ class MultivariateNormal(OfCovariance):
         check_matrix(name, matrix)
         batch = broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
         self.loc = loc.expand(*batch, -1)
-        self._of_covariance(name, matrix, batch, loc.shape[-1:], validate_args)
+        self._init_covariance(name, matrix, batch, loc.shape[-1:], validate_args)
 
     @property
     def mean(self) -> Tensor:

@@ -25,7 +25,7 @@ class WithProbabilities(Distribution):
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     _given: str
 
-    def _of_probabilities(self, probs: Parameter, logits: Parameter, validate_args: bool | None) -> None:
+    def _init_probabilities(self, probs: Parameter, logits: Parameter, validate_args: bool | None) -> None:
         """Initialize with either `probs` or `logits`."""
         if (probs is None) == (logits is None):
             raise ValueError("Either `probs` or `logits` must be specified, but not both.")

@@ -23,12 +23,12 @@ class _WithTemperature(WithProbabilities):
     _shared = ("temperature",)
     has_rsample = True
 
-    def _of_temperature(
+    def _init_temperature(
         self, temperature: Parameter, probs: Parameter, logits: Parameter, validate_args: bool | None
     ) -> None:
         """Initialize with a temperature, and either `probs` or `logits`."""
         self.temperature = temperature
-        self._of_probabilities(probs, logits, validate_args)
+        self._init_probabilities(probs, logits, validate_args)
 
     @property
     def _log_temperature(self) -> Tensor | float:
@@ -79,7 +79,7 @@ class LogitRelaxedBernoulli(_WithTemperature):
         logits: Parameter = None,
         validate_args: bool | None = None,
     ) -> None:
-        self._of_temperature(temperature, probs, logits, validate_args)
+        self._init_temperature(temperature, probs, logits, validate_args)
 
     support = constraints.real
 
@@ -151,7 +151,7 @@ class ExpRelaxedCategorical(_WithTemperature, OfCategories):
         logits: Parameter = None,
         validate_args: bool | None = None,
     ) -> None:
-        self._of_temperature(temperature, probs, logits, validate_args)
+        self._init_temperature(temperature, probs, logits, validate_args)
 
     support = constraints.real_vector
 

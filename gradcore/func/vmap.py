@@ -14,7 +14,7 @@ from gradcore.core.typing import AnyTensor
 from gradcore.func.arguments import check_randomness
 from gradcore.tensor import Tensor
 from gradcore.tensor.random import get_rng_state, set_rng_state
-from gradcore.tensor.transforms import VmapLevel, add_batch_dim, batch_scope, in_batch, remove_batch_dim
+from gradcore.tensor.transforms import VmapLevel, add_batch_dim, batch_scope, is_batched_at, remove_batch_dim
 from gradcore.utils._pytree import TreeSpec, _broadcast_to_and_flatten, tree_flatten, tree_is_leaf, tree_unflatten
 
 __all__ = ["vmap"]
@@ -126,7 +126,7 @@ def _output(func: Callable[..., Any], t: AnyTensor, level: VmapLevel, dim: int |
             "set out_dims= to None for output?"
         )
     if dim is None:
-        if in_batch(t, level):
+        if is_batched_at(t, level):
             raise ValueError(
                 f"vmap({_name(func)}, ...): `{_name(func)}` can not return a BatchedTensor when out_dim is None"
             )

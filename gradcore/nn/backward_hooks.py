@@ -92,7 +92,7 @@ class BackwardHooks:
     def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the arguments for forward, passed through a node if hooks need their gradients."""
         self.n_inputs = len(args)
-        args, self.any_input = _pass_through_node(args, self.at_inputs, True)
+        args, self.any_input = _pass_through_node(args, self.run_at_inputs, True)
         return args
 
     def outputs(self, result: Any) -> Any:
@@ -104,10 +104,10 @@ class BackwardHooks:
                 stacklevel=4,
             )
         several = isinstance(result, tuple)
-        watched, _ = _pass_through_node(result if several else (result,), self.at_outputs, False)
+        watched, _ = _pass_through_node(result if several else (result,), self.run_at_outputs, False)
         return watched if several else watched[0]
 
-    def at_outputs(self, grads: Grads) -> Grads:
+    def run_at_outputs(self, grads: Grads) -> Grads:
         for hook in self.pre_hooks:
             replacement = hook(self.module, grads)
             if replacement is not None:
@@ -115,10 +115,10 @@ class BackwardHooks:
         if self.any_input:
             self.grad_output = grads
         else:
-            self.without_inputs(grads)
+            self.run_without_inputs(grads)
         return grads
 
-    def at_inputs(self, grads: Grads) -> Grads:
+    def run_at_inputs(self, grads: Grads) -> Grads:
         if self.grad_output is None:  # the gradients reached the inputs without passing through the outputs
             return grads
         for hook in self.hooks:
@@ -128,7 +128,7 @@ class BackwardHooks:
         self.grad_output = None
         return grads
 
-    def without_inputs(self, grads: Grads) -> None:
+    def run_without_inputs(self, grads: Grads) -> None:
         warnings.warn(
             "Full backward hook is firing when gradients are computed with respect to module outputs since no inputs "
             "require gradients.",

@@ -276,12 +276,12 @@ class _Call:
 
     def run(self) -> Any:
         try:
-            self.before()
+            self.run_pre_hooks()
             watch = self.backward_hooks()
             args = self.args if watch is None else watch.inputs(self.args)
             self.args = args
             self.result = self.module.forward(*args, **self.kwargs)
-            self.after()
+            self.run_hooks()
             if watch is not None:
                 self.result = watch.outputs(self.result)
             self.older_backward_hooks()
@@ -290,7 +290,7 @@ class _Call:
             self.call_remaining()
             raise
 
-    def before(self) -> None:
+    def run_pre_hooks(self) -> None:
         for hook in (*_Everywhere.forward_pre.values(), *self.module._forward_pre_hooks.values()):
             if hook.with_kwargs:
                 result = hook.call(self.module, self.args, self.kwargs)
@@ -305,7 +305,7 @@ class _Call:
                 if result is not None:
                     self.args = result if isinstance(result, tuple) else (result,)
 
-    def after(self) -> None:
+    def run_hooks(self) -> None:
         for key, hook in (*_Everywhere.forward.items(), *self.module._forward_hooks.items()):
             self.done.add(key)
             self.call(hook)

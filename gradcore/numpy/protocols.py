@@ -10,7 +10,7 @@ from gradcore.core.operators import BY_UFUNC
 from gradcore.nn.parameter import Parameter
 from gradcore.numpy.conversion import refuse_history, tensor_of
 from gradcore.numpy.table import BY_FUNCTION, ON_ARRAYS, REFUSED
-from gradcore.numpy.ufuncs import UFUNCS, by_name, is_scipys, known
+from gradcore.numpy.ufuncs import UFUNCS, find_ufunc, is_scipys, known
 from gradcore.tensor import Tensor
 
 __all__ = ["array_function", "cupy_kernel", "ufunc"]
@@ -116,7 +116,7 @@ def cupy_kernel(kernel: Any, args: tuple[Any, ...], named: dict[str, Any]) -> An
     """Call a CuPy ufunc on tensors, or a user's kernel on their arrays if no tensor requires grad."""
     name = getattr(kernel, "name", type(kernel).__name__)
     short = name.removeprefix("cupy_")
-    implementation = by_name(_CUPY_NAMES.get(short, short) or "")
+    implementation = find_ufunc(_CUPY_NAMES.get(short, short) or "")
     if implementation is not None and type(kernel).__name__ == "ufunc":
         return implementation(*args, **named)
     refuse_history((args, named), f"{name}()")

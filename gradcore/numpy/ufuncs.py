@@ -17,7 +17,7 @@ from gradcore.numpy.conversion import axes_of, axis_of, cast, fill_masked, numpy
 from gradcore.ops.declare.table import OPS
 from gradcore.tensor import Tensor
 
-__all__ = ["SPECIAL", "UFUNCS", "Ufunc", "by_name", "is_scipys", "known"]
+__all__ = ["SPECIAL", "UFUNCS", "Ufunc", "find_ufunc", "is_scipys", "known"]
 
 _WEAK = (int, float, complex)
 _NUMBERS = (bool, *_WEAK)
@@ -435,7 +435,7 @@ def known(function: Any) -> Ufunc | None:
     result = UFUNCS.get(function)
     if result is None and isinstance(function, np.ufunc):
         name = function.__name__
-        numpy_function = by_name(name)  # `scipy.special` repeats some functions of NumPy
+        numpy_function = find_ufunc(name)  # `scipy.special` repeats some functions of NumPy
         operation = SPECIAL.get(name) or (numpy_function.operation if numpy_function else None)
         if operation is not None and is_scipys(function):
             result = UFUNCS[function] = Ufunc(
@@ -450,6 +450,6 @@ def is_scipys(function: Any) -> bool:
     return any(getattr(home, function.__name__, None) is function for home in homes)
 
 
-def by_name(name: str) -> Ufunc | None:
+def find_ufunc(name: str) -> Ufunc | None:
     """Return the tensor version of NumPy's universal function `name`, or None."""
     return UFUNCS.get(getattr(np, name, None))

@@ -13,7 +13,7 @@ from gradcore.core import dtypes
 from gradcore.dispatch.settings import constructor
 from gradcore.nn.module import Module
 from gradcore.nn.normalization import _BatchNorm
-from gradcore.optim.lr_scheduler.base import LRScheduler, Rate, current, for_each_group
+from gradcore.optim.lr_scheduler.base import LRScheduler, Rate, current, expand_to_groups
 from gradcore.optim.optimizer import Optimizer
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import tensor
@@ -294,7 +294,7 @@ class SWALR(LRScheduler):
         anneal_strategy: str = "cos",
         last_epoch: int = -1,
     ) -> None:
-        for group, rate in zip(optimizer.param_groups, for_each_group("swa_lr", optimizer, swa_lr), strict=True):
+        for group, rate in zip(optimizer.param_groups, expand_to_groups("swa_lr", optimizer, swa_lr), strict=True):
             group["swa_lr"] = rate
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")

@@ -533,7 +533,7 @@ class Tensor(Variable, Methods):
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead." + scipy_advice()
             )
         if self._device.levels:
-            return self._on_host()  # type: ignore[no-any-return]  # which says why not
+            return self._read_on_host()  # type: ignore[no-any-return]  # which says why not
         if self._device is not CPU:
             raise TypeError(
                 f"can't convert {self._device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
@@ -551,10 +551,10 @@ class Tensor(Variable, Methods):
 
     def host(self) -> np.ndarray[Any, Any]:
         """Return the data as a NumPy array, copied from the device if necessary, whatever the history."""
-        result = self._on_host()
+        result = self._read_on_host()
         return own_header(result) if result is self._array else result
 
-    def _on_host(self) -> Any:
+    def _read_on_host(self) -> Any:
         """Return the data as a NumPy array to read from at once; on the CPU it is the tensor's own array."""
         return self._device.backend.to_host(self._array)
 
@@ -568,7 +568,7 @@ class Tensor(Variable, Methods):
 
     def tolist(self) -> Any:
         """Return the elements as nested lists of Python numbers."""
-        return self._on_host().tolist()
+        return self._read_on_host().tolist()
 
     def __bool__(self) -> bool:
         if self._array.size != 1:
@@ -588,9 +588,9 @@ class Tensor(Variable, Methods):
         return float(self._real("double", sys._getframe(1)))
 
     def __complex__(self) -> complex:
-        return complex(self._only(sys._getframe(1)))
+        return complex(self._single_element(sys._getframe(1)))
 
-    def _only(self, caller: FrameType | None = None) -> Any:
+    def _single_element(self, caller: FrameType | None = None) -> Any:
         """Return the single element, for `int()`, `float()`, ...; `caller` is a frame whose call loses history."""
         if caller is not None and (self._edge is not None or self._autograd is not None) and is_differentiated(self):
             history_lost("element" if _stores(caller) else "number")
@@ -600,7 +600,7 @@ class Tensor(Variable, Methods):
 
     def _real(self, kind: str, caller: FrameType | None = None) -> Any:
         """Return the single element; for a complex tensor, its real part if the imaginary part is zero."""
-        value = self._only(caller)
+        value = self._single_element(caller)
         if isinstance(value, complex):
             if value.imag:
                 raise RuntimeError(f"value cannot be converted to type {kind} without overflow")
@@ -715,8 +715,8 @@ def _stores(frame: FrameType) -> bool:
 #: Names that `dir` leaves out: private attributes, and protocols that no user calls. Python suggests corrections of
 #: misspelled names only if there are at most 750, and each new operation adds one or two.
 _UNLISTED = {
-    "_array", "_autograd", "_device", "_dtype", "_edge", "_execution_engine", "_on_host", "_only", "_real", "_set_data",
-    "_strided", "_vc",
+    "_array", "_autograd", "_device", "_dtype", "_edge", "_execution_engine", "_read_on_host", "_real", "_set_data",
+    "_single_element", "_strided", "_vc",
     "__array_namespace__", "__cupy_override_elementwise_kernel__",
 }  # fmt: skip
 _STORE = opcode.opmap["STORE_SUBSCR"]

@@ -36,7 +36,7 @@ __all__ = [
     "as_input",
     "basis",
     "batch_scope",
-    "in_batch",
+    "is_batched_at",
     "is_within_vmap",
     "primal",
     "remove_batch_dim",
@@ -290,6 +290,6 @@ def _with_tangents(t: Tensor, source: Tensor) -> Tensor:
     return t
 
 
-def in_batch(t: Tensor, level: VmapLevel) -> bool:
+def is_batched_at(t: Tensor, level: VmapLevel) -> bool:
     """Return whether a tensor has one sample for each sample of the level."""
     return level in t._device.levels

@@ -67,19 +67,19 @@ class _Comparison:
     def differences(self, actual: Any, expected: Any, where: str = "") -> str | None:
         """Return the first difference with its path in nested containers; None if there is none."""
         if isinstance(actual, Tensor) and isinstance(expected, Tensor):
-            difference = self.between_tensors(actual, expected)
+            difference = self.compare_tensors(actual, expected)
         elif isinstance(actual, Mapping) and isinstance(expected, Mapping):
-            return self.between_mappings(actual, expected, where)
+            return self.compare_mappings(actual, expected, where)
         elif _is_sequence(actual) and _is_sequence(expected):
-            return self.between_sequences(actual, expected, where)
+            return self.compare_sequences(actual, expected, where)
         elif actual is None or expected is None:
             difference = None if actual is expected else f"None mismatch: {actual} is not {expected}"
         else:
             actual, expected = _plain(actual), _plain(expected)
             if type(actual) in _NUMBERS and type(expected) in _NUMBERS:
-                difference = self.between_numbers(actual, expected)
+                difference = self.compare_numbers(actual, expected)
             elif isinstance(actual, np.ndarray) and isinstance(expected, np.ndarray):
-                difference = self.between_tensors(
+                difference = self.compare_tensors(
                     creation.from_numpy(actual.copy()), creation.from_numpy(expected.copy())
                 )
             else:
@@ -88,7 +88,7 @@ class _Comparison:
                 )
         return f"{difference}\n\nThe failure occurred for item {where}" if difference and where else difference
 
-    def between_mappings(self, actual: Mapping[Any, Any], expected: Mapping[Any, Any], where: str) -> str | None:
+    def compare_mappings(self, actual: Mapping[Any, Any], expected: Mapping[Any, Any], where: str) -> str | None:
         """Return the first difference of two mappings, or None."""
         missing, additional = expected.keys() - actual.keys(), actual.keys() - expected.keys()
         if missing or additional:
@@ -100,14 +100,14 @@ class _Comparison:
         differences = (self.differences(actual[key], expected[key], f"{where}[{key!r}]") for key in expected)
         return next(filter(None, differences), None)
 
-    def between_sequences(self, actual: Sequence[Any], expected: Sequence[Any], where: str) -> str | None:
+    def compare_sequences(self, actual: Sequence[Any], expected: Sequence[Any], where: str) -> str | None:
         """Return the first difference of two sequences, or None."""
         if len(actual) != len(expected):
             return f"The length of the sequences mismatch: {len(actual)} != {len(expected)}"
         pairs = enumerate(zip(actual, expected, strict=True))
         return next(filter(None, (self.differences(a, e, f"{where}[{i}]") for i, (a, e) in pairs)), None)
 
-    def between_numbers(self, actual: Any, expected: Any) -> str | None:
+    def compare_numbers(self, actual: Any, expected: Any) -> str | None:
         """Return the difference of two numbers, or None if they are close."""
         if self.exact_types and type(actual) is not type(expected):
             return f"The (d)types do not match: {type(actual)} != {type(expected)}."
@@ -124,7 +124,7 @@ class _Comparison:
             f"Relative difference: {relative}{_describe_bound(rtol, atol)}"
         )
 
-    def between_tensors(self, actual: Tensor, expected: Tensor) -> str | None:
+    def compare_tensors(self, actual: Tensor, expected: Tensor) -> str | None:
         """Return the difference of two tensors in attributes or elements, or None."""
         for name in self.attributes:
             if name == "stride" and not (actual._strided and expected._strided):
@@ -142,10 +142,10 @@ class _Comparison:
         if actual.layout is not expected.layout:
             actual, expected = (t if t._strided else t.to_dense() for t in (actual, expected))
         if actual._strided:
-            return self.between_elements(actual, expected, tolerances)
-        return self.between_parts(actual, expected, tolerances)
+            return self.compare_elements(actual, expected, tolerances)
+        return self.compare_parts(actual, expected, tolerances)
 
-    def between_parts(self, actual: Any, expected: Any, tolerances: tuple[float, float]) -> str | None:
+    def compare_parts(self, actual: Any, expected: Any, tolerances: tuple[float, float]) -> str | None:
         """Return the first difference of two sparse tensors of one layout, or None; indices must be equal."""
         kind = actual.layout._name.removeprefix("sparse_").upper()
         for label, count in (("sparse dimensions", "sparse_dim"), ("specified values", "_nnz")):
@@ -155,11 +155,11 @@ class _Comparison:
                     f"The number of {label} in sparse {kind} tensors does not match: {actual_count} != {expected_count}"
                 )
         for actual_index, expected_index, name in zip(actual.index, expected.index, _INDICES[kind], strict=True):
-            if result := self.between_elements(actual_index, expected_index, (0.0, 0.0), f"Sparse {kind} {name}"):
+            if result := self.compare_elements(actual_index, expected_index, (0.0, 0.0), f"Sparse {kind} {name}"):
                 return result
-        return self.between_elements(actual._values(), expected._values(), tolerances, f"Sparse {kind} values")
+        return self.compare_elements(actual._values(), expected._values(), tolerances, f"Sparse {kind} values")
 
-    def between_elements(
+    def compare_elements(
         self, actual: Tensor, expected: Tensor, tolerances: tuple[float, float], what: str = ""
     ) -> str | None:
         """Return a description of the elements that are not close, or None."""

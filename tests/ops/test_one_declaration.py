@@ -28,7 +28,7 @@ OTHER_LISTS = {
         "compiler/capture/recorder.py": "_SIZED_BY_VALUES",
         "compiler/program/effects.py": "_TOTAL _WRITERS",
         "compiler/targets/native/source.py": "_Writer",
-        "kernels/evaluation.py": "_FUNCTIONS _OF_NUMBERS _of_numbers",
+        "kernels/evaluation.py": "_FUNCTIONS _OF_NUMBERS _call_on_numbers",
         "numpy/__init__.py": "_names",
         "numpy/protocols.py": "_CUPY_NAMES",
         "numpy/reductions.py": "REDUCTIONS",

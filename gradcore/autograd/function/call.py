@@ -266,7 +266,7 @@ def _save(ctx: Any, outputs: Sequence[Any]) -> None:
         saved = []
         for i, t in enumerate(ctx.to_save):
             if t is None:
-                saved.append(SavedTensor.of_input(None, None))
+                saved.append(SavedTensor.save_input(None, None))
                 continue
             if not isinstance(t, Variable):
                 raise TypeError(
@@ -275,9 +275,9 @@ def _save(ctx: Any, outputs: Sequence[Any]) -> None:
             if variables.inference_used:
                 refuse_inference(t)
             if id(t) in numbers:
-                saved.append(SavedTensor.of_output(t, numbers[id(t)]))
+                saved.append(SavedTensor.save_output(t, numbers[id(t)]))
             else:
-                saved.append(SavedTensor.of_input(t, gradient_edge(t)))
+                saved.append(SavedTensor.save_input(t, gradient_edge(t)))
         ctx._saved = tuple(saved)
         hooks = current_hooks() if mode & SAVED_HOOKS else None
         if hooks is not None:
@@ -308,7 +308,7 @@ def _call_dual(cls: Any, args: tuple[Any, ...], separate: bool, level: forward.F
             position = next(k for k, row in enumerate(rows) if row[0] is outs[i])
             outs[i] = _record_dual_write(ctx, outs[i], dual, position)
         elif tangent is not None:
-            tangent = forward.in_own_memory(tangent, outs[i], tangents)
+            tangent = forward.copy_if_shared(tangent, outs[i], tangents)
         if tangent is not None:
             forward.attach(outs[i], level, tangent)
     # The duals are saved instead of the primals, for backward in this level and for `jvp` at inner levels.

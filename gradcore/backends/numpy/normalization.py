@@ -13,7 +13,7 @@ import numpy as np
 
 from gradcore.backends.kernel_methods import kernel_for, packed
 from gradcore.backends.numpy.matmul import blas_alone
-from gradcore.backends.numpy.row_blocks import in_blocks, number_of_blocks, ones, row_sums
+from gradcore.backends.numpy.row_blocks import number_of_blocks, ones, row_sums, run_in_blocks
 from gradcore.backends.portable.normalization import Normalization, NormGradients, Triple
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class NumpyNormalization(Normalization):
             if shift is not None:
                 result += shift
 
-        in_blocks(work, rows)
+        run_in_blocks(work, rows)
         stats_shape = lead + (1,) * ndims
         return out.reshape(x.shape), mean.reshape(stats_shape), var.reshape(stats_shape)
 
@@ -86,7 +86,7 @@ class NumpyNormalization(Normalization):
                 result *= r[:, None]
             _subtract_line(result, c, (of_var / width)[:, None], (of_mean / width)[:, None])
 
-        in_blocks(work, rows)
+        run_in_blocks(work, rows)
         return (
             _reshape_optional(out, x.shape),
             _reshape_optional(_add_blocks(to_weight), weight_shape),

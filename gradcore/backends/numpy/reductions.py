@@ -26,11 +26,11 @@ from gradcore.backends.numpy.row_blocks import (
     are_narrow,
     copy_transpose,
     fold_columns,
-    in_blocks,
     ones,
     row_maxima,
     row_sums,
     rows_of,
+    run_in_blocks,
 )
 from gradcore.backends.portable.cumulative import Cumulative
 from gradcore.backends.portable.reductions import Dims, Reductions
@@ -167,7 +167,7 @@ def _extrema_by_doubling(function: Any, x: Any) -> Any:
             target[:, :step] = current[:, :step]
             current = target
 
-    in_blocks(work, rows)
+    run_in_blocks(work, rows)
     return out.reshape(x.shape)
 
 
@@ -191,7 +191,7 @@ def _cumsum_by_blocks(x: Any, reverse: bool) -> Any:
     def sum_in_blocks(part: slice, _: int) -> None:
         np.matmul(blocks[part], triangle, out[part])
 
-    in_blocks(sum_in_blocks, blocks)
+    run_in_blocks(sum_in_blocks, blocks)
     sums = out[:, 0 if reverse else -1].reshape(len(rows), -1)
     if not np.isfinite(sums).all():
         return None
@@ -205,7 +205,7 @@ def _cumsum_by_blocks(x: Any, reverse: bool) -> Any:
     def add_before(part: slice, _: int) -> None:
         np.add(out[part], before[part], out[part])
 
-    in_blocks(add_before, out)
+    run_in_blocks(add_before, out)
     return np.ascontiguousarray(out.reshape(len(rows), -1)[:, :n]).reshape(x.shape)
 
 
@@ -369,10 +369,10 @@ class NumpyReductions(Reductions, Cumulative):
         return self.keep_dim(_index_of(x, dim, _minimum, np.argmin), dim, keepdim)
 
     def max_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
-        return self.at_index(x, _index_of(x, dim, _maximum, np.argmax), dim, keepdim)
+        return self.take_at_index(x, _index_of(x, dim, _maximum, np.argmax), dim, keepdim)
 
     def min_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
-        return self.at_index(x, _index_of(x, dim, _minimum, np.argmin), dim, keepdim)
+        return self.take_at_index(x, _index_of(x, dim, _minimum, np.argmin), dim, keepdim)
 
     def take_along(self, x: Any, index: Any, dim: int) -> Any:
         """Return the elements at `index` along `dim` by one flat `take`.

@@ -21,12 +21,12 @@ __all__ = [
     "copy_transpose",
     "exponentials",
     "fold_columns",
-    "in_blocks",
     "number_of_blocks",
     "ones",
     "row_maxima",
     "row_sums",
     "rows_of",
+    "run_in_blocks",
 ]  # fmt: skip
 
 #: Elements of a block, and its least number of rows. Blocks are large, because threads need the interpreter's lock
@@ -70,12 +70,12 @@ def rows_of(x: Any) -> Any:
 
 
 def number_of_blocks(x: Any) -> int:
-    """Return the number of blocks into which `in_blocks` cuts a matrix."""
+    """Return the number of blocks into which `run_in_blocks` cuts a matrix."""
     size: int = x.size
     return max(1, min(-(-size // _BLOCK), len(x) // _ROWS))
 
 
-def in_blocks(work: Callable[[slice, int], None], x: Any) -> None:
+def run_in_blocks(work: Callable[[slice, int], None], x: Any) -> None:
     """Call ``work(part, i)`` for each block of rows of a matrix: `part` is the slice of its rows, `i` its number.
 
     The blocks, and therefore the results, do not depend on the number of threads that share them.

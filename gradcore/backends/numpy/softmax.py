@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.kernel_methods import kernel_for
-from gradcore.backends.numpy.row_blocks import exponentials, in_blocks, row_maxima, row_sums, rows_of
+from gradcore.backends.numpy.row_blocks import exponentials, row_maxima, row_sums, rows_of, run_in_blocks
 from gradcore.backends.portable.reductions import Reductions
 
 __all__ = ["HIGH", "LOW", "NumpySoftmax"]
@@ -39,7 +39,7 @@ class NumpySoftmax(Reductions):
             return super().softmax_along(x, dim)
         rows = rows_of(x)
         out = np.empty(rows.shape, x.dtype)
-        in_blocks(lambda part, _: _softmax(rows[part], out[part]), rows)
+        run_in_blocks(lambda part, _: _softmax(rows[part], out[part]), rows)
         return out.reshape(x.shape)
 
     def softmax_product(self, t: Any, y: Any, dim: int) -> Any:
@@ -56,7 +56,7 @@ class NumpySoftmax(Reductions):
             np.subtract(a, dots[:, None], c)
             c *= b
 
-        in_blocks(work, rows)
+        run_in_blocks(work, rows)
         return out.reshape(y.shape)
 
     @kernel_for(lambda self, x, dim: x.size >= _SEVERAL)
@@ -73,7 +73,7 @@ class NumpySoftmax(Reductions):
             np.subtract(a, row_maxima(a)[:, None], b)
             b -= np.log(row_sums(exponentials(b, np.empty_like(b))))[:, None]
 
-        in_blocks(work, rows)
+        run_in_blocks(work, rows)
         return out.reshape(x.shape)
 
     @kernel_for(lambda self, t, y, dim: y.size >= _SEVERAL)
@@ -90,7 +90,7 @@ class NumpySoftmax(Reductions):
             b *= row_sums(a)[:, None]
             np.subtract(a, b, b)
 
-        in_blocks(work, rows)
+        run_in_blocks(work, rows)
         return out.reshape(y.shape)
 
 

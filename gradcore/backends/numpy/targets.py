@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.kernel_methods import packed
-from gradcore.backends.numpy.row_blocks import exponentials, in_blocks, row_maxima, row_sums, rows_of
+from gradcore.backends.numpy.row_blocks import exponentials, row_maxima, row_sums, rows_of, run_in_blocks
 from gradcore.backends.portable.cross_entropy import LossGradients, Targets
 from gradcore.core.typing import AnyArray
 
@@ -61,7 +61,7 @@ class NumpyTargets(Targets):
             losses[part] = highest = row_maxima(a)
             total[part] = row_sums(exponentials(np.subtract(a, highest[:, None], b), b))
 
-        in_blocks(work, rows)
+        run_in_blocks(work, rows)
         losses -= rows.reshape(-1).take(_places(target, rows.shape[1]))
         losses += np.log(total)
         return powers, losses, total
@@ -84,7 +84,7 @@ class NumpyTargets(Targets):
         """Return the derivative of `cross_entropy_rows`, given the gradient of each loss or one for all of them."""
         result = np.empty(powers.shape, powers.dtype)
         scale = grad.reshape(-1, 1) / total
-        in_blocks(lambda part, _: np.multiply(powers[part], scale[part], result[part]), powers)
+        run_in_blocks(lambda part, _: np.multiply(powers[part], scale[part], result[part]), powers)
         result.reshape(-1)[_places(target, powers.shape[1])] -= grad
         return result
 

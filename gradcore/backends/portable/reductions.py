@@ -160,16 +160,16 @@ class Reductions:
     @finds_extremum(">", "value index", "max_dim")
     def max_along(self, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
         """Return the maximum along a dim and its index."""
-        return self.at_index(x, x.argmax(axis=dim), dim, keepdim)
+        return self.take_at_index(x, x.argmax(axis=dim), dim, keepdim)
 
     @along(1)
     @finds_extremum("<", "value index", "min_dim")
     def min_along(self, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
         """Return the minimum along a dim and its index."""
-        return self.at_index(x, x.argmin(axis=dim), dim, keepdim)
+        return self.take_at_index(x, x.argmin(axis=dim), dim, keepdim)
 
     @along(2)
-    def at_index(self, x: Array, index: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
+    def take_at_index(self, x: Array, index: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
         """Return the elements at an index along `dim`, which the index lacks, and the index."""
         kept_index = self.keep_dim(index, dim)
         values = self.take_along(x, kept_index, dim)

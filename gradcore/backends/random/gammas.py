@@ -11,7 +11,7 @@ import numpy as np
 from . import exact
 from .exact import Array
 from .philox import normal
-from .sampling import by_rejection
+from .sampling import draw_by_rejection
 
 
 def log_gamma(xp: Any, draw: Callable[[int], Array], shape: Array) -> Array:
@@ -38,7 +38,7 @@ def log_gamma(xp: Any, draw: Callable[[int], Array], shape: Array) -> Array:
     """
     shape = shape.astype(np.float64)
     is_small, finite = shape < 1, xp.isfinite(shape)
-    result = by_rejection(xp, draw, _attempt, xp.where(is_small, shape + 1, xp.where(finite, shape, 1.0)))
+    result = draw_by_rejection(xp, draw, _attempt, xp.where(is_small, shape + 1, xp.where(finite, shape, 1.0)))
     index = xp.flatnonzero(is_small)
     if len(index):
         result[index] += exact.log(_uniform(draw(len(index)))) / shape[index]

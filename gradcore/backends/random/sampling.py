@@ -138,7 +138,7 @@ def _poisson_inversion(xp: Any, draw: Callable[[int], Array], rate: Array) -> Ar
     return count
 
 
-def by_rejection(xp: Any, draw: Callable[[int], Array], attempt: Callable[..., Any], parameter: Array) -> Array:
+def draw_by_rejection(xp: Any, draw: Callable[[int], Array], attempt: Callable[..., Any], parameter: Array) -> Array:
     """Return random numbers by attempts of two words each, repeated until they are accepted.
 
     Parameters
@@ -166,7 +166,7 @@ def by_rejection(xp: Any, draw: Callable[[int], Array], attempt: Callable[..., A
 
 
 def _poisson_rejection(xp: Any, draw: Callable[[int], Array], rate: Array) -> Array:
-    return by_rejection(xp, draw, _poisson_attempt, rate)
+    return draw_by_rejection(xp, draw, _poisson_attempt, rate)
 
 
 def _poisson_attempt(xp: Any, words: Array, rate: Array) -> tuple[Array, Array]:

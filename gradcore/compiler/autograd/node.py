@@ -203,7 +203,7 @@ def connect(half: Backward, device: Any, results: Any, saved: Any, call: Replaye
     for i, version in half.versions:
         version_counter(outs[i]).version = version
     if half.watched_results:
-        node.results = [SavedTensor.of_output(outs[i], i) for i in half.watched_results]
+        node.results = [SavedTensor.save_output(outs[i], i) for i in half.watched_results]
     return outs
 
 

@@ -79,8 +79,9 @@ _KNOWN_CLASSES = frozenset(
     (object, *_UNCHANGEABLE, list, dict, set, OrderedDict, types.SimpleNamespace, types.MethodType, Generic, np.dtype),
 )
 #: The ids of the code that calls hooks of nodes and tensors. Hashes of code take microseconds.
-_CALLING_HOOKS = {id(each.__code__) for each in (call_posthooks, call_prehooks, call_tensor_hooks,
-                                                 BackwardHooks.at_inputs, BackwardHooks.at_outputs)}  # fmt: skip
+_CALLING_HOOKS = {id(each.__code__) for each in (
+    call_posthooks, call_prehooks, call_tensor_hooks, BackwardHooks.run_at_inputs, BackwardHooks.run_at_outputs
+)}  # fmt: skip
 #: Modules of the library without functions that change something, except functions with the prefixes below.
 _ONLY_COMPUTING = (
     "gradcore.autograd.function", "gradcore.autograd.grad_mode", "gradcore.compiler.capture.substitutes",

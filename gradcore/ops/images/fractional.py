@@ -8,7 +8,7 @@ from typing import Any
 
 from gradcore.ops.declare.annotations import Steps
 from gradcore.ops.declare.samples import case, constants, floats
-from gradcore.ops.images.spatial import for_dims, for_pooling, spatial
+from gradcore.ops.images.spatial import check_pooling_setting, declare_for_dims, spatial
 
 
 def _starts(F: Any, sample: Any, size: int, outputs: int, kernel: int) -> Any:
@@ -42,7 +42,7 @@ def _resolved_size(name: str, input: Any, n: int, output_size: Any, output_ratio
     if output_size is None and output_ratio is None:
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
     if output_size is not None:
-        return for_pooling(name, "output_size", output_size, n)
+        return check_pooling_setting(name, "output_size", output_size, n)
     if isinstance(output_ratio, (int, float)):
         output_ratio = (output_ratio,) * n
     if len(output_ratio) != n:
@@ -54,7 +54,7 @@ def _pool(
     F: Any, n: int, input: Any, kernel_size: Steps, output_size: Any, output_ratio: Any, samples: Any
 ) -> tuple[Any, Any]:
     name = f"fractional_max_pool{n}d"
-    kernel = for_pooling(name, "kernel_size", kernel_size, n)
+    kernel = check_pooling_setting(name, "kernel_size", kernel_size, n)
     if input.ndim not in (n + 1, n + 2) or 0 in input.shape[-n - 1 :]:
         raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got: {list(input.shape)}")
     outputs = _resolved_size(name, input, n, output_size, output_ratio)
@@ -88,7 +88,7 @@ def _pool(
     return F.max_pool_chosen(input, indices, n), indices
 
 
-@for_dims(2, 3)
+@declare_for_dims(2, 3)
 def _declare(n: int) -> None:
     name = f"fractional_max_pool{n}d"
     shape = (2, 2, 6, 7, 5)[: n + 2]

@@ -18,7 +18,7 @@ from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.samples import case, floats, ints
 from gradcore.ops.declare.shapes import check_elements
 from gradcore.ops.declare.table import bilinear, general, linear
-from gradcore.ops.images.spatial import each, for_dims, for_pooling, spatial
+from gradcore.ops.images.spatial import check_pooling_setting, declare_for_dims, each, spatial
 
 # -- linear maps and their adjoints --------------------------------------------------------------------------
 
@@ -208,15 +208,15 @@ def _windows(
     function: str, input: Any, n: int, kernel_size: Steps, stride: Steps | None, padding: Steps, dilation: Steps = 1
 ) -> tuple[Sizes, Sizes, Sizes, Sizes]:
     """Check kernel size, stride, padding and dilation, and return each as a tuple of `n` numbers."""
-    kernel = for_pooling(function, "kernel_size", kernel_size, n)
-    padding = for_pooling(function, "padding", padding, n)
-    dilation = for_pooling(function, "dilation", dilation, n)
+    kernel = check_pooling_setting(function, "kernel_size", kernel_size, n)
+    padding = check_pooling_setting(function, "padding", padding, n)
+    dilation = check_pooling_setting(function, "dilation", dilation, n)
     if stride is None or stride == () or stride == []:
         steps = kernel
     elif each(stride, n) is None:
         raise RuntimeError(f"{function}: stride must either be omitted, a single int, or a tuple of {n} ints")
     else:
-        steps = for_pooling(function, "stride", stride, n)
+        steps = check_pooling_setting(function, "stride", stride, n)
     _check_input(function, input, n)
     if min(kernel) <= 0:
         raise RuntimeError(f"kernel size should be greater than zero, but got {list(kernel)}")
@@ -306,7 +306,7 @@ def _distinct(*shape: int) -> Any:
     return floats(*shape, form="distinct")
 
 
-@for_dims(1, 2, 3)
+@declare_for_dims(1, 2, 3)
 def _declare_max_pool(n: int) -> None:
     name = f"max_pool{n}d"
 
@@ -371,7 +371,7 @@ def _declare_max_pool(n: int) -> None:
         return max_pool_nd(F, input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
-@for_dims(1, 2, 3)
+@declare_for_dims(1, 2, 3)
 def _declare_avg_pool(n: int) -> None:
     name = f"avg_pool{n}d"
 
@@ -425,7 +425,7 @@ def _declare_avg_pool(n: int) -> None:
         return F.to(F.trunc(out), dtypes.int64) if is_integer else out
 
 
-@for_dims(1, 2, 3)
+@declare_for_dims(1, 2, 3)
 def _declare_adaptive(n: int) -> None:
     mean, maximum = f"adaptive_avg_pool{n}d", f"adaptive_max_pool{n}d"
     shape, autocast = _SHAPES[n], "float32:cpu" if n == 3 else ""
@@ -461,7 +461,7 @@ def _declare_adaptive(n: int) -> None:
         return adaptive_max_nd(F, input, output_size, True)
 
 
-@for_dims(1, 2, 3)
+@declare_for_dims(1, 2, 3)
 def _declare_max_unpool(n: int) -> None:
     name = f"max_unpool{n}d"
 
@@ -493,11 +493,11 @@ def _declare_max_unpool(n: int) -> None:
         output_size : sequence of int, optional
             The spatial sizes of the result, where several would do.
         """
-        kernel = for_pooling(name, "kernel_size", kernel_size, n)
-        steps = kernel if stride is None else for_pooling(name, "stride", stride, n)
+        kernel = check_pooling_setting(name, "kernel_size", kernel_size, n)
+        steps = kernel if stride is None else check_pooling_setting(name, "stride", stride, n)
         if input.ndim not in (n + 1, n + 2):
             raise RuntimeError(f"{name}: Expected {n + 1}D or {n + 2}D tensor, but got {list(input.shape)}")
-        sizes = _unpooled_size(input, kernel, steps, for_pooling(name, "padding", padding, n), output_size)
+        sizes = _unpooled_size(input, kernel, steps, check_pooling_setting(name, "padding", padding, n), output_size)
         if indices.dtype.name != "int64":
             raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype.scalar_name}")
         if indices.shape != input.shape:
@@ -508,7 +508,7 @@ def _declare_max_unpool(n: int) -> None:
         return F.max_unpool(input, indices, sizes)
 
 
-@for_dims(1, 2, 3)
+@declare_for_dims(1, 2, 3)
 def _declare_lp_pool(n: int) -> None:
     name = f"lp_pool{n}d"
 
@@ -525,7 +525,7 @@ def _declare_lp_pool(n: int) -> None:
         F, input, norm_type: Scalar, kernel_size: Steps, stride: Steps | None = None, ceil_mode: bool = False
     ):
         """Return the p-norm of every window of {dims}, without the absolute value: ``sum(x ** p) ** (1 / p)``."""
-        kernel = for_pooling(name, "kernel_size", kernel_size, n)
+        kernel = check_pooling_setting(name, "kernel_size", kernel_size, n)
         if abs(norm_type) == inf:
             return _extreme(F, input, norm_type, kernel, stride, ceil_mode)
         windows = _windows(name, input, n, kernel, stride, 0)

@@ -8,7 +8,7 @@ from typing import Any
 from gradcore.ops.declare.annotations import Steps
 from gradcore.ops.declare.table import composite
 
-__all__ = ["DIMS", "each", "for_convolution", "for_dims", "for_pooling", "spatial"]
+__all__ = ["DIMS", "check_convolution_setting", "check_pooling_setting", "declare_for_dims", "each", "spatial"]
 
 
 def each(value: Steps, n: int) -> tuple[int, ...] | None:
@@ -22,7 +22,7 @@ def each(value: Steps, n: int) -> tuple[int, ...] | None:
 _INT = {int}
 
 
-def for_convolution(name: str, value: Steps, n: int, lowest: int) -> tuple[int, ...]:
+def check_convolution_setting(name: str, value: Steps, n: int, lowest: int) -> tuple[int, ...]:
     """Return an argument of a convolution with `n` spatial dimensions.
 
     Raises
@@ -52,7 +52,7 @@ DIMS = {1: "one dim", 2: "two dims", 3: "three dims"}
 _Declare = Callable[[int], None]
 
 
-def for_dims(*numbers: int) -> Callable[[_Declare], _Declare]:
+def declare_for_dims(*numbers: int) -> Callable[[_Declare], _Declare]:
     """Call the decorated function, which declares operations, for each of these numbers of spatial dimensions."""
 
     def declare_all(declare: _Declare) -> _Declare:
@@ -88,7 +88,7 @@ def spatial(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callabl
 _WORDS = {1: "one int", 2: "two ints", 3: "three ints"}
 
 
-def for_pooling(function: str, name: str, value: Steps, n: int) -> tuple[int, ...]:
+def check_pooling_setting(function: str, name: str, value: Steps, n: int) -> tuple[int, ...]:
     """Return an argument of a pooling function with `n` spatial dimensions.
 
     Raises

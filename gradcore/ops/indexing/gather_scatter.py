@@ -304,15 +304,15 @@ def _product_gradients(F, grad, self, dim, index, src, result, include_self):
     def product(self, src):
         return F.scatter_reduce(self, dim, index, src, "prod", include_self=include_self)
 
-    def at_places(values):
+    def sum_at_indices(values):
         return F.gather(F.scatter_add(F.zeros_like(grad), dim, index, values), dim, index)
 
     nonzero_self = F.where(self == 0, 1, self)
     of_self = F.div(grad * product(nonzero_self, src), nonzero_self)
     zero = src == 0
     ones = F.ones_like(src)
-    zeros_there = at_places(F.where(zero, ones, 0))
-    other_zero = F.where(zeros_there == 2, at_places(F.where(zero, src, 0)) - src, 0)
+    zeros_there = sum_at_indices(F.where(zero, ones, 0))
+    other_zero = F.where(zeros_there == 2, sum_at_indices(F.where(zero, src, 0)) - src, 0)
     nonzero_product = product(self, F.where(zero, 1, src))
     of_zero = F.gather(grad * nonzero_product, dim, index) * F.where(zeros_there == 1, ones, other_zero)
     return of_self, F.where(zero, of_zero, F.div(F.gather(grad * result, dim, index), F.where(zero, 1, src)))

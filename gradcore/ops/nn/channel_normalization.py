@@ -15,7 +15,7 @@ from gradcore.core.typing import AnyTensor
 from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import composite, general
-from gradcore.ops.nn.normalization import Needs, along_input, check_parameters, plus, with_zeros
+from gradcore.ops.nn.normalization import Needs, check_parameters, input_tangents, plus, with_zeros
 
 
 @general(
@@ -76,7 +76,7 @@ def group_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, e
 def _(F, t, self, weight, mean, var, groups, eps):
     shape = _split_shape(self, groups)
     of_group = (*shape[:2], 1, 1)
-    t, t_mean, t_var = along_input(
+    t, t_mean, t_var = input_tangents(
         F,
         F.reshape(t, shape),
         F.reshape(self, shape),
@@ -212,7 +212,7 @@ def batch_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, e
 @native_batch_norm.jvp("self")
 def _(F, t, self, weight, mean, var, eps):
     dims = (0, *range(2, self.ndim))
-    t, t_mean, t_var = along_input(
+    t, t_mean, t_var = input_tangents(
         F, t, self, _reshape_for_channels(F, mean, self.ndim), _reshape_for_channels(F, var, self.ndim), dims, eps
     )
     if weight is not None:

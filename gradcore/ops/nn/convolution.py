@@ -14,7 +14,7 @@ from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.promotion import same_dtypes
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import bilinear, general
-from gradcore.ops.images.spatial import for_convolution, for_dims, spatial
+from gradcore.ops.images.spatial import check_convolution_setting, declare_for_dims, spatial
 
 # -- the trilinear form --------------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ def convolution(
     check_implemented(_kernel_name(n, transposed), self, "b")
     # Kernels do not check these numbers: with a dilation below one they would read memory before the array.
     stride, padding, dilation = _check_settings(n, stride, padding, dilation)
-    output_padding = for_convolution("output_padding", output_padding, n, 0)
+    output_padding = check_convolution_setting("output_padding", output_padding, n, 0)
     _check_operands(n, self.shape, weight.shape, None if bias is None else bias.shape, groups, transposed)
     settings: Any = (stride, padding, dilation, groups)
     size = None
@@ -153,9 +153,9 @@ def convolution(
 def _check_settings(n: int, stride: Steps, padding: Steps, dilation: Steps) -> tuple[Sizes, Sizes, Sizes]:
     """Check the settings of a convolution, and return them with one number for each of `n` spatial dims."""
     return (
-        for_convolution("stride", stride, n, 1),
-        for_convolution("padding", padding, n, 0),
-        for_convolution("dilation", dilation, n, 1),
+        check_convolution_setting("stride", stride, n, 1),
+        check_convolution_setting("padding", padding, n, 0),
+        check_convolution_setting("dilation", dilation, n, 1),
     )
 
 
@@ -213,11 +213,11 @@ def _conv(
     batched = _check_input("conv", n, input.shape)
     if not batched:
         input = F.unsqueeze(input, 0)
-    stride = for_convolution("stride", stride, n, 1)
-    dilation = for_convolution("dilation", dilation, n, 1)
+    stride = check_convolution_setting("stride", stride, n, 1)
+    dilation = check_convolution_setting("dilation", dilation, n, 1)
     if isinstance(padding, str):
         input, padding = _resolve_padding(F, n, input, weight, stride, padding, dilation)
-    padding = for_convolution("padding", padding, n, 0)
+    padding = check_convolution_setting("padding", padding, n, 0)
     out = F.convolution(input, weight, bias, stride, padding, dilation, False, (0,) * n, groups)
     return out if batched else F.squeeze(out, 0)
 
@@ -238,7 +238,7 @@ def _conv_transpose(
     if not batched:
         input = F.unsqueeze(input, 0)
     stride, padding, dilation = _check_settings(n, stride, padding, dilation)
-    output_padding = for_convolution("output_padding", output_padding, n, 0)
+    output_padding = check_convolution_setting("output_padding", output_padding, n, 0)
     out = F.convolution(input, weight, bias, stride, padding, dilation, True, output_padding, groups)
     return out if batched else F.squeeze(out, 0)
 
@@ -363,7 +363,7 @@ _TRANSPOSED_SAMPLES = {
 }
 
 
-@for_dims(1, 2, 3)
+@declare_for_dims(1, 2, 3)
 def _declare_conv(n: int) -> None:
     name = f"conv{n}d"
 
@@ -396,7 +396,7 @@ def _declare_conv(n: int) -> None:
         return _conv(F, n, input, weight, bias, stride, padding, dilation, groups)
 
 
-@for_dims(1, 2, 3)
+@declare_for_dims(1, 2, 3)
 def _declare_conv_transpose(n: int) -> None:
     name = f"conv_transpose{n}d"
 

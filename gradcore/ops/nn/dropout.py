@@ -7,7 +7,7 @@ from typing import Any
 from gradcore.core.errors import warn
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import composite, elementwise, general
-from gradcore.ops.images.spatial import for_dims, spatial
+from gradcore.ops.images.spatial import declare_for_dims, spatial
 
 # The limit of the scaled exponential linear unit (selu) at minus infinity: -scale * alpha.
 _SATURATION = -1.7580993408473766
@@ -165,7 +165,7 @@ def feature_alpha_dropout(F, input, p: float = 0.5, training: bool = False, inpl
     return _alpha_drop(F, input, _channels(input) if training else (), p, training, inplace)
 
 
-@for_dims(1, 2, 3)
+@declare_for_dims(1, 2, 3)
 def _declare_channelwise(n: int) -> None:
     name = f"dropout{n}d"
     shape = (2, 3, 4, 2, 2)[: n + 2]

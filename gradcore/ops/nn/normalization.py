@@ -111,7 +111,7 @@ def layer_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, e
     return to_self, to_weight, to_bias
 
 
-def along_input(
+def input_tangents(
     F: Any, t: AnyTensor, self: AnyTensor, mean: AnyTensor, var: AnyTensor, dims: Any, eps: float
 ) -> tuple[AnyTensor, AnyTensor, AnyTensor]:
     """Return the tangents of normalized values, mean and variance, from the tangent of the input."""
@@ -124,7 +124,7 @@ def along_input(
 
 @native_layer_norm.jvp("self")
 def _(F, t, self, weight, mean, var, ndims, eps):
-    t, t_mean, t_var = along_input(F, t, self, mean, var, tuple(range(-ndims, 0)), eps)
+    t, t_mean, t_var = input_tangents(F, t, self, mean, var, tuple(range(-ndims, 0)), eps)
     return t if weight is None else t * weight, t_mean, t_var
 
 

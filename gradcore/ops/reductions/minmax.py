@@ -155,7 +155,7 @@ def place_gradient(F, grad, self_shape, dim, indices):
     return F.place(grad, self_shape, dim, indices) if self_shape else grad
 
 
-def at_index(F, x, dim, index):
+def take_at_index(F, x, dim, index):
     """Return the elements of `x` at one index along `dim`; the index may have that dim with size 1."""
     if not x.shape:
         return x
@@ -163,7 +163,7 @@ def at_index(F, x, dim, index):
 
 
 def put_at_index(F, grad, shape, dim, index):
-    """Return zeros of `shape` with `grad` at the index: the transpose of `at_index`."""
+    """Return zeros of `shape` with `grad` at the index: the transpose of `take_at_index`."""
     if not shape:
         return grad
     kept_shape = keep_reduced_dims(shape, dim)
@@ -176,7 +176,7 @@ def selection(function, path, /, **options):
         lambda F, grad, self_shape, dim, indices: put_at_index(F, grad, self_shape, dim, indices),
         path=path, fields="values indices", differentiable=(0,), **options,
     )(function)  # fmt: skip
-    op.jvp("self")(lambda F, t, dim, indices: at_index(F, t, dim, indices))
+    op.jvp("self")(lambda F, t, dim, indices: take_at_index(F, t, dim, indices))
     return op
 
 

@@ -83,7 +83,7 @@ def put(group: dict[str, Any], key: str, value: Rate) -> None:
         group[key] = value
 
 
-def for_each_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
+def expand_to_groups(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
     """Return a list with one value for each group, given one value for all of them or a list."""
     count = len(optimizer.param_groups)
     if not isinstance(value, (list, tuple)):

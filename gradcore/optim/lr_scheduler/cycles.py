@@ -14,7 +14,7 @@ from gradcore.optim.lr_scheduler.base import (
     check_optimizer,
     complete_docstring,
     current,
-    for_each_group,
+    expand_to_groups,
     put,
 )
 from gradcore.optim.optimizer import Optimizer
@@ -120,8 +120,8 @@ class MomentumCycle(LRScheduler):
         if "momentum" not in defaults and "betas" not in defaults:
             raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
         self.use_beta1 = "betas" in defaults
-        self.base_momentums = for_each_group("base_momentum", self.optimizer, base_momentum)
-        self.max_momentums = for_each_group("max_momentum", self.optimizer, max_momentum)
+        self.base_momentums = expand_to_groups("base_momentum", self.optimizer, base_momentum)
+        self.max_momentums = expand_to_groups("max_momentum", self.optimizer, max_momentum)
         if last_epoch == -1:
             for low, high, group in zip(
                 self.base_momentums, self.max_momentums, self.optimizer.param_groups, strict=True
@@ -189,7 +189,7 @@ class OneCycleLR(MomentumCycle):
             raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
         self._anneal_func_type = anneal_strategy
         self._schedule_phases = _phases(self.total_steps, pct_start, three_phase)
-        rates = for_each_group("max_lr", optimizer, max_lr)
+        rates = expand_to_groups("max_lr", optimizer, max_lr)
         if last_epoch == -1:
             for rate, group in zip(rates, optimizer.param_groups, strict=True):
                 group["initial_lr"], group["max_lr"] = rate / div_factor, rate
@@ -285,8 +285,8 @@ class CyclicLR(MomentumCycle):
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
             raise ValueError("mode is invalid and scale_fn is None")
         self.optimizer, self.mode, self.gamma, self._scale_fn_custom = optimizer, mode, gamma, scale_fn
-        lowest = for_each_group("base_lr", optimizer, base_lr)
-        self.max_lrs = for_each_group("max_lr", optimizer, max_lr)
+        lowest = expand_to_groups("base_lr", optimizer, base_lr)
+        self.max_lrs = expand_to_groups("max_lr", optimizer, max_lr)
         if last_epoch == -1:
             for rate, group in zip(lowest, optimizer.param_groups, strict=True):
                 put(group, "lr", rate)

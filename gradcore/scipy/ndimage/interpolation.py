@@ -124,7 +124,7 @@ class _Grid:
         )  # fmt: skip
         return self._with_constant(result, [coordinates[d] for d in range(len(self.sizes))])
 
-    def along_each(self, positions: Sequence[AnyTensor]) -> AnyTensor:
+    def evaluate_grid(self, positions: Sequence[AnyTensor]) -> AnyTensor:
         """Return the values on the grid of all combinations of the positions along each axis."""
         result = self.coefficients
         lead = result.ndim - len(positions)
@@ -263,7 +263,7 @@ def affine_transform(
     grid = _Grid(x, axes, order, mode, cval, prefilter)
     if matrix.ndim == 1:
         along = [_positions(n, x) * matrix[d] + offsets[d] for d, n in enumerate(output_shape)]
-        return grid.result(grid.along_each(along), axes, output)
+        return grid.result(grid.evaluate_grid(along), axes, output)
     return grid.result(grid.at(_affine(matrix, offsets, output_shape, x)), (), output)
 
 
@@ -300,7 +300,7 @@ def shift(
     by = _split_by_axis(shift, x.ndim)
     by = [F.to(s, dtypes.float64) if isinstance(s, Tensor) else float(s) for s in by]
     along = [_positions(n, x) - s for n, s in zip(x.shape, by, strict=True)]
-    return grid.result(grid.along_each(along), axes, output)
+    return grid.result(grid.evaluate_grid(along), axes, output)
 
 
 def zoom(
@@ -326,7 +326,7 @@ def zoom(
             along.append((_positions(m, x) + 0.5) * (n / m if m else 1.0) - 0.5)
         else:
             along.append(_positions(m, x) * ((n - 1) / (m - 1) if m > 1 else 1.0))
-    return grid.result(grid.along_each(along), axes, output)
+    return grid.result(grid.evaluate_grid(along), axes, output)
 
 
 def rotate(

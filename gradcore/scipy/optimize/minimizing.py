@@ -90,7 +90,7 @@ def minimize(
     if name in _WITH_HESSIAN:
         derivatives["hess"] = unknowns.hessian(f)
     if name in _WITHOUT_GRADIENT:
-        objective = lambda x: float(unknowns.on_host(f)(x))  # noqa: E731
+        objective = lambda x: float(unknowns.wrap_for_host(f)(x))  # noqa: E731
     else:
         objective, derivatives["jac"] = unknowns.value_and_gradient(f), True
     active = _Constraints(constraints, unknowns)
@@ -140,7 +140,7 @@ class _Constraints:
             arguments.__dict__.update(unknowns.__dict__, args=tuple(constraint.get("args", ())))
             f = arguments.numbers(constraint["fun"])
             self.parts.append((f, 0.0, 0.0 if constraint["type"] == "eq" else np.inf))
-            return {"type": constraint["type"], "fun": unknowns.on_host(f), "jac": unknowns.jacobian(f)}
+            return {"type": constraint["type"], "fun": unknowns.wrap_for_host(f), "jac": unknowns.jacobian(f)}
         if hasattr(constraint, "A"):
             A = constraint.A.toarray() if hasattr(constraint.A, "toarray") else np.atleast_2d(constraint.A)
             self.parts.append(
@@ -152,7 +152,7 @@ class _Constraints:
         f = arguments.numbers(constraint.fun)
         self.parts.append((f, constraint.lb, constraint.ub))
         return scipy_module("optimize").NonlinearConstraint(
-            unknowns.on_host(f),
+            unknowns.wrap_for_host(f),
             constraint.lb,
             constraint.ub,
             jac=unknowns.jacobian(f),
@@ -242,7 +242,7 @@ def minimize_scalar(
     """
     unknowns = Unknowns(0.0, args)
     f = unknowns.scalar(fun)
-    value = unknowns.on_host(f)
+    value = unknowns.wrap_for_host(f)
     result = scipy_module("optimize").minimize_scalar(
         lambda x: float(value(np.array([x]))), bracket, bounds, (), method, tol, options
     )
@@ -329,7 +329,7 @@ def least_squares(
     if x_scale is not None:
         settings["x_scale"] = x_scale
     result = scipy_module("optimize").least_squares(
-        unknowns.on_host(f), unknowns.start, jac=unknowns.jacobian(f), **settings
+        unknowns.wrap_for_host(f), unknowns.start, jac=unknowns.jacobian(f), **settings
     )
 
     def cost(x: AnyTensor) -> AnyTensor:

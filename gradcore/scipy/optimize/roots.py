@@ -68,7 +68,7 @@ def root(
         original_callback = callback
         callback = lambda x, *rest: original_callback(unknowns.nest(unknowns.tensor(x)), *rest)  # noqa: E731
     result = scipy_module("optimize").root(
-        unknowns.on_host(f), unknowns.start, method=method, tol=tol, callback=callback, options=options, **exact
+        unknowns.wrap_for_host(f), unknowns.start, method=method, tol=tol, callback=callback, options=options, **exact
     )
     result.x = unknowns.nest(solution(f, unknowns.tensor(np.asarray(result.x))))
     result.fun = unknowns.tensor(np.asarray(result.fun))
@@ -98,7 +98,7 @@ def fixed_point(
     """
     unknowns = Unknowns(x0, args)
     f = unknowns.numbers(func)
-    point = scipy_module("optimize").fixed_point(unknowns.on_host(f), unknowns.start, (), xtol, maxiter, method)
+    point = scipy_module("optimize").fixed_point(unknowns.wrap_for_host(f), unknowns.start, (), xtol, maxiter, method)
     return unknowns.nest(solution(lambda x: x - f(x), unknowns.tensor(point)))
 
 
@@ -108,7 +108,7 @@ def _scalar_function(f: Any, args: Any, like: Any = 0.0) -> tuple[Unknowns, Any]
 
 
 def _number(unknowns: Unknowns, f: Any) -> Callable[[float], float]:
-    on_host = unknowns.on_host(f)
+    on_host = unknowns.wrap_for_host(f)
     return lambda x: float(on_host(np.array([x])))
 
 

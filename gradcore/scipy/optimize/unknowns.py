@@ -95,7 +95,7 @@ class Unknowns:
 
         return call
 
-    def on_host(self, f: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_for_host(self, f: Callable[..., Any]) -> Callable[..., Any]:
         """Convert a function of vectors to a function from arrays to arrays, for SciPy."""
 
         def call(*arrays: AnyArray) -> Any:
@@ -105,10 +105,10 @@ class Unknowns:
         return call
 
     def gradient(self, f: Callable[..., Any]) -> Callable[..., Any]:
-        return self.on_host(gradient_of(f))
+        return self.wrap_for_host(gradient_of(f))
 
     def value_and_gradient(self, f: Callable[..., Any]) -> Callable[..., Any]:
-        evaluate = self.on_host(grad_and_value(f))
+        evaluate = self.wrap_for_host(grad_and_value(f))
 
         def call(x: AnyArray) -> Any:
             gradient, value = evaluate(x)
@@ -117,13 +117,13 @@ class Unknowns:
         return call
 
     def jacobian(self, f: Callable[..., Any]) -> Callable[..., Any]:
-        return self.on_host(jacrev(f))
+        return self.wrap_for_host(jacrev(f))
 
     def hessian(self, f: Callable[..., Any]) -> Callable[..., Any]:
-        return self.on_host(hessian(f))
+        return self.wrap_for_host(hessian(f))
 
     def hessian_product(self, f: Callable[..., Any]) -> Callable[..., Any]:
-        return self.on_host(lambda x, v: jvp(gradient_of(f), (x,), (v,))[1])
+        return self.wrap_for_host(lambda x, v: jvp(gradient_of(f), (x,), (v,))[1])
 
 
 def _array(value: Any) -> Any:

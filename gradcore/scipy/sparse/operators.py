@@ -125,11 +125,11 @@ class _Method:
         """Solve on the host, without recording, and set `info` to SciPy's convergence code."""
         module = scipy_module("sparse.linalg")
 
-        def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
+        def wrap_for_host(function: Callable[..., Any]) -> Callable[..., Any]:
             return lambda v: function(like(v.reshape(-1), b)).detach().host()
 
         n = b.shape[0]
-        operator = module.LinearOperator((n, n), on_host(product), on_host(adjoint), dtype=b.dtype.numpy)
+        operator = module.LinearOperator((n, n), wrap_for_host(product), wrap_for_host(adjoint), dtype=b.dtype.numpy)
         solution, self.info = getattr(module, self.name)(
             operator, b.detach().host(), self.x0, M=self.M, **self.settings
         )
@@ -204,12 +204,12 @@ def _preconditioner(M: Any, b: AnyTensor) -> Any:
         return None
     if isinstance(M, LinearOperator):
 
-        def on_host(product: Callable[..., Any]) -> Callable[..., Any]:
+        def wrap_for_host(product: Callable[..., Any]) -> Callable[..., Any]:
             def call(v: Any) -> Any:
                 with no_grad():
                     return product(like(v.reshape(-1), b)).host()
 
             return call
 
-        return module.LinearOperator(M.shape, on_host(M.matvec), on_host(M.rmatvec), dtype=b.dtype.numpy)
+        return module.LinearOperator(M.shape, wrap_for_host(M.matvec), wrap_for_host(M.rmatvec), dtype=b.dtype.numpy)
     return module.aslinearoperator(M.detach().host() if isinstance(M, Tensor) else M)

@@ -54,11 +54,11 @@ def _host_operator(
 ) -> AnyArray:
     """Convert functions for products of tensors to a SciPy operator on arrays."""
 
-    def on_host(function: Callable[..., AnyTensor]) -> Callable[..., AnyTensor]:
+    def wrap_for_host(function: Callable[..., AnyTensor]) -> Callable[..., AnyTensor]:
         return lambda v: function(like(np.asarray(v).reshape(-1), example)).detach().host()
 
     module = scipy_module("sparse.linalg")
-    return module.LinearOperator(shape, on_host(product), on_host(adjoint), dtype=example.dtype.numpy)
+    return module.LinearOperator(shape, wrap_for_host(product), wrap_for_host(adjoint), dtype=example.dtype.numpy)
 
 
 def _start(v0: ArrayLike, size: int, example: AnyTensor) -> AnyArray:

@@ -18,7 +18,7 @@ from gradcore.backends.vmap.messages import RANDOM
 from gradcore.core import dtypes
 from gradcore.tensor.random.generator import Generator, default_generator
 
-__all__ = ["all_words", "depending", "different_levels", "draw", "drawn_like", "for_samples", "integers", "sample"]
+__all__ = ["all_words", "depending", "different_levels", "draw", "draw_for_samples", "drawn_like", "integers", "sample"]
 
 
 def depending(node: str, numbers: Any, *parameters: Any) -> Any:
@@ -54,7 +54,7 @@ def different_levels() -> tuple[Any, ...]:
     return tuple(level for level in batches if level.randomness == "different")
 
 
-def for_samples(make: Callable[[tuple[int, ...]], Any], shape: tuple[int, ...]) -> Any:
+def draw_for_samples(make: Callable[[tuple[int, ...]], Any], shape: tuple[int, ...]) -> Any:
     """Return ``make(shape)`` for all samples of the current batches, as a batched tensor."""
     levels = different_levels()
     result = make((*(level.size for level in levels), *shape))
@@ -73,7 +73,7 @@ def sample(
 ) -> Any:
     """Return a tensor of numbers of a distribution."""
     if local.state.batches:
-        return for_samples(
+        return draw_for_samples(
             lambda full: _sample_one(distribution, full, dtype, where.real, generator, *parameters), shape
         )
     return _sample_one(distribution, shape, dtype, where, generator, *parameters)

@@ -24,7 +24,7 @@ from gradcore.tools.inspection import (
     storage,
 )
 from gradcore.tools.viz.memory import bytes_text
-from gradcore.tools.viz.source_lines import SourceLine, of_node
+from gradcore.tools.viz.source_lines import SourceLine, line_of_node
 from gradcore.utils._pytree import tree_leaves
 
 __all__ = ["Description", "Vertex", "describe"]
@@ -219,7 +219,7 @@ class _Each(_Writer):
         facts = [shape_text(*shape)] if shape else []
         facts += _device(device_of(node))
         details = {"node": node.name(), "device": str(device_of(node))}
-        line = of_node(node)
+        line = line_of_node(node)
         if line is not None:
             facts.append(str(line))
             details |= {"line": f"{line} in {line.function}", "source": line.text}
@@ -267,7 +267,7 @@ class _Groups(_Writer):
         """Return the key of the group that a node belongs to."""
         if node.is_accumulator:
             return "leaf", self.names.get(id(node.variable))
-        return type(node), of_node(node)
+        return type(node), line_of_node(node)
 
     def first(self, node: Any, key: tuple[Any, ...]) -> Vertex:
         """Return the card of a group, by its first node."""

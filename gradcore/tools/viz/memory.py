@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from gradcore.tools.inspection import is_freed, reachable, roots, saved_values, storage
 from gradcore.tools.viz.markup import escape
-from gradcore.tools.viz.source_lines import SourceLine, of_node
+from gradcore.tools.viz.source_lines import SourceLine, line_of_node
 
 __all__ = ["MemoryReport", "MemoryRow", "bytes_text", "memory"]
 
@@ -124,7 +124,7 @@ def memory(tensors: Any, *, limit: int | None = 30) -> MemoryReport:
     groups: dict[tuple[str, SourceLine | None], list[int]] = {}
     freed_count = 0
     for node in reversed(reachable(roots(tensors))):
-        counts = groups.setdefault((type(node).__name__, of_node(node)), [0, 0, 0])
+        counts = groups.setdefault((type(node).__name__, line_of_node(node)), [0, 0, 0])
         counts[0] += 1
         freed_count += is_freed(node)
         for value in saved_values(node):

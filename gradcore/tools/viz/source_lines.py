@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from gradcore.autograd.anomaly_mode import Origin
 from gradcore.core.tracebacks import is_own, line_name
 
-__all__ = ["SourceLine", "here", "of_node"]
+__all__ = ["SourceLine", "here", "line_of_node"]
 
 
 class SourceLine(NamedTuple):
@@ -41,7 +41,7 @@ def here() -> SourceLine:
     return _source_line(frame.f_code, frame.f_lineno)
 
 
-def of_node(node: Any) -> SourceLine | None:
+def line_of_node(node: Any) -> SourceLine | None:
     """Return the source line at which a node was recorded, if `record` or anomaly mode noted it."""
     notes = getattr(node, "_metadata", None)
     if not notes:
