@@ -107,7 +107,7 @@ def test_docstrings_of_methods_leave_the_tensor_itself_out():
 
 def test_docstrings_of_in_place_methods_say_so():
     described = gc.Tensor.cumsum_.__doc__
-    assert described.startswith("`cumsum` in place: the result is written into the tensor.\n\nParameters\n")
+    assert described.startswith("Compute `cumsum` in place: the result is written into the tensor.\n\nParameters\n")
     assert described.endswith("Returns\n-------\nTensor\n    The tensor itself.\n")
 
 
