@@ -89,7 +89,7 @@ class HostLibrary:
 
     def __init__(self, sources: Iterable[str], options: Iterable[str] = ("-O1",)) -> None:
         text = "\n".join(sources)
-        names = list(dict.fromkeys(KERNEL.findall(_expanded(text))))
+        names = kernel_names(text)
         text = "\n".join(['#include "host.h"', text, *(f"LAUNCHER({name})" for name in names), ""])
         self.names = names
         self._library = _compiled(text, tuple(options))
@@ -125,6 +125,11 @@ def kept_in() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="gradcore-kernels-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+def kernel_names(text: str) -> list[str]:
+    """Return the names of the kernels of a source."""
+    return list(dict.fromkeys(KERNEL.findall(_expanded(text))))
 
 
 def _expanded(text: str) -> str:

@@ -343,3 +343,19 @@ def test_threads_begin_in_a_drawn_order() -> None:
     assert found["0"] == [256, 256]
     assert found["1"][0] == 256
     assert found["1"][1] < 256
+
+
+def test_replays_of_a_graph_read_what_was_written_before_them() -> None:
+    """Check that random numbers are those of g++'s kernels: a replay reads where it begins from memory of its own."""
+    text = (
+        "import gradcore as gc; gc.manual_seed(0); draw = lambda x: x + gc.rand(3, device='cuda');"
+        "step = gc.cuda.graph(draw, warmup=1);"
+        "print([step(gc.zeros(3, device='cuda')).tolist() for _ in range(3)])"
+    )
+    found = []
+    for compiler in ("nvrtc", "g++"):
+        environment = {**os.environ, "CUPY_HOST_COMPILER": compiler}
+        done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True)
+        found.append(json.loads(done.stdout))
+    assert found[0] == found[1]
+    assert len({tuple(numbers) for numbers in found[0]}) == 3
