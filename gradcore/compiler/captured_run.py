@@ -64,13 +64,10 @@ class RecordedRun:
 
     def begin(self, caller: FrameType) -> None:
         """Replace the arrays of the tensors by stand-ins. `caller` is the frame that calls the captured function."""
-        recorder, numbers = self.recorder, ReadNumbers(self.script, self.guards, caller)
-        recorder.on_host_call, recorder.on_backward = self.host_call, self.backward.backward_runs
-        recorder.on_item, recorder.on_number = numbers.item, numbers.given_number
+        self.recorder.run, self.numbers = self, ReadNumbers(self.script, self.guards, caller)
         for i, (t, array) in enumerate(zip(self.tensors, self.arrays, strict=True)):
-            t._array = recorder.add_input(array)
+            t._array = self.recorder.add_input(array)
             self.script.arguments.setdefault(t._array.number, i)
-        self.numbers = numbers
 
     def run(self, function: Callable[..., Any], args: Any, named: Any, watch: Watch, varying: Any = frozenset()) -> Any:
         """Call the function, capture it and the gradients of its results, and return its result.

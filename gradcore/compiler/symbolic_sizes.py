@@ -343,7 +343,7 @@ class SymbolicRun(RecordedRun):
 
     def begin(self, caller: FrameType) -> None:
         super().begin(caller)
-        self.recorder.on_item = lambda array: self.recorder.stop(Code.ELEMENTS, "elements of a tensor are read")
+        self.numbers.caller = None  # so that reading an element ends the capture
         for guard, arrays in zip(self.guards.tensors, self.copies, strict=True):
             symbols, t = self.guards.symbols.get(guard.name, {}), guard.tensor
             shape = [self.symbols.symbol(symbols[i]) if i in symbols else n for i, n in enumerate(arrays[0].shape)]

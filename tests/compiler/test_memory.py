@@ -5,7 +5,9 @@ from __future__ import annotations
 import linecache
 import threading
 import tracemalloc
-from gc import collect
+import weakref
+from contextlib import suppress
+from gc import collect, disable, enable
 from typing import Any
 
 import numpy as np
@@ -209,3 +211,69 @@ def test_source_text_is_freed_with_the_generated_code() -> None:
     collect()
     assert made
     assert made.isdisjoint(linecache.cache)
+
+
+def _decides(x: gc.Tensor, w: gc.Tensor) -> gc.Tensor:
+    return (x * w).sum() if x.square().sum() > 0 else x.sum()
+
+
+def _splits(x: gc.Tensor, w: gc.Tensor) -> gc.Tensor:
+    y = x * w
+    _noted.append(float(y.detach().sum()))
+    return y.sum()
+
+
+def _is_refused(x: gc.Tensor, w: gc.Tensor) -> gc.Tensor:
+    return (x * w * float(x.sum())).sum()
+
+
+def _fails(x: gc.Tensor, w: gc.Tensor) -> gc.Tensor:
+    return ((x * w).reshape(4) if w.grad is not None else x * w).sum()
+
+
+_noted: list[float] = []
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("call", [lambda x, w: (x * w).sum(), _decides, _splits, _is_refused, _fails])
+def test_no_call_leaves_its_arguments_to_the_collector_of_cycles(call: Any, dynamic: bool | None) -> None:
+    """A captured call keeps nothing alive, as its large arguments would stay until cycles are collected."""
+    compiled, w, references = gc.compile(call, dynamic=dynamic), gc.ones(1, requires_grad=True), []
+    collect()
+    disable()
+    try:
+        for size in (3, 3, 3, 5, 6, 6, 7):
+            x = gc.ones(size)
+            references += [weakref.ref(x), weakref.ref(x.numpy())]
+            with suppress(RuntimeError):
+                compiled(x, w).backward()
+            del x
+            assert [reference() for reference in references] == [None] * len(references)
+    finally:
+        enable()
+
+
+def test_a_captured_step_leaves_no_gradient_to_the_collector_of_cycles() -> None:
+    model = gc.nn.Linear(3, 2)
+    optimizer = gc.optim.Adam(model.parameters())
+    references: list[Any] = []
+
+    @gc.compile
+    def step(x: gc.Tensor) -> gc.Tensor:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    collect()
+    disable()
+    try:
+        for _ in range(4):
+            x = gc.ones(5, 3)
+            references += [weakref.ref(x), weakref.ref(step(x))]
+            del x
+            assert [reference() for reference in references] == [None] * len(references)
+    finally:
+        enable()

@@ -140,18 +140,12 @@ class Recorder:
         self.draws_default = False
         #: The nesting depth of captured methods of host objects.
         self.within_library = 0
-        #: Callback that makes host calls: ``(host, name, args, named) -> result``.
-        self.on_host_call: Any = None
-        #: Callback before each backward run: ``(task) -> None``.
-        self.on_backward: Any = None
-        #: Callback that reads the only element of an array: ``(array) -> number``.
-        self.on_item: Any = None
+        #: The `RecordedRun` that makes host calls, notes backward runs, and reads numbers from arrays.
+        self.run: Any = None
         #: Instruction ranges of user code that may catch errors (`gradcore.compiler.capture.bytecode.find_handlers`).
         self.handled: dict[types.CodeType, list[tuple[int, int]]] = {}
         #: The calls made within these ranges.
         self.caught: list[Call] = []
-        #: Callback that passes a computed number to the next segment: ``(number) -> value number``.
-        self.on_number: Any = None
         self.foreign: str | None = None
         #: The first value number of calls that eager execution does not make, or makes later: those of backward.
         self.first_repeated: int | None = None
@@ -259,7 +253,7 @@ class Recorder:
 
     def host_call(self, host: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of an optimizer, scheduler or scaler between two segments; its array calls are not captured."""
-        return self.on_host_call(host, name, args, kwargs)
+        return self.run.host_call(host, name, args, kwargs)
 
     def within(self, host: Any, name: str, args: Any, named: Any) -> Any:
         """Call a method of a host object and capture the array calls in it."""
@@ -466,7 +460,7 @@ class Recorder:
         if leaf.__class__ is RecordedArray or leaf.__class__ is RecordedInt:
             return Value(leaf.number)
         if leaf.__class__ is RecordedFloat:
-            return Value(self.on_number(leaf))
+            return Value(self.run.numbers.given_number(leaf))
         if isinstance(leaf, self.array_types):
             if not self._is_constant(leaf):
                 self.stop(
@@ -519,13 +513,20 @@ class Recorder:
         """Capture the calls of this thread, and access to host objects, within the context."""
         with recording_lock:
             self._substitutes = Substitutes(self, (self._cpu, *self._others), hosts)
-            with self._substitutes.on():
+            try:
+                self._substitutes.begin()
                 yield
+            finally:
+                self.restore()
 
     def restore(self) -> None:
-        """Restore the library's functions and tables, also if an interrupt has ended the context of `on`."""
+        """Restore the library's functions and tables, also if an interrupt has ended the context of `on`.
+
+        Then forget the run, so that no reference cycle keeps its tensors and arrays alive.
+        """
         if self._substitutes is not None:
             self._substitutes.restore()
+        self._substitutes = self.run = None
 
     def off(self) -> AbstractContextManager[None]:
         """Suspend the capture within the context of `on`."""

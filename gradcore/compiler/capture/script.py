@@ -120,8 +120,8 @@ class ReadNumbers:
     def __init__(self, script: Script, guards: Guards, caller: FrameType) -> None:
         self.recorder: Recorder = script.recorder
         self.script, self.guards = script, guards
-        #: The calling frame, or None after the function has returned.
-        self.caller: FrameType | None = caller
+        #: The id of the calling frame, or None after the function has returned.
+        self.caller: int | None = id(caller)
         #: The value numbers of computed numbers, by expression.
         self.numbers: dict[str, int] = {}
 
@@ -131,13 +131,12 @@ class ReadNumbers:
         value = array.array.item() if plain is None else plain.item(array.array)
         if recorder.stopped is not None:
             return value
-        if recorder.fullgraph or self.caller is None or type(value) not in (bool, int, float):
-            recorder.stop(Code.ELEMENTS, "elements of a tensor are read")
-        elif type(value) is not bool and self._is_followed():
+        is_known = not recorder.fullgraph and self.caller is not None and type(value) in (bool, int, float)
+        if is_known and type(value) is not bool and self._is_followed():
             name = f"n{len(self.script.parts)}"
             self._cut(f"{name} = {self._item(array)}", array.number)
             return recorded_number(value, name, self)
-        elif type(value) is not float:
+        if is_known and type(value) is not float:
             self._decide(self._item(array), value, array.number)
         else:
             recorder.stop(Code.ELEMENTS, "elements of a tensor are read")
@@ -173,7 +172,9 @@ class ReadNumbers:
                     return False
                 frame = frame.f_back
             own = frame.f_back
-            return own is not None and own is user_frame() and is_followed(own, _receiving_frame(own) is self.caller)
+            return (
+                own is not None and own is user_frame() and is_followed(own, id(_receiving_frame(own)) == self.caller)
+            )
         finally:
             sys.setprofile(watch)
 

@@ -46,24 +46,19 @@ class Substitutes:
         self.recorder, self.hosts = recorder, hosts
         self.backends = [_Substitute(backend) for backend in backends]
 
-    @contextmanager
-    def on(self) -> Iterator[None]:
-        """Capture the calls of this thread within the context."""
-        try:
-            self._begin()
-            for name in _STATE_METHODS:
-                setattr(PhiloxState, name, _watch_state_method(name))
-            GraphTask.run = _report_run  # type: ignore[assignment,method-assign]
-            for name in _OPERATORS:
-                setattr(Tensor, name, _accept_numbers(original_of(getattr(Tensor, name))))
-            checkpoint._checkpoint_without_reentrance = _call_without_checkpoint  # type: ignore[assignment]
-            observe(self.hosts)
-            yield
-        finally:
-            self.restore()
+    def begin(self) -> None:
+        """Capture the calls of this thread until `restore` is called."""
+        self._begin()
+        for name in _STATE_METHODS:
+            setattr(PhiloxState, name, _watch_state_method(name))
+        GraphTask.run = _report_run  # type: ignore[assignment,method-assign]
+        for name in _OPERATORS:
+            setattr(Tensor, name, _accept_numbers(original_of(getattr(Tensor, name))))
+        checkpoint._checkpoint_without_reentrance = _call_without_checkpoint  # type: ignore[assignment]
+        observe(self.hosts)
 
     def restore(self) -> None:
-        """Restore all originals, also if an interrupt has ended the context of `on`."""
+        """Restore all originals, also if an interrupt has ended `begin`."""
         for name, method in _STATE_METHODS.items():
             setattr(PhiloxState, name, method)
         GraphTask.run = _run  # type: ignore[method-assign]
@@ -75,7 +70,7 @@ class Substitutes:
 
     @contextmanager
     def off(self) -> Iterator[None]:
-        """Suspend the capture within the context of `on`."""
+        """Suspend the capture within the context."""
         watch = sys.getprofile()
         sys.setprofile(None)
         self._end()
@@ -130,7 +125,7 @@ _run = GraphTask.run
 def _report_run(task: GraphTask) -> None:
     """Run `GraphTask.run` and report it to the recorder."""
     if current.recorder is not None:
-        current.recorder.on_backward(task)
+        current.recorder.run.backward.backward_runs(task)
     _run(task)
 
 
@@ -266,7 +261,7 @@ class RecordingBackend:
         if not isinstance(array, RecordedArray):
             return self._backend.item(array)
         recorder = current.recorder
-        return self._backend.item(array.array) if recorder is None else recorder.on_item(array)
+        return self._backend.item(array.array) if recorder is None else recorder.run.numbers.item(array)
 
     #: Backends also have this method under another name, which gradcore uses to test conditions.
     number = item
