@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import itertools
 import linecache
@@ -72,13 +73,24 @@ class Writer:
                 put(f"{indent}else:")
                 self.block(indent + "    ", depth + 1, in_loop)
         elif pick < 17:
-            put(f"{indent}for {name} in range({self.random.randrange(4)}):")
+            if self.random.random() < 0.3:
+                put(f"{indent}while len(seen) < {self.random.randrange(9)} and note({self.number()}):")
+            else:
+                put(f"{indent}for {name} in range({self.random.randrange(4)}):")
             self.block(indent + "    ", depth + 1, True)
+            if self.random.random() < 0.3:
+                put(f"{indent}else:")
+                self.block(indent + "    ", depth + 1, in_loop)
         elif pick < 18:
             put(f"{indent}try:")
             self.block(indent + "    ", depth + 1, in_loop)
-            put(f"{indent}except NameError as {name}:")
-            self.block(indent + "    ", depth + 1, in_loop)
+            kind = self.random.randrange(3)
+            if kind != 1:
+                put(f"{indent}except NameError as {name}:")
+                self.block(indent + "    ", depth + 1, in_loop)
+            if kind:
+                put(f"{indent}finally:")
+                self.block(indent + "    ", depth + 1, in_loop)
         elif pick < 19:
             kind = self.random.choice(["context", "context", "swallowing", "gc.enable_grad"])
             value = "" if kind == "gc.enable_grad" else self.number()
@@ -98,7 +110,17 @@ class Writer:
             word = line.split()[0]
             indent = len(line) - len(line.lstrip())
             last = found[-1] if found else ":"
-            simple = not last.endswith(":") and word not in ("if", "for", "try:", "except", "with", "else:", "def")
+            simple = not last.endswith(":") and word not in (
+                "if",
+                "for",
+                "while",
+                "try:",
+                "finally:",
+                "except",
+                "with",
+                "else:",
+                "def",
+            )
             if self.on_one_line and simple and indent == len(last) - len(last.lstrip()):
                 found[-1] += "; " + line.strip()
             else:
@@ -194,6 +216,80 @@ def test_random_functions_do_the_same_wherever_they_are_cut(seed: int) -> None:
                     "".join(linecache.getlines(function.__code__.co_filename)), place, depth, 1000 * seed + each,
                 )  # fmt: skip
     assert parts > 5
+
+
+def _suppresses(a: int) -> Any:
+    b = c = 2
+    with _Swallowing(c) as c:
+        if a > 1:
+            b, c = sum(range(3)), _fail(3)
+        else:
+            b = a + 5
+    b = b
+    return a, b + c
+
+
+def _binds_in_suppressing(a: int) -> Any:
+    c = a + 1
+    with _Swallowing(c):
+        c, d = _fail(a) + 2, a * 3
+        e = d + _fail(a + 1)
+    if a == 0:
+        return c, d, e
+    return c + 1
+
+
+def _leaves_a_loop(a: int) -> Any:
+    b, i = a * 2, 0
+    for i in range(4):
+        if i == a:
+            break
+        b = i * 10
+    else:
+        b = 7 + i
+    return b + i
+
+
+def _runs_at_the_end(a: int) -> Any:
+    b, c = a + 1, a * 2
+    try:
+        try:
+            b = _fail(a + 1) + 1
+        finally:
+            c = b + 1
+    except NameError:
+        c = c * 5
+    return b, c + 1
+
+
+@pytest.mark.parametrize("function", [_suppresses, _binds_in_suppressing, _leaves_a_loop, _runs_at_the_end])
+def test_names_that_an_error_or_a_break_leaves_as_they_are(function: Any) -> None:
+    wanted = [outcome(function, [], a) for a in range(4)]
+    parts: list[Any] = []
+    for depth, place in itertools.product((0, 1, 3), places_in(function)):
+        found = cut(function, place, functools.partial(cut_again, chance=random.Random(place), depth=depth))
+        if found is not None:
+            parts.append(found)
+            assert [outcome(found, [], a) for a in range(4)] == wanted, (place, depth)
+    assert parts
+
+
+def test_what_a_suppressing_context_contains_is_compiled() -> None:
+    names: list[str] = []
+
+    def note(part: Any) -> Any:
+        names.extend(part.__code__.co_varnames)
+        return part
+
+    def function(x: Any, context: Any) -> Any:
+        with context:
+            logits, loss = x * 2, x * 3
+        float(loss)
+        return logits + loss
+
+    offsets = [i.offset for i in dis.get_instructions(function) if i.argval == "float"]
+    assert cut(function, offsets[0], note) is not None
+    assert names == ["x", "logits", "loss", "logits", "loss"]
 
 
 # -- what cut functions compute ----------------------------------------------------------------------------------------

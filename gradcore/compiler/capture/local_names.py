@@ -6,12 +6,12 @@ The analysis is conservative: a name counts as bound only if it is bound on ever
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from gradcore.compiler.capture.sources import SCOPES
 
-__all__ = ["LocalNames", "Unclear", "captured_names", "names_bound_in", "parameters_of"]
+__all__ = ["LocalNames", "Unclear", "captured_names", "names_bound_by", "names_bound_in", "parameters_of"]
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 #: Functions that read all of an iterator before they return.
@@ -31,6 +31,8 @@ class LocalNames(ast.NodeVisitor):
         All local names of the function.
     bound : iterable of str
         The names that are bound before the statements.
+    suppressing : set of int
+        The ids of the ``with`` statements that may suppress errors.
 
     Attributes
     ----------
@@ -45,8 +47,8 @@ class LocalNames(ast.NodeVisitor):
         Names that the statements may unbind, for example by ``del``.
     """
 
-    def __init__(self, local: Iterable[str], bound: Iterable[str] = ()) -> None:
-        self.local, self.bound = frozenset(local), set(bound)
+    def __init__(self, local: Iterable[str], bound: Iterable[str], suppressing: Collection[int]) -> None:
+        self.local, self.bound, self.suppressing = frozenset(local), set(bound), suppressing
         self.exposed: set[str] = set()
         self.written: set[str] = set()
         self.unbound: set[str] = set()
@@ -101,10 +103,8 @@ class LocalNames(ast.NodeVisitor):
         self.visit(node.value)
         self.visit(node.target)
 
-    def visit_Import(self, node: Any) -> None:
-        self._bind(*((each.asname or each.name).partition(".")[0] for each in node.names))
-
-    visit_ImportFrom = visit_Import
+    def visit_alias(self, node: ast.alias) -> None:
+        self._bind(*names_bound_by(node))
 
     # -- ways -------------------------------------------------------------------------------------------------------
 
@@ -112,20 +112,28 @@ class LocalNames(ast.NodeVisitor):
         self.visit(node.test)
         self._branch(node.body, node.orelse)
 
-    visit_While = visit_If
-
     def visit_For(self, node: Any) -> None:
-        self.visit(node.iter)
-        self._branch([node.target, *node.body], node.orelse)
+        is_for = isinstance(node, ast.For)
+        self.visit(node.iter if is_for else node.test)
+        bound_before = set(self.bound)
+        self._branch([node.target, *node.body] if is_for else node.body, node.orelse)
+        if any(isinstance(each, ast.Break) for each in ast.walk(node)):
+            self.bound = bound_before  # The rest of the body and the `else` may be left out.
+
+    visit_While = visit_For
 
     def visit_With(self, node: Any) -> None:
-        for item in node.items:
-            self.visit(item)
-        self.block(node.body)
+        bound_before = set(self.bound)
+        self.block([*node.items, *node.body])
+        if id(node) in self.suppressing:
+            self.bound = bound_before  # Any statement, and the binding of a later item, may be left out.
 
     def visit_Try(self, node: Any) -> None:
+        bound_before = set(self.bound)
         self._branch([*node.body, *node.orelse], *([each] for each in node.handlers))
-        self.block(node.finalbody)
+        bound_after, self.bound = self.bound, bound_before
+        self.block(node.finalbody)  # It also runs where an error has ended the other blocks.
+        self.bound |= bound_after
 
     visit_TryStar = visit_Try
 
@@ -154,8 +162,7 @@ class LocalNames(ast.NodeVisitor):
         for each in ast.walk(node):
             if isinstance(each, ast.NamedExpr) and isinstance(node, _COMPREHENSIONS):
                 self.written |= self.local & {each.target.id}
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            self._bind(node.name)
+        self._bind(*names_bound_by(node))
 
     visit_Lambda = visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _of_scope
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _of_scope
@@ -169,11 +176,8 @@ def _read_in(node: Any) -> set[str]:
         bound_names = {each.id for g in node.generators for each in ast.walk(g.target) if isinstance(each, ast.Name)}
         return read_names - (bound_names - outermost)
     if isinstance(node, ast.Lambda):
-        params = node.args
-        bound_names = {each.arg for each in (*params.posonlyargs, *params.args, *params.kwonlyargs)}
-        default_names = {each.id for d in (*params.defaults, *filter(None, params.kw_defaults)) for each in ast.walk(d)
-                         if isinstance(each, ast.Name)}  # fmt: skip
-        return read_names - (bound_names - default_names)
+        default_names = {each.id for each in ast.walk(node.args) if isinstance(each, ast.Name)}
+        return read_names - ({*parameters_of(node)} - default_names)
     return read_names
 
 
@@ -192,19 +196,21 @@ def names_bound_in(node: Any) -> set[str]:
         each = waiting.pop()
         if isinstance(each, (ast.Global, ast.Nonlocal)):
             declared.update(each.names)
-        elif isinstance(each, (*SCOPES, ast.ClassDef)):
-            bound.add(getattr(each, "name", ""))
         elif isinstance(each, _COMPREHENSIONS):
             bound.update(inner.target.id for inner in ast.walk(each) if isinstance(inner, ast.NamedExpr))
-        elif isinstance(each, (ast.Import, ast.ImportFrom)):
-            bound.update((alias.asname or alias.name).partition(".")[0] for alias in each.names)
         else:
-            if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load):
-                bound.add(each.id)
-            elif isinstance(each, ast.ExceptHandler) and each.name:
-                bound.add(each.name)
-            waiting += ast.iter_child_nodes(each)
-    return bound - declared - {""}
+            bound.update(names_bound_by(each))
+            waiting += () if isinstance(each, (*SCOPES, ast.ClassDef)) else ast.iter_child_nodes(each)
+    return bound - declared
+
+
+def names_bound_by(node: Any) -> list[str]:
+    """Return the names that a node itself binds or deletes."""
+    if isinstance(node, ast.Name):
+        return [] if isinstance(node.ctx, ast.Load) else [node.id]
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)):
+        return [node.name] if node.name else []
+    return [(node.asname or node.name).partition(".")[0]] if isinstance(node, ast.alias) else []
 
 
 def captured_names(tree: Any) -> set[str]:

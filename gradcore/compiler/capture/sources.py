@@ -49,9 +49,8 @@ def _read(code: types.CodeType) -> Any:
 
 def _is_alone(tree: Any, node: Any) -> bool:
     """Return whether no other function of the same name begins on the line."""
-    name, line = getattr(node, "name", "<lambda>"), node.lineno
-    scopes_on_line = [n for n in ast.walk(tree) if isinstance(n, SCOPES) and n.lineno == line]
-    return len([n for n in scopes_on_line if getattr(n, "name", "<lambda>") == name]) == 1
+    scopes = [(n.lineno, getattr(n, "name", "<lambda>")) for n in ast.walk(tree) if isinstance(n, SCOPES)]
+    return scopes.count((node.lineno, getattr(node, "name", "<lambda>"))) == 1
 
 
 def codes_in(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -10,10 +10,11 @@ import __future__
 
 import ast
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
-from gradcore.compiler.capture.local_names import LocalNames, Unclear, captured_names, names_bound_in, parameters_of
+from gradcore.compiler.capture import local_names
+from gradcore.compiler.capture.local_names import LocalNames, Unclear, names_bound_by, parameters_of
 from gradcore.compiler.capture.sources import codes_in, keep_tree, statements_of, tree_of
 
 __all__ = ["cut"]
@@ -28,6 +29,8 @@ _LEFT = (
     ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal,
     ast.Pass, ast.AsyncFor, ast.AsyncWith,
 )  # fmt: skip
+#: The name of `UnboundLocalError` in split functions, which no variable of a user can have.
+_UNBOUND = "<UnboundLocalError>"
 #: Nodes of which a part must contain one to be worth a program.
 _WORK = (ast.Call, ast.BinOp, ast.AugAssign)
 
@@ -64,16 +67,16 @@ def cut(function: Any, offset: int, compiled: Callable[[Any], Any]) -> Callable[
         return None
     body.append(cutter.keeps_names())
     main = ast.FunctionDef(**{**dict(ast.iter_fields(tree)), "body": body, "decorator_list": []})
-    result = _function(ast.copy_location(main, tree), function, cutter.parts)
+    result = _function(ast.copy_location(main, tree), function, {_UNBOUND: UnboundLocalError, **cutter.parts})
     result.__defaults__, result.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
     return result
 
 
-def _function(tree: Any, function: Any, parts: dict[str, Any]) -> types.FunctionType:
-    """Return a function built from a syntax tree, with the globals and cells of another function."""
+def _function(tree: Any, function: Any, names: dict[str, Any]) -> types.FunctionType:
+    """Return a function built from a syntax tree, with the globals and cells of another function, and more cells."""
     code = function.__code__
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-    cells.update((name, types.CellType(part)) for name, part in parts.items())
+    cells.update((name, types.CellType(value)) for name, value in names.items())
     # No function of a user can have this name.
     hidden = ast.FunctionDef(**{**dict(ast.iter_fields(tree)), "name": "<function>"})
     wrapper: Any = ast.parse("def around(): pass")
@@ -101,11 +104,15 @@ class _Cutter:
     def __init__(self, tree: Any, function: Any, compiled: Callable[[Any], Any], statement: Any) -> None:
         self.tree, self.function, self.compiled = tree, function, compiled
         self.parts: dict[str, Any] = {}
-        self.local, self.parameters = frozenset(names_bound_in(tree)), set(parameters_of(tree))
+        self.local, self.parameters = frozenset(local_names.names_bound_in(tree)), set(parameters_of(tree))
         self.names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
         #: The statement that is not compiled, and the statements that contain it.
         self.staying = {id(node) for node in ast.walk(tree) if any(each is statement for each in ast.walk(node))}
-        self.captured = captured_names(tree) & self.local
+        #: The ``with`` statements that may suppress errors.
+        self.suppressing = {
+            id(n) for n in ast.walk(tree) if isinstance(n, ast.With) and not all(map(self._lets_errors_pass, n.items))
+        }
+        self.captured = local_names.captured_names(tree) & self.local
         self.declared = [n for n in ast.walk(tree) if isinstance(n, (ast.Global, ast.Nonlocal))]
         self._check()
         #: Names read after an enclosing ``with`` statement, which may suppress an error in the middle of a part.
@@ -117,7 +124,7 @@ class _Cutter:
         names |= {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
         if not _INSPECTING.isdisjoint(names) or any(w.startswith("__") and not w.endswith("__") for w in names):
             raise Unclear("the function inspects its local names, or uses private names of a class")
-        stores = [(name, node) for node in ast.walk(self.tree) for name in _find_bound_names(node)]
+        stores = [(name, node) for node in ast.walk(self.tree) for name in names_bound_by(node)]
         loops = [{*map(id, ast.walk(node))} for node in ast.walk(self.tree) if isinstance(node, _LOOPS)]
         for name in self.captured:
             bound = [node for each, node in stores if each == name]
@@ -146,7 +153,7 @@ class _Cutter:
         later : frozenset of str
             The local names that may be read after the block.
         """
-        names, out = LocalNames(self.local, bound), []
+        names, out = LocalNames(self.local, bound, self.suppressing), []
         run: list[Any] = []
         bound_before = set(bound)
 
@@ -157,7 +164,9 @@ class _Cutter:
             run = []
 
         for i, statement in enumerate(body):
-            stays = id(statement) in self.staying
+            # A part could not return names that a suppressed error leaves unbound.
+            suppresses = id(statement) in self.suppressing and _names_bound_within(statement) - names.bound
+            stays = suppresses or id(statement) in self.staying
             if stays or not self._movable(statement):
                 end_of_run(i)
                 read_later = later | self._reads(body[i + 1 :])
@@ -184,14 +193,14 @@ class _Cutter:
         if not isinstance(statement, (ast.If, ast.With, *_LOOPS)):
             return statement
         outer_after_errors = self.after_errors
-        names = LocalNames(self.local, bound)
+        names = LocalNames(self.local, bound, self.suppressing)
         if isinstance(statement, _LOOPS):
             later |= self._reads([statement])  # The next iteration reads them.
         if isinstance(statement, ast.For):
             names.block([statement.iter, statement.target])
         elif isinstance(statement, ast.With):
             names.block(statement.items)
-            if not all(map(self._lets_errors_pass, statement.items)):
+            if id(statement) in self.suppressing:
                 self.after_errors |= later
         fields = dict(ast.iter_fields(statement))
         for name, start in (("body", names.bound), ("orelse", bound)):
@@ -202,14 +211,10 @@ class _Cutter:
 
     def _lets_errors_pass(self, item: Any) -> bool:
         """Return whether an item of ``with`` suppresses no errors: it calls a global function or class of gradcore."""
-        node, path = getattr(item.context_expr, "func", None), []
-        while isinstance(node, ast.Attribute):
-            path.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name) or node.id in self.local:
-            return False
-        value = self.function.__globals__.get(node.id)
-        for name in reversed(path):
+        called = ast.unparse(getattr(item.context_expr, "func", ast.Constant(None)))
+        name, *path = called.split(".")
+        value = None if name in self.local else self.function.__globals__.get(name)
+        for name in path:
             value = getattr(value, name, None) if isinstance(value, types.ModuleType) else None
         return str(getattr(value, "__module__", "")).partition(".")[0] == "gradcore"
 
@@ -236,14 +241,16 @@ class _Cutter:
         """
         if not any(isinstance(node, _WORK) for each in run for node in ast.walk(each)):
             return [*run]
-        names = LocalNames(self.local)
+        names = LocalNames(self.local, (), self.suppressing)
         names.block(run)
         returns = isinstance(run[-1], ast.Return)
         outs = [] if returns else sorted(names.written & (later | self.captured))
-        arguments = sorted(names.exposed.union(name for name in outs if name not in names.bound))
-        if not before.issuperset(arguments) or not names.unbound.isdisjoint(outs):
-            return [*run]
-        if not self.after_errors.isdisjoint(outs) and not (len(run) == 1 and _binds_at_its_end(run[0])):
+        # Reading a name that only this run binds, and has not bound, is an error here as in the whole function.
+        inside = {id(node) for each in run for node in ast.walk(each)}
+        exposed = names.exposed & (self.parameters | _names_bound_within(self.tree, inside))
+        arguments = sorted(exposed.union(name for name in outs if name not in names.bound))
+        binds_at_once = self.after_errors.isdisjoint(outs) or (len(run) == 1 and _binds_at_its_end(run[0]))
+        if not (binds_at_once and names.unbound.isdisjoint(outs)):
             return [*run]
         load: list[Any] = [ast.Name(name, ast.Load()) for name in outs]
         store: list[Any] = [ast.Name(name, ast.Store()) for name in outs]
@@ -252,16 +259,20 @@ class _Cutter:
             body.append(_after(ast.Return(load[0] if len(outs) == 1 else ast.Tuple(load, ast.Load())), run[-1]))
         head: Any = ast.parse(f"def {self.tree.name}(): pass").body[0]
         head.args.args, head.body = [ast.arg(name) for name in arguments], body
-        where = run[0]
-        head.lineno = head.end_lineno = where.lineno
-        ast.copy_location(head.args, where)
+        head.lineno = head.end_lineno = run[0].lineno
+        ast.copy_location(head.args, run[0])
         name = f"part {len(self.parts)} of {self.function.__code__.co_name}"
         self.parts[name] = self.compiled(_function(head, self.function, {}))
-        call: Any = ast.Call(ast.Name(name, ast.Load()), [ast.Name(each, ast.Load()) for each in arguments], [])
+        given: list[Any] = [ast.Name(each, ast.Load()) for each in arguments]
+        call: Any = ast.Call(ast.Name(name, ast.Load()), given, [])
         replacement: Any = ast.Return(call) if returns else ast.Expr(call)
         if outs:
             replacement = ast.Assign([store[0] if len(outs) == 1 else ast.Tuple(store, ast.Store())], call)
-        return [ast.fix_missing_locations(ast.copy_location(replacement, where))]
+        if not before.issuperset(arguments):
+            # Statements that may not read an unbound name run as they are: passing the name would be an error.
+            handler = ast.ExceptHandler(ast.Name(_UNBOUND, ast.Load()), None, [*run])
+            replacement = ast.Try([ast.Expr(ast.Tuple(given, ast.Load()))], [handler], [replacement], [])
+        return [ast.fix_missing_locations(ast.copy_location(replacement, run[0]))]
 
 
 def _after(statement: Any, last: Any) -> Any:
@@ -275,18 +286,17 @@ def _after(statement: Any, last: Any) -> Any:
 
 def _binds_at_its_end(statement: Any) -> bool:
     """Return whether a statement binds names only as its last action."""
-    walrus = any(isinstance(node, ast.NamedExpr) for node in ast.walk(statement))
-    is_plain = isinstance(statement, ast.Assign) and all(isinstance(node, ast.Name) for node in statement.targets)
-    return is_plain and not walrus
+    if not isinstance(statement, ast.Assign) or any(isinstance(node, ast.NamedExpr) for node in ast.walk(statement)):
+        return False
+    targets = statement.targets
+    if len(targets) == 1 and isinstance(targets[0], ast.Tuple):
+        targets = targets[0].elts
+    return all(isinstance(node, ast.Name) for node in targets)
 
 
-def _find_bound_names(node: Any) -> list[str]:
-    """Return the names that a node itself binds."""
-    if isinstance(node, ast.Name):
-        return [] if isinstance(node.ctx, ast.Load) else [node.id]
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)):
-        return [node.name] if node.name else []
-    return [(node.asname or node.name).partition(".")[0]] if isinstance(node, ast.alias) else []
+def _names_bound_within(statement: ast.AST, left_out: Container[int] = ()) -> set[str]:
+    """Return the names that a statement binds, except in the nodes whose ids are in `left_out`."""
+    return {name for node in ast.walk(statement) if id(node) not in left_out for name in names_bound_by(node)}
 
 
 def _is_special(statement: Any) -> bool:
