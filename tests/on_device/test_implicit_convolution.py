@@ -24,6 +24,7 @@ TOLERANCES = {gc.float16: 1e-3, gc.bfloat16: 8e-3, gc.float32: 2e-3}
 CASES = {
     "one dim": ((3, 16, 21), (20, 16, 3), 1, {"padding": 1}),
     "one dim, wide steps": ((2, 32, 40), (32, 16, 2), 2, {"stride": 3}),
+    "one dim, as many taps as can be": ((2, 16, 35), (20, 16, 29), 1, {"padding": 14}),
     "images": ((2, 16, 9, 10), (24, 16, 3, 2), 1, {"padding": (1, 2)}),
     "several tiles": ((2, 17, 9, 11), (70, 17, 3, 3), 1, {"padding": 1}),
     "tall tiles": ((1, 16, 5, 14), (260, 16, 1, 3), 1, {}),
@@ -210,6 +211,7 @@ WITH_COLUMNS: dict[str, Any] = {
     "few channels in a group": ((2, 32, 9, 9), (32, 8, 3, 3), 4, gc.float16, {}),
     "few blocks": ((2, 16, 9, 9), (16, 16, 3, 3), 1, gc.float16, {"_FEWEST_BLOCKS": 8}),
     "large images": ((2, 16, 9, 9), (16, 16, 3, 3), 1, gc.float16, {"_REACH": 16 * 80}),
+    "more taps": ((2, 16, 35, 3), (16, 16, 29, 2), 1, gc.float16, {}),
     "float64": ((2, 16, 9, 9), (16, 16, 3, 3), 1, gc.float64, {}),
     "exact float32": ((2, 16, 9, 9), (16, 16, 3, 3), 1, gc.float32, {"precision": "highest"}),
     "an old device": ((2, 16, 9, 9), (16, 16, 3, 3), 1, gc.float16, {"capability": 75}),

@@ -151,7 +151,8 @@ class CudaConvolution(CudaImplicitConvolution, Convolution):
         if not windows.are_points:
             rows, inner = matrix.shape[1:]
             limit = windows.limit((x, out), weight)
-            height = self._implicit_rows(x, rows, inner, count * windows.count, groups, limit)
+            taps = weight.shape[2:]
+            height = self._implicit_rows(x, rows, inner, count * windows.count, groups, limit, taps)
         if height:
             weight = weight.reshape(*matrix.shape[:2], *weight.shape[1:])
             self._convolve_images(x, weight, bias, settings, out, height)
@@ -194,7 +195,8 @@ class CudaConvolution(CudaImplicitConvolution, Convolution):
         if not windows.are_points and number <= _MOST_PHASES:
             inner, elements_of_phase = outputs // groups * -(-windows.taps // number), -(-prod(size) // number)
             limit = windows.limit((grad, out), weight)
-            height = self._implicit_rows(grad, channels // groups, inner, count * elements_of_phase, groups, limit)
+            columns, taps = count * elements_of_phase, weight.shape[2:]
+            height = self._implicit_rows(grad, channels // groups, inner, columns, groups, limit, taps)
         if height:
             self._implicit_inputs(grad, weight, bias, settings, out, height)
             return out

@@ -38,6 +38,8 @@ _BLOCKS, _FEWEST_STEPS = 512, 16
 _PARTS = 8
 #: Bound of indices within an image or a weight, and of coordinates.
 _REACH = 1 << 29
+#: Largest number of taps of a window, added up over its dims: as many as a number has bits, but for one.
+_TAPS = 31
 
 #: The structure `Dim` of `implicit_convolution.cu`.
 _DIM = np.dtype(
@@ -61,7 +63,9 @@ def defines(name: str, rows: int) -> dict[str, str]:
 class CudaImplicitConvolution(CudaKernels):
     """Products of weights and windows, and of gradients and windows, which gather the windows themselves."""
 
-    def _implicit_rows(self, x: AnyArray, rows: int, inner: int, columns: int, groups: int, reach: int) -> int:
+    def _implicit_rows(
+        self, x: AnyArray, rows: int, inner: int, columns: int, groups: int, reach: int, taps: Sequence[int]
+    ) -> int:
         """Return the number of rows of a block's tile for a convolution, or 0 if the kernels do not apply.
 
         Parameters
@@ -73,8 +77,10 @@ class CudaImplicitConvolution(CudaKernels):
         groups : int
         reach : int
             A bound of the coordinates, and of the numbers of elements of an image and of the weight.
+        taps : sequence of int
+            The numbers of taps in each dim.
         """
-        if not self._gathers_windows(x, min(rows, inner), reach):
+        if not self._gathers_windows(x, min(rows, inner), reach, taps):
             return 0
         column_tiles = groups * -(-columns // _COLUMNS)
         for height in _ROWS:
@@ -84,9 +90,10 @@ class CudaImplicitConvolution(CudaKernels):
                 return height
         return 0
 
-    def _gathers_windows(self, x: AnyArray, least: int, reach: int) -> bool:
-        """Return whether the kernels apply, given the smallest size of a product and a bound of all indices."""
-        return least >= _LEAST and reach < _REACH and self.uses("implicit_convolution") and self.has_tensor_cores(x)
+    def _gathers_windows(self, x: AnyArray, least: int, reach: int, taps: Sequence[int]) -> bool:
+        """Return whether the kernels apply, given the smallest size of a product, a bound of all indices and the taps."""
+        fits = least >= _LEAST and reach < _REACH and sum(taps) + 3 - len(taps) <= _TAPS
+        return fits and self.uses("implicit_convolution") and self.has_tensor_cores(x)
 
     def _convolve_images(
         self, x: AnyArray, weight: AnyArray, bias: AnyArray, settings: ConvSettings, out: AnyArray, height: int
@@ -120,7 +127,7 @@ class CudaImplicitConvolution(CudaKernels):
         rows, channels, taps = shape[0] // groups, shape[1], prod(shape[2:])
         windows = grad.shape[0] * prod(grad.shape[2:])
         reach = max(x.size // x.shape[0], grad.size // grad.shape[0], prod(shape), _coordinates(x, shape, settings))
-        if not self._gathers_windows(x, min(rows, channels * taps, windows), reach):
+        if not self._gathers_windows(x, min(rows, channels * taps, windows), reach, shape[2:]):
             return None
         height = next((n for n in _ROWS if rows > n // 2), _ROWS[-1])
         x, grad = self._readable(x), self._readable(grad)
