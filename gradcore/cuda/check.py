@@ -159,7 +159,7 @@ KERNELS: dict[str, Kernel] = {
     "unfold": (lambda x: F.unfold(x.unflatten(0, (1, 1, -1)), 3, padding=1), ((9, 11),)),
     "conv2d": (lambda x: F.conv2d(x.unflatten(0, (1, 1, -1)), x[None, None, :3, :3], padding=1), ((9, 11), (33, 31))),
     "conv2d of channels": (
-        lambda x: F.conv2d(x.reshape(1, 16, -1, 24), x.unflatten(1, (16, 3, 3)), padding=1), ((64, 144), (256, 144)),
+        lambda x: F.conv2d(x.reshape(1, 16, -1, 24), x.unflatten(1, (16, 3, 3)), padding=1), ((64, 144), (512, 144)),
     ),
     "embedding": (lambda x: F.embedding(gc.arange(40, device=x.device) % 3, x), ((7, 5), (50, 300))),
     "index_add": (lambda x: x.index_add(0, gc.arange(len(x), device=x.device) // 2, x), ((8, 5), (400, 33))),
@@ -201,8 +201,8 @@ def _kernel(function: Callable[..., Any], shape: tuple[int, ...], dtype: Any) ->
         sizes = [shape, (shape[-1],), (shape[-1],)][:count]
         inputs = [gc.tensor(rng.standard_normal(size), device=device).to(dtype).requires_grad_() for size in sizes]
         gc.manual_seed(0)
-        _describe_system = function(*inputs)
-        return _with_gradients(_describe_system if isinstance(_describe_system, tuple) else (_describe_system,), inputs)
+        result = function(*inputs)
+        return _with_gradients(result if isinstance(result, tuple) else (result,), inputs)
 
     return run
 

@@ -98,6 +98,22 @@ def test_kernels_can_be_left_out(family: str, monkeypatch: pytest.MonkeyPatch) -
     assert backend.uses("softmax") == (family != "softmax")
 
 
+def test_a_convolution_of_channels_has_no_columns(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither forward nor in a gradient: it is large enough for the kernels that gather windows."""
+    if gc.cuda.get_device_capability(device) < (8, 0):
+        pytest.skip("the device's tensor cores do not multiply bfloat16")
+    backend: Any = registry.find("cuda")
+    own, asked = backend.cuda_kernel, []
+    monkeypatch.setitem(
+        backend.__dict__, "cuda_kernel", lambda file, name, **defines: asked.append(name) or own(file, name, **defines)
+    )
+    function, shapes = check.KERNELS["conv2d of channels"]
+    item = check.Item("", check._kernel(function, shapes[1], gc.bfloat16))
+    assert check._difference(item.run(device), on_cpu(lambda: item.run("cpu")), item.tolerance) is None
+    assert asked.count("convolve_images") == 2
+    assert not {"columns", "images"} & set(asked)
+
+
 def test_numbers_that_differ_are_seen() -> None:
     x = gc.tensor([1.0, 2.0, float("nan")])
     here = x.to("cpu")

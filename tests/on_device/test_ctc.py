@@ -13,6 +13,9 @@ from tests.on_device.test_launches import DTYPES, launches, with_gradients
 
 F = gc.nn.functional
 
+#: No other test runs these kernels, of which each sample on a device runs some.
+pytestmark = pytest.mark.sampled(6)
+
 #: Steps, classes, lengths of inputs and of targets; and the blank.
 PROBLEMS = [
     (1, 3, (1,), (1,), 0), (1, 2, (1, 1), (0, 1), 1), (7, 4, (7, 5, 0), (3, 2, 0), 0), (12, 3, (12, 9), (5, 4), 2),

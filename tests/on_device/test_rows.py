@@ -14,6 +14,9 @@ from tests.on_device.test_launches import DTYPES, launches
 
 F = gc.nn.functional
 
+#: No other test runs these kernels, of which each sample on a device runs some.
+pytestmark = pytest.mark.sampled(24)
+
 #: Rows of warps and of blocks, whose length is a multiple of 16 bytes in all dtypes, in some, and in none.
 WIDTHS = [1, 7, 8, 64, 250, 256, 264, 1000, 1001, 4100, 9000, 20_000]
 

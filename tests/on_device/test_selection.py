@@ -14,6 +14,9 @@ from gradcore.backends.cupy import selection
 from tests.on_device.comparing import agree
 from tests.on_device.test_launches import launches, with_gradients
 
+#: No other test runs these kernels, of which each sample on a device runs some.
+pytestmark = pytest.mark.sampled(12)
+
 FLOATS = (gc.float64, gc.float32, gc.float16, gc.bfloat16)
 WHOLE = (gc.uint8, gc.int8, gc.int16, gc.int32, gc.int64)
 

@@ -91,7 +91,7 @@ class CudaImplicitConvolution(CudaKernels):
         return 0
 
     def _gathers_windows(self, x: AnyArray, least: int, reach: int, taps: Sequence[int]) -> bool:
-        """Return whether the kernels apply, given the smallest size of a product, a bound of all indices and the taps."""
+        """Return whether the kernels apply, given the smallest size of a product, a bound of indices, and the taps."""
         fits = least >= _LEAST and reach < _REACH and sum(taps) + 3 - len(taps) <= _TAPS
         return fits and self.uses("implicit_convolution") and self.has_tensor_cores(x)
 
