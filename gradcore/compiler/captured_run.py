@@ -25,7 +25,7 @@ from gradcore.compiler.capture.script import Part, ReadNumbers, Script
 from gradcore.compiler.capture.watch import Watch
 from gradcore.compiler.program.program import ArrayType, Call, Value
 from gradcore.compiler.program.storage import share_memory
-from gradcore.compiler.targets.cuda import DeviceStep
+from gradcore.compiler.targets.cuda.steps import DeviceStep
 from gradcore.tensor import Tensor
 
 __all__ = ["RecordedRun"]
@@ -306,11 +306,10 @@ class RecordedRun:
         """Refuse results that a program cannot return, such as views of arguments."""
         named_tensors = [entry[0] for entry in self.named.values()]
         earlier: list[Any] = list(self.tensors)
-        if any(vars(t) for t in self.tensors):
+        outs = tensors_in(self.result, self.script.refuse)
+        if any(vars(t) for t in (*self.tensors, *outs)):
             self.script.refuse(Code.WRITE, "an attribute of a tensor is set")
-        for t in tensors_in(self.result, self.script.refuse):
-            if vars(t):
-                self.script.refuse(Code.WRITE, "an attribute of a tensor is set")
+        for t in outs:
             if any(t is earlier_tensor for earlier_tensor in (*earlier, *named_tensors)):
                 continue
             if t.requires_grad and not any(t is out for out in (*self.backward.outs, *self.backward.freed)):

@@ -30,10 +30,8 @@ from gradcore.compiler.capture.split import cut
 from gradcore.compiler.capture.trusted import is_library
 from gradcore.compiler.capture.watch import Observed, Watch, offset_after_which, suspend_callbacks
 from gradcore.compiler.captured_run import RecordedRun
-from gradcore.compiler.explanation import Explanation, explain_program
 from gradcore.compiler.program.storage import find_cupy_backends
 from gradcore.compiler.specialization import Specialization, SpecializationWriter
-from gradcore.compiler.targets import cuda, native
 from gradcore.compiler.verification import Verifier
 from gradcore.core import config
 from gradcore.core.tracebacks import is_own, shorten
@@ -55,12 +53,6 @@ _generation: list[int | None] = [0]
 _forgotten = [0]
 #: The current stance, see `gradcore.compiler.set_stance`.
 _stance = ["default"]
-
-
-def _describe_error(error: BaseException) -> str:
-    """Return the reason why sizes could not become symbolic."""
-    is_expected = isinstance(error, (Unguardable, RecursionError, symbolic_sizes.SizeEscapes))
-    return str(error) if is_expected else f"{type(error).__name__}: {error}"
 
 
 def _are_alike(shapes: dict[str, tuple[int, ...]], others: dict[str, tuple[int, ...]]) -> bool:
@@ -116,7 +108,7 @@ class CompiledFunction:
     dynamic : bool, optional
         When a changing size becomes symbolic: at its second value if True, at its third if None, never if False.
     graphs : str, optional
-        Whether programs become CUDA graphs: see `gradcore.compiler.targets.cuda.runnable`.
+        Whether programs become CUDA graphs: see `gradcore.compiler.targets.cuda.graphs.GraphedProgram`.
     verify : int, optional
         Compare every `verify`-th call with eager execution: see `gradcore.compiler.verification`.
     """
@@ -288,7 +280,8 @@ class CompiledFunction:
 
     def _knows(self, watch: Watch, guards: Guards) -> bool:
         """Return whether all code that ran has run before, so that the guards are complete."""
-        misses_reads = guards.skipped & names_in(watch.executed) or guards.reads_grads < reads_grads(watch.executed)
+        new_code = watch.executed - self._observed.executed
+        misses_reads = guards.skipped & names_in(new_code) or guards.reads_grads < reads_grads(new_code)
         return self._observed.covers(watch) and not misses_reads
 
     def _stop(self, reason: Reason, offset: int | None) -> None:
@@ -406,36 +399,33 @@ class CompiledFunction:
 
         Errors during a capture with symbolic sizes are not raised: the function then has one program per size.
         """
-        for entry in self._specializations:
-            if entry.sizes is not None:
-                try:
-                    frequent = entry.sizes.frequent(args, named)
-                    serves = not (frequent and len(self._specializations) < self._most) and (
-                        frequent or entry.sizes.admits(args, named)
-                    )
-                except (Exception, symbolic_sizes.SizeEscapes) as error:
-                    self._static.append(_describe_error(error))
-                    return None
-                if serves:
-                    return entry.run(args, named)
-                if frequent:
-                    return None
-        tried = len(self._static) + sum(entry.sizes is not None for entry in self._specializations)
-        has_room = 0 < len(self._specializations) < self._most
-        if self._dynamic is False or tried >= _MOST_ATTEMPTS[self._dynamic] or not has_room:
-            return None
         try:
-            with suspend_callbacks():
-                result = self._find_symbolic(args, named)
+            entry = self._symbolic_entry(args, named)
         except (Exception, symbolic_sizes.SizeEscapes) as error:
-            self._static.append(_describe_error(error))
+            is_expected = isinstance(error, (Unguardable, RecursionError, symbolic_sizes.SizeEscapes))
+            self._static.append(str(error) if is_expected else f"{type(error).__name__}: {error}")
             return None
-        if result is None:
+        return None if entry is None else entry.run(args, named)
+
+    def _symbolic_entry(self, args: _Args, named: _Named) -> Specialization | None:
+        """Return a specialization with symbolic sizes for a call, captured now if needed, or None."""
+        has_room = len(self._specializations) < self._most
+        entries = [entry for entry in self._specializations if entry.sizes is not None]
+        for entry in entries:
+            if entry.sizes.frequent(args, named):
+                return None if has_room else entry
+            if entry.sizes.admits(args, named):
+                return entry
+        tried = len(self._static) + len(entries)
+        if self._dynamic is False or tried >= _MOST_ATTEMPTS[self._dynamic] or not (self._specializations and has_room):
             return None
-        if self._verifier is not None:
-            result = self._verifier.wrap_entry(result, self.visible_state(args, named))
-        self._specializations.append(result)
-        return result.run(args, named)
+        with suspend_callbacks():
+            result = self._find_symbolic(args, named)
+        if result is not None:
+            if self._verifier is not None:
+                result = self._verifier.wrap_entry(result, self.visible_state(args, named))
+            self._specializations.append(result)
+        return result
 
     def _find_symbolic(self, args: _Args, named: _Named) -> Specialization | None:
         """Return a specialization with symbolic sizes, or None before sizes have changed often enough."""
@@ -600,9 +590,13 @@ class CompiledFunction:
 
     def _text(self, entry: Specialization) -> str:
         """Return the text of `explain` for a specialization."""
+        from gradcore.compiler.explanation import explain_program
+        from gradcore.compiler.targets.cuda import graphs
+        from gradcore.compiler.targets.native import hot_swap
+
         parts = ["guards:", *(f"  {each}" for each in entry.guards.checked_texts())]
         for name, program, run in zip(entry.names, entry.programs, entry.functions, strict=True):
-            writer, writes = ("C++", native) if program.backend is None else ("CUDA", cuda)
+            writer, writes = ("C++", hot_swap) if program.backend is None else ("CUDA", graphs)
             parts += [*explain_program(name, program), f"{writer} of the {name}:"]
             parts += [f"  {line}" for line in writes.describe(run)]
         parts += [f"sizes are no symbols: {each}" for each in dict.fromkeys(self._static)]
@@ -619,8 +613,10 @@ class CompiledFunction:
         return None
 
 
-def explain_calls(function: Callable[..., object], /, *args: object, **kwargs: object) -> Explanation:
+def explain_calls(function: Callable[..., object], /, *args: object, **kwargs: object) -> Any:
     """Call a function until no new program or graph break appears, and return an `Explanation`."""
+    from gradcore.compiler.explanation import Explanation
+
     compiled = CompiledFunction(function, cpp="0", verify=0)
     unchanged, last_counts = 0, None
     with warnings.catch_warnings():

@@ -18,7 +18,7 @@ from gradcore.compiler.program.effects import is_total
 from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.program.program import Program
 from gradcore.compiler.program.source import names_in_lines
-from gradcore.compiler.targets import cuda, native
+from gradcore.compiler.targets import native
 from gradcore.tensor.random.generator import default_generator
 
 __all__ = ["Specialization", "SpecializationWriter"]
@@ -162,9 +162,11 @@ class SpecializationWriter:
         """Return a function that runs `program` on its target."""
         program = optimize(program)
         if program.backend is not None:
+            from gradcore.compiler.targets.cuda.graphs import GraphedProgram
+
             argument_values = {n for n, i in self.script.arguments.items() if self.guards.tensors[i].given}
             copied, steps = frozenset([*argument_values, *self.backward.given]), frozenset(self.script.steps)
-            return cuda.runnable(program, self.recorder.graphs, copied, steps)
+            return GraphedProgram(program, self.recorder.graphs or "equal", copied, steps)
         return native.runnable(program, self.recorder.cpp)
 
     def _programs(self) -> list[Program]:
@@ -250,25 +252,22 @@ class SpecializationWriter:
 
     def _backward(self, function: Any, program: Program, saved: list[int], repeatable: bool) -> Backward:
         """Return the backward half of the specialization, with the function that runs `program`."""
-        is_shared = self.recorder.memories_of(saved)
-
-        def positions_of(tensors: list[Any]) -> tuple[int, ...]:
-            return tuple(i for i, t in enumerate(tensors) if is_shared(t._array))
-
+        is_shared, watched = self.recorder.memories_of(saved), (self.run.tensors, self.backward.outs)
         result = tuple(n is not None for n in self.backward.gradients)
         run = self.runnable(program)
         fresh = all(
             not set(each.outputs) & set(each.inputs) and len(set(each.outputs)) == len(each.outputs)
             for each in (program, *self.alone)
         )
-        shared = positions_of(self.run.tensors), positions_of(self.backward.outs)
+        shared = [tuple(i for i, t in enumerate(tensors) if is_shared(t._array)) for tensors in watched]
         inputs, reached = tuple(self.backward.inputs), tuple(self.backward.reached)
         counts = [version_counter(t).version for t in self.backward.outs]
         versions = tuple((i, version) for i, version in enumerate(counts) if version)
         replay = repeatable, self.guards.changed_since
         pairs = zip(self.alone, self.backward.alone, strict=True)
         alone = tuple(LazyRun(each, self.recorder.cpp, gradients) for each, (*_, gradients) in pairs)
-        facts: Any = reached, *shared, *replay, fresh, versions, alone, tuple(self.backward.freed_with)
+        metas = () if self.recorder.program.symbols else tuple(map(TensorMeta.of, self.backward.outs))
+        facts: Any = reached, *shared, *replay, fresh, versions, alone, metas, tuple(self.backward.freed_with)
         return Backward(function, with_history, run, inputs, result, *facts)
 
     def _name_result(self, t: Any) -> str:

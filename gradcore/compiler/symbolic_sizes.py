@@ -41,7 +41,7 @@ from gradcore.compiler.capture.substitutes import plain_draw
 from gradcore.compiler.captured_run import RecordedRun
 from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.passes import optimize
-from gradcore.compiler.program.program import Call, Expression, Literal, Program, Value, map_leaves
+from gradcore.compiler.program.program import Call, Expression, Literal, Program, Value, leaves_in, map_leaves
 from gradcore.compiler.specialization import Specialization, SpecializationWriter
 from gradcore.compiler.targets.python import emitter
 from gradcore.core.tracebacks import user_line
@@ -201,8 +201,7 @@ class SymbolicRecorder(Recorder):
         """Make a call once at each of the sizes, append it to the program, and derive the shapes of its results."""
         if self._depth:
             self.stop(Code.KERNEL, "an array is hidden from the recording, in an object or a function")
-        leaves: list[Any] = []
-        map_leaves(leaves.append, (args, named))
+        leaves = leaves_in((args, named))
         for each in leaves:
             self._check(each, name)
         arrays = [each for each in leaves if type(each) is RecordedArray]
@@ -260,7 +259,7 @@ class SymbolicRecorder(Recorder):
 
     def _know_all(self, name: str, outcome: Any, results: list[Any], given: list[Any]) -> None:
         """Derive the shapes of the results from those of the arguments."""
-        recorded, *arrays = ([*_leaves(each)] for each in (outcome, *results))
+        recorded, *arrays = (leaves_in(each) for each in (outcome, *results))
         if len({len(each) for each in (recorded, *arrays)}) > 1:
             self.stop(Code.SIZES, f"the number of results of {name} depends on sizes")
         numbers = [n for each in given if type(each) is RecordedArray for n in self.layouts[each.number].shape]
@@ -304,12 +303,6 @@ def _at(value: Any, position: int) -> Any:
         return int(leaf) if type(leaf) is RecordedInt else number_at(leaf, position)
 
     return map_leaves(plain, value)
-
-
-def _leaves(value: Any) -> list[Any]:
-    results: list[Any] = []
-    map_leaves(results.append, value)
-    return results
 
 
 class SymbolicRun(RecordedRun):
@@ -489,7 +482,7 @@ class Sizes:
                 continue
             with np.errstate(all="ignore"):
                 result = call.function(*map_leaves(plain, call.args), **map_leaves(plain, call.named))
-            expected, actual = _leaves(call.results), _leaves(result)
+            expected, actual = leaves_in(call.results), leaves_in(result)
             if len(expected) != len(actual):
                 return False
             for each, array in zip(expected, actual, strict=True):

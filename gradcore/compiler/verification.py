@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import enum
+import operator
 import re
 import threading
 import types
@@ -149,11 +150,7 @@ class Snapshot:
 
     def _save_array(self, array: AnyArray) -> None:
         if not isinstance(array, np.ndarray) or array.flags.writeable:
-            self.steps.append((_assign, (array, array.copy())))
-
-
-def _assign(array: AnyArray, saved: AnyArray) -> None:
-    array[...] = saved
+            self.steps.append((operator.setitem, (array, ..., array.copy())))
 
 
 # -- outcomes -----------------------------------------------------------------------------------------------------

@@ -12,7 +12,14 @@ from gradcore import nn
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.compiler.function import CompiledFunction
 from gradcore.compiler.program.program import Literal, Value
-from gradcore.compiler.targets.native.bodies import _METHODS, _align_shapes, _Allocation, _recompute_loops
+from gradcore.compiler.targets.native.bodies import (
+    _METHODS,
+    _align_shapes,
+    _Allocation,
+    _recompute_loops,
+    _remove_dead_loops,
+)
+from gradcore.compiler.targets.native.lowering import Lowering as NativeLowering
 from gradcore.compiler.targets.native.segments import NativeProgram
 from gradcore.compiler.targets.native.steps import Loop, Reduction, Step, View
 from tests.compiler.test_native import check, pytestmark, writer  # noqa: F401
@@ -82,6 +89,62 @@ def test_loops_are_not_computed_again_after_a_write(memory: int) -> None:
     written = whole(memory, 4, 6)
     assert reads_after(Loop([written], [whole(8, 4, 6), whole(9, 4, 6)], lambda F, x, y: [x])) == [whole(2, 4, 6)]
     assert reads_after(Reduction("sum", whole(memory, 4), whole(8, 4, 6), (1,))) == [whole(2, 4, 6)]
+
+
+def test_loops_that_are_overwritten_before_they_are_read_are_left_out() -> None:
+    x, out, other = whole(0, 4, 6), whole(2, 4, 6), whole(3, 4, 6)
+    first, again = (Loop([out], [x], lambda F, a: [a]) for _ in range(2))
+    assert _remove_dead_loops([first, Reduction("sum", whole(4, 4), x, (1,)), again])[0].writes == [whole(4, 4)]
+    part = view(2, (4,), (48,))
+    for between in (
+        Loop([other], [out], lambda F, a: [a]),
+        Reduction("sum", whole(4, 4), out, (1,)),
+        Loop([whole(5, 4)], [part], lambda F, a: [a]),
+    ):
+        assert _remove_dead_loops([first, between, again]) == [first, between, again]
+    in_place = Loop([out], [out], lambda F, a: [a])
+    assert _remove_dead_loops([first, in_place]) == [first, in_place]
+    assert _remove_dead_loops([first, Loop([part], [], lambda F: [])])[0] is first
+
+
+def test_batch_norm_stores_its_result_once() -> None:
+    """Its body subtracts the mean, for the variance, in the memory of the result."""
+    x = gc.randn(8, 4, 5, 5)
+    compiled = CompiledFunction(lambda x: F.batch_norm(x, None, None, None, None, True), cpp="0")
+    for _ in range(3):
+        compiled(x)
+    (part,) = NativeProgram(compiled._specializations[0].programs[0], True).parts
+    (result,) = {v.memory for step in part.steps for v in step.writes if v.size == x.numel()} - {
+        v.memory for step in part.steps for v in step.reads
+    }
+    assert len([step for step in part.steps if step.writes[0].memory == result]) == 1
+
+
+def test_calls_that_differ_by_their_memories_are_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def norms(x: gc.Tensor, y: gc.Tensor, w: gc.Tensor) -> Any:
+        a, b = F.batch_norm(x, None, None, w, w, True), F.batch_norm(y, None, None, w, w, True)
+        c = F.batch_norm(x, None, None, w, w + 1, True), F.batch_norm(b, None, None, w, w, True, eps=1e-3)
+        d = F.batch_norm(b * 0.5, None, None, w, w, True)
+        return a + b, *c, d, F.linear(x[0], y), F.linear(y[0], x), F.linear(x[0], x), F.linear(y[1], y)
+
+    given = gc.randn(4, 6), gc.randn(4, 6), gc.randn(6)
+    assert by_python(check(norms, *given)) == []
+    lowered: list[str] = []
+    lower = NativeLowering._steps_of_body
+
+    def count(self: Any, body: Any, call: Any, results: Any) -> Any:
+        lowered.append(call.name)
+        return lower(self, body, call, results)
+
+    monkeypatch.setattr(NativeLowering, "_steps_of_body", count)
+    compiled = CompiledFunction(norms, cpp="0")
+    for _ in range(3):
+        compiled(*given)
+    NativeProgram(compiled._specializations[0].programs[0], True)
+    # Two parameters that are one array, other parameters, and another epsilon.
+    assert [name for name in lowered if "batch_norm" in name] == ["kernels.native_batch_norm"] * 3
+    # Two arrays, the first row of one array and the array, and its second row.
+    assert [name for name in lowered if "linear" in name] == ["kernels.linear"] * 3
 
 
 def test_a_loop_that_reads_two_arrays_is_not_computed_again() -> None:

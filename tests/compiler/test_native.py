@@ -48,7 +48,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def writer(libraries: Path, quick_builds: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRADCORE_CACHE", str(libraries))
     monkeypatch.setattr(config, "COMPILE_CPP", "wait")
-    monkeypatch.setattr(segments, "_LEAST", 1)
+    monkeypatch.setattr(plans, "LEAST_CALLS", 1)
 
 
 def close(found: Any, expected: Any) -> bool:
@@ -482,7 +482,7 @@ def test_names_of_plans() -> None:
         compiled = CompiledFunction(function, fullgraph=True, cpp="0")
         for _ in range(3):
             compiled(x)
-        return segments.name_of_plan(compiled._specializations[0].programs[0])
+        return plans.name_of(compiled._specializations[0].programs[0])
 
     x = gc.arange(6.0).reshape(2, 3)
     names = [name(lambda x, k=k: (x * k).softmax(1).sum(0), x) for k in (2.0, 3.0, -0.0, 0.0)]
@@ -525,8 +525,8 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 _WITH_FOLDERS = """
 import os, sys
 import gradcore as gc
-from gradcore.compiler.targets.native import building, segments
-segments._LEAST, building._OPTIONS = 1, tuple(each.replace("-O2", "-O0") for each in building._OPTIONS)
+from gradcore.compiler.targets.native import building, plans
+plans.LEAST_CALLS, building._OPTIONS = 1, tuple(each.replace("-O2", "-O0") for each in building._OPTIONS)
 for folder in sys.argv[1:]:
     sys.stdout.flush()
     child = os.fork()
@@ -574,7 +574,7 @@ def test_the_library_of_a_plan_lies_beside_it(libraries: Path, tmp_path: Path) -
     function = lambda x: (x * 17 + 2).tanh().sum()  # noqa: E731
     first = check(function, gc.randn(9))
     (whole,) = first._specializations[0].programs
-    name = segments.name_of_plan(whole)
+    name = plans.name_of(whole)
     plan = libraries / "programs" / str(name)
     content = read_whole(plan)
     assert content is not None

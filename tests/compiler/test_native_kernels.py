@@ -12,7 +12,7 @@ from gradcore import functional, nn
 from gradcore.compiler.function import CompiledFunction
 from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.targets import native
-from gradcore.compiler.targets.native import indexing, segments
+from gradcore.compiler.targets.native import indexing, plans
 from gradcore.compiler.targets.native.indexing import EXTREMUM_CALLS, INDEX_CALLS
 from gradcore.compiler.targets.native.rows import ARRAY_KERNELS, ROW_OPERATIONS
 from gradcore.compiler.targets.native.segments import NativeProgram
@@ -182,7 +182,7 @@ def test_arrays_that_fit_into_no_cache_are_left_to_the_library(monkeypatch: pyte
     x, i = gc.randn(6, 50).requires_grad_(), gc.randint(0, 50, (6, 7))
     assert by_python(check(step, x, i)) == []
     monkeypatch.setattr(indexing, "NO_CACHE", 6 * 50 * 4)
-    monkeypatch.setattr(segments, "_LEAST", 2)  # another plan
+    monkeypatch.setattr(plans, "LEAST_CALLS", 2)  # another plan
     refused = by_python(check(step, x, i))
     assert len(refused) == 2
     assert all("gather" in each and "no cache" in each for each in refused)

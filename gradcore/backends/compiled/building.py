@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -187,6 +186,8 @@ def _run_all(commands: dict[str, list[str]], parts: int, report: Report | None) 
 
     If an exception ends this function (Ctrl-C, say), the commands and their child processes end too.
     """
+    from concurrent.futures import ThreadPoolExecutor, wait  # slow to import
+
     running: list[subprocess.Popen[str]] = []
     ended = False
 

@@ -61,6 +61,8 @@ class Backward(NamedTuple):
         The positions of results that were written in place, and their version counts.
     alone : tuple
         If there are only a few results, for each one a backward program of its own (a `LazyRun`).
+    metas : tuple of TensorMeta
+        The metadata of the results, or an empty tuple if sizes differ between calls.
     freed : tuple of frozenset
         For each result, the results whose graph a backward from it frees: those that share nodes with it.
     """
@@ -78,6 +80,7 @@ class Backward(NamedTuple):
     fresh: bool
     versions: tuple[tuple[int, int], ...]
     alone: tuple[Any, ...]
+    metas: tuple[TensorMeta, ...]
     freed: tuple[frozenset[int], ...]
 
 
@@ -199,7 +202,7 @@ def connect(half: Backward, device: Any, results: Any, saved: Any, call: Replaye
     node.half, node.call, node.saved, node.results = half, call, saved, ()
     outs = [wrap(array, device, None, (node, i)) for i, array in enumerate(results)]
     node.freed, node.arrived = frozenset(), ()
-    node._n_outputs, node._metas = len(outs), [TensorMeta.of(t) for t in outs]
+    node._n_outputs, node._metas = len(outs), half.metas or [TensorMeta.of(t) for t in outs]
     for i, version in half.versions:
         version_counter(outs[i]).version = version
     if half.watched_results:

@@ -23,7 +23,7 @@ from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.program.program import Call, Program, Value, map_leaves
 from gradcore.compiler.program.storage import address_of
 from gradcore.compiler.targets import native
-from gradcore.compiler.targets.cuda import DeviceStep
+from gradcore.compiler.targets.cuda.steps import DeviceStep
 from gradcore.core import config
 from gradcore.optim.elementwise import ElementwiseOptimizer
 from gradcore.tensor.arrays import note_writes, with_grad

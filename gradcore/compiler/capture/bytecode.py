@@ -48,7 +48,8 @@ def reads_by_name(code: types.CodeType) -> bool:
     """
     if not BY_NAME.isdisjoint(code.co_names):
         return True
-    if any(each.opname == "MATCH_CLASS" and each.arg for each in dis.get_instructions(code)):
+    may_match = dis.opmap["MATCH_CLASS"] in code.co_code[::2]  # a fast check
+    if may_match and any(each.opname == "MATCH_CLASS" and each.arg for each in dis.get_instructions(code)):
         return True
     is_formatting = not FORMATTING.isdisjoint(code.co_names)
     return is_formatting and any(isinstance(c, str) and re.search(r"\{[^{}]*[.\[]", c) for c in code.co_consts)

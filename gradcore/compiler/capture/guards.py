@@ -327,7 +327,8 @@ class Guards(LibraryGuards):
         self._seen[key] = (code, namespace)
         self.codes.add(code)
         scope = self.bind(namespace)
-        read_names = {i.argval for i in dis.get_instructions(code) if i.opname.endswith(("_GLOBAL", "_NAME"))}
+        instructions = [*dis.get_instructions(code)]
+        read_names = {i.argval for i in instructions if i.opname.endswith(("_GLOBAL", "_NAME"))}
         for name in sorted(read_names):
             if name in namespace:
                 value = namespace[name]
@@ -338,14 +339,13 @@ class Guards(LibraryGuards):
                 self.require(f"{name!r} not in {scope}", f"there is no global name {name}")
         builtin_names = [name for name in read_names if name not in namespace and name in vars(builtins)]
         self._names_of_library(builtins, self.bind(vars(builtins)), builtin_names, "builtins")
-        self._imports(code, namespace)
+        self._imports(instructions, code, namespace)
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType) and constant in self.executed:
                 self.globals_of(constant, namespace)
 
-    def _imports(self, code: types.CodeType, namespace: dict[str, Any]) -> None:
+    def _imports(self, instructions: list[dis.Instruction], code: types.CodeType, namespace: dict[str, Any]) -> None:
         """Guard the modules that `code` imports while it runs."""
-        instructions = [*dis.get_instructions(code)]
         for level_load, each in zip(instructions, instructions[2:], strict=False):
             if each.opname != "IMPORT_NAME":
                 continue

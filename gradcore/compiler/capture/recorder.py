@@ -118,7 +118,7 @@ class Recorder:
     cpp : str, optional
         Whether and when the program is compiled as C++: see `gradcore.compiler.targets.native.runnable`.
     graphs : str, optional
-        Whether the program becomes a CUDA graph: see `gradcore.compiler.targets.cuda.runnable`.
+        Whether the program becomes a CUDA graph: see `gradcore.compiler.targets.cuda.graphs.GraphedProgram`.
 
     Attributes
     ----------
@@ -196,8 +196,7 @@ class Recorder:
         """Return the stand-in of an array made of Python numbers; each run of the program gets a copy."""
         out = self._new(array)
         args = (self.program.new_literal(array.copy("K")), "K")
-        copied = np.ndarray.copy if isinstance(array, np.ndarray) else _copy_array
-        self.program.calls.append(Call("copy", copied, args, {}, Value(out.number)))
+        self.program.calls.append(Call("copy", type(array).copy, args, {}, Value(out.number)))
         return out
 
     def adopt(self, array: AnyArray) -> RecordedArray:
@@ -558,10 +557,6 @@ def _on_index(backend: Any, index: int, function: Callable[..., Any], *args: Any
     """Call a function while the CUDA device `index` is current."""
     with backend.use_index(index):
         return function(*args, **kwargs)
-
-
-def _copy_array(array: Any, order: str) -> Any:
-    return array.copy(order)
 
 
 def _draw_default(words: int) -> tuple[int, int]:

@@ -283,40 +283,52 @@ class Watch(Observed):
     def _sees(self) -> Callable[[types.FrameType, str, Any], None]:
         """Return the profile function that is called for each event of this thread."""
         seen, unseen = self._seen, (None, "")
-        opaque: types.FrameType | None = None
-        aside: types.FrameType | None = None
-        #: Frames of user code called from opaque frames, with these opaque frames.
+        hidden: types.FrameType | None = None
+        #: Frames of user code called from hidden frames, with these hidden frames.
         inner: list[tuple[types.FrameType, types.FrameType]] = []
 
-        def event(frame: types.FrameType, event: str, arg: Any) -> None:
-            nonlocal opaque, aside
-            if aside is not None:
-                aside = None if event == "return" and frame is aside else aside
-            elif event == "call":
-                if opaque is not None:
-                    if seen[id(opaque.f_code)][1] != "foreign" or self._is_trusted_within(frame):
-                        return
-                    inner.append((frame, opaque))  # A package calls a function that user code has passed to it.
-                    opaque = None
+        def skip(frame: types.FrameType, event: str, arg: Any) -> None:
+            """Observe nothing before the hidden frame returns."""
+            nonlocal hidden
+            if frame is hidden and event == "return":
+                hidden = None
+                sys.setprofile(observe)
+
+        def hide(frame: types.FrameType) -> None:
+            nonlocal hidden
+            hidden = frame
+            sys.setprofile(skip)
+
+        def observe(frame: types.FrameType, event: str, arg: Any) -> None:
+            nonlocal hidden
+            if event == "call":
                 repeated, kind = self._repeated, seen.get(id(frame.f_code), unseen)[1]
+                if repeated is None and kind == "library":
+                    return
+                if hidden is not None:
+                    if self._is_trusted_within(frame):
+                        return
+                    inner.append((frame, hidden))  # A package calls a function that user code has passed to it.
+                    hidden = None
                 # Library code without such arguments calls no code that signals and finalizers bring along.
                 may_wrap = kind not in _TRUSTED or kind == "pure" or frame.f_code.co_flags & inspect.CO_VARARGS
                 if repeated is not None and may_wrap and repeated.is_asynchronous(frame):
-                    aside = frame
+                    hide(frame)
                     return
                 kind = kind or self._kind_of(frame)
-                if kind == "foreign":
+                is_foreign = kind == "foreign"
+                if is_foreign:
                     kind = "skipped" if self._within_own(frame) else self._kind_of_user(frame)
                 effect = None if repeated is None or kind == "skipped" else repeated.find_effect(frame, kind)
                 if repeated is not None and effect is not None:
                     if kind in _TRUSTED and repeated.is_asynchronous(frame):
-                        aside = frame
+                        hide(frame)
                         return
                     self._refuse(effect, frame, Code.BACKWARD)
-                if kind == "library":
-                    return
-                if kind == "skipped":  # Code within host calls and within backends' packages is not observed.
-                    opaque = frame
+                if kind == "skipped" and is_foreign:  # Only what user code has passed to it is observed.
+                    hidden = frame
+                elif kind == "skipped":  # Code within host calls and within backends' packages is not observed.
+                    hide(frame)
                 elif kind == "fact" and not self._within_library(frame):
                     self.facts.add(frame.f_code)
                 elif kind == "query" and not self._within_library(frame):
@@ -324,7 +336,7 @@ class Watch(Observed):
                 elif kind == "numpy" and not self._is_pure_of_numpy(frame):
                     self._refuse(f"numpy.{frame.f_code.co_qualname} is called", frame)
             elif event == "c_call":
-                if opaque is None:
+                if hidden is None:
                     kind = seen.get(id(frame.f_code), unseen)[1]
                     if kind in ("user", "foreign"):
                         self._note_c_call(arg, frame)
@@ -333,12 +345,12 @@ class Watch(Observed):
                     ):
                         self._refuse(f"{arg.__name__} is called", frame)
             elif event == "return":
-                if frame is opaque:
-                    opaque = None
+                if frame is hidden:
+                    hidden = None
                 elif inner and frame is inner[-1][0]:
-                    opaque = inner.pop()[1]
+                    hidden = inner.pop()[1]
 
-        return event
+        return observe
 
     def _kind_of(self, frame: types.FrameType) -> str:
         """Return the kind of code that runs for the first time, and store it.
@@ -347,10 +359,11 @@ class Watch(Observed):
         ``library``, ``fact`` (in `FACTS`) and ``query`` (reads a setting).
         """
         code, kind, namespace = frame.f_code, "library", frame.f_globals
+        is_trusted = trusted.is_library(namespace) or trusted.is_generated(code)
         name = str(namespace.get("__name__", ""))
         if code in self._skipped or code in _IMPORTING or name.startswith(self._backends):
             kind = "skipped"
-        elif not (trusted.is_library(namespace) or trusted.is_generated(code)) and trusted.is_foreign(namespace):
+        elif not is_trusted and trusted.is_foreign(namespace):
             kind = "foreign"  # Where user code calls it, it counts as user code.
         else:
             self.executed.add(code)
@@ -360,7 +373,7 @@ class Watch(Observed):
                 self._refuse(f"{code.co_name} is not to be compiled", frame, Code.UNSUPPORTED)
             if code in _LOOKING_UP or (code in _OF_STREAMS and not self._within_library(frame)):
                 self._refuse(f"{_LOOKING_UP.get(code, code.co_qualname)} is called", frame)
-            if not (trusted.is_library(namespace) or trusted.is_generated(code)):
+            if not is_trusted:
                 return self._kind_of_user(frame)
             if code in FACTS:
                 kind = "fact"

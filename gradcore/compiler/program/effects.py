@@ -61,7 +61,8 @@ def written_arguments(call: Call) -> Any:
     if "out" in call.named:
         return [call.named["out"]]
     if kind == "operator":
-        return args[:1] if _is_in_place(name) else ()
+        is_in_place = name == "setitem" or (name[0] == "i" and name not in ("index", "inv", "invert"))
+        return args[:1] if is_in_place else ()
     if kind in ("method", "xp"):
         has_output = len(args) > getattr(call.function, "nin", len(args))
         return args if has_output or name in _WRITERS[kind] else ()
@@ -94,10 +95,6 @@ def is_total(call: Call, program: Program) -> bool:
     return _is_ufunc(name) or name in Backend.elementwise or (op is not None and op.kind in ("linear", "bilinear"))
 
 
-def _is_in_place(name: str) -> bool:
-    return name == "setitem" or (name[0] == "i" and name not in ("index", "inv", "invert"))
-
-
 @functools.cache
 def _is_own(name: str) -> bool:
     """Return whether a kernel is defined by gradcore: kernels of other packages may have any effect."""
@@ -105,16 +102,16 @@ def _is_own(name: str) -> bool:
     if op is not None:
         module = op.declaration.__module__
         return module.startswith("gradcore.ops.") and module != collectives.__name__ and not name.endswith(("r_", "l_"))
-    return name in Backend.elementwise or name in Backend.bodies or _is_ufunc(name) or _method(name) is not None
+    return name in Backend.elementwise or name in Backend.bodies or _is_ufunc(name) or hasattr(_class_of(name), name)
 
 
-def _method(name: str) -> Any:
-    """Return the backend method `name`: of the NumPy backend, or else of the CuPy backend, which is slow to import."""
+def _class_of(name: str) -> type:
+    """Return the NumPy backend if it has a method `name`, and otherwise the CuPy backend, which is slow to import."""
     if hasattr(NumpyBackend, name):
-        return getattr(NumpyBackend, name)
+        return NumpyBackend
     from gradcore.backends.cupy.backend import CupyBackend
 
-    return getattr(CupyBackend, name, None)
+    return CupyBackend
 
 
 def _is_ufunc(name: str) -> bool:
@@ -124,13 +121,7 @@ def _is_ufunc(name: str) -> bool:
 @functools.cache
 def _targets(name: str) -> tuple[int, ...]:
     """Return the positions of the arguments that a kernel declares to write to."""
-    if name in OPS:
-        return ()
-    if hasattr(NumpyBackend, name):
-        return kernel_rules.written_arguments(NumpyBackend).get(name, ())
-    from gradcore.backends.cupy.backend import CupyBackend
-
-    return kernel_rules.written_arguments(CupyBackend).get(name, ())
+    return () if name in OPS else kernel_rules.written_arguments(_class_of(name)).get(name, ())
 
 
 class _Memories(dict[int, int]):

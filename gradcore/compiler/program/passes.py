@@ -125,19 +125,17 @@ def _same_elements(call: Call, program: Program) -> Any:
     for each in call.read:
         if each in program.types and program.types[each] == result_type:  # a view of all elements
             return Value(each)
-    candidates: list[Any] = []
+    source = None
     if (name in COPIES and call.args) or (
         name == "pow" and len(call.args) == 2 and call.args[1] == 1 and result_type.dtype.kind in "fc"
     ):
-        candidates = [call.args[0]]
+        source = call.args[0]
     elif name in ("mul", "div", "truediv") and len(call.args) == 2:
         x, y = call.args
-        candidates = [x] if _is_one(y, program) else [y] if name == "mul" and _is_one(x, program) else []
-    for each in candidates:
-        arg_type = program.type_of(each)
-        if arg_type is not None and arg_type[:3] == result_type[:3] and result_type.dtype.kind in "biuf":
-            return each
-    return None
+        source = x if _is_one(y, program) else y if name == "mul" and _is_one(x, program) else None
+    arg_type = program.type_of(source)
+    is_same = arg_type is not None and arg_type[:3] == result_type[:3] and result_type.dtype.kind in "biuf"
+    return source if is_same else None
 
 
 def _is_one(leaf: Any, program: Program) -> bool:

@@ -10,8 +10,8 @@ import numpy as np
 
 from gradcore.core.size import contiguous_strides
 
-__all__ = ["ArrayType", "Call", "Expression", "Literal", "Program", "Value", "last_uses", "map_leaves", "substitute",
-           "values_in"]  # fmt: skip
+__all__ = ["ArrayType", "Call", "Expression", "Literal", "Program", "Value", "last_uses", "leaves_in", "map_leaves",
+           "substitute", "values_in"]  # fmt: skip
 
 
 class Value(NamedTuple):
@@ -264,6 +264,13 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields") and kind not in (Value, Literal):
         return kind(*(map_leaves(function, each) for each in value))
     return function(value)
+
+
+def leaves_in(value: Any, kinds: tuple[type, ...] = (object,)) -> list[Any]:
+    """Return the leaves of a value, see `map_leaves`, that are of certain types."""
+    leaves: list[Any] = []
+    map_leaves(leaves.append, value)
+    return [leaf for leaf in leaves if isinstance(leaf, kinds)]
 
 
 def substitute(call: Call, values: dict[int, Any]) -> Call:

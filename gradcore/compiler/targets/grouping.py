@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from gradcore.backends.codegen.expr import NotFusible
 from gradcore.compiler.capture.arrays import current
 from gradcore.compiler.program.effects import Effects, is_pure, written_values
-from gradcore.compiler.program.program import Call, Literal, Program, Value, map_leaves
+from gradcore.compiler.program.program import Call, Literal, Program, Value, leaves_in
 
 __all__ = ["FusedCalls", "Grouping", "Leaf", "call_on_expressions", "leaves_of"]
 
@@ -25,9 +25,20 @@ _T = TypeVar("_T")
 class FusedCalls:
     """Several calls as one function.
 
-    Attributes
+    Parameters
     ----------
     calls : list of Call
+    inputs : list
+        The values that the calls read and do not compute: their numbers, or on CUDA the `Value` and `Literal` of each.
+    outputs : list of int
+        The numbers of the values that the function returns.
+    program : Program
+        The program that contains the calls.
+
+    Raises
+    ------
+    NotFusible
+        If the calls cannot be one function, or are as fast by themselves.
     """
 
     calls: list[Call]
@@ -201,14 +212,7 @@ class Grouping:
 
 def leaves_of(call: Call) -> list[Leaf]:
     """Return the array arguments of a call."""
-    results: list[Leaf] = []
-
-    def note(leaf: object) -> None:
-        if isinstance(leaf, (Value, Literal)):
-            results.append(leaf)
-
-    map_leaves(note, (call.args, call.named))
-    return results
+    return leaves_in((call.args, call.named), (Value, Literal))
 
 
 def call_on_expressions(call: Call, F: Any, args: Sequence[Any], named: dict[str, object]) -> Any:

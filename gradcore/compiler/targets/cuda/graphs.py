@@ -20,7 +20,7 @@ from gradcore.compiler.targets.cuda.groups import fuse_on_cuda
 from gradcore.compiler.targets.python import emitter
 from gradcore.cuda.graphs import CUDAGraph, graph
 
-__all__ = ["GraphedProgram", "describe", "runnable"]
+__all__ = ["GraphedProgram", "describe"]
 
 #: The number of calls before the capture, in which kernels are compiled and selected.
 _FIRST_CALLS = 2
@@ -35,27 +35,6 @@ _OTHER_BITS = (
 )
 
 
-def runnable(
-    program: Program,
-    graphs: str | None = None,
-    copied: frozenset[int] = frozenset(),
-    steps: frozenset[int] = frozenset(),
-) -> Any:
-    """Return the function that runs a program on CUDA.
-
-    Parameters
-    ----------
-    program : Program
-    graphs : {'equal', 'always', 'never'}
-        When the program becomes a CUDA graph: only if results stay bitwise equal (default), always, or never.
-    copied : set of int
-        The inputs whose address differs in each call.
-    steps : set of int
-        The inputs that are a `StepInput`.
-    """
-    return GraphedProgram(program, graphs or "equal", copied, steps)
-
-
 def describe(run: GraphedProgram) -> list[str]:
     """Return lines about a program's kernels, and its graphs or the reason why there are none."""
     return [f"{run.groups} generated kernels of groups, {run.calls} calls in all", f"CUDA graph: {run.state}"]
@@ -63,6 +42,14 @@ def describe(run: GraphedProgram) -> list[str]:
 
 class GraphedProgram:
     """A program that runs call by call at first, and as CUDA graphs once it is captured.
+
+    Parameters
+    ----------
+    program : Program
+    graphs : {'equal', 'always', 'never'}
+        When the program becomes a CUDA graph: only if results stay bitwise equal, always, or never.
+    copied, steps : set of int
+        The inputs whose address differs in each call, and those that are a `StepInput`.
 
     Attributes
     ----------

@@ -78,23 +78,7 @@ class _Formulas(CudaFusion):
 
 
 class FusedLaunch(FusedCalls):
-    """A group of elementwise calls as one generated kernel.
-
-    Parameters
-    ----------
-    calls : list of Call
-    inputs : list of Value or Literal
-        The arrays that the kernel reads.
-    outputs : list of int
-        The numbers of the values that the kernel returns.
-    program : Program
-        The program that contains the calls.
-
-    Raises
-    ------
-    NotFusible
-        If the calls are not elementwise.
-    """
+    """A group of elementwise calls as one generated kernel."""
 
     def __init__(self, calls: list[Call], inputs: list[Any], outputs: list[int], program: Program) -> None:
         self.calls, self.outputs = calls, outputs

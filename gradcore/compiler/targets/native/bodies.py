@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import types
 from collections.abc import Callable
 from itertools import accumulate, pairwise
@@ -20,7 +21,7 @@ from gradcore.compiler.capture.recorder import Recorder
 from gradcore.compiler.capture.substitutes import RecordingBackend, original_backend, record_calls_of
 from gradcore.compiler.capture.watch import suspend_callbacks
 from gradcore.compiler.program.effects import Effects
-from gradcore.compiler.program.program import Call, Literal, Value, map_leaves
+from gradcore.compiler.program.program import Call, Literal, Value, leaves_in, map_leaves
 from gradcore.compiler.targets.native.steps import (
     Loop,
     Reduction,
@@ -79,6 +80,38 @@ class Bodies(Rules):
     """Lowering rule for kernels that declare a body."""
 
     def _lower_body(self, body: Callable[..., Any], call: Call, results: list[View]) -> list[Step]:
+        """Return the steps of a call by its body; calls that differ by their memories alone are lowered once."""
+        views: list[View] = []
+        firsts: dict[int, tuple[int, int]] = {}
+
+        def describe(leaf: Any) -> Any:
+            if type(leaf) not in (Value, Literal):
+                return (type(leaf), leaf) if type(leaf) in (bool, int, float, str) else id(leaf)
+            view = self._view(leaf)
+            return leaf if view.memory < 0 or view.memory in self.constants else relate(view)
+
+        def relate(view: View) -> View:
+            views.append(view)
+            number, offset = firsts.setdefault(view.memory, (len(firsts), view.offset))
+            return view._replace(memory=number, offset=view.offset - offset)
+
+        key = repr((id(body), map_leaves(describe, (call.args, call.named)), [*map(relate, results)]))
+        if key not in self._lowered_bodies:
+            others = {*self.temporary}
+            steps = self._steps_of_body(body, call, results)
+            self._lowered_bodies[key] = views, self.temporary - others, steps
+            return steps
+        known_views, temporaries, steps = self._lowered_bodies[key]
+        targets = {v.memory: w._replace(offset=w.offset - v.offset) for v, w in zip(known_views, views, strict=True)}
+        for memory in temporaries:
+            number = self.program.new_value(self.program.types[memory]).number
+            targets[memory] = self.views[number] = self.views[memory]._replace(memory=number)
+            self.temporary.add(number)
+            if memory in self.constants:
+                self.constants[number] = self.constants[memory]
+        return [_move(step, targets) for step in steps]
+
+    def _steps_of_body(self, body: Callable[..., Any], call: Call, results: list[View]) -> list[Step]:
         """Return the steps of the calls that a body makes; its results are in the memory of the call's results."""
         recorder = Recorder()
         program = recorder.program
@@ -114,7 +147,7 @@ class Bodies(Rules):
             self._effects = outer
         memories = {n for each in program.calls for n in each.outputs if self.views[n].memory == n}
         placed: dict[int, View] = {}
-        for out, result in zip(results, _arrays_in(outcome), strict=True):
+        for out, result in zip(results, leaves_in(outcome, (RecordedArray,)), strict=True):
             view = self.views[result.number]
             is_alike = (view.shape, view.dtype) == (out.shape, out.dtype)
             is_alike &= view.strides == out.strides or (view.is_contiguous and out.is_contiguous)
@@ -124,31 +157,23 @@ class Bodies(Rules):
             else:
                 steps.append(self._convert(out, view))
         self.temporary |= memories - placed.keys()
-        for step in steps:
-            step.reads, step.writes = ([_move(v, placed) for v in views] for views in (step.reads, step.writes))
+        steps = [_move(step, placed) for step in steps]
         _align_shapes(steps, max((self._view(leaf).shape for leaf in recorded), key=prod))
         _recompute_loops(steps)
-        return steps
+        return _remove_dead_loops(steps)
 
     def _steps_or_literal(self, call: Call) -> list[Step]:
         """Return the steps of a call in a body; a constant array without native form becomes a literal."""
         try:
             return self._steps(call)  # type: ignore[no-any-return]
         except Unsupported:
-            number, leaves = call.results.number if type(call.results) is Value else -1, list[Any]()
-            map_leaves(leaves.append, (call.args, call.named))
+            number = call.results.number if type(call.results) is Value else -1
             is_constant = number >= 0 and call.name.startswith("xp.") and self._effects.is_constant(number)
-            if not is_constant or any(type(leaf) in (Value, Literal) for leaf in leaves):
+            if not is_constant or leaves_in((call.args, call.named), (Value, Literal)):
                 raise
             literal = self.program.new_literal(call.function(*call.args, **call.named))
             self.views[number] = self._literal(literal.number)
             return []
-
-
-def _arrays_in(outcome: Any) -> list[RecordedArray]:
-    leaves: list[Any] = []
-    map_leaves(leaves.append, outcome)
-    return [leaf for leaf in leaves if isinstance(leaf, RecordedArray)]
 
 
 def _align_shapes(steps: list[Step], shape: tuple[int, ...]) -> None:
@@ -181,9 +206,26 @@ def _recompute_loops(steps: list[Step]) -> None:
             known |= {step.writes[0]: step} if loads.count(True) == len(step.writes) == 1 else {}
 
 
-def _move(view: View, placed: dict[int, View]) -> View:
-    """Return the view in the memory of a result, if its own memory has become that."""
-    target = placed.get(view.memory)
-    if target is None:
-        return view
-    return view._replace(memory=target.memory, offset=target.offset + view.offset)
+def _remove_dead_loops(steps: list[Step]) -> list[Step]:
+    """Return the steps without loops whose results are overwritten before they are read."""
+    kept: list[Step] = []
+    overwritten: set[View] = set()
+    for step in reversed(steps):
+        if isinstance(step, Loop) and overwritten.issuperset(step.writes):
+            continue
+        overwritten |= {*step.writes} if isinstance(step, Loop) else set()
+        overwritten = {v for v in overwritten if not any(overlap(v, r) for r in step.reads)}
+        kept.append(step)
+    return kept[::-1]
+
+
+def _move(step: Step, targets: dict[int, View]) -> Step:
+    """Return the step on other memory: each memory in `targets` begins at the first byte of a view there."""
+
+    def move(view: View) -> View:
+        to = targets.get(view.memory)
+        return view if to is None else view._replace(memory=to.memory, offset=to.offset + view.offset)
+
+    moved = copy.copy(step)
+    moved.reads, moved.writes = [*map(move, step.reads)], [*map(move, step.writes)]
+    return moved

@@ -13,7 +13,6 @@ from gradcore.backends.compiled.building import BuildError
 from gradcore.compiler.program.program import Call, Program
 from gradcore.compiler.targets.native import building, plans
 from gradcore.compiler.targets.native.draws import use_positions
-from gradcore.compiler.targets.native.segments import NativeProgram, name_of_plan, source_of
 from gradcore.compiler.targets.python import emitter
 from gradcore.core import config
 
@@ -106,7 +105,7 @@ def _in_background(program: Program) -> Any:
 def _load_earlier(program: Program) -> Any:
     """Return the function that calls a library built by an earlier process, or None."""
     prepared = _prepare_program(program)
-    plan_and_path = plans.find_plan(prepared, name_of_plan(prepared))
+    plan_and_path = plans.find_plan(prepared, plans.name_of(prepared))
     if plan_and_path is None:
         return None
     plan, path = plan_and_path
@@ -125,6 +124,8 @@ def _prepare_program(program: Program) -> Program:
 
 def swap(pairs: list[tuple[Any, Program]], build: bool = True) -> None:
     """Build programs as one library, or load an existing one, and let their functions call it."""
+    from gradcore.compiler.targets.native.segments import NativeProgram, source_of  # not to load an existing plan
+
     lowered: list[tuple[Any, NativeProgram]] = []
     try:
         for run, program in pairs:
@@ -144,7 +145,7 @@ def swap(pairs: list[tuple[Any, Program]], build: bool = True) -> None:
             first += len(plan.parts)
         if len(pairs) == 1:
             prepared = _prepare_program(pairs[0][1])
-            plans.store_plan(plan, prepared, name_of_plan(prepared), path)
+            plans.store_plan(plan, prepared, plans.name_of(prepared), path)
     except (BuildError, OSError) as error:
         _give_up(pairs, str(error))
     except Exception as error:  # Callers of the program must not see internal errors: Python makes the calls.

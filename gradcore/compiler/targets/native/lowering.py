@@ -35,14 +35,10 @@ _HALVES = frozenset([dtypes.float16.numpy, dtypes.bfloat16.numpy])
 _EXPANDING = frozenset(["broadcast_to", "expand", "broadcast_view"])
 #: In-place operators and functions that write to their first argument.
 _IN_PLACE = frozenset(f"i{name}" for name in BASIC)
-_WRITERS = (
-    _IN_PLACE | {"setitem", "copy_into"} | {name for name, kernel in INDEX_CALLS.items() if kernel.writes_to(name)}
-)
+_WRITERS = _IN_PLACE | {"setitem", "copy_into"} | {name for name, each in INDEX_CALLS.items() if each.writes_to(name)}
 #: Operators without loops, and elementwise functions in addition to operators, operations and functions of NumPy.
 _WITHOUT_LOOPS = {"floordiv", "lshift", "matmul", "mod", "pow", "rshift"}
-_ELEMENTWISE = (OPERATORS.keys() - _WITHOUT_LOOPS) | _IN_PLACE | {
-    "activation_backward", "evaluate_tiled",
-}  # fmt: skip
+_ELEMENTWISE = (OPERATORS.keys() - _WITHOUT_LOOPS) | _IN_PLACE | {"activation_backward", "evaluate_tiled"}
 _FILLS = {"zeros": 0, "ones": 1, "zeros_like": 0, "ones_like": 1, "new_zeros": 0}
 #: The kind of loop of each declared reduction, of operations that call it, and of the array method of that name.
 _REDUCTIONS = {
@@ -78,6 +74,7 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
         self.constants: dict[int, Any] = {}
         self.temporary: set[int] = set()
         self._effects = Effects(program)
+        self._lowered_bodies: dict[str, Any] = {}
         for n in program.inputs:
             self._own(n)
 
@@ -152,7 +149,8 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
         is_allocating = any(n not in existing and self.views[n].memory == n for n in numbers)
         if has_out:
             return [self._loop(call._replace(named={}), name, results)]
-        if results and not is_allocating and name not in _WRITERS:  # It only makes views.
+        only_makes_views = results and not is_allocating and name not in _WRITERS
+        if only_makes_views or name in ("empty", "empty_like"):
             return []
         moving = getattr(self, f"_move_{name}", None)  # It only moves elements, and so supports 16-bit floats, too.
         if name in INDEX_CALLS:
@@ -172,7 +170,7 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
         if handler is not None:
             return handler(call, results)  # type: ignore[no-any-return]
         if name in _FILLS or name == "full":
-            return self._fill_call(call, results[0], call.args[1] if name == "full" else _FILLS[name])
+            return self._fill_call(results[0], call.args[1] if name == "full" else _FILLS[name])
         if COPIES.get(name):
             return self._copy(call, name, results)
         if name in _REDUCTIONS and call.name.partition(".")[0] in ("kernels", "backend", "method"):
@@ -232,7 +230,8 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
         shape = np.broadcast_shapes(*[r.shape for r in reads]) if reads else ()
         scalars = all(place[0] for place in places if isinstance(place[1], np.generic))
         if shape != out.shape and name not in _IN_PLACE and (reads or not scalars):
-            full = np.broadcast_shapes(shape, *[_shape_of(self, each) for each in arguments])
+            arrays = [self._view(each).shape for each in arguments if type(each) in (Value, Literal)]
+            full = np.broadcast_shapes(shape, *arrays)
             if full != out.shape:
                 raise Unsupported("the shape of the result")
         function = _function_of(kind, name)
@@ -266,7 +265,7 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
             raise Unsupported("it writes to elements more than once")
         return loop
 
-    def _fill_call(self, call: Call, out: View, value: Any) -> list[Step]:
+    def _fill_call(self, out: View, value: Any) -> list[Step]:
         """Return the steps that fill `out` with one number, and store the number if it never changes."""
         if type(value) in (Value, Literal):
             value = self._constant(value)
@@ -284,7 +283,7 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
             raise Unsupported("the copy")
         number = self._constant(call.args[0])
         if number is not None and out.memory == call.outputs[0]:
-            return self._fill_call(call, out, number)
+            return self._fill_call(out, number)
         x = self._view(call.args[0])
         if COPIES[name] == "order" and x.shape != out.shape:
             if not out.is_contiguous:
@@ -304,11 +303,6 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
         steps = tuple(s for each in (*(0,) * (len(sizes) - len(x.shape)), *x.strides) for s in (0, each))
         strides = contiguous_strides(shape, size)
         return [self._convert(out._replace(shape=shape, strides=strides), x._replace(shape=dims, strides=steps))]
-
-    def _move_empty(self, call: Call, results: list[View]) -> list[Step]:
-        return []
-
-    _move_empty_like = _move_empty
 
     def _write(self, out: View, value: Any) -> list[Step]:
         """Return the steps that write a number or an array to `out`, with broadcasting."""
@@ -436,12 +430,6 @@ def _rounds_once(call: Call, name: str, places: list[tuple[bool, Any]]) -> bool:
     """Return whether a call on 16-bit floats computes in float32 and rounds only the result."""
     single = call.name.startswith("operator.") or name in RENAMED or name == "where"
     return single and not call.named and all(is_array or isinstance(value, np.generic) for is_array, value in places)
-
-
-def _shape_of(lowering: Lowering, argument: Any) -> tuple[int, ...]:
-    if type(argument) is Value:
-        return lowering.views[argument.number].shape
-    return lowering.program.literals[argument.number].shape if type(argument) is Literal else ()
 
 
 def _dims_summed(shape: tuple[int, ...], to: tuple[int, ...]) -> tuple[int, ...]:

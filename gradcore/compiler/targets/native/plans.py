@@ -14,6 +14,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,19 +29,21 @@ from gradcore.compiler.program.effects import is_pure
 from gradcore.compiler.program.program import Call, Literal, Program, Value
 from gradcore.compiler.targets.native import building
 from gradcore.compiler.targets.native.files import is_library_name, is_whole_library, read_whole, write_whole
-from gradcore.compiler.targets.native.steps import View, contiguous_strides, empty_strided
+from gradcore.compiler.targets.native.steps import View, empty_strided
 from gradcore.compiler.targets.python import emitter
 from gradcore.core import dtypes
 from gradcore.core.device import device
 from gradcore.ops.declare.table import Formula
 
-__all__ = ["PartPlan", "Plan", "find_plan", "name_of", "store_plan"]
+__all__ = ["LEAST_CALLS", "PartPlan", "Plan", "are_apart", "find_plan", "name_of", "store_plan"]
 
 #: Folders of the package whose files determine the C++ of a program.
 _SOURCES = (
     "compiler", "backends/codegen", "backends/compiled", "backends/cupy/sources", "backends/portable", "backends/numpy",
     "backends/random", "ops",
 )  # fmt: skip
+#: The smallest number of calls of a native segment.
+LEAST_CALLS = 2
 #: The largest number of elements of literals that become part of the cache key.
 _MOST_HASHED = 1 << 12
 
@@ -215,7 +218,7 @@ class _Interface:
 
 def _allocation(number: int, view: View) -> Call:
     """Return the call that allocates the memory of a value."""
-    if view.strides == contiguous_strides(view.shape, view.dtype.itemsize) or view.is_contiguous:
+    if view.is_contiguous:
         return Call("xp.empty", np.empty, (view.shape, view.dtype), {}, Value(number))
     return Call("native.empty_strided", empty_strided, (view.shape, view.strides, view.dtype), {}, Value(number))
 
@@ -265,14 +268,28 @@ def find_plan(program: Program, name: str | None) -> tuple[Plan, Path] | None:
     return Plan(lowered, parts, viewed, begun, refused, rolled), library
 
 
+def are_apart(program: Program) -> bool:
+    """Return whether the inputs of a program shared no memory in the captured run."""
+    types = [program.types[n] for n in program.inputs if n in program.types]  # Inputs without a type are numbers.
+    spans = sorted(
+        (array_type.address + low, array_type.address + high)
+        for array_type in types
+        for low, high in [View(0, 0, array_type.shape, array_type.strides, array_type.dtype).extent]
+    )
+    return all(stop <= start for (_, stop), (start, _) in pairwise(spans))
+
+
 class _Unnamed(Exception):
     """Raised when a program refers to an object that has no stable name across processes."""
 
 
-def name_of(program: Program, *settings: Any) -> str | None:
+def name_of(program: Program) -> str | None:
     """Return the cache key of a program, by everything that decides its C++, or None if there is none."""
     try:
-        fields = [_environment(), repr(settings), repr((program.inputs, program.outputs, sorted(program.scalars)))]
+        fields = [
+            _environment(),
+            repr((LEAST_CALLS, are_apart(program), program.inputs, program.outputs, sorted(program.scalars))),
+        ]
         fields += [f"{c.name}{_serialize(c.args)}{_serialize(c.named)}{_serialize(c.results)}" for c in program.calls]
         fields += [_literal(array) for array in program.literals]
     except (_Unnamed, OSError, BuildError, RecursionError):

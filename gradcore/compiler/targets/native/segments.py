@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from gradcore.backends.codegen.expr import NotFusible
 from gradcore.compiler.program.program import Call, Program
-from gradcore.compiler.targets.native import building, groups, source
+from gradcore.compiler.targets.native import building, groups, plans, source
 from gradcore.compiler.targets.native.draws import RESERVING
 from gradcore.compiler.targets.native.lowering import Lowering
-from gradcore.compiler.targets.native.plans import PartPlan, Plan, name_of
+from gradcore.compiler.targets.native.plans import PartPlan, Plan, are_apart
 from gradcore.compiler.targets.native.products import LARGE_PRODUCT
 from gradcore.compiler.targets.native.rolling import Invocation
 from gradcore.compiler.targets.native.segment_source import PartSource
 from gradcore.compiler.targets.native.steps import Kernel, Loop, Reduction, Step, Unsupported, View, overlap
 
-__all__ = ["NativeProgram", "Part", "name_of_plan", "source_of"]
-
-#: The smallest number of calls of a native segment.
-_LEAST = 2
+__all__ = ["NativeProgram", "Part", "source_of"]
 
 
 @dataclass(eq=False)
@@ -34,16 +30,8 @@ class Part:
     ----------
     calls : list of Call
     steps : list of Step
-    computing : int
-        The number of calls that compute, rather than make views.
-    arguments : list of int
-        The values whose memory is passed to the function; literals have negative numbers.
-    scratch : int
-        The size in bytes of the scratch memory that is passed.
-    in_threads : bool
-        Whether the function takes so long that it uses several threads and releases the GIL.
-    multiplies : bool
-        Whether the function calls BLAS, which has to use a single thread then.
+    computing, arguments, scratch, in_threads, multiplies
+        See `PartPlan`.
     text : str
         The source of the C++ function, without its name.
     """
@@ -85,7 +73,7 @@ class NativeProgram:
     def __init__(self, program: Program, blas: bool) -> None:
         self.program = program = program.copy(program.calls)  # The copy gets memories and literals for steps.
         self.lowering = Lowering(program, blas)
-        self.are_apart = _are_apart(program)
+        self.are_apart = are_apart(program)
         self.pieces: list[Any] = []
         self.refused: list[str] = []
         self._cut()
@@ -153,7 +141,7 @@ class NativeProgram:
         return (results | self.lowering.temporary) - {*self.program.inputs}
 
     def _close(self, part: Part) -> None:
-        if part.computing >= _LEAST:
+        if part.computing >= plans.LEAST_CALLS:
             self.pieces.append(part)
         else:
             self.pieces += part.calls
@@ -248,11 +236,8 @@ class NativeProgram:
 
     def _is_fresh(self, memory: int, part: Part) -> bool:
         """Return whether a memory is allocated for a segment, which writes it first."""
-        return self.made_by.get(memory) is part and memory not in self.program.inputs and self._spans_itself(memory)
-
-    def _spans_itself(self, memory: int) -> bool:
-        """Return whether a value starts at the first byte of its memory."""
-        return self.lowering.views[memory].memory == memory and self.owner(memory).extent[0] == 0
+        is_new = self.made_by.get(memory) is part and memory not in self.program.inputs
+        return is_new and self.lowering.views[memory].memory == memory and self.owner(memory).extent[0] == 0
 
     def owner(self, memory: int) -> View:
         """Return the view of a whole memory, of a value or a literal."""
@@ -275,17 +260,6 @@ class NativeProgram:
         return Plan(self.program, pieces, self.lowering.views, begun, self.refused, self.rolled)
 
 
-def _are_apart(program: Program) -> bool:
-    """Return whether the inputs of a program shared no memory in the captured run."""
-    types = [program.types[n] for n in program.inputs if n in program.types]  # Inputs without a type are numbers.
-    spans = sorted(
-        (array_type.address + low, array_type.address + high)
-        for array_type in types
-        for low, high in [View(0, 0, array_type.shape, array_type.strides, array_type.dtype).extent]
-    )
-    return all(stop <= start for (_, stop), (start, _) in pairwise(spans))
-
-
 def _narrow_indices(indices: View) -> View:
     """Return the view as 32-bit integers."""
     return indices._replace(dtype=np.dtype(np.int32)).reshape(indices.shape)
@@ -300,8 +274,3 @@ def source_of(programs: list[NativeProgram]) -> str:
     draws = ['#include "draws.h"'] if any("philox::" in text or "draw<" in text for text in texts) else []
     head = ['#include "program.h"', *draws, "namespace gradcore {", *loops.values(), "}", "using namespace gradcore;"]
     return "\n".join([*head, *parts, ""])
-
-
-def name_of_plan(program: Program) -> str | None:
-    """Return the cache key of a program's plan, or None if there is none."""
-    return name_of(program, _LEAST, _are_apart(program))

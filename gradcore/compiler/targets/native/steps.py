@@ -226,7 +226,9 @@ class Rules:
     views: dict[int, View]
     temporary: set[int]
     temporary_view: Any
+    constants: dict[int, Any]
     _effects: Effects
+    _lowered_bodies: dict[str, Any]
     _steps: Any
     _view: Any
     _literal: Any

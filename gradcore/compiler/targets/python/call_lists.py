@@ -52,7 +52,7 @@ class _Listing(Grouping):
 
     def fuse(self, calls: list[Call], inputs: list[Leaf], outputs: list[int]) -> tuple[ListedCalls, list[Leaf]]:
         values = [leaf.number for leaf in inputs if type(leaf) is Value]
-        return ListedCalls(CPU.backend.library, calls, values, outputs, self.program), [*map(Value, values)]
+        return ListedCalls(calls, values, outputs, self.program), [*map(Value, values)]
 
 
 def _is_exact(call: Call, program: Program) -> bool:
@@ -79,34 +79,16 @@ def _is_exact(call: Call, program: Program) -> bool:
 
 
 class ListedCalls(FusedCalls):
-    """A run of exact calls, as one function of the arrays that it reads.
+    """A run of exact calls that the compiled library makes, as one function of the arrays that it reads."""
 
-    Parameters
-    ----------
-    library : CDLL
-        The compiled library.
-    calls : list of Call
-    inputs, outputs : list of int
-        The numbers of the values from earlier calls that the calls read, and of the results that later calls read.
-    program : Program
-        The program that contains the calls.
-
-    Raises
-    ------
-    NotFusible
-        If separate calls are faster.
-    """
-
-    def __init__(
-        self, library: Any, calls: list[Call], inputs: list[int], outputs: list[int], program: Program
-    ) -> None:  # fmt: skip
+    def __init__(self, calls: list[Call], inputs: list[int], outputs: list[int], program: Program) -> None:
         self.calls, self.inputs, self.outputs, self.types = calls, inputs, outputs, program.types
         saved = sum(_ARRAY if program.types[call.results.number].shape else _NUMBER for call in calls)
         copied_bytes = [program.types[n].nbytes for n in (*inputs, *outputs)]
         if saved <= _WHOLE + _MOVED * len(copied_bytes) + sum(copied_bytes) // _BYTES:
             raise NotFusible("the calls are as fast by themselves")
         self._free: list[Any] = []
-        self._list, self._memory = CallList(library), _Memory(program)
+        self._list, self._memory = CallList(CPU.backend.library), _Memory(program)
         self._place()
         if self._memory.size > _MOST_BYTES:
             raise NotFusible("the arrays are large")

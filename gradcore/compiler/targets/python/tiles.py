@@ -23,7 +23,7 @@ from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.backends.registry import CPU
 from gradcore.compiler.program.effects import is_pure
 from gradcore.compiler.program.memory import peak_of, ufunc_of
-from gradcore.compiler.program.program import Call, Literal, Program, Value, last_uses, map_leaves, values_in
+from gradcore.compiler.program.program import Call, Literal, Program, Value, last_uses, leaves_in, map_leaves, values_in
 from gradcore.compiler.targets.grouping import FusedCalls, Grouping, Leaf, call_on_expressions
 
 __all__ = ["FusedKernel", "fuse_calls"]
@@ -39,21 +39,7 @@ _TILE, _SHARED_TILE = 1 << 16, 1 << 18
 
 
 class FusedKernel(FusedCalls):
-    """A fused kernel: a group of elementwise calls as one function of arrays with the same layout.
-
-    Parameters
-    ----------
-    calls : list of Call
-    inputs, outputs : list of int
-        The numbers of the values that the kernel reads and returns.
-    program : Program
-        The program that contains the calls.
-
-    Raises
-    ------
-    NotFusible
-        If the calls are not elementwise, or a fused kernel would be slower.
-    """
+    """A fused kernel: a group of elementwise calls as one function of arrays with the same layout."""
 
     def __init__(self, calls: list[Call], inputs: list[int], outputs: list[int], program: Program) -> None:
         self.calls, self.inputs, self.outputs = calls, inputs, outputs
@@ -248,7 +234,7 @@ class _Grouping(Grouping):
             return "it is not elementwise"
         if result.memory != call.results.number or not result.is_dense:
             return "its result is a view, or not contiguous"
-        literals = self._literals(call)
+        literals: list[Any] = [self.program.type_of(leaf) for leaf in leaves_in(call.args, (Literal,))]
         leaves = [self.program.type_of(Value(n)) for n in call.read]
         operands = [each for each in (result, *leaves, *literals) if each is not None]
         if result.dtype not in _FLOATS or any(each.dtype not in _DTYPES for each in operands):
@@ -260,11 +246,6 @@ class _Grouping(Grouping):
         if any(not each.is_dense and any(each.strides) for each in operands):
             return "an array is not contiguous"
         return "it has settings by name" if call.named else None
-
-    def _literals(self, call: Call) -> list[Any]:
-        types: list[Any] = []
-        map_leaves(lambda leaf: types.append(self.program.type_of(leaf)) if type(leaf) is Literal else None, call.args)
-        return types
 
     def fuse(self, calls: list[Call], inputs: list[Leaf], outputs: list[int]) -> tuple[FusedKernel, list[Leaf]]:
         """Return a fused kernel for a group, and its arguments; literals are part of the kernel."""
