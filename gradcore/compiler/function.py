@@ -55,11 +55,6 @@ _forgotten = [0]
 _stance = ["default"]
 
 
-def _are_alike(shapes: dict[str, tuple[int, ...]], others: dict[str, tuple[int, ...]]) -> bool:
-    """Return whether the tensors of two calls have the same names and numbers of dims."""
-    return shapes.keys() == others.keys() and all(len(shapes[name]) == len(others[name]) for name in shapes)
-
-
 @contextmanager
 def _compiling_nothing() -> Iterator[None]:
     """Run all compiled functions eagerly within the context."""
@@ -430,7 +425,8 @@ class CompiledFunction:
     def _find_symbolic(self, args: _Args, named: _Named) -> Specialization | None:
         """Return a specialization with symbolic sizes, or None before sizes have changed often enough."""
         shapes = self._guards(args, named, {}).shapes
-        earlier = [entry.guards.shapes for entry in self._specializations if _are_alike(entry.guards.shapes, shapes)]
+        earlier = [entry.guards.shapes for entry in self._specializations]
+        earlier = [e for e in earlier if {n: len(s) for n, s in e.items()} == {n: len(s) for n, s in shapes.items()}]
         symbols, tries = symbolic_sizes.symbols_between(shapes, earlier)
         if not symbols or len({*map(str, earlier)}) < (1 if self._dynamic else 2):
             return None

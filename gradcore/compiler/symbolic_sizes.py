@@ -139,8 +139,6 @@ class SymbolicRecorder(Recorder):
     symbols : Symbols
     """
 
-    records_alone = False
-
     def __init__(self, symbols: Symbols) -> None:
         super().__init__()
         self.symbols = symbols

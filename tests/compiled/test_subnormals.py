@@ -159,3 +159,18 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_errors_are_those_of_torch(mode: Any, kind: str) -> None:
     with pytest.raises(RuntimeError, match=f"^flush_denormal expects a bool, but got {kind}$"):
         gc.set_flush_denormal(mode)
+
+
+@pytest.mark.parametrize("numbers", [(1e-30, 1e-10), (1e-40, 1e30)], ids=["result", "operand"])
+@pytest.mark.parametrize("first", [True, False])
+def test_constants_that_flushing_changes_are_not_folded(first: bool, numbers: tuple[float, float]) -> None:
+    """`set_flush_denormal` decides in each call whether they are zeros."""
+
+    def scale(x: gc.Tensor) -> gc.Tensor:
+        return x * (gc.full((4,), numbers[0]) * gc.full((4,), numbers[1])) * 1e15
+
+    compiled_scale, x = gc.compile(scale), gc.ones(4)
+    for flushes in (first, first, not first, first):
+        assert gc.set_flush_denormal(flushes)
+        assert compiled_scale(x).tolist() == scale(x).tolist()
+        assert (scale(x)[0].item() == 0) == flushes

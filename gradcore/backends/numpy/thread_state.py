@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import numpy as np
 
 from gradcore.core import config
 
-__all__ = ["connect", "current_core", "is_flushing", "keep_away", "set_flushing"]
+__all__ = ["connect", "current_core", "has_subnormals", "is_flushing", "keep_away", "keep_subnormals", "set_flushing"]
 
 # -- cores ---------------------------------------------------------------------------------------------------------
 
@@ -63,6 +65,31 @@ def is_flushing() -> bool:
 def set_flushing(on: bool) -> bool:
     """Set whether the CPU replaces subnormal numbers by zeros in this thread. Return whether it could be set."""
     return _flush.write(on)
+
+
+@contextmanager
+def keep_subnormals() -> Iterator[None]:
+    """Keep subnormal numbers in this thread within the context."""
+    flushes = is_flushing()
+    set_flushing(False)
+    try:
+        yield
+    finally:
+        set_flushing(flushes)
+
+
+def has_subnormals(value: object) -> bool:
+    """Return whether a number or an element of an array counts as zero in threads that flush subnormal numbers.
+
+    A Python number counts as float32. Halves are computed in float32, where they are not subnormal.
+    """
+    if not isinstance(value, (float, complex, np.ndarray, np.generic)):
+        return False
+    array = np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else np.asarray(value, np.complex64)
+    if array.dtype.char not in "fdFD":
+        return False
+    sizes = np.abs([array.real, array.imag])
+    return bool(((sizes != 0) & (sizes < np.finfo(array.dtype).smallest_normal)).any())
 
 
 def connect(library: ctypes.CDLL) -> None:

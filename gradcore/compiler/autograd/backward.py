@@ -122,7 +122,8 @@ class RecordedBackward:
         """Capture the gradients of each result alone, for a backward from a loss returned with other results."""
         calls = self.recorder.program.calls
         whole = self.outs, self.given, self.reached, self.freed_with, self.gradients
-        if not 1 < len(self.outs) <= _MOST_ALONE or not self.recorder.records_alone:
+        # On a device, each program would hold memory.
+        if not 1 < len(self.outs) <= _MOST_ALONE or self.recorder.program.backend or self.recorder.program.symbols:
             return
         end = len(calls)
         for t in outs:

@@ -90,8 +90,9 @@ class Guards(LibraryGuards):
         self._identities: dict[type, list[tuple[Any, str, bool]]] = {}
         #: Lists and dicts with the names of their variables, by id.
         self.containers: dict[int, tuple[Any, str]] = {}
-        #: Positions and names of arguments that may be any float.
+        #: Positions and names of arguments that may be any float, and the arguments by name.
         self.varying: frozenset[int | str] = frozenset()
+        self._named: dict[str, Any] = {}
         self.codes: set[types.CodeType] = set()
         #: Names of attributes that have no guard because they do not occur in the code.
         self.skipped: set[str] = set()
@@ -112,6 +113,7 @@ class Guards(LibraryGuards):
                 self.require(f"type(args[{i}]) is float", f"args[{i}] is a float")
             else:
                 self.visit(each, f"args[{i}]", f"args[{i}]", given=True)
+        self._named = named
         if named:
             self._container(named, "named", "named", given=True)
         else:
@@ -209,7 +211,7 @@ class Guards(LibraryGuards):
         if isinstance(value, defaultdict):
             self.visit(value.default_factory, f"{o}.default_factory", f"{text}.default_factory")
         for key in keys:
-            if given and text == "named" and key in self.varying:
+            if value is self._named and key in self.varying:
                 self.require(f"type({o}[{key!r}]) is float", f"{key} is a float")
             else:
                 self.visit(dict.__getitem__(value, key), element.format(self.bind(key)), f"{text}[{key!r}]", given)

@@ -163,11 +163,6 @@ class Recorder:
         self.array_types: Any = (np.ndarray, *(each.array_type for each in self._others))
         self._indices: dict[Any, int] = {each: each.current_index() for each in self._others}
 
-    @property
-    def records_alone(self) -> bool:
-        """Whether each of a few results gets its own backward program: on the CPU, where programs hold no memory."""
-        return self.program.backend is None
-
     # -- the captured calls -----------------------------------------------------------------------------------------
 
     def stop(self, code: Code, text: str) -> None:
@@ -196,7 +191,8 @@ class Recorder:
         """Return the stand-in of an array made of Python numbers; each run of the program gets a copy."""
         out = self._new(array)
         args = (self.program.new_literal(array.copy("K")), "K")
-        self.program.calls.append(Call("copy", type(array).copy, args, {}, Value(out.number)))
+        copied = np.ndarray.copy if isinstance(array, np.ndarray) else _copy_array
+        self.program.calls.append(Call("copy", copied, args, {}, Value(out.number)))
         return out
 
     def adopt(self, array: AnyArray) -> RecordedArray:
@@ -557,6 +553,10 @@ def _on_index(backend: Any, index: int, function: Callable[..., Any], *args: Any
     """Call a function while the CUDA device `index` is current."""
     with backend.use_index(index):
         return function(*args, **kwargs)
+
+
+def _copy_array(array: Any, order: str) -> Any:
+    return array.copy(order)
 
 
 def _draw_default(words: int) -> tuple[int, int]:

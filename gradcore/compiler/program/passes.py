@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.base import SMALL, Backend
+from gradcore.backends.numpy.thread_state import has_subnormals, keep_subnormals
 from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.backends.registry import CPU
 from gradcore.compiler.program.effects import COPIES, Effects, is_pure, is_total, written_values
-from gradcore.compiler.program.program import Call, Literal, Program, Value, map_leaves, substitute
+from gradcore.compiler.program.program import Call, Literal, Program, Value, leaves_in, map_leaves, substitute
 from gradcore.core.operators import BASIC, names_of
 
 __all__ = ["PASSES", "optimize", "run_passes", "takes_scalars"]
@@ -192,8 +193,10 @@ def fold_constants(program: Program) -> Program:
 
     for call in (program.calls[position] for position in sorted(constant)):
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), keep_subnormals():
                 keep(call.results, call.function(*map_leaves(plain, call.args), **map_leaves(plain, call.named)))
+                if any(map(has_subnormals, map(plain, leaves_in((call.args, call.named, call.results))))):
+                    return program  # `set_flush_denormal` decides in each run whether these are zeros.
         except Exception:
             return program  # Each run of the program raises the error.
     if program.backend is not None and program.backend.has_streams:

@@ -149,9 +149,8 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
         is_allocating = any(n not in existing and self.views[n].memory == n for n in numbers)
         if has_out:
             return [self._loop(call._replace(named={}), name, results)]
-        only_makes_views = results and not is_allocating and name not in _WRITERS
-        if only_makes_views or name in ("empty", "empty_like"):
-            return []
+        if (results and not is_allocating and name not in _WRITERS) or name in ("empty", "empty_like"):
+            return []  # It only makes views, or computes nothing.
         moving = getattr(self, f"_move_{name}", None)  # It only moves elements, and so supports 16-bit floats, too.
         if name in INDEX_CALLS:
             moving = functools.partial(self._lower_index_kernel, INDEX_CALLS[name], name)

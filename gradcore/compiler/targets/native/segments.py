@@ -111,7 +111,8 @@ class NativeProgram:
         """Return the native steps of a call, or None if Python has to make it."""
         try:
             steps = self.lowering.steps(call)
-            if any(self._may_meet(step) for step in steps):
+            inputs = frozenset() if self.are_apart else frozenset(self.program.inputs)
+            if any(w != r and overlap(w, r, inputs) for step in steps for w in step.writes for r in step.reads):
                 raise Unsupported("its inputs may overlap its outputs")
             for step in [] if building.has_vector_functions() else steps:
                 if isinstance(step, (Loop, Reduction)):
@@ -123,11 +124,6 @@ class NativeProgram:
         except (Unsupported, NotFusible, AttributeError, TypeError, ValueError) as error:
             self.refused.append(f"{call.name}: {error}")
             return None
-
-    def _may_meet(self, step: Step) -> bool:
-        """Return whether a step may read elements at positions other than the ones that it writes."""
-        inputs = frozenset() if self.are_apart else frozenset(self.program.inputs)
-        return any(w != r and overlap(w, r, inputs) for w in step.writes for r in step.reads)
 
     def _writes_outside(self, part: Part) -> bool:
         """Return whether a segment cannot run again from its beginning, as it changes memory from before."""
