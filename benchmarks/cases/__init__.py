@@ -3,6 +3,7 @@
 from benchmarks.cases import (
     arrays,
     decompositions,
+    everyday,
     higher_order,
     layers,
     lookup,
@@ -22,6 +23,7 @@ __all__ = [
     "arrays",
     "decompositions",
     "every_case",
+    "everyday",
     "higher_order",
     "layers",
     "lookup",
