@@ -7,7 +7,7 @@ import functools
 
 import pytest
 
-from benchmarks import compare
+from benchmarks import compare, rates
 from benchmarks.cases import every_case
 from benchmarks.libraries import LIBRARIES, QUICK, Library, UnavailableError
 from benchmarks.measure import check
@@ -59,3 +59,13 @@ def test_case(benchmark, case, library, device):
 def test_an_unknown_library_is_named_with_those_that_there_are():
     with pytest.raises(SystemExit, match=r"no such library: jax.jit; there are .*\bjax\b"):
         compare.compare(compare.parse(["--libraries", "torch,jax.jit"]))
+
+
+def test_rates_are_shown_as_shares_of_a_copy():
+    table = rates.table({"avx2": {"copy": 8e10, "softmax": 1e10}, "baseline": {}})
+    assert table.splitlines()[2:] == ["| copy | 80 (1.00) | not built |", "| softmax | 10 (.12) | not built |"]
+
+
+def test_an_unknown_variant_is_named_with_those_that_there_are():
+    with pytest.raises(SystemExit, match=r"no such variant: sse; there are "):
+        rates.main(["--variants", "sse"])

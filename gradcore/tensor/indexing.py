@@ -85,6 +85,8 @@ def getitem(self: AnyTensor, key: Any) -> Any:
         view_key = as_view_key(key, self._array.shape)
         if view_key is not None:
             return view_at(self, *view_key)
+        if _is_index_of_dim(key, self._array.ndim):
+            return functional.index(self, (*[None] * (len(key) - 1), key[-1]))
     if isinstance(key, Variable) and key._dtype is dtypes.int64 and key._array.ndim and self._array.ndim:
         return functional.index(self, (key,))
     if takes_over(kind) and (overriding := overriding_arguments((key,))):
@@ -95,6 +97,14 @@ def getitem(self: AnyTensor, key: Any) -> Any:
         shorten(error)
         raise
     return base if indices is None else functional.index(base, indices)
+
+
+def _is_index_of_dim(key: tuple[object, ...], ndim: int) -> bool:
+    """Return whether a key is a tensor of indices along a dim, after whole slices for the dims in front of it."""
+    index = key[-1]
+    if not isinstance(index, Variable) or index._dtype is not dtypes.int64 or not index._array.ndim:
+        return False
+    return len(key) <= ndim and all(k.__class__ is slice and k == WHOLE for k in key[:-1])
 
 
 def view_at(self: AnyTensor, key: tuple[Any, ...], name: str) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends.compiled import conversions, elementwise, indexing, reductions, rows, sorting
+from gradcore.backends.compiled import conversions, elementwise, indexing, narrow, reductions, rows, sorting
 from tests.compiled.conftest import with_new_kernels
 from tests.ops.cases import ALL, Drawn
 
@@ -27,6 +27,8 @@ def _everything(compiled: Any) -> Iterator[None]:
         patch.setattr(indexing, "_LARGE_VECTORS", 1)
         patch.setattr(reductions, "_LARGE_ROWS", 1)
         patch.setattr(reductions, "_WIDTH", 1)
+        for name in ("_LEAST", "_LEAST_INDICES", "_LEAST_LOGSUMEXP"):
+            patch.setattr(narrow, name, 1)
         yield
 
 

@@ -12,7 +12,7 @@ import pytest
 import gradcore as gc
 from gradcore import get_num_threads, set_num_threads
 from gradcore.backends.base import Backend
-from gradcore.backends.compiled import rows
+from gradcore.backends.compiled import narrow, rows
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.core.dtypes import float32, float64
 from tests.backends.test_numpy_rows import Portable, agree, draw
@@ -30,6 +30,8 @@ CHANNELS = [(4, 6, 9, 9), (3, 4, 20), (2, 8, 3, 4, 5)]
 def _threaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """On two threads, and with small arrays and short rows taken for large ones."""
     monkeypatch.setattr(rows, "_LARGE", 1)
+    for name in ("_LEAST", "_LEAST_LOGSUMEXP"):
+        monkeypatch.setattr(narrow, name, 1 << 40)  # other kernels would take short rows
     monkeypatch.setattr(rows, "_WORTH_A_THREAD", 512)
     before = get_num_threads()
     set_num_threads(2)

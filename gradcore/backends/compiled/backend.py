@@ -10,6 +10,7 @@ from gradcore.backends.compiled.half_reductions import CompiledHalfReductions
 from gradcore.backends.compiled.halves import CompiledHalves
 from gradcore.backends.compiled.indexing import CompiledIndexing
 from gradcore.backends.compiled.matrices import CompiledMatrices
+from gradcore.backends.compiled.narrow import CompiledNarrow
 from gradcore.backends.compiled.products import CompiledProducts
 from gradcore.backends.compiled.recurrent import CompiledRecurrent
 from gradcore.backends.compiled.rows import CompiledRows
@@ -20,6 +21,7 @@ __all__ = ["CompiledBackend"]
 
 
 class CompiledBackend(
+    CompiledNarrow,
     CompiledConversions,
     CompiledConvolution,
     CompiledCtc,

@@ -24,7 +24,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "rows.cpp": (), "recurrent.cpp": ("-ffp-contract=fast",), "reductions.cpp": (), "indexing.cpp": (),
     "matrices.cpp": (), "convolution.cpp": ("-ffp-contract=fast",), "conversions.cpp": (), "ctc.cpp": (),
     "halves.cpp": (), "elementwise.cpp": (), "pool.cpp": (), "sorting.cpp": (), "steps.cpp": (),
-    "products.cpp": ("-ffp-contract=fast",), "fourier.cpp": ("-ffp-contract=fast",),
+    "products.cpp": ("-ffp-contract=fast",), "fourier.cpp": ("-ffp-contract=fast",), "narrow.cpp": (),
 }  # fmt: skip
 #: Linker options for the package's libraries, which need only the names of functions that they export.
 _STRIP = ("-Wl,--strip-all",) if sys.platform == "linux" else ()

@@ -82,6 +82,11 @@ class NumpyProducts(Products):
                 except ValueError:
                     pass
             return super().matmul(a, b)
+        if b.ndim == 1 and a.ndim == 2 and a.size < MANY and a.dtype is b.dtype and a.dtype.char in "fd":
+            try:
+                return a.dot(b)
+            except ValueError:
+                return super().matmul(a, b)  # This call raises the error.
         if a.ndim > 2 == b.ndim and a.size and a.dtype is b.dtype:  # one product instead of one for each of the batch
             shape = a.shape
             return self.matmul(a.reshape(-1, shape[-1]), b).reshape(*shape[:-1], b.shape[1])

@@ -58,12 +58,12 @@ class Indexing:
     @indexes("take", "tuple", "x index")
     def index(self, x: Array, indices: Indices) -> Array:
         """Return the elements at `indices`."""
-        key = self._key_of(x.shape, indices)
+        key = None if self.host_scalars else self._key_of(x.shape, indices)  # which checks bounds
         try:
             single_index = self._find_single_index(x, indices)
             if single_index is not None:
                 return self.taken_along(*single_index, True)
-            return self.xp.ascontiguousarray(x[key])
+            return self.xp.ascontiguousarray(x[self._key_of(x.shape, indices) if key is None else key])
         except (IndexError, ValueError) as error:
             raise index_error(error, x.shape, self._replace_masks(indices)) from None
 

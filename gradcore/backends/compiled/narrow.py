@@ -1,0 +1,131 @@
+"""Reductions of arrays whose rows or columns are too short for NumPy's inner loops and for SIMD registers."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradcore.backends.compiled.calls import WORTH_A_THREAD, CompiledCalls
+from gradcore.backends.numpy import threads
+
+if TYPE_CHECKING:
+    from gradcore.backends.portable.reductions import Dims
+    from gradcore.core.arrays import Array
+
+__all__ = ["CompiledNarrow"]
+
+#: Rows of fewer elements, and columns of which fewer lie side by side, are narrow.
+_LONG, _WIDE = 32, 64
+#: Elements from which kernels are faster than NumPy: for sums and extrema, for indices, and for logsumexp. Fewer than
+#: `_SMALL` elements of logsumexp are computed by the kernel whatever their shape. Tests set the first three to 1.
+_LEAST, _LEAST_INDICES, _LEAST_LOGSUMEXP, _SMALL = 512, 1024, 32, 4096
+#: The columns of a single matrix from which kernels find indices faster than NumPy, and the elements of such matrices
+#: from which they compute logsumexp no faster.
+_COLUMNS, _TALL = 8, 1 << 14
+#: The length of the rows from which extrema are found faster than column by column, and the elements of shorter rows.
+_FOLDED, _FEW = 8, 2048
+#: Types of the reduced dim, the elements from which a thread pays off and the number of threads.
+_NUMBERS = (ctypes.c_int64,) * 3
+
+
+def _takes_sum(x: Array, dims: Sequence[int]) -> bool:
+    # BLAS adds the elements of rows, and the rows of a single matrix, as fast.
+    if len(dims) != 1 or dims[0] <= 0:
+        return False
+    return 1 < _count_columns(x, dims[0]) < _WIDE
+
+
+def _takes_extremum(x: Array, dims: Sequence[int]) -> bool:
+    if len(dims) != 1 or dims[0] < 0:
+        return False
+    dim = dims[0]
+    if dim < x.ndim - 1:
+        return 0 < _count_columns(x, dim) < _WIDE
+    n = x.shape[dim]
+    return bool(dim and n < _LONG and (n >= _FOLDED or x.size < _FEW or _LEAST == 1) and _count_columns(x, dim))
+
+
+def _takes_indices(x: Array, dim: int) -> bool:
+    if dim == x.ndim - 1:
+        return bool(dim and x.shape[dim] < _LONG and _count_columns(x, dim))
+    return (1 if dim else _COLUMNS) <= _count_columns(x, dim) < _WIDE
+
+
+def _takes_logsumexp(x: Array, dims: Sequence[int]) -> bool:
+    if len(dims) != 1 or dims[0] < 0:
+        return False
+    dim, columns = dims[0], _count_columns(x, dims[0])
+    if x.size < _SMALL or not columns:
+        return columns > 0
+    if dim == x.ndim - 1:
+        return dim > 0 and x.shape[dim] < _LONG
+    return columns < _WIDE and (dim > 0 or x.size < _TALL)
+
+
+def _count_columns(x: Array, dim: int) -> int:
+    """Return the number of elements between neighbours along a dim, or 0 if a kernel cannot read the array."""
+    return x.strides[dim] // x.itemsize if x.dtype.char in "fd" and x.flags.c_contiguous and x.flags.aligned else 0
+
+
+class CompiledNarrow(CompiledCalls):
+    """Sums, extrema, their indices and logsumexp along a dim of narrow arrays of floats."""
+
+    def sum_over(self, x: Array, dims: Dims = None, keepdim: bool = False, dtype: object = None) -> Array:
+        if dims and x.size >= _LEAST and dtype is None and _takes_sum(x, dims):
+            return self._reduce_narrow("narrow_sums", x, dims[0], keepdim)
+        out: Array = super().sum_over(x, dims, keepdim, dtype)
+        return out
+
+    def max_over(self, x: Array, dims: Dims = None, keepdim: bool = False) -> Array:
+        if dims and x.size >= _LEAST and _takes_extremum(x, dims):
+            return self._reduce_narrow("narrow_maxima", x, dims[0], keepdim)
+        out: Array = super().max_over(x, dims, keepdim)
+        return out
+
+    def min_over(self, x: Array, dims: Dims = None, keepdim: bool = False) -> Array:
+        if dims and x.size >= _LEAST and _takes_extremum(x, dims):
+            return self._reduce_narrow("narrow_minima", x, dims[0], keepdim)
+        out: Array = super().min_over(x, dims, keepdim)
+        return out
+
+    def logsumexp_over(self, x: Array, dims: Sequence[int] | None, keepdim: bool) -> Array:
+        if dims and x.size >= _LEAST_LOGSUMEXP and _takes_logsumexp(x, dims):
+            return self._reduce_narrow("narrow_logsumexp", x, dims[0], keepdim)
+        out: Array = super().logsumexp_over(x, None if dims is None else tuple(dims), keepdim)
+        return out
+
+    def argmax_along(self, x: Array, dim: int, keepdim: bool = False) -> Array:
+        if x.size >= _LEAST_INDICES and _takes_indices(x, dim):
+            return self._reduce_narrow("narrow_argmax", x, dim, keepdim, True)
+        out: Array = super().argmax_along(x, dim, keepdim)
+        return out
+
+    def argmin_along(self, x: Array, dim: int, keepdim: bool = False) -> Array:
+        if x.size >= _LEAST_INDICES and _takes_indices(x, dim):
+            return self._reduce_narrow("narrow_argmin", x, dim, keepdim, True)
+        out: Array = super().argmin_along(x, dim, keepdim)
+        return out
+
+    def max_along(self, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
+        if x.size >= _LEAST_INDICES and _takes_indices(x, dim):
+            return self.take_at_index(x, self.argmax_along(x, dim), dim, keepdim)
+        out: tuple[Array, Array] = super().max_along(x, dim, keepdim)
+        return out
+
+    def min_along(self, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
+        if x.size >= _LEAST_INDICES and _takes_indices(x, dim):
+            return self.take_at_index(x, self.argmin_along(x, dim), dim, keepdim)
+        out: tuple[Array, Array] = super().min_along(x, dim, keepdim)
+        return out
+
+    def _reduce_narrow(self, kernel: str, x: Array, dim: int, keepdim: bool, finds_index: bool = False) -> Array:
+        """Reduce a contiguous array of floats, which must not be empty, along a dim by a kernel."""
+        shape = x.shape
+        out: Array = np.empty(shape[:dim] + (1,) * keepdim + shape[dim + 1 :], np.int64 if finds_index else x.dtype)
+        run = self._function(kernel, x.dtype.char, 2, _NUMBERS, ctypes.c_int64)
+        if run(dim, WORTH_A_THREAD, threads.available(), x, out):
+            raise AssertionError(f"{kernel} does not read arrays of the shape {shape}")
+        return out
