@@ -26,8 +26,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "halves.cpp": (), "elementwise.cpp": (), "pool.cpp": (), "sorting.cpp": (), "steps.cpp": (),
     "products.cpp": ("-ffp-contract=fast",), "fourier.cpp": ("-ffp-contract=fast",), "narrow.cpp": (),
 }  # fmt: skip
-#: Linker options for the package's libraries, which need only the names of functions that they export.
-_STRIP = ("-Wl,--strip-all",) if sys.platform == "linux" else ()
+#: Linker script for the package's libraries: functions of C++ (`_Z...`) are not exported.
+_EXPORTS = "{ local: _Z*; };\n"
 #: Function that is called with one line of text when a file has been compiled.
 Report = Callable[[str], object]
 
@@ -138,7 +138,7 @@ def build_variants(
     if missing:
         compiler = find_compiler()
         with tempfile.TemporaryDirectory() as temporary:
-            for library in _compile(compiler, Path(temporary), loops, parts, missing, report, *_STRIP):
+            for library in _compile(compiler, Path(temporary), loops, parts, missing, report, is_packaged=True):
                 copied = shutil.copy2(library, folder / f"{library.name}.new")
                 os.replace(copied, folder / library.name)
     for path in folder.iterdir():
@@ -154,9 +154,17 @@ def _compile(
     parts: int,
     variants: dict[str, tuple[str, ...]],
     report: Report | None,
-    *linker_options: str,
+    is_packaged: bool = False,
 ) -> list[Path]:
-    """Compile the libraries with these names and further options in a folder."""
+    """Compile the libraries with these names and further options in a folder.
+
+    With `is_packaged`, libraries for Linux have no names but those of exported functions.
+    """
+    linker_options: list[str] = []
+    if is_packaged and sys.platform == "linux":
+        script = folder / "exports.map"
+        script.write_text(_EXPORTS)
+        linker_options = ["-Wl,--strip-all", f"-Wl,--version-script={script}"]
     pieces = list(loops)
     sources = [Path(HERE, name) for name in SOURCES]
     for i in range(parts):
