@@ -30,6 +30,9 @@ from tests.joined import begin_case
 
 TESTS = Path(__file__).parent / "tests"
 
+for _name in gradcore.__all__:  # in this order, so that an example of two names is always found below the same one
+    getattr(gradcore, _name)
+
 #: How to read the settings of the process or the thread, by name.
 SETTINGS: dict[str, Callable[[], Any]] = {
     "default dtype": gradcore.get_default_dtype,
@@ -85,7 +88,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
     The names of the files in it are digests of all that they are made of, so later runs use them too.
     """
-    begin_case()  # modules of tests draw numbers, too
     # The tests of slow scopes are collected first, those of docstrings last: so all workers end at about the same time.
     config.option.loadscopereorder = False
     if "PYTEST_XDIST_WORKER" not in os.environ:
@@ -137,6 +139,13 @@ def pytest_collection() -> Generator[None, Any, Any]:
         gc.enable()
         gc.collect()
         gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    """Let what a module draws when it is imported not depend on the modules before it."""
+    begin_case()
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -165,13 +165,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _put_long_modules_first(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort items by module, those that take longest first, so that no worker waits for another one's last module.
 
-    A test marked slow counts as much as 200 cases.
+    A test marked slow counts as much as 200 cases. The order does not depend on that of collection.
     """
     cases, weights = config.stash.get(joined.CASES, {}), Counter[Path]()
     for item in items:
         slow = item.get_closest_marker("slow") is not None
         weights[item.path] += len(cases.get(item.nodeid, (item,))) * (200 if slow else 1)
-    items.sort(key=lambda item: -weights[item.path])
+    items.sort(key=lambda item: (-weights[item.path], item.path, isinstance(item, pytest.DoctestItem)))
 
 
 @pytest.fixture(autouse=True)

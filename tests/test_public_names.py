@@ -31,6 +31,7 @@ PACKAGES = ("amp", "autograd", "backends", "cuda", "distributions", "nn", "nn.ut
 
 
 def modules() -> Iterator[str]:
+    """Yield the paths of public modules, the same ones whatever was imported before."""
     yield "gradcore"
     for name in dir(gc):
         if name not in ("multiprocessing", "tensor") and find_spec(f"gradcore.{name}") is not None:
@@ -38,7 +39,7 @@ def modules() -> Iterator[str]:
     for path in PACKAGES:
         package = importlib.import_module(f"gradcore.{path}")
         for name in dir(package):
-            if isinstance(vars(package).get(name), types.ModuleType):
+            if find_spec(f"{package.__name__}.{name}") is not None:
                 yield f"{package.__name__}.{name}"
 
 
