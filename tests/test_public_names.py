@@ -39,7 +39,8 @@ def modules() -> Iterator[str]:
     for path in PACKAGES:
         package = importlib.import_module(f"gradcore.{path}")
         for name in dir(package):
-            if find_spec(f"{package.__name__}.{name}") is not None:
+            # All names of `common_types` begin with an underscore, as in PyTorch.
+            if name != "common_types" and find_spec(f"{package.__name__}.{name}") is not None:
                 yield f"{package.__name__}.{name}"
 
 

@@ -12,6 +12,7 @@ from gradcore.distributions.probabilities import inside as clamp_probs
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import ones, zeros
 from gradcore.tensor.random import normal
+from gradcore.torch_names import paths
 
 __all__ = [
     "broadcast_all",
@@ -107,3 +108,6 @@ def _standard_normal(shape: Sequence[int], dtype: Any, device: Any) -> Tensor:
 def _sum_rightmost(value: Tensor, dim: int) -> Tensor:
     """Return the sum over the last `dim` dims."""
     return value if not dim else functional.sum(value, tuple(range(-dim, 0)))
+
+
+paths.show_public(__name__)

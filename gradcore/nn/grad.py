@@ -8,6 +8,7 @@ from typing import Any
 from gradcore import functional
 from gradcore.nn.module_factory import ntuple
 from gradcore.tensor import Tensor
+from gradcore.torch_names import paths
 
 __all__ = ["conv1d_input", "conv1d_weight", "conv2d_input", "conv2d_weight", "conv3d_input", "conv3d_weight"]
 
@@ -79,3 +80,5 @@ def _document(function: Callable[..., Tensor], n: int, of: str, first: str) -> C
 
 conv1d_input, conv2d_input, conv3d_input = map(_make_conv_input, (1, 2, 3))
 conv1d_weight, conv2d_weight, conv3d_weight = map(_make_conv_weight, (1, 2, 3))
+
+paths.show_public(__name__)

@@ -10,6 +10,7 @@ from typing import Any
 
 from gradcore import cuda
 from gradcore.backends.numpy.threads import get_num_threads, set_num_threads
+from gradcore.torch_names import paths
 
 __all__ = ["Compare", "Measurement", "Timer", "select_unit", "timer", "trim_sigfig"]
 
@@ -288,3 +289,6 @@ class Compare:
             line = "".join(f"  |  {value:>{width}}" for value, width in zip(values, widths, strict=True))
             lines.append(f"      {name:<{first - 6}}{line}")
         return "\n".join([*lines, "", f"Times are in {_NAMES[unit]} ({unit})."])
+
+
+paths.show_public(__name__)
