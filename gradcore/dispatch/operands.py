@@ -101,6 +101,8 @@ class _Placed:
 
 
 _constants: dict[Any, Any] = {}
+#: The least positive float32 that is not subnormal.
+_LEAST_NORMAL = 2.0**-126
 #: Upper bound of the cache: a loop may use a new number in each step, and each constant takes 500 bytes.
 MOST_CONSTANTS = 4096
 
@@ -119,7 +121,9 @@ def constant(value: Any, dtype: dtypes.dtype, device: Any) -> Any:
         t._device, t._dtype = device, dtype
         t._edge = t._autograd = t._vc = None
         t._constant = True
-        if value and value == value:  # not zeros, as -0.0 and 0.0 are the same key, and not nan, which equals no key
+        # Not zeros, as -0.0 and 0.0 are the same key; not nan, which equals no key; and not subnormal numbers, which
+        # are zeros in float32 while `set_flush_denormal` is on.
+        if abs(value) >= _LEAST_NORMAL:
             if len(_constants) >= MOST_CONSTANTS:
                 _constants.clear()
             _constants[key] = t

@@ -52,6 +52,14 @@ def test_gradients() -> None:
         assert (grad.item() == 0) == flushes
 
 
+def test_subnormal_numbers_do_not_stay_zero() -> None:
+    """Check that a number that became a zero operand while the setting was on is converted again."""
+    large = gc.full((3,), 1e30)
+    for flushes in (True, False):
+        gc.set_flush_denormal(flushes)
+        assert (large * 1.23e-40).eq(0).all().item() == flushes
+
+
 def _in_threads_of_library(library: Any, read: Callable[[], Any]) -> list[Any]:
     """Return what `read` returns in the caller and in one thread of the library."""
     results: list[Any] = []
