@@ -182,9 +182,9 @@ def _measure_variant(name: str) -> dict[str, float]:
     """Return the bandwidths of the kernels of an instruction set, or an empty dict if its library is not there."""
     from numpy._core._multiarray_umath import __cpu_features__ as known  # type: ignore[attr-defined]
 
-    from gradcore.backends.compiled.variants import of_machine
+    from gradcore.backends.compiled.variants import variants_of_machine
 
-    variants = of_machine()
+    variants = variants_of_machine()
     number = [variant.name for variant in variants].index(name)
     chosen, better = variants[number], variants[:number]
     names = "groups" if any(group in known for variant in variants for group in variant.groups) else "features"
@@ -238,9 +238,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         limit_threads(1)
         print(json.dumps(_measure_kernels()))
         return 0
-    from gradcore.backends.compiled.variants import of_machine
+    from gradcore.backends.compiled.variants import variants_of_machine
 
-    known = [variant.name for variant in of_machine()]
+    known = [variant.name for variant in variants_of_machine()]
     names = options.variants.split(",") if options.variants else known
     unknown = sorted({*names} - {*known})
     if unknown:

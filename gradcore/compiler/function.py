@@ -168,7 +168,7 @@ class CompiledFunction:
                 return result[0]
         outside, current.is_compiling = current.is_compiling, True
         try:
-            return self._without_program(args, kwargs)
+            return self._call_without_program(args, kwargs)
         finally:
             current.is_compiling = outside
 
@@ -182,7 +182,7 @@ class CompiledFunction:
         finally:
             current.is_compiling = outside
 
-    def _without_program(self, args: _Args, named: _Named) -> object:
+    def _call_without_program(self, args: _Args, named: _Named) -> object:
         state = local.state
         if state.mode & PROFILE and current.profiler is None:
             return self._call_profiled(args, named)

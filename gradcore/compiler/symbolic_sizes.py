@@ -212,7 +212,7 @@ class SymbolicRecorder(Recorder):
         try:
             with np.errstate(all="ignore"):
                 results = [
-                    function(*(_at(each, i) for each in args), **{key: _at(each, i) for key, each in named.items()})
+                    function(*(_pick(each, i) for each in args), **{key: _pick(each, i) for key, each in named.items()})
                     for i in range(RECORDED)
                 ]
         except Exception as error:
@@ -292,7 +292,7 @@ class SymbolicRecorder(Recorder):
         return leaf.in_program() if type(leaf) is SymbolicNumber else super()._argument(leaf)
 
 
-def _at(value: Any, position: int) -> Any:
+def _pick(value: Any, position: int) -> Any:
     """Return an argument at the sizes numbered `position`."""
 
     def plain(leaf: Any) -> Any:

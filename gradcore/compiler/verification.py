@@ -23,7 +23,7 @@ import numpy as np
 from gradcore.autograd.gradients import grad as gradients_of
 from gradcore.autograd.node import is_freed_error
 from gradcore.autograd.variables import Variable, wrap
-from gradcore.compiler.autograd.node import grad_of, with_history, without_history
+from gradcore.compiler.autograd.node import cut_history, grad_of, with_history
 from gradcore.compiler.capture.host_calls import runs_user_code
 from gradcore.compiler.capture.watch import Watch
 from gradcore.compiler.specialization import Specialization
@@ -199,7 +199,7 @@ def gradients_in(result: object, names: dict[str, AnyTensor]) -> Iterator[tuple[
     inputs = {name: t for name, t in names.items() if t.requires_grad}
     if not (outs and inputs):
         return
-    with without_history([*inputs.values()]):
+    with cut_history([*inputs.values()]):
         gradients = _sum_gradients(outs, [*inputs.values()])
     for name, t in zip(inputs, gradients, strict=True):
         if t is not None and bool((t != 0).any()):  # A missing gradient counts as zeros.

@@ -69,7 +69,7 @@ def test_every_formula(compiled: Any, name: str, dtype: str) -> None:
             if "polynomial" not in name:  # which the huge numbers give too many steps
                 raise
             continue
-        result = compiled.by_loop(formula, operands)
+        result = compiled.compute_by_loop(formula, operands)
         if result is not None:
             found += 1
             assert_close(result, expected, BOUNDS.get(name, BOUND))
@@ -133,7 +133,7 @@ def test_errors_of_functions(functions: CompiledElementwise, target: str, name: 
     x = np.concatenate([rng.uniform(-80, 80, 100_000), rng.uniform(-1, 1, 100_000), 10 ** rng.uniform(-30, 0, 100_000)])
     x = x.astype(dtype)
     x = x[x > 0] if name.startswith("log") else x
-    result = functions.by_loop(TWICE[name], (x,))
+    result = functions.compute_by_loop(TWICE[name], (x,))
     function = scipy.special.erf if name == "erf" else getattr(np, name)
     exact = function(x.astype("f8" if dtype == "f4" else np.longdouble)) * 2
     bound = TARGETS[target][1].get(name, FUNCTIONS[name])
@@ -146,7 +146,7 @@ def test_errors_of_functions(functions: CompiledElementwise, target: str, name: 
 def test_error_of_gelu(functions: CompiledElementwise, approximate: str, dtype: str) -> None:
     """In units in the last place of the result, or of one where that is larger, against the exact function."""
     x = np.linspace(-9, 9, 200_001).astype(dtype)
-    result, y = functions.by_loop(OPS["gelu"].body, (x, approximate)), x.astype("f8")
+    result, y = functions.compute_by_loop(OPS["gelu"].body, (x, approximate)), x.astype("f8")
     share = scipy.special.ndtr(y)
     if approximate == "tanh":
         share = scipy.special.expit(math.sqrt(8 / math.pi) * y * (1 + 0.044715 * y * y))
@@ -157,7 +157,7 @@ def test_error_of_gelu(functions: CompiledElementwise, approximate: str, dtype: 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_error_of_slope_of_tanh_gelu(functions: CompiledElementwise, dtype: str) -> None:
     x = np.concatenate([np.linspace(-12, 12, 200_001), [20, -20, 1e5, -1e5, 1e30, -1e30]]).astype(dtype)
-    result, y = functions.by_loop(OPS["tanh_gelu_slope"].body, (x,)), np.clip(x.astype("f8"), -30, 30)
+    result, y = functions.compute_by_loop(OPS["tanh_gelu_slope"].body, (x,)), np.clip(x.astype("f8"), -30, 30)
     scale, cube = math.sqrt(8 / math.pi), 0.044715
     z, rise = scale * y * (1 + cube * y * y), scale * (1 + 3 * cube * y * y)
     exact = scipy.special.expit(z) + y * rise * scipy.special.expit(z) * scipy.special.expit(-z)
@@ -170,11 +170,11 @@ class TestLayouts:
     formula = staticmethod(derivative("gelu"))
 
     def check(self, compiled: Any, *operands: Any) -> None:
-        found = compiled.by_loop(self.formula, (*operands, "tanh"))
+        found = compiled.compute_by_loop(self.formula, (*operands, "tanh"))
         plain = [np.ascontiguousarray(o) for o in np.broadcast_arrays(*operands)]
         if operands[0].strides == operands[1].strides:
             assert found.strides == (operands[0] + operands[1]).strides
-        assert same_bits(np.ascontiguousarray(found), compiled.by_loop(self.formula, (*plain, "tanh")))
+        assert same_bits(np.ascontiguousarray(found), compiled.compute_by_loop(self.formula, (*plain, "tanh")))
 
     @pytest.mark.parametrize(
         "change",
@@ -205,7 +205,7 @@ class TestLayouts:
     @pytest.mark.parametrize("shape", [(0,), (0, 5), (3, 0)], ids=str)
     def test_empty(self, compiled: Any, shape: tuple[int, ...]) -> None:
         x = np.empty(shape, "f4")
-        assert compiled.by_loop(self.formula, (x, x, "tanh")).shape == shape
+        assert compiled.compute_by_loop(self.formula, (x, x, "tanh")).shape == shape
         assert compiled.kernels["gelu"](x, "tanh").shape == shape
 
     def test_broadcast_with_empty(self, compiled: Any) -> None:
@@ -214,7 +214,7 @@ class TestLayouts:
 
     def test_narrow_rows_are_left_to_numpy(self, compiled: Any) -> None:
         x = numbers(1, size=60_000).reshape(-1, 6)[:, :3]
-        assert compiled.by_loop(self.formula, (x, x, "tanh")) is None
+        assert compiled.compute_by_loop(self.formula, (x, x, "tanh")) is None
         np.testing.assert_array_equal(
             compiled.evaluate_tiled(self.formula, x, x, "tanh"), self.formula(F, x, x, "tanh")
         )
@@ -222,13 +222,13 @@ class TestLayouts:
     def test_memory_without_alignment_is_left_to_numpy(self, compiled: Any) -> None:
         x = np.frombuffer(b"\0" + numbers(1, size=SIZE).tobytes(), "f4", SIZE, 1)
         assert not x.flags.aligned
-        assert compiled.by_loop(self.formula, (x, x, "tanh")) is None
+        assert compiled.compute_by_loop(self.formula, (x, x, "tanh")) is None
         assert same_bits(compiled.evaluate_tiled(self.formula, x, x, "tanh"), self.formula(F, x, x, "tanh"))
 
     def test_operands_stay_as_they_are(self, compiled: Any) -> None:
         t, x = numbers(0), numbers(1)
         before = t.copy(), x.copy()
-        compiled.by_loop(self.formula, (t, x, "tanh"))
+        compiled.compute_by_loop(self.formula, (t, x, "tanh"))
         assert same_bits(t, before[0])
         assert same_bits(x, before[1])
 
@@ -237,7 +237,7 @@ class TestLayouts:
 def test_other_dtypes_are_left_to_numpy(compiled: Any, dtype: str) -> None:
     x = np.arange(1, 20_000).astype(dtype)
     formula = derivative("reciprocal")
-    assert compiled.by_loop(formula, (x, x)) is None
+    assert compiled.compute_by_loop(formula, (x, x)) is None
     np.testing.assert_array_equal(compiled.evaluate_tiled(formula, x, x), formula(F, x, x))
 
 
@@ -246,7 +246,7 @@ def test_settings(compiled: Any) -> None:
     x = numbers(1, size=SIZE)
     for slope in (0.01, 0.2, -0.3, 0.01):
         formula = OPS["leaky_relu"].differentials["self"].function
-        assert same_bits(compiled.by_loop(formula, (x, x, slope)), formula(F, x, x, slope))
+        assert same_bits(compiled.compute_by_loop(formula, (x, x, slope)), formula(F, x, x, slope))
     with pytest.raises(RuntimeError, match="approximate argument must be either none or tanh"):
         compiled.evaluate_tiled(OPS["gelu"].body, x, "nothing")
 
@@ -309,14 +309,14 @@ def test_settings_may_be_left_out(compiled: Any, size: int) -> None:
 def test_operations_use_loops(compiled: Any, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Through tensors: large ones by loops, forward and backward; small ones by NumPy."""
     calls: list[Any] = []
-    by_loop = type(compiled).by_loop
+    compute_by_loop = type(compiled).compute_by_loop
 
     def counting(backend: Any, formula: Any, operands: Any, *exact: bool) -> Any:
-        result = by_loop(backend, formula, operands, *exact)
+        result = compute_by_loop(backend, formula, operands, *exact)
         calls.append((result is not None, formula, [np.shape(each) for each in operands], threading.current_thread()))
         return result
 
-    monkeypatch.setattr(type(compiled), "by_loop", counting)
+    monkeypatch.setattr(type(compiled), "compute_by_loop", counting)
     gradients = []
     for device in ("cpu", "compiled"):
         x = gc.tensor(numbers(1, size=size + 225)[225:], device=device, requires_grad=True)
@@ -332,6 +332,6 @@ def test_threads_share_the_work(compiled: Any) -> None:
     before, results = gc.get_num_threads(), []
     for count in (1, 2, 3):
         gc.set_num_threads(count)
-        results += [compiled.by_loop(formula, (x, x[::-1], "none"))]
+        results += [compiled.compute_by_loop(formula, (x, x[::-1], "none"))]
     gc.set_num_threads(before)
     assert all(same_bits(r, results[0]) for r in results)

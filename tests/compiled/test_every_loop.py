@@ -35,7 +35,7 @@ def test_loops_of_operations(compiled: Any) -> None:
                 else each
                 for each in operands
             ]
-            result = compiled.by_loop(formula, tuple(arrays))
+            result = compiled.compute_by_loop(formula, tuple(arrays))
             found += result is not None
             assert result is None or result.shape == np.broadcast_shapes(*[np.shape(a) for a in arrays])
     assert found > 1000

@@ -34,11 +34,11 @@ def matrix(seed: int) -> Any:
 
 
 def elementwise(backend: Any) -> Any:
-    return backend.by_loop(derivative("gelu"), (numbers(0, size=SIZE), numbers(1, size=SIZE), "none"))
+    return backend.compute_by_loop(derivative("gelu"), (numbers(0, size=SIZE), numbers(1, size=SIZE), "none"))
 
 
 def strided(backend: Any) -> Any:
-    return backend.by_loop(derivative("gelu"), (matrix(0)[:, ::2], matrix(1)[:, ::-2], "none"))
+    return backend.compute_by_loop(derivative("gelu"), (matrix(0)[:, ::2], matrix(1)[:, ::-2], "none"))
 
 
 def softmax(backend: Any) -> Any:

@@ -28,13 +28,13 @@ def _threaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def ran(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that collects the names of the kernels that run."""
     names: list[str] = []
-    run = recurrent.CompiledRecurrent._over_steps
+    run = recurrent.CompiledRecurrent._run_steps
 
     def noting(self: Any, name: str, *rest: Any, **more: Any) -> None:
         names.append(name)
         run(self, name, *rest, **more)
 
-    monkeypatch.setattr(recurrent.CompiledRecurrent, "_over_steps", noting)
+    monkeypatch.setattr(recurrent.CompiledRecurrent, "_run_steps", noting)
     return names
 
 

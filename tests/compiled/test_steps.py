@@ -44,7 +44,7 @@ def trained(device: str, optimizer: str, dtype: Any, transposed: bool = False) -
 
 
 @pytest.fixture
-def by_loop(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+def compute_by_loop(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each step had a loop."""
     had: list[bool] = []
     find = OptimizerKernels.find
@@ -60,11 +60,11 @@ def by_loop(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("optimizer", MORE)
-def test_steps_are_those_of_numpy(by_loop: list[bool], optimizer: str, dtype: str) -> None:
+def test_steps_are_those_of_numpy(compute_by_loop: list[bool], optimizer: str, dtype: str) -> None:
     kind, tolerance = getattr(gc, dtype), {"float32": 2e-6, "float64": 1e-14}[dtype]
     for a, b in zip(trained("cpu", optimizer, kind), trained("compiled", optimizer, kind), strict=True):
         np.testing.assert_allclose(b, a, rtol=tolerance, atol=tolerance)
-    assert by_loop.count(True) >= 5 or optimizer not in HAVE_LOOPS
+    assert compute_by_loop.count(True) >= 5 or optimizer not in HAVE_LOOPS
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
@@ -75,7 +75,7 @@ def test_other_dtypes_and_layouts(compiled: Any, dtype: str) -> None:
         np.testing.assert_allclose(b, a, rtol=tolerance, atol=tolerance)
 
 
-def test_a_number_that_decides_is_another_loop(by_loop: list[bool]) -> None:
+def test_a_number_that_decides_is_another_loop(compute_by_loop: list[bool]) -> None:
     """Momentum of zero is another formula than momentum: the loop of one is not taken for the other."""
     results = []
     for momentum in (0.9, 0.0, 0.9):
@@ -86,7 +86,7 @@ def test_a_number_that_decides_is_another_loop(by_loop: list[bool]) -> None:
             optimizer.step()
         results.append(p[0].item())
     assert results == pytest.approx([1 - 0.1 * (1 + 1.9 + 2.71), 0.7, 1 - 0.1 * (1 + 1.9 + 2.71)])
-    assert sum(by_loop) >= 6
+    assert sum(compute_by_loop) >= 6
 
 
 def test_formulas_of_others_are_left_alone(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:

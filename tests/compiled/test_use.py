@@ -20,7 +20,7 @@ from numpy._core._multiarray_umath import __cpu_features__
 import gradcore
 from gradcore.backends.compiled.library import HERE as SOURCES
 from gradcore.backends.compiled.library import find_packaged
-from gradcore.backends.compiled.variants import Variant, choose_variant, of_machine
+from gradcore.backends.compiled.variants import Variant, choose_variant, variants_of_machine
 from tests.compiled.conftest import Run
 
 PACKAGE = Path(gradcore.__file__).parent
@@ -361,7 +361,7 @@ def packaged(cache: Path, package: Path) -> Path:
     folder = package / "gradcore/backends/compiled/variants"
     folder.mkdir()
     (library,) = cache.iterdir()
-    for variant in of_machine():
+    for variant in variants_of_machine():
         shutil.copy2(library, folder / variant_name(variant))
     return package
 
@@ -380,7 +380,10 @@ def test_the_package_library_exports_functions_of_c_only() -> None:
 def _variants() -> list[Any]:
     """Return the instruction sets as parameters: the first that this CPU runs in the sample, too."""
     first = choose_variant()
-    return [pytest.param(each, id=each.name, marks=() if each == first else pytest.mark.slow) for each in of_machine()]
+    return [
+        pytest.param(each, id=each.name, marks=() if each == first else pytest.mark.slow)
+        for each in variants_of_machine()
+    ]
 
 
 @pytest.mark.slow
@@ -389,7 +392,7 @@ def test_the_package_carries_every_instruction_set(packaged: Path, tmp_path: Pat
     """The best that the CPU runs is loaded, and gives what NumPy gives."""
     if not all(__cpu_features__.get(name) for name in variant.features):
         pytest.skip(f"this CPU does not run {variant.name}")
-    better = of_machine()[: of_machine().index(variant)]
+    better = variants_of_machine()[: variants_of_machine().index(variant)]
     lacks = {name for each in better for name in each.features} - {*variant.features}
     code = (
         "from numpy._core._multiarray_umath import __cpu_features__ as features;"
@@ -415,7 +418,7 @@ def test_what_numpy_may_not_use_is_not_used(monkeypatch: pytest.MonkeyPatch, wit
     """Of single features, as a CPU lacks them, and of the groups that ``NPY_DISABLE_CPU_FEATURES`` names."""
     if platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("the instruction sets are those of x86-64")
-    for variant in of_machine():
+    for variant in variants_of_machine():
         for feature in variant.features:
             monkeypatch.setitem(__cpu_features__, feature, True)
     for group in ("X86_V3", "X86_V4"):  # which older versions of NumPy do not know

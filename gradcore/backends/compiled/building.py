@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gradcore.backends.compiled.cache import cache_folder
 from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE, libraries, name_of, variant_name
-from gradcore.backends.compiled.variants import FOLDER, Variant, of_machine
+from gradcore.backends.compiled.variants import FOLDER, Variant, variants_of_machine
 from gradcore.backends.compiled.workplaces import workplace
 
 __all__ = ["SOURCES", "BuildError", "build", "build_variants", "find_compiler"]
@@ -130,9 +130,9 @@ def build_variants(
         If there is no compiler, or if it fails.
     """
     flags_by_name = {
-        variant_name(variant): variant.flags for variant in (of_machine() if variants is None else variants)
+        variant_name(variant): variant.flags for variant in (variants_of_machine() if variants is None else variants)
     }
-    current = {variant_name(variant) for variant in of_machine()}
+    current = {variant_name(variant) for variant in variants_of_machine()}
     folder.mkdir(exist_ok=True)
     missing = {name: flags for name, flags in flags_by_name.items() if not (folder / name).exists()}
     if missing:

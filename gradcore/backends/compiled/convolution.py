@@ -53,13 +53,13 @@ class CompiledConvolution(NumpyBackend):
 
     @cached_property
     def _correlations(self) -> dict[str, Callable[..., None]]:
-        return self._by_dtype("gradcore_correlate", 5)
+        return self._bind_by_dtype("gradcore_correlate", 5)
 
     @cached_property
     def _weight_gradients(self) -> dict[str, Callable[..., None]]:
-        return self._by_dtype("gradcore_sum_windows", 4)
+        return self._bind_by_dtype("gradcore_sum_windows", 4)
 
-    def _by_dtype(self, name: str, addresses: int) -> dict[str, Callable[..., None]]:
+    def _bind_by_dtype(self, name: str, addresses: int) -> dict[str, Callable[..., None]]:
         """Return functions of the library, by dtype, that take a number of threads and `addresses` addresses."""
         make = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * addresses)
         return {char: make((f"{name}_{char}", self.library)) for char in _LANES}

@@ -35,7 +35,7 @@ class CompiledCtc(NumpyBackend):
             results.update({name + char: make((f"gradcore_{name}_{char}", self.library)) for char in "fd"})
         return results
 
-    def _over_sequences(self, name: str, log_probs: Array, labels: Array, blank: int, *arrays: Array) -> None:
+    def _run_sequences(self, name: str, log_probs: Array, labels: Array, blank: int, *arrays: Array) -> None:
         steps, batch, classes = log_probs.shape
         problem = _Problem(steps, batch, classes, labels.shape[1], blank, threads.available())
         self._ctc[name + log_probs.dtype.char](ctypes.byref(problem), *arrays)
@@ -51,7 +51,7 @@ class CompiledCtc(NumpyBackend):
         alphas: Array,
     ) -> None:
         arrays = log_probs, labels, ends, counts, losses, alphas
-        self._over_sequences("ctc", log_probs, labels, blank, *arrays)
+        self._run_sequences("ctc", log_probs, labels, blank, *arrays)
 
     def run_ctc_back(
         self,
@@ -66,4 +66,4 @@ class CompiledCtc(NumpyBackend):
         out: Array,
     ) -> None:
         arrays = grad, log_probs, labels, ends, counts, losses, alphas, out
-        self._over_sequences("ctc_back", log_probs, labels, blank, *arrays)
+        self._run_sequences("ctc_back", log_probs, labels, blank, *arrays)

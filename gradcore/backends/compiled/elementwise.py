@@ -96,9 +96,9 @@ class Loop:
             used_operands = operands if self.takes_all else [operands[i] for i in self.used]
             if self.run_alike(self.call, threads.available(), *used_operands, result):
                 return result
-        return self._in_rows(operands)
+        return self._launch_rows(operands)
 
-    def _in_rows(self, operands: tuple[Any, ...]) -> Any:
+    def _launch_rows(self, operands: tuple[Any, ...]) -> Any:
         arrays = [o for o in operands if o.__class__ is np.ndarray]
         key = tuple([(a.shape, a.strides) for a in arrays])
         try:
@@ -170,7 +170,9 @@ class CompiledElementwise(NumpyBackend):
         kernel = super().__getattr__(name)
         if isinstance(kernel, np.ufunc):
             formula = Forward(name)
-            kernel = wrap_for_pool(self.library, kernel, lambda *operands: self.by_loop(formula, operands, True))
+            kernel = wrap_for_pool(
+                self.library, kernel, lambda *operands: self.compute_by_loop(formula, operands, True)
+            )
             setattr(self, name, kernel)
         return kernel
 
@@ -186,7 +188,7 @@ class CompiledElementwise(NumpyBackend):
         def compute(*operands: Any) -> Any:
             if self._is_for_numpy(formula, operands[0]):
                 return plain(*operands)
-            result = self.by_loop(formula, operands)
+            result = self.compute_by_loop(formula, operands)
             return plain(*operands) if result is None else result
 
         # If the last operand is optional (the digits of `round`), the number of operands is not fixed.
@@ -220,7 +222,7 @@ class CompiledElementwise(NumpyBackend):
     def evaluate_tiled(self, formula: Callable[..., Any], *operands: Any) -> Any:
         if self._is_for_numpy(formula, operands[0]):
             return formula(self, *operands)
-        result = self.by_loop(formula, operands)
+        result = self.compute_by_loop(formula, operands)
         return super().evaluate_tiled(formula, *operands) if result is None else result
 
     def _is_for_numpy(self, formula: Any, x: Any) -> bool:
@@ -241,7 +243,7 @@ class CompiledElementwise(NumpyBackend):
         succeeded = self.library.gradcore_copy(WORTH_A_THREAD, number, x.itemsize, x, out)
         return out if succeeded else super().copy_elements(x, order)
 
-    def by_loop(self, formula: Callable[..., Any], operands: tuple[Any, ...], exact: bool = False) -> Any:
+    def compute_by_loop(self, formula: Callable[..., Any], operands: tuple[Any, ...], exact: bool = False) -> Any:
         """Compute ``formula(F, *operands)`` by a loop, or return None if there is none.
 
         With `exact`, only a loop that gives NumPy's result bit for bit is used.
@@ -254,7 +256,7 @@ class CompiledElementwise(NumpyBackend):
         except KeyError:
             if any(isinstance(o, np.generic) for o in operands):  # to formulas, an array without dims
                 arrays = [np.asarray(o) if isinstance(o, np.generic) else o for o in operands]
-                return self.by_loop(formula, tuple(arrays), exact)
+                return self.compute_by_loop(formula, tuple(arrays), exact)
             loop = self._looked_up(key, formula, operands)
             if self._is_for_numpy(formula, operands[0]):  # This is known only after the loop was looked up.
                 return None

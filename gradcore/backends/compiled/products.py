@@ -38,14 +38,14 @@ class CompiledProducts(NumpyBackend):
     @cached_property
     def _multiply(self) -> dict[str, Callable[..., bool]]:
         """Functions ``(threads, a, b, out)`` by dtype; empty if NumPy has another BLAS."""
-        return self._by_blas("multiply", _FUNCTIONS, ctypes.c_bool)
+        return self._bind_to_blas("multiply", _FUNCTIONS, ctypes.c_bool)
 
     @cached_property
     def _multiply_vector(self) -> dict[str, Callable[..., None]]:
         """Functions ``(threads, block, x, v, out)`` by dtype."""
-        return self._by_blas("multiply_vector", _OF_VECTORS, None, ctypes.c_int64)
+        return self._bind_to_blas("multiply_vector", _OF_VECTORS, None, ctypes.c_int64)
 
-    def _by_blas(self, name: str, functions: dict[str, str], result: Any, *settings: Any) -> dict[str, Any]:
+    def _bind_to_blas(self, name: str, functions: dict[str, str], result: Any, *settings: Any) -> dict[str, Any]:
         results: dict[str, Any] = {}
         for char, of_blas in functions.items():
             address = NUMPY.function(of_blas)

@@ -39,7 +39,7 @@ class CompiledRecurrent(NumpyBackend):
     def _sequences(self) -> dict[tuple[str, str], Any]:
         return {}
 
-    def _over_steps(
+    def _run_steps(
         self, name: str, steps: Steps, widths: tuple[int, int], *arrays: AnyArray, relu: bool = False
     ) -> None:
         """Run a kernel of `recurrent.cpp` over all steps, on contiguous arrays of one dtype."""
@@ -75,7 +75,7 @@ class CompiledRecurrent(NumpyBackend):
         cells: AnyArray,
     ) -> None:
         arrays = np.ascontiguousarray(inflow), weight, _or_empty(projection, h), h, c, result, gates, cells
-        self._over_steps("lstm", steps, (c.shape[1], h.shape[1]), *arrays)
+        self._run_steps("lstm", steps, (c.shape[1], h.shape[1]), *arrays)
 
     def run_lstm_back(
         self,
@@ -95,7 +95,7 @@ class CompiledRecurrent(NumpyBackend):
         optional = upstream, None if is_single_step else weight, projection
         inputs = (_or_empty(x, of_h) for x in optional)
         arrays = *inputs, before, gates, cells, of_h, of_c, of_inflow, _or_empty(sources, of_h)
-        self._over_steps("lstm_back", steps, (of_c.shape[1], of_h.shape[1]), *arrays)
+        self._run_steps("lstm_back", steps, (of_c.shape[1], of_h.shape[1]), *arrays)
         if is_single_step:
             of_h[:] = self.matmul(of_inflow, weight)
 
@@ -110,7 +110,7 @@ class CompiledRecurrent(NumpyBackend):
         gates: AnyArray,
     ) -> None:
         arrays = np.ascontiguousarray(inflow), weight, bias, h, result, gates
-        self._over_steps("gru", steps, (h.shape[1], h.shape[1]), *arrays)
+        self._run_steps("gru", steps, (h.shape[1], h.shape[1]), *arrays)
 
     def run_gru_back(
         self,
@@ -131,7 +131,7 @@ class CompiledRecurrent(NumpyBackend):
             of_h,
             of_all,
         )
-        self._over_steps("gru_back", steps, (width, width), *arrays)
+        self._run_steps("gru_back", steps, (width, width), *arrays)
         if is_single_step:
             of_h += self.matmul(of_all[:, width:], weight)
 
@@ -139,7 +139,7 @@ class CompiledRecurrent(NumpyBackend):
         if len(steps.sizes) == 1:
             result += self.matmul(h, weight.T)
             weight = h[:0]
-        self._over_steps("rnn", steps, (h.shape[1], h.shape[1]), weight, h, result, relu=relu)
+        self._run_steps("rnn", steps, (h.shape[1], h.shape[1]), weight, h, result, relu=relu)
 
     def run_rnn_back(
         self,
@@ -153,7 +153,7 @@ class CompiledRecurrent(NumpyBackend):
     ) -> None:
         is_single_step, width = len(steps.sizes) == 1, of_h.shape[1]
         arrays = _or_empty(upstream, of_h), _or_empty(None if is_single_step else weight, of_h), result, of_h, of_inflow
-        self._over_steps("rnn_back", steps, (width, width), *arrays, relu=relu)
+        self._run_steps("rnn_back", steps, (width, width), *arrays, relu=relu)
         if is_single_step:
             of_h[:] = self.matmul(of_inflow, weight)
 

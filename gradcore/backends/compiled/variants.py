@@ -8,7 +8,7 @@ import sys
 
 from gradcore.core.typing import NamedTuple
 
-__all__ = ["FOLDER", "REASON", "VARIANTS", "Variant", "choose_variant", "of_machine"]
+__all__ = ["FOLDER", "REASON", "VARIANTS", "Variant", "choose_variant", "variants_of_machine"]
 
 #: Folder of the package's libraries, which are named by variant and by the digest of their sources.
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "variants")
@@ -53,7 +53,7 @@ VARIANTS = (
 )
 
 
-def of_machine() -> list[Variant]:
+def variants_of_machine() -> list[Variant]:
     """Return the variants for this machine's architecture."""
     return [variant for variant in VARIANTS if platform.machine() in variant.machines]
 
@@ -65,7 +65,7 @@ def choose_variant() -> Variant | None:
     """
     umath = sys.modules.get("numpy._core._multiarray_umath")
     features = getattr(umath, "__cpu_features__", {})
-    for variant in of_machine():
+    for variant in variants_of_machine():
         allowed = all(features.get(name, True) for name in variant.groups)
         if allowed and all(features.get(name) for name in variant.features):
             return variant

@@ -145,7 +145,7 @@ class CupyBackend(
         return Pools(self)
 
     @functools.cached_property
-    def _under_way(self) -> deque[tuple[Any, Any]]:
+    def _pending_copies(self) -> deque[tuple[Any, Any]]:
         """Pending copies from page-locked memory: pairs of the event that ends the copy and the memory."""
         return deque()
 
@@ -200,14 +200,14 @@ class CupyBackend(
         out.set(array, stream)
         event = self.xp.cuda.Event(disable_timing=True)
         event.record(stream)
-        under_way = self._under_way
-        under_way.append((event, array))
+        pending = self._pending_copies
+        pending.append((event, array))
         # Several threads may empty the queue at the same time, so it may be empty before the loop ends.
-        for _ in range(len(under_way)):
+        for _ in range(len(pending)):
             with contextlib.suppress(IndexError):
-                pair = under_way.popleft()
+                pair = pending.popleft()
                 if not pair[0].done:
-                    under_way.append(pair)
+                    pending.append(pair)
         return out
 
     def to_host(self, array: Any) -> Any:
@@ -304,14 +304,14 @@ class CupyBackend(
             return super().cumsum_along(x, dim, reverse, dtype)
         if reverse:
             return self.xp.flip(self.cumsum_along(self.xp.flip(x, dim), dim, dtype=dtype), dim)
-        return self._by_doubling(self.xp.add, x, dim, dtype)
+        return self._scan_by_doubling(self.xp.add, x, dim, dtype)
 
     def cumprod_along(self, x: Any, dim: int, dtype: Any = None) -> Any:
         if x.dtype.kind in "biu" or not determinism.are_deterministic_algorithms_enabled():
             return super().cumprod_along(x, dim, dtype)
-        return self._by_doubling(self.xp.multiply, x, dim, dtype)
+        return self._scan_by_doubling(self.xp.multiply, x, dim, dtype)
 
-    def _by_doubling(self, combine: Any, x: Any, dim: int, dtype: Any) -> Any:
+    def _scan_by_doubling(self, combine: Any, x: Any, dim: int, dtype: Any) -> Any:
         """Return a scan of `x` along `dim` by `combine`, in a fixed order.
 
         Each round doubles the elements that a partial result covers, so equal calls give equal bits.

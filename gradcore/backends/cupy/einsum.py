@@ -17,7 +17,7 @@ from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.products import Labels, Products, plan_of
 from gradcore.core import config
 
-__all__ = ["CudaContractions", "in_memory_order", "merges"]
+__all__ = ["CudaContractions", "merges", "to_memory_order"]
 
 #: Elements of an operand from which avoiding its copy pays off.
 _MANY = 1 << 12
@@ -40,7 +40,7 @@ class CudaContractions(Products):
     def contract(self, a: Any, b: Any, of_a: Labels, of_b: Labels, out: Labels) -> Any:
         sizes = dict(zip((*of_a, *of_b), (*a.shape, *b.shape), strict=True))
         result = self.xp.empty([sizes[label] for label in out], a.dtype)
-        (a, of_a), (b, of_b) = in_memory_order(a, of_a), in_memory_order(b, of_b)
+        (a, of_a), (b, of_b) = to_memory_order(a, of_a), to_memory_order(b, of_b)
         self.cutensor.contraction(1.0, a, of_a, b, of_b, 0.0, result, out)
         return result
 
@@ -51,7 +51,7 @@ class CudaContractions(Products):
             return False
         if self.capture.on or (a.dtype.char in "fF" and config.get_float32_matmul_precision() != "highest"):
             return False
-        if not all(in_memory_order(x, ())[0].flags.c_contiguous for x in (a, b)):
+        if not all(to_memory_order(x, ())[0].flags.c_contiguous for x in (a, b)):
             return False
         groups = (plan.batch, plan.left, plan.inner), (plan.batch, plan.right, plan.inner)
         return any(
@@ -66,7 +66,7 @@ def merges(x: Any, dims: Sequence[int]) -> bool:
     return all(outer == n * inner for (_, outer), (n, inner) in itertools.pairwise(steps))
 
 
-def in_memory_order(x: Any, labels: Labels) -> tuple[Any, Labels]:
+def to_memory_order(x: Any, labels: Labels) -> tuple[Any, Labels]:
     """Return `x` with its dims permuted to the order of memory, and its labels in the same order."""
     order = sorted(range(x.ndim), key=lambda dim: (-x.strides[dim], -x.shape[dim]))
     return x.transpose(order), tuple(labels[dim] for dim in order) if labels else labels

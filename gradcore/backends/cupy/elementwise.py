@@ -57,7 +57,7 @@ def _scaled_bessel(name: str, order: int, alternating: bool, factor: float) -> C
     return kernel
 
 
-def _of_numbers(name: str) -> Callable[..., Any]:
+def _propagate_nan(name: str) -> Callable[..., Any]:
     """Return a function of two arrays whose result is NaN where either is NaN. CuPy's functions lose these NaN."""
 
     def kernel(self: Any, x: Any, y: Any) -> Any:
@@ -191,7 +191,7 @@ class CudaElementwise(CudaFusion, Elementwise):
         result = self.special_function("xlog1py")(x, y)
         return self.xp.where(self.xp.isnan(y), result.dtype.type(math.nan), result)
 
-    igamma, igammac = _of_numbers("gammainc"), _of_numbers("gammaincc")
+    igamma, igammac = _propagate_nan("gammainc"), _propagate_nan("gammaincc")
     i0e, i1e = _scaled_bessel("i0e", 0, True, 1 / (2 * math.pi)), _scaled_bessel("i1e", 1, True, 1 / (2 * math.pi))
     scaled_modified_bessel_k0 = _scaled_bessel("k0e", 0, False, math.pi / 2)
     scaled_modified_bessel_k1 = _scaled_bessel("k1e", 1, False, math.pi / 2)

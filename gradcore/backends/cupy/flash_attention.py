@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.cupy.attention import CudaAttention
-from gradcore.backends.cupy.kernels import C_NAMES, NULL, accumulation_dtype, by_value, dense, random_stream
+from gradcore.backends.cupy.kernels import C_NAMES, NULL, accumulation_dtype, dense, pass_by_value, random_stream
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.random.generator import DropoutDraw
 from gradcore.core.typing import AnyArray
@@ -165,7 +165,9 @@ class CudaFlashAttention(CudaAttention):
     def _attention_plan(self, operands: Sequence[Any], scale: float, causal: bool) -> tuple[_Plan, Sequence[Any]]:
         """Return the plan of a call, and the operands in the layout that the kernels read."""
         mask = operands[3]
-        operands = [x if x is None or x is mask or _in_rows(x) else self.xp.ascontiguousarray(x) for x in operands]
+        operands = [
+            x if x is None or x is mask or _has_dense_rows(x) else self.xp.ascontiguousarray(x) for x in operands
+        ]
         aligned = all(x is None or x is mask or self.address(x) % _PACK == 0 for x in operands)
         layouts = tuple(None if x is None else (x.shape, x.strides) for x in operands)
         plan = _plan(layouts, operands[0].dtype.itemsize, aligned, scale, causal)
@@ -197,7 +199,7 @@ class CudaFlashAttention(CudaAttention):
         self.cuda_kernel(file, name, **macros)((prod(lead) * -(-rows // step),), (2 * step,), arguments)
 
 
-def _in_rows(x: Any) -> bool:
+def _has_dense_rows(x: Any) -> bool:
     """Return whether the last dim of `x` is contiguous."""
     return x.shape[-1] == 1 or x.strides[-1] == x.itemsize
 
@@ -253,7 +255,7 @@ def _plan(layouts: Any, itemsize: int, aligned: bool, scale: float, causal: bool
     for i, name in enumerate(_OPERANDS):
         heads[name]["batch"], heads[name]["row"] = [step[i] for _, step in dims], steps[i][-2]
     heads["scale"] = scale
-    return _Plan(lead, (*lead[:own_dims], *(1,) * shared), by_value(heads))
+    return _Plan(lead, (*lead[:own_dims], *(1,) * shared), pass_by_value(heads))
 
 
 def _steps(layout: Any, lead: Ints, itemsize: int) -> Ints:

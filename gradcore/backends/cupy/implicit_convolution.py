@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, by_value, dense, elements, int64s
+from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, elements, int64s, pass_by_value
 from gradcore.backends.portable.convolution import ConvSettings
 from gradcore.core.typing import AnyArray
 
@@ -195,4 +195,4 @@ def _structure(x: Layout, weight: Layout, out: Layout, *settings: Ints) -> AnyAr
     narrow = rows, channels, x_steps[1], weight_steps[1], weight_steps[2], out_steps[1]
     for name, number in zip((*_WIDE, *_NARROW), (*wide, *narrow), strict=True):
         convolved[name] = number
-    return by_value(convolved)
+    return pass_by_value(convolved)

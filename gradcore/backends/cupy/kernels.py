@@ -23,11 +23,11 @@ __all__ = [
     "CudaKernels",
     "accumulation_dtype",
     "bernoulli_threshold",
-    "by_value",
     "compile_options",
     "dense",
     "elements",
     "int64s",
+    "pass_by_value",
     "random_position",
     "random_stream",
     "rows_of",
@@ -164,7 +164,7 @@ def int64s(*numbers: int) -> tuple[np.int64, ...]:
     return tuple(map(np.int64, numbers))
 
 
-def by_value(structure: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def pass_by_value(structure: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return a one-element structured array as a kernel argument passed by value.
 
     It consists of bytes, because CuPy would otherwise inspect the fields on each launch.

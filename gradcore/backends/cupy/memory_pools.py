@@ -30,7 +30,7 @@ class PrivatePool:
 
     def malloc(self, size: int) -> Any:
         """Allocate `size` bytes on the current device, within the limit of all pools."""
-        return self._pools.within_limit(lambda: self._memory.malloc(size))
+        return self._pools.allocate_within_limit(lambda: self._memory.malloc(size))
 
 
 class Pools:
@@ -146,7 +146,7 @@ class Pools:
         share = self._shares.get(self._backend.current_index())
         return None if share is None else int(share * self._capacity())
 
-    def within_limit(self, allocate: Callable[[], Any]) -> Any:
+    def allocate_within_limit(self, allocate: Callable[[], Any]) -> Any:
         """Return the result of `allocate`, which allocates from a private pool, within the limit of all pools."""
         if not self._shares:
             return allocate()

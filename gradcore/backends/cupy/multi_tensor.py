@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import by_value
+from gradcore.backends.cupy.kernels import pass_by_value
 
 __all__ = ["CHUNK", "MOST_ARRAYS", "Launch", "launches"]
 
@@ -63,4 +63,4 @@ def launches(sizes: Sequence[int], *addresses: Sequence[int]) -> Iterator[Launch
         parts["start"][0, : count + 1] = starts[first : first + count + 1]
         parts["block"][0, : count + 1] = blocks
         parts["count"], parts["first"] = count, first
-        yield Launch(by_value(parts), int(blocks[-1]))
+        yield Launch(pass_by_value(parts), int(blocks[-1]))

@@ -308,10 +308,10 @@ class CudaProducts(CudaKernels, Products):
         self, matrices: tuple[Any, Any], out: Any, batch: Ints, conjugate: tuple[bool, bool]
     ) -> None:
         """Multiply matrices by this package's kernel, and write the result to `out`."""
-        joint = gemm.joint_batches(batch, *map(_in_elements, matrices))
+        joint = gemm.joint_batches(batch, *map(_strides_in_elements, matrices))
         if len(joint.sizes) > 3:
             matrices = (self._copy_batches(matrices[0], batch), self._copy_batches(matrices[1], batch))
-            joint = gemm.joint_batches(batch, *map(_in_elements, matrices))
+            joint = gemm.joint_batches(batch, *map(_strides_in_elements, matrices))
         self.capture.differs |= self.capture.on and out.dtype.char in gemm.SUPPORTED
         (m, k), n, name = matrices[0].shape[-2:], matrices[1].shape[-1], out.dtype.name
         macros = {"type": COMPLEX_NAMES[name], "complex": "1"} if name in COMPLEX_NAMES else {"type": REAL_NAMES[name]}
@@ -386,5 +386,5 @@ def _can_expand(shape: Sequence[int], target: Sequence[int]) -> bool:
         return False
 
 
-def _in_elements(x: Any) -> gemm.Matrices:
+def _strides_in_elements(x: Any) -> gemm.Matrices:
     return gemm.Matrices(x.shape, tuple(s // x.itemsize for s in x.strides))

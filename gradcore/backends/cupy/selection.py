@@ -130,20 +130,20 @@ class CudaSelection(CudaKernels, Sorting):
 
     @kernel_for(_takes)
     def kthvalue_along(self, x: AnyArray, dim: int, k: int, keepdim: bool = False) -> tuple[AnyArray, AnyArray]:
-        return self._of_rank(x, dim, k, _RANK, keepdim)
+        return self._select_rank(x, dim, k, _RANK, keepdim)
 
     @kernel_for(_takes)
     def median_along(
         self, x: AnyArray, dim: int, keepdim: bool = False, ignore_nan: bool = False
     ) -> tuple[AnyArray, AnyArray]:
-        return self._of_rank(x, dim, 0, _NAN_MEDIAN if ignore_nan else _MEDIAN, keepdim)
+        return self._select_rank(x, dim, 0, _NAN_MEDIAN if ignore_nan else _MEDIAN, keepdim)
 
-    def _of_rank(self, x: AnyArray, dim: int, rank: int, mode: int, keepdim: bool) -> tuple[AnyArray, AnyArray]:
+    def _select_rank(self, x: AnyArray, dim: int, rank: int, mode: int, keepdim: bool) -> tuple[AnyArray, AnyArray]:
         """Return the element of a rank (from 1) or the median of each row, and the index of its first occurrence."""
         rows = self._rows_of_bits(x, dim)
         n = rows.shape[-1]
         if n > _LONG_OF_RANK and rows.size // n < _BLOCKS // 4:
-            values, indices = self._of_rank_by_blocks(x, rows, rank, mode)
+            values, indices = self._select_rank_by_blocks(x, rows, rank, mode)
         else:
             values, indices = self._result_memory(rows, 1)
             arguments = rows, values, indices, *int64s(n, rank), np.int32(mode)
@@ -151,8 +151,8 @@ class CudaSelection(CudaKernels, Sorting):
         result = self._from_rows(values, x, dim), self._from_rows(indices, None, dim)
         return result if keepdim else (result[0].squeeze(dim), result[1].squeeze(dim))
 
-    def _of_rank_by_blocks(self, x: AnyArray, rows: AnyArray, rank: int, mode: int) -> tuple[AnyArray, AnyArray]:
-        """Return the same as `_of_rank` for few long rows: one launch for each 8-bit digit, and one for the index."""
+    def _select_rank_by_blocks(self, x: AnyArray, rows: AnyArray, rank: int, mode: int) -> tuple[AnyArray, AnyArray]:
+        """Return the same as `_select_rank` for few long rows: one launch per 8-bit digit, and one for the index."""
         xp, n = self.xp, rows.shape[-1]
         count, chunk, digits = rows.size // n, _chunk(rows.size // n, n, 0), rows.dtype.itemsize
         parts = -(-n // chunk)

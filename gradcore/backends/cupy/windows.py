@@ -116,13 +116,13 @@ class CudaWindows(CudaKernels, Pooling, Folding):
         (*lead, channels), size = _split(x, len(blocks.kernel))
         counts = blocks.counts(size)
         out = self.xp.empty((*lead, channels * prod(blocks.kernel), prod(counts)), x.dtype)
-        self._run("im2col", x, (out,), out.size, (), _of_blocks(size, counts, blocks))
+        self._run("im2col", x, (out,), out.size, (), _block_dims(size, counts, blocks))
         return out
 
     @kernel_for(_takes, Blocks)
     def col2im(self, x: AnyArray, size: Ints, blocks: Blocks) -> AnyArray:
         out = self.xp.empty((*x.shape[:-2], x.shape[-2] // prod(blocks.kernel), *size), x.dtype)
-        self._run("col2im", x, (out,), out.size, (), _of_blocks(size, blocks.counts(size), blocks))
+        self._run("col2im", x, (out,), out.size, (), _block_dims(size, blocks.counts(size), blocks))
         return out
 
     # -- grids ---------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def _mean(window: AvgPool) -> tuple[Any, Any]:
     return np.bool_(window.count_include_pad), np.int64(window.divisor or 0)
 
 
-def _of_blocks(size: Ints, counts: Ints, blocks: Blocks) -> list[Any]:
+def _block_dims(size: Ints, counts: Ints, blocks: Blocks) -> list[Any]:
     return _dims(size, counts, blocks.kernel, blocks.stride, blocks.padding, blocks.dilation)
 
 

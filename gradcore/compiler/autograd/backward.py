@@ -8,7 +8,7 @@ from typing import Any
 from gradcore.autograd.gradients import grad as gradients_of
 from gradcore.autograd.node import is_freed_error
 from gradcore.autograd.views import gradient_edge
-from gradcore.compiler.autograd.node import as_leaf, with_history, without_history
+from gradcore.compiler.autograd.node import as_leaf, cut_history, with_history
 from gradcore.compiler.capture.arrays import RecordedArray
 from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.reasons import Code
@@ -103,7 +103,7 @@ class RecordedBackward:
             return
         self.recorder.first_repeated = self.recorder.new_value()
         try:
-            with without_history([self.tensors[i] for i in self.histories]):
+            with cut_history([self.tensors[i] for i in self.histories]):
                 self._record_of(outs)
         finally:
             self.recorder.first_repeated = None

@@ -26,8 +26,8 @@ from gradcore.tensor import Tensor
 from gradcore.tensor.random.generator import repeat_draws
 
 __all__ = ["Backward", "CompiledFunctionBackward", "ReplayedCall", "all_tensors_in", "as_freed", "as_leaf",
-           "connect", "grad_of", "ignore", "tensors_in", "unique",
-           "with_grads", "with_history", "without_history"]  # fmt: skip
+           "connect", "cut_history", "grad_of", "ignore", "tensors_in", "unique",
+           "with_grads", "with_history"]  # fmt: skip
 
 
 class Backward(NamedTuple):
@@ -211,7 +211,7 @@ def connect(half: Backward, device: Any, results: Any, saved: Any, call: Replaye
 
 
 @contextmanager
-def without_history(tensors: Sequence[Any]) -> Iterator[None]:
+def cut_history(tensors: Sequence[Any]) -> Iterator[None]:
     """Make backward end at the nodes of `tensors` within the context, without calling their hooks.
 
     Without this, a leaf would also receive gradients through the history of arguments.
@@ -300,7 +300,7 @@ def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
     if not pairs:
         return [None] * len(inputs)
     outs, upstream = [out for out, _ in pairs], [g for _, g in pairs]
-    with without_history(inputs):
+    with cut_history(inputs):
         gradients = gradients_of(outs, inputs, upstream, create_graph=recorded, allow_unused=True)
     return [arithmetic.from_tensor(g) for g in gradients]
 

@@ -58,7 +58,7 @@ _LEADING_ON: dict[type, tuple[str, ...]] = {
 
 
 @functools.cache
-def _of_modules() -> frozenset[str]:
+def _module_attributes() -> frozenset[str]:
     """Return the names of the attributes that every module has."""
     return frozenset(vars(Module()))
 
@@ -466,7 +466,7 @@ class Guards(LibraryGuards):
                 unread.append(each)
         self.skipped.update(unread)
         if isinstance(owner, Module):  # Attributes set by the library are never deleted.
-            unread = [each for each in unread if each not in _of_modules()]
+            unread = [each for each in unread if each not in _module_attributes()]
         if unread:  # Another attribute, added in its place, could hide one of the class.
             self.require(f"{o}.keys() >= {self.bind({*unread})}", f"names of attributes of {text}")
         return None

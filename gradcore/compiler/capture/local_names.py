@@ -156,7 +156,7 @@ class LocalNames(ast.NodeVisitor):
 
     # -- scopes of their own ------------------------------------------------------------------------------------------
 
-    def _of_scope(self, node: Any) -> None:
+    def _add_scope(self, node: Any) -> None:
         """Add the function's names that a nested scope reads, as if that scope ran at once."""
         self._read(_read_in(node))
         for each in ast.walk(node):
@@ -164,8 +164,8 @@ class LocalNames(ast.NodeVisitor):
                 self.written |= self.local & {each.target.id}
         self._bind(*names_bound_by(node))
 
-    visit_Lambda = visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _of_scope
-    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _of_scope
+    visit_Lambda = visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _add_scope
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _add_scope
 
 
 def _read_in(node: Any) -> set[str]:

@@ -364,7 +364,7 @@ class Recorder:
         for backend, usual_index in self._indices.items():
             if (index := backend.current_index()) != usual_index:
                 self.program.index = None
-                function = functools.partial(_on_index, backend, index, function)
+                function = functools.partial(_call_on_device, backend, index, function)
         return self._note(name, function, args, named, result, bool(arrays), on_cpu)
 
     def _check_repeated(self, first: int, name: str, function: Any, args: Any, named: dict[str, Any]) -> None:
@@ -549,7 +549,7 @@ def _number_of(leaf: Any) -> Value | None:
     return Value(leaf.number) if leaf.__class__ is RecordedArray else None
 
 
-def _on_index(backend: Any, index: int, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _call_on_device(backend: Any, index: int, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function while the CUDA device `index` is current."""
     with backend.use_index(index):
         return function(*args, **kwargs)

@@ -170,7 +170,7 @@ class _Cutter:
             if stays or not self._movable(statement):
                 end_of_run(i)
                 read_later = later | self._reads(body[i + 1 :])
-                out.append(self._within(statement, set(names.bound), read_later) if stays else statement)
+                out.append(self._split_inside(statement, set(names.bound), read_later) if stays else statement)
                 names.visit(statement)
                 bound_before = set(names.bound)
                 continue
@@ -188,7 +188,7 @@ class _Cutter:
         targets = [node.target for node in nodes if isinstance(node, ast.AugAssign)]
         return self.local & results.union(node.id for node in targets if isinstance(node, ast.Name))
 
-    def _within(self, statement: Any, bound: set[str], later: frozenset[str]) -> Any:
+    def _split_inside(self, statement: Any, bound: set[str], later: frozenset[str]) -> Any:
         """Return a statement that is not moved to a part, with its inner blocks split."""
         if not isinstance(statement, (ast.If, ast.With, *_LOOPS)):
             return statement
@@ -256,7 +256,7 @@ class _Cutter:
         store: list[Any] = [ast.Name(name, ast.Store()) for name in outs]
         body = [*self.declared, *run]
         if outs:
-            body.append(_after(ast.Return(load[0] if len(outs) == 1 else ast.Tuple(load, ast.Load())), run[-1]))
+            body.append(_place_after(ast.Return(load[0] if len(outs) == 1 else ast.Tuple(load, ast.Load())), run[-1]))
         head: Any = ast.parse(f"def {self.tree.name}(): pass").body[0]
         head.args.args, head.body = [ast.arg(name) for name in arguments], body
         head.lineno = head.end_lineno = run[0].lineno
@@ -275,7 +275,7 @@ class _Cutter:
         return [ast.fix_missing_locations(ast.copy_location(replacement, run[0]))]
 
 
-def _after(statement: Any, last: Any) -> Any:
+def _place_after(statement: Any, last: Any) -> Any:
     """Set a statement's position to the empty range after `last`, where the source has no code; return it."""
     nodes: list[Any] = [*ast.walk(statement)]
     for node in nodes:

@@ -318,7 +318,7 @@ class Watch(Observed):
                 kind = kind or self._kind_of(frame)
                 is_foreign = kind == "foreign"
                 if is_foreign:
-                    kind = "skipped" if self._within_own(frame) else self._kind_of_user(frame)
+                    kind = "skipped" if self._is_called_by_gradcore(frame) else self._kind_of_user(frame)
                 effect = None if repeated is None or kind == "skipped" else repeated.find_effect(frame, kind)
                 if repeated is not None and effect is not None:
                     if kind in _TRUSTED and repeated.is_asynchronous(frame):
@@ -329,9 +329,9 @@ class Watch(Observed):
                     hidden = frame
                 elif kind == "skipped":  # Code within host calls and within backends' packages is not observed.
                     hide(frame)
-                elif kind == "fact" and not self._within_library(frame):
+                elif kind == "fact" and not self._is_called_by_library(frame):
                     self.facts.add(frame.f_code)
-                elif kind == "query" and not self._within_library(frame):
+                elif kind == "query" and not self._is_called_by_library(frame):
                     self._ask(frame)
                 elif kind == "numpy" and not self._is_pure_of_numpy(frame):
                     self._refuse(f"numpy.{frame.f_code.co_qualname} is called", frame)
@@ -341,7 +341,7 @@ class Watch(Observed):
                     if kind in ("user", "foreign"):
                         self._note_c_call(arg, frame)
                     elif kind in ("pure", "numpy") and not (
-                        is_pure(arg, True) or self._within_own(frame) or self._is_importing(frame)
+                        is_pure(arg, True) or self._is_called_by_gradcore(frame) or self._is_importing(frame)
                     ):
                         self._refuse(f"{arg.__name__} is called", frame)
             elif event == "return":
@@ -371,7 +371,7 @@ class Watch(Observed):
                 self.offset_of_backward = running_offset(self.code)
             if code in left_out:
                 self._refuse(f"{code.co_name} is not to be compiled", frame, Code.UNSUPPORTED)
-            if code in _LOOKING_UP or (code in _OF_STREAMS and not self._within_library(frame)):
+            if code in _LOOKING_UP or (code in _OF_STREAMS and not self._is_called_by_library(frame)):
                 self._refuse(f"{_LOOKING_UP.get(code, code.co_qualname)} is called", frame)
             if not is_trusted:
                 return self._kind_of_user(frame)
@@ -411,11 +411,11 @@ class Watch(Observed):
             return True
         return trusted.is_library(namespace) or trusted.is_foreign(namespace)
 
-    def _within_library(self, frame: types.FrameType) -> bool:
+    def _is_called_by_library(self, frame: types.FrameType) -> bool:
         """Return whether trusted code is the caller."""
         return frame.f_back is not None and trusted.is_library(frame.f_back.f_globals)
 
-    def _within_own(self, frame: types.FrameType) -> bool:
+    def _is_called_by_gradcore(self, frame: types.FrameType) -> bool:
         """Return whether gradcore is the caller, directly or through trusted modules."""
         back = frame.f_back
         while back is not None and not is_own(back):
@@ -427,7 +427,7 @@ class Watch(Observed):
     def _is_pure_of_numpy(self, frame: types.FrameType) -> bool:
         """Return whether NumPy code is trusted: it is private, listed as pure, or called by a trusted module."""
         name = frame.f_code.co_qualname.partition(".")[0]
-        return name[0] == "_" or name in (trusted.PURE_FUNCTIONS["numpy"] or ()) or self._within_library(frame)
+        return name[0] == "_" or name in (trusted.PURE_FUNCTIONS["numpy"] or ()) or self._is_called_by_library(frame)
 
     def _is_importing(self, frame: types.FrameType | None) -> bool:
         """Return whether a module is being imported."""

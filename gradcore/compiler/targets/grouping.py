@@ -51,7 +51,7 @@ class FusedCalls:
         """The name of the function in profiles."""
         return f"fused {' '.join(call.last_name for call in self.calls)}"
 
-    def in_profile(self, function: Callable[..., _T], *args: object) -> _T:
+    def call_in_profile(self, function: Callable[..., _T], *args: object) -> _T:
         """Call a function, within a range named `label` if a profiler is recording."""
         profiler = current.profiler
         if profiler is None:

@@ -122,7 +122,7 @@ class FusedLaunch(FusedCalls):
         return f"one kernel of {len(self.kernel.computed)} steps"
 
     def __call__(self, *arrays: Any) -> list[Any]:
-        return self.in_profile(self._launch, list(arrays))
+        return self.call_in_profile(self._launch, list(arrays))
 
 
 def _rounds_once(call: Call, operands: list[Any]) -> bool:
@@ -240,10 +240,10 @@ class _Grouping(Grouping):
 
     def fuse(self, calls: list[Call], inputs: list[Leaf], outputs: list[int]) -> tuple[FusedLaunch, list[Leaf]]:
         """Return a kernel for a group, and its arguments."""
-        inputs = self._in_order(inputs, self.program.types[outputs[0]])
+        inputs = self._order_operands(inputs, self.program.types[outputs[0]])
         return FusedLaunch(calls, inputs, outputs, self.program), inputs
 
-    def _in_order(self, inputs: list[Leaf], result: Any) -> list[Leaf]:
+    def _order_operands(self, inputs: list[Leaf], result: Any) -> list[Leaf]:
         """Return the operands, starting with those whose memory order the kernel's results follow."""
         types: list[Any] = [self.program.type_of(leaf) for leaf in inputs]
         full_size = [t.shape == result.shape and all(t.strides) for t in types]

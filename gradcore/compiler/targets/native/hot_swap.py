@@ -37,7 +37,7 @@ def runnable(program: Program, cpp: str | None = None) -> Any:
         if run is not None:
             return run
     if cpp == "background":
-        return _in_background(program)
+        return _build_in_background(program)
     run = emitter.function_of(program)
     if cpp == "wait":
         swap([(run, program)])
@@ -87,7 +87,7 @@ class _Background:
 _background = _Background()
 
 
-def _in_background(program: Program) -> Any:
+def _build_in_background(program: Program) -> Any:
     """Return a function that starts the build after some calls. A library from an earlier process is loaded at once."""
     calls = itertools.count(1)
 

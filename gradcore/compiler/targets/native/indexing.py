@@ -67,14 +67,14 @@ class Indexing(Rules):
             x = results[0]
             steps += [self._convert(x, self._view(given["x"]))] if "x" in given else self._fill(x, 0)
         if kernel.by == "tuple":
-            at = self._by_tuple(x, given["index"])
+            at = self._read_by_tuple(x, given["index"])
         elif kernel.by == "each":
-            at = self._each(x, given["dim"], given["index"])
+            at = self._read_each(x, given["dim"], given["index"])
         else:
             index: View = self._view(given["index"])
             if not index.shape and len(results[0].shape) == len(x.shape):
                 index = index._replace(shape=(1,), strides=(0,))
-            at = self._along(x, given.get("dim", 0), index)
+            at = self._read_along(x, given.get("dim", 0), index)
         action = "add" if given.get("accumulate") else kernel.action
         values = results[0] if action == "take" else self._view(given["values"])
         if kernel.by == "each" and action == "put":
@@ -85,11 +85,11 @@ class Indexing(Rules):
         """Return the steps that write a number or an array at tensors of indices along the first dims."""
         if any(type(each) not in (Value, Literal) for each in index):
             raise Unsupported("the index")
-        selected = self._by_tuple(out, index)
+        selected = self._read_by_tuple(out, index)
         values: View = self.temporary_view(selected.shape, out.dtype)
         return [*self._write(values, value), _kernel("put", values, selected)]
 
-    def _by_tuple(self, x: View, indices: Sequence[Any]) -> _Indexed:
+    def _read_by_tuple(self, x: View, indices: Sequence[Any]) -> _Indexed:
         """Return the elements of `x` at tensors of indices, where None in `indices` stands for all of a dim."""
         dims = [d for d, index in enumerate(indices) if index is not None]
         index_views = [self._view(indices[d]) for d in dims]
@@ -105,7 +105,7 @@ class Indexing(Rules):
             views.append(i._replace(shape=full_shape, strides=(*(0 for _ in head), *own_strides, *(0 for _ in tail))))
         return _Indexed(x, full_shape, strides, views, dims, True)
 
-    def _along(self, x: View, dim: int, index: View) -> _Indexed:
+    def _read_along(self, x: View, dim: int, index: View) -> _Indexed:
         """Return the elements of `x` at a tensor of indices along `dim`, as in `index_select`."""
         if not x.shape:
             raise Unsupported("the shape of what is indexed")
@@ -116,7 +116,7 @@ class Indexing(Rules):
         view = index._replace(shape=full_shape, strides=(*(0 for _ in lead), *index.strides, *(0 for _ in tail)))
         return _Indexed(x, full_shape, strides, [view], [dim], False)
 
-    def _each(self, x: View, dim: int, index: Any) -> _Indexed:
+    def _read_each(self, x: View, dim: int, index: Any) -> _Indexed:
         """Return the elements of `x` at an index for each element along `dim`, as in `gather`."""
         i = self._view(index)
         if not x.shape or len(i.shape) != len(x.shape):

@@ -217,7 +217,7 @@ class _Writer:
                 self.emit(inside + 1, f"s{k} += t{k};")
             self.emit(inside, "}")
 
-    def by_rows(self) -> None:
+    def emit_by_rows(self) -> None:
         """Emit reductions that add rows to rows: the kept dim is innermost, with one accumulator for each index."""
         row_dim = next(d for d, dim in enumerate(self.dims) if not dim.reduced)
         n = self.dims[row_dim].size
@@ -253,7 +253,7 @@ class _Writer:
         innermost = self.dims[-1].steps[0] if self.dims and lead is not None else 0
         rows = len(kept_dims) == 1 and any(dim.reduced for dim in self.dims) and kept_dims[0].size <= _MOST_SUMS
         if rows and kept_dims[0].steps and 0 < abs(kept_dims[0].steps[0]) < abs(innermost or 1 << 62):
-            self.by_rows()
+            self.emit_by_rows()
             return self.lines, False
         if kept_dims:
             in_threads = large and kept_dims[0].size > 1
@@ -262,12 +262,12 @@ class _Writer:
         first = self.dims[0].size if self.dims else 1
         sums = all(r.kind == "sum" for r in self.traced.reductions)
         if large and sums and len(self.dims) == 1 and first >= 2 * _CHUNK:
-            self.in_chunks(first)
+            self.emit_in_chunks(first)
             return self.lines, False
         self.reducing("0", "0")
         return self.lines, False
 
-    def in_chunks(self, n: int) -> None:
+    def emit_in_chunks(self, n: int) -> None:
         """Emit reductions within chunks, whose size does not depend on the number of threads, then over the chunks."""
         chunk = max(_CHUNK, -(-n // 2048) // 64 * 64 + 64)
         parts = -(-n // chunk)

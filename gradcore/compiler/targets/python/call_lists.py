@@ -132,7 +132,7 @@ class ListedCalls(FusedCalls):
         address, inputs, outputs, _ = block
         for place, array in zip(inputs, arrays, strict=True):
             place[...] = array
-        self.in_profile(self._list, address)
+        self.call_in_profile(self._list, address)
         results = tuple([place.copy() if place.ndim else place[()] for place in outputs])
         if len(self._free) < _MOST_SETS:
             self._free.append(block)

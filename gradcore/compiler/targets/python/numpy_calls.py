@@ -53,7 +53,7 @@ class _Specializing:
         for call in self.program.calls:
             kind, _, name = call.name.partition(".")
             if kind in ("kernels", "backend") and name in _BY_COLUMNS:
-                call = self.by_columns(call, _BY_COLUMNS[name])
+                call = self.compute_by_columns(call, _BY_COLUMNS[name])
             owner, rule = _RULES.get(name, (None, None))
             is_own = kind == "xp" and owner is None
             if owner is not None and kind in ("kernels", "backend"):
@@ -151,7 +151,7 @@ class _Specializing:
         self.add("xp.ndarray", np.ndarray, (kind.shape, kind.dtype, *where), call.results)
         return True
 
-    def by_columns(self, call: Call, function: np.ufunc) -> Call:
+    def compute_by_columns(self, call: Call, function: np.ufunc) -> Call:
         """Return the call, computed column by column if it is arithmetic with a short row that broadcasting repeats."""
         kinds = [self.program.type_of(each) for each in call.args]
         result = self.program.types.get(call.results.number) if type(call.results) is Value else None

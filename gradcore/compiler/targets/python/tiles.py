@@ -79,7 +79,7 @@ class FusedKernel(FusedCalls):
     def __call__(self, *arrays: Any, out: tuple[Any, ...] = ()) -> tuple[Any, ...]:
         outputs = out or [None] * len(self.types)
         results = [np.empty(t.shape, t.dtype) if a is None else a for t, a in zip(self.types, outputs, strict=True)]
-        self.in_profile(self._run, arrays, [a.reshape(-1) for a in results])
+        self.call_in_profile(self._run, arrays, [a.reshape(-1) for a in results])
         return tuple(results)
 
     def _run(self, arrays: tuple[Any, ...], results: list[Any]) -> None:
