@@ -262,8 +262,26 @@ def _runs_at_the_end(a: int) -> Any:
     return b, c + 1
 
 
-@pytest.mark.parametrize("function", [_suppresses, _binds_in_suppressing, _leaves_a_loop, _runs_at_the_end])
-def test_names_that_an_error_or_a_break_leaves_as_they_are(function: Any) -> None:
+def _reads_an_earlier_iteration(a: int) -> Any:
+    b = 0
+    for i in range(a + 1):
+        if i > 0:
+            b += c * 2  # noqa: F821 (an earlier iteration has bound it)
+        c = b + a
+    while b < 50:
+        try:
+            d = d + b  # noqa: F821 (an earlier iteration may have bound it)
+        except UnboundLocalError:
+            d = a * 3
+        b = b + d + 20
+    return b, c, d
+
+
+_LEAVING = [_suppresses, _binds_in_suppressing, _leaves_a_loop, _runs_at_the_end, _reads_an_earlier_iteration]
+
+
+@pytest.mark.parametrize("function", _LEAVING)
+def test_names_that_an_error_a_break_or_an_iteration_leaves_as_they_are(function: Any) -> None:
     wanted = [outcome(function, [], a) for a in range(4)]
     parts: list[Any] = []
     for depth, place in itertools.product((0, 1, 3), places_in(function)):

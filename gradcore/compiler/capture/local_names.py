@@ -133,7 +133,7 @@ class LocalNames(ast.NodeVisitor):
         self._branch([*node.body, *node.orelse], *([each] for each in node.handlers))
         bound_after, self.bound = self.bound, bound_before
         self.block(node.finalbody)  # It also runs where an error has ended the other blocks.
-        self.bound |= bound_after
+        self.bound |= bound_after - self.unbound
 
     visit_TryStar = visit_Try
 

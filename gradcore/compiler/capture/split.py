@@ -105,13 +105,14 @@ class _Cutter:
         self.tree, self.function, self.compiled = tree, function, compiled
         self.parts: dict[str, Any] = {}
         self.local, self.parameters = frozenset(local_names.names_bound_in(tree)), set(parameters_of(tree))
-        self.names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
         #: The statement that is not compiled, and the statements that contain it.
         self.staying = {id(node) for node in ast.walk(tree) if any(each is statement for each in ast.walk(node))}
         #: The ``with`` statements that may suppress errors.
         self.suppressing = {
             id(n) for n in ast.walk(tree) if isinstance(n, ast.With) and not all(map(self._lets_errors_pass, n.items))
         }
+        #: The nodes in loops.
+        self.repeated = {id(n) for loop in ast.walk(tree) if isinstance(loop, _LOOPS) for n in ast.walk(loop)}
         self.captured = local_names.captured_names(tree) & self.local
         self.declared = [n for n in ast.walk(tree) if isinstance(n, (ast.Global, ast.Nonlocal))]
         self._check()
@@ -120,7 +121,7 @@ class _Cutter:
 
     def _check(self) -> None:
         """Raise `Unclear` for constructs that would mean something else in a separate function."""
-        names = {each.id for each in self.names}
+        names = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
         names |= {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
         if not _INSPECTING.isdisjoint(names) or any(w.startswith("__") and not w.endswith("__") for w in names):
             raise Unclear("the function inspects its local names, or uses private names of a class")
@@ -245,8 +246,9 @@ class _Cutter:
         names.block(run)
         returns = isinstance(run[-1], ast.Return)
         outs = [] if returns else sorted(names.written & (later | self.captured))
-        # Reading a name that only this run binds, and has not bound, is an error here as in the whole function.
-        inside = {id(node) for each in run for node in ast.walk(each)}
+        # Reading a name that only this run binds, and has not bound, is an error here as in the whole function, except
+        # in a loop, where an earlier iteration may have bound it.
+        inside = {id(node) for each in run for node in ast.walk(each)} - self.repeated
         exposed = names.exposed & (self.parameters | _names_bound_within(self.tree, inside))
         arguments = sorted(exposed.union(name for name in outs if name not in names.bound))
         binds_at_once = self.after_errors.isdisjoint(outs) or (len(run) == 1 and _binds_at_its_end(run[0]))

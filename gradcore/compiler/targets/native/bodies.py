@@ -99,13 +99,14 @@ class Bodies(Rules):
         if key not in self._lowered_bodies:
             others = {*self.temporary}
             steps = self._steps_of_body(body, call, results)
-            self._lowered_bodies[key] = views, self.temporary - others, steps
+            # The call keeps the objects alive whose ids are in the key.
+            self._lowered_bodies[key] = call, views, {m: self.views[m] for m in self.temporary - others}, steps
             return steps
-        known_views, temporaries, steps = self._lowered_bodies[key]
+        _, known_views, temporaries, steps = self._lowered_bodies[key]
         targets = {v.memory: w._replace(offset=w.offset - v.offset) for v, w in zip(known_views, views, strict=True)}
-        for memory in temporaries:
+        for memory, view in temporaries.items():
             number = self.program.new_value(self.program.types[memory]).number
-            targets[memory] = self.views[number] = self.views[memory]._replace(memory=number)
+            targets[memory] = self.views[number] = view._replace(memory=number)
             self.temporary.add(number)
             if memory in self.constants:
                 self.constants[number] = self.constants[memory]
