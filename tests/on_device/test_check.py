@@ -98,6 +98,7 @@ def test_kernels_can_be_left_out(family: str, monkeypatch: pytest.MonkeyPatch) -
     assert backend.uses("softmax") == (family != "softmax")
 
 
+@pytest.mark.sampled(1)
 def test_a_convolution_of_channels_has_no_columns(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither forward nor in a gradient: it is large enough for the kernels that gather windows."""
     if gc.cuda.get_device_capability(device) < (8, 0):

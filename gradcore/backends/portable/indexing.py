@@ -422,6 +422,8 @@ def index_error(
     if "indexing arrays could not be broadcast" in text:
         shapes = ", ".join(str(list(i.shape)) for i in indices if i is not None)
         return IndexError(f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}")
+    if "non-empty take from an empty" in text or (indices and text.endswith("with size 0")):
+        return IndexError("index is out of bounds for dimension with size 0")
     if isinstance(error, ValueError) and values is not None:
         return RuntimeError(
             f"shape mismatch: value tensor of shape {list(values)} cannot be broadcast to indexing result ({text})"
