@@ -27,6 +27,7 @@ from gradcore.compiler.targets.native.files import read_whole, write_whole
 from gradcore.core import config
 from tests.compiler import test_operations as samples
 from tests.compiler.conftest import has_compiler
+from tests.compiler.test_passes import sums_of_sums
 from tests.compiler.test_programs import PURE, leaves
 
 F = nn.functional
@@ -128,6 +129,10 @@ def test_samples_of_operations(part: int, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 # -- programs --------------------------------------------------------------------------------------------------------
+
+
+def test_sums_of_gradients_that_are_sums() -> None:
+    check(gc.func.grad(sums_of_sums), gc.linspace(-1, 1, 5))
 
 
 @pytest.mark.slow

@@ -70,12 +70,12 @@ def remove_writes(program: Program) -> Program:
     for call in program.calls:
         function, number = _IN_PLACE.get(call.name), call.results.number if type(call.results) is Value else -1
         memory = effects.memory(number)
-        call = substitute(call, names)
+        replaced = substitute(call, names)
         if function is not None and memory != -1 and sharing[memory] == 1 and _has_same_type(call, program, number):
             names[number] = result.new_value(program.types[number])
-            result.calls.append(Call(call.name.replace(".i", "."), function, call.args, {}, names[number]))
-        else:
-            result.calls.append(call)
+            result.calls.append(Call(call.name.replace(".i", "."), function, replaced.args, {}, names[number]))
+        else:  # A call that still writes in place returns the value that it writes.
+            result.calls.append(replaced._replace(results=names.get(number, call.results)))
     result.outputs = [names[n].number if n in names else n for n in program.outputs]
     return result
 
