@@ -133,3 +133,14 @@ def test_other_arrays_are_left_to_numpy(compiled: Any, ran: Ran) -> None:
     assert ran == []
     with pytest.raises(ValueError, match="zero-size"):
         compiled.max_over(x[:, :0], (1,))
+
+
+def test_longer_dims_are_left_to_numpy(compiled: Any, ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels do not number more than 2**31 - 1 elements along a dim."""
+    monkeypatch.setattr(narrow, "_LONGEST", 5)
+    x = draw((30, 6, 4), "f")
+    np.testing.assert_allclose(compiled.sum_over(x, (1,)), x.sum(1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(compiled.max_over(x, (1,)), x.max(1))
+    np.testing.assert_array_equal(compiled.argmin_along(x, 1), x.argmin(1))
+    compiled.logsumexp_over(x, (1,), False)
+    assert not {name for name, _ in ran if name.startswith("narrow")}

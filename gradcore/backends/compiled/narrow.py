@@ -27,6 +27,8 @@ _LEAST, _LEAST_INDICES, _LEAST_LOGSUMEXP, _SMALL = 512, 1024, 32, 4096
 _COLUMNS, _TALL = 8, 1 << 14
 #: The length of the rows from which extrema are found faster than column by column, and the elements of shorter rows.
 _FOLDED, _FEW = 8, 2048
+#: The longest dim that kernels reduce: they number the elements along it by int32.
+_LONGEST = (1 << 31) - 1
 #: Types of the reduced dim, the elements from which a thread pays off and the number of threads.
 _NUMBERS = (ctypes.c_int64,) * 3
 
@@ -67,7 +69,8 @@ def _takes_logsumexp(x: Array, dims: Sequence[int]) -> bool:
 
 def _count_columns(x: Array, dim: int) -> int:
     """Return the number of elements between neighbours along a dim, or 0 if a kernel cannot read the array."""
-    return x.strides[dim] // x.itemsize if x.dtype.char in "fd" and x.flags.c_contiguous and x.flags.aligned else 0
+    is_readable = x.flags.c_contiguous and x.flags.aligned and x.shape[dim] <= _LONGEST
+    return x.strides[dim] // x.itemsize if is_readable and x.dtype.char in "fd" else 0
 
 
 class CompiledNarrow(CompiledCalls):
