@@ -277,7 +277,26 @@ def _reads_an_earlier_iteration(a: int) -> Any:
     return b, c, d
 
 
-_LEAVING = [_suppresses, _binds_in_suppressing, _leaves_a_loop, _runs_at_the_end, _reads_an_earlier_iteration]
+def _make_closure() -> Any:
+    """Return a function whose variable `gc`, of the enclosing function, hides the global module."""
+    gc = types.SimpleNamespace(no_grad=_Swallowing)
+
+    def _suppresses_by_a_closure_variable(a: int) -> Any:
+        b = c = 2
+        with gc.no_grad(c):
+            if a > 1:
+                b, c = sum(range(3)), _fail(3)
+            else:
+                b = a + 5
+        b = b
+        return a, b + c
+
+    return _suppresses_by_a_closure_variable
+
+
+_LEAVING = [
+    _suppresses, _make_closure(), _binds_in_suppressing, _leaves_a_loop, _runs_at_the_end, _reads_an_earlier_iteration,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", _LEAVING)

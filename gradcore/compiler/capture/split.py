@@ -212,9 +212,9 @@ class _Cutter:
 
     def _lets_errors_pass(self, item: Any) -> bool:
         """Return whether an item of ``with`` suppresses no errors: it calls a global function or class of gradcore."""
-        called = ast.unparse(getattr(item.context_expr, "func", ast.Constant(None)))
-        name, *path = called.split(".")
-        value = None if name in self.local else self.function.__globals__.get(name)
+        name, *path = ast.unparse(getattr(item.context_expr, "func", ast.Constant(None))).split(".")
+        own_names = self.local.union(self.function.__code__.co_freevars)
+        value = None if name in own_names else self.function.__globals__.get(name)
         for name in path:
             value = getattr(value, name, None) if isinstance(value, types.ModuleType) else None
         return str(getattr(value, "__module__", "")).partition(".")[0] == "gradcore"
