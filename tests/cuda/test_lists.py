@@ -69,7 +69,7 @@ def test_gradients_are_unscaled_by_one_launch(strict: str, dtype: str) -> None:
     def unscale(params: list[Any]) -> list[Any]:
         made, optimizer = scaler(params[0].device), gc.optim.SGD(params, lr=0.1)
         made.unscale_(optimizer)
-        return list(made._of(optimizer).found_inf.values())
+        return list(made._progress_of(optimizer).found_inf.values())
 
     assert agree(unscale, dtype) == {"unscale": 1}
     assert agree(unscale, dtype, shapes=[(1 + i % 3,) for i in range(MOST_ARRAYS)]) == {"unscale": 2}

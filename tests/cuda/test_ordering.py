@@ -300,10 +300,10 @@ def test_pinned_memory_that_is_dropped_at_once(order: Order, pinned: None) -> No
     for i in range(4):
         batch = gc.full((3,), float(i)).pin_memory().to("cuda", non_blocking=True)
         batch * 2
-    assert len(registry.find("cuda")._under_way) == 4
+    assert len(registry.find("cuda")._pending_copies) == 4
     current().synchronize()
     gc.ones(3).pin_memory().to("cuda", non_blocking=True)
-    assert len(registry.find("cuda")._under_way) == 1
+    assert len(registry.find("cuda")._pending_copies) == 1
     assert batch.tolist() == [3.0] * 3
 
 
@@ -313,7 +313,7 @@ def test_pinned_memory_that_is_copied_into_a_tensor(order: Order, pinned: None) 
     with gc.cuda.sync_debug_mode("error"):
         for i in range(3):
             there.copy_(gc.full((3,), float(i), dtype=gc.float64).pin_memory(), non_blocking=True)
-    assert len(registry.find("cuda")._under_way) == 3
+    assert len(registry.find("cuda")._pending_copies) == 3
     assert there.tolist() == [2.0] * 3
 
 
@@ -342,7 +342,7 @@ def test_pinned_memory_from_several_threads(cuda: Runtime, monkeypatch: pytest.M
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(backend._under_way) == 200
+    assert len(backend._pending_copies) == 200
 
 
 def test_checks_of_indices_in_two_streams(order: Order) -> None:

@@ -72,7 +72,7 @@ def test_of_several_values_together_and_of_transformed_ones():
 
 def test_by_the_normalizers_of_exponential_families():
     p, q = (gc.distributions.Gamma(gc.tensor(a, dtype=gc.float64), b) for a, b in ((2.0, 1.0), (3.0, 0.5)))
-    assert gc.allclose(kl._of_families(p, q), kl_divergence(p, q))
+    assert gc.allclose(kl._family_divergence(p, q), kl_divergence(p, q))
 
 
 @pytest.mark.parametrize("name", ["Normal", "Exponential", "Dirichlet", "ContinuousBernoulli", "Wishart"])
@@ -115,4 +115,4 @@ def test_registering_and_what_is_missing():
     with pytest.raises(TypeError, match="Expected type_p to be a Distribution subclass"):
         register_kl(1, Mine)
     with pytest.raises(NotImplementedError, match="cross KL-divergence"):
-        kl._of_families(normal, gc.distributions.Exponential(1.0))
+        kl._family_divergence(normal, gc.distributions.Exponential(1.0))
