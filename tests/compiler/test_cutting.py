@@ -282,14 +282,10 @@ def _make_closure() -> Any:
     gc = types.SimpleNamespace(no_grad=_Swallowing)
 
     def _suppresses_by_a_closure_variable(a: int) -> Any:
-        b = c = 2
-        with gc.no_grad(c):
-            if a > 1:
-                b, c = sum(range(3)), _fail(3)
-            else:
-                b = a + 5
-        b = b
-        return a, b + c
+        b = a * 2
+        with gc.no_grad(a):
+            b, a = sum(range(3)), _fail(a)
+        return a, b
 
     return _suppresses_by_a_closure_variable
 

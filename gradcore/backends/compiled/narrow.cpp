@@ -140,8 +140,9 @@ void narrow_minima(const Stack& stack, const Columns& columns, const T* x, T* ou
 }
 
 // The first row with the largest or least element, or with NaN if an element is NaN.
-template <class T, class Index, bool least>
+template <class T, bool least>
 INLINE void find_indices(const Stack& stack, const Columns& columns, const T* x, i64* out) {
+    using Index = typename Format<T>::Bits;  // of the size of a number, so that both are compared by one mask
     alignas(64) T best[most_columns];
     alignas(64) Index at[most_columns];
     const i64 n = columns.count;
@@ -164,23 +165,13 @@ INLINE void find_indices(const Stack& stack, const Columns& columns, const T* x,
     for (i64 i = 0; i < n; ++i) out[i] = at[i];
 }
 
-// An integer of the size of a number, in which indices are compared together with numbers.
-template <class T>
-struct IndexOf {
-    using Type = i32;
-};
-template <>
-struct IndexOf<double> {
-    using Type = i64;
-};
-
 template <class T>
 void narrow_argmax(const Stack& stack, const Columns& columns, const T* x, i64* out) {
-    find_indices<T, typename IndexOf<T>::Type, false>(stack, columns, x, out);
+    find_indices<T, false>(stack, columns, x, out);
 }
 template <class T>
 void narrow_argmin(const Stack& stack, const Columns& columns, const T* x, i64* out) {
-    find_indices<T, typename IndexOf<T>::Type, true>(stack, columns, x, out);
+    find_indices<T, true>(stack, columns, x, out);
 }
 
 // The logarithms of the sums of exponentials. Infinities and NaN are the result where they are the largest element.
