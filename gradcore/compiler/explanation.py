@@ -1,4 +1,4 @@
-"""The text of `explain`: each pass, fused kernels, calls that are not fused, the buffer plan, and the source."""
+"""The text of `explain`: each pass, fused kernels, calls that are not fused, the memory plan, and the source."""
 
 from __future__ import annotations
 

@@ -562,7 +562,7 @@ class CompiledFunction:
         """Call the function until there is a program for these arguments, and return a description of it.
 
         The description lists the guards, the program before and after each pass, the fused calls and why others are
-        not fused, the buffer plan, the generated source, and side effects.
+        not fused, the memory plan, the generated source, and side effects.
         """
         entry = self._specialize(args, kwargs)
         return self._describe_break() if entry is None else self._text(entry)

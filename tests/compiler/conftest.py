@@ -99,7 +99,7 @@ def quick_builds(request: pytest.FixtureRequest, kept: Path, monkeypatch: pytest
 
 @pytest.fixture(autouse=True)
 def checked_programs() -> Iterator[None]:
-    """Check each program after each pass, and each buffer plan."""
+    """Check each program after each pass, and each memory plan."""
     run_passes, plan = passes.run_passes, emitter.memory_plan
 
     def run_and_check(program: Program) -> Iterator[tuple[str, Program]]:

@@ -1,4 +1,4 @@
-"""A verifier of programs: what must hold for a program after each pass, and for its buffer plan."""
+"""A verifier of programs: what must hold for a program after each pass, and for its memory plan."""
 
 from __future__ import annotations
 
@@ -48,21 +48,23 @@ def check_pass(before: Program, after: Program) -> None:
 
 
 def check_plan(program: Program, plan: MemoryPlan) -> None:
-    """Check that values that are needed at the same time have buffers of their own, which are large enough."""
+    """Check that values that are needed at the same time have memory of their own, inside of the arena."""
     last_use: dict[int, int] = {}
     for position, call in enumerate(program.calls):
         for n in (*call.read, *call.outputs):
             memory = program.types[n].memory if n in program.types else n
             last_use[memory] = position
-    for n, buffer in plan.chosen.items():
-        assert plan.buffers[buffer] >= program.types[n].nbytes, f"v{n} is larger than its buffer"
-        assert n not in program.outputs, f"output v{n} is in a buffer"
-        assert plan.lifetimes[n][1] >= last_use[n], f"v{n} is read after its buffer is given away"
-    for a, b in itertools.combinations(plan.chosen, 2):
-        if plan.chosen[a] == plan.chosen[b]:
+    ends = {n: offset + program.types[n].nbytes for n, offset in plan.offsets.items()}
+    for n, offset in plan.offsets.items():
+        assert 0 <= offset <= ends[n] <= plan.size, f"v{n} is not inside of the arena"
+        assert n not in program.outputs, f"output v{n} is in the arena"
+        assert plan.lifetimes[n][1] >= last_use[n], f"v{n} is read after its memory is given away"
+    for a, b in itertools.combinations(plan.offsets, 2):
+        if plan.offsets[a] < ends[b] and plan.offsets[b] < ends[a]:
             first, second = sorted((a, b), key=lambda n: plan.lifetimes[n])
-            # A call may write over an argument that it reads for the last time.
-            assert plan.lifetimes[first][1] <= plan.lifetimes[second][0], f"v{first} and v{second} share a buffer"
+            # A call may write over an argument that it reads for the last time, element by element.
+            assert plan.lifetimes[first][1] <= plan.lifetimes[second][0], f"v{first} and v{second} share memory"
             if plan.lifetimes[first][1] == plan.lifetimes[second][0]:
                 reading = program.calls[plan.lifetimes[second][0]]
                 assert Value(first) in reading.args, f"v{second} is written over v{first} by {reading!r}"
+                assert plan.offsets[first] == plan.offsets[second], f"v{second} is written over parts of v{first}"

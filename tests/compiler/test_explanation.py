@@ -29,13 +29,13 @@ def arguments() -> tuple[gc.Tensor, gc.Tensor]:
 
 
 @of_numpy
-def test_explain_shows_passes_groups_buffers_and_reasons() -> None:
+def test_explain_shows_passes_groups_memory_and_reasons() -> None:
     lines = gc.compile(function).explain(*arguments()).splitlines()
     assert "program, as it is recorded (22 calls):" in lines
     assert "without copies (19 calls):" in lines
     assert "group 0 of the program (15 passes over each tile):" in lines
     assert any("cumsum" in line and line.endswith("it is not elementwise") for line in lines)
-    assert any("buffers of" in line for line in lines)
+    assert any("an arena of" in line for line in lines)
     assert any("fused(" in line and line.startswith("  + ") for line in lines)
 
 

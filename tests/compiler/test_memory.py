@@ -1,4 +1,4 @@
-"""Memory plans: buffers are reused, never handed out, and never shared by runs."""
+"""Memory plans: arenas are reused, never handed out, and never shared by runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import gradcore as gc
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.registry import CPU
 from gradcore.compiler.function import CompiledFunction
-from gradcore.compiler.program.memory import Buffers, MemoryPlan, memory_plan
+from gradcore.compiler.program.arena import Host, Pool, arrange
+from gradcore.compiler.program.memory import MemoryPlan, memory_plan
 from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.targets.python.tiles import fuse_calls
 
@@ -43,24 +44,24 @@ def arguments() -> tuple[gc.Tensor, gc.Tensor]:
 
 
 @of_numpy
-def test_a_chain_has_one_buffer() -> None:
+def test_the_values_of_a_chain_share_memory() -> None:
     _, plan = program_of(lambda x, y: (x * y + x) * 2 - y, *arguments())
-    assert plan.buffers == [N * 4]
-    assert len(plan.chosen) == 3
+    assert N * 4 <= plan.size < N * 4 + 64
+    assert [*plan.offsets.values()] == [0, 0, 0]
 
 
 @of_numpy
-def test_values_that_live_at_a_time_have_buffers_of_their_own() -> None:
+def test_values_that_live_at_a_time_have_memory_of_their_own() -> None:
     _, plan = program_of(function, *arguments())
     for n, (first, last) in plan.lifetimes.items():
         for m, (start, end) in plan.lifetimes.items():
-            if n != m and plan.chosen[n] == plan.chosen[m]:
+            if n != m and plan.offsets[n] == plan.offsets[m]:
                 assert last <= start or end <= first
-    assert len(plan.buffers) < len(plan.chosen)
+    assert plan.size < 4 * N * len(plan.offsets)
 
 
 @of_numpy
-def test_a_view_keeps_the_buffer() -> None:
+def test_a_view_keeps_the_memory() -> None:
     def call(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
         view = (x * y).view(500, 100).t()
         other = x + y
@@ -69,6 +70,32 @@ def test_a_view_keeps_the_buffer() -> None:
     compiled, _ = program_of(call, *arguments())
     x, y = arguments()
     assert gc.equal(compiled(x, y), call(x, y))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_values_overlap_only_if_they_are_not_alive_at_a_time(seed: int) -> None:
+    """Draw lifetimes, sizes, hosts, and pairs of values of which one may be written over the other."""
+    random = np.random.default_rng(seed)
+    starts, lengths = random.integers(0, 50, 60).tolist(), random.integers(0, 20, 60).tolist()
+    sizes = random.choice([0, 4, 8, 100, 5000, 40_000, 70_000], 60).tolist()
+    lifetimes = {n: (start, start + length) for n, (start, length) in enumerate(zip(starts, lengths, strict=True))}
+    pairs = [(a, b) for a in lifetimes for b in lifetimes if starts[a] < starts[b] and random.random() < 0.5]
+    hosts = [Host("first", 90_000, 30), Host("second", 150_000, 45)]
+    size, slots = arrange(lifetimes, sizes.__getitem__, pairs, hosts)
+    assert slots.keys() == lifetimes.keys()
+    limits = {"arena": (size, 99), **{name: limits for name, *limits in hosts}}
+    for a, (name, start) in slots.items():
+        assert start % (8 if sizes[a] <= 8 else 64) == 0
+        assert 0 <= start <= start + sizes[a] <= limits[name][0]
+        assert lifetimes[a][1] < limits[name][1]
+        for b, (other, begin) in slots.items():
+            if b > a and name == other and start < begin + sizes[b] and begin < start + sizes[a]:
+                early, late = sorted((a, b), key=lifetimes.__getitem__)
+                assert lifetimes[early][1] <= lifetimes[late][0]
+                if lifetimes[early][1] == lifetimes[late][0]:
+                    assert (early, late) in pairs
+                    assert sizes[a] == sizes[b]
+                    assert start == begin
 
 
 def test_results_keep_their_elements() -> None:
@@ -97,7 +124,7 @@ def test_values_that_are_saved_for_backward_keep_their_elements() -> None:
         assert all(np.array_equal(a.numpy(), b.numpy()) for a, b in zip(found, expected, strict=True))
 
 
-def test_threads_have_buffers_of_their_own() -> None:
+def test_threads_have_arenas_of_their_own() -> None:
     compiled, _ = program_of(function, *arguments())
     wrong: list[int] = []
 
@@ -115,16 +142,16 @@ def test_threads_have_buffers_of_their_own() -> None:
     assert not wrong
 
 
-def test_calls_within_calls_have_sets_of_their_own() -> None:
-    known = memory_plan(fuse_calls(optimize(program_of(function, *arguments())[0]._specializations[0].programs[0])))
-    buffers = Buffers(known)
-    first, second = buffers.take(), buffers.take()
+def test_calls_within_calls_have_arenas_of_their_own() -> None:
+    _, plan = program_of(function, *arguments())
+    arenas = Pool(plan.allocate)
+    first, second = arenas.take(), arenas.take()
     assert not any(np.may_share_memory(a, b) for a in first for b in second)
-    buffers.give(first)
-    assert buffers.take() is first
+    arenas.give(first)
+    assert arenas.take() is first
 
 
-def test_an_error_gives_the_buffers_back() -> None:
+def test_an_error_gives_the_arena_back() -> None:
     def call(x: gc.Tensor, y: gc.Tensor, index: gc.Tensor) -> gc.Tensor:
         z = x * y + x
         return (z[index].sum() + z * 2) * y
@@ -151,7 +178,7 @@ def test_large_values_are_not_allocated_anew() -> None:
     finally:
         tracemalloc.stop()
     assert result.numel() == N
-    assert len(plan.chosen) >= 5
+    assert len(plan.offsets) >= 5
     assert peak - before < 3 * N * 4  # the sums, and the result
 
 
@@ -195,7 +222,7 @@ def test_a_capture_keeps_what_eager_execution_keeps(views: bool) -> None:
     with gc.no_grad():
         eager, *calls = peak_of(steps), *(peak_of(compiled) for _ in range(2))
     assert compiled._specializations
-    assert max(calls) < 1.3 * eager + 10 * N  # some kB of Python objects for each call, and buffers of the program
+    assert max(calls) < 1.3 * eager + 10 * N  # some kB of Python objects for each call, and the arena of the program
 
 
 def test_source_text_is_freed_with_the_generated_code() -> None:

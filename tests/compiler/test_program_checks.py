@@ -71,23 +71,20 @@ def test_a_pass_keeps_what_callers_see(fault: str) -> None:
         check_pass(program, other)
 
 
-def _share(program: Program, plan: MemoryPlan) -> MemoryPlan:
-    return plan._replace(chosen=dict.fromkeys(plan.chosen, 0), buffers=plan.buffers[:1])
-
-
-#: Faults of buffer plans.
+#: Faults of memory plans.
 PLANS: dict[str, Callable[[Program, MemoryPlan], MemoryPlan]] = {
-    "small": lambda program, plan: plan._replace(buffers=[1] * len(plan.buffers)),
+    "small": lambda program, plan: plan._replace(size=1),
     "early": lambda program, plan: plan._replace(lifetimes={n: (i, i) for n, (i, _) in plan.lifetimes.items()}),
     "output": lambda program, plan: plan._replace(
-        chosen={**plan.chosen, program.outputs[0]: 0}, lifetimes={**plan.lifetimes, program.outputs[0]: (9, 9)}
+        offsets={**plan.offsets, program.outputs[0]: 0}, lifetimes={**plan.lifetimes, program.outputs[0]: (9, 9)}
     ),
-    "shared": _share,
+    "shared": lambda program, plan: plan._replace(offsets=dict.fromkeys(plan.offsets, 0)),
+    "moved": lambda program, plan: plan._replace(offsets={n: 64 * (n == 3) for n in plan.offsets}),
 }
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_faults_of_buffer_plans_are_found(name: str) -> None:
+def test_faults_of_memory_plans_are_found(name: str) -> None:
     program = Program()
     kind = a_program().types[a_program().outputs[0]]
     program.inputs, program.outputs = [0], [4]
@@ -97,7 +94,7 @@ def test_faults_of_buffer_plans_are_found(name: str) -> None:
     operands = {1: (0, 0), 2: (0, 1), 3: (1, 2), 4: (3, 2)}
     program.calls = [add._replace(args=(Value(a), Value(b)), results=Value(n)) for n, (a, b) in operands.items()]
     plan = memory_plan(program)
-    assert plan.chosen
+    assert plan.offsets
     check_plan(program, plan)
     with pytest.raises(AssertionError):
         check_plan(program, PLANS[name](program, plan))

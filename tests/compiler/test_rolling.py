@@ -62,14 +62,14 @@ def test_addresses_are_arithmetic_where_values_follow_each_other() -> None:
     assert [*map(str, source.repeats)] == [f"{n} times 1 calls"] * 3
     assert "t0" not in text
     assert "m100 + 0 + turn * 32" in text
-    places = [source.places[k] for k in range(n + 1)]
-    assert places == [("arena", 64 * k) for k in range(n + 1)]
+    slots = [source.slots[k] for k in range(n + 1)]
+    assert slots == [("arena", 64 * k) for k in range(n + 1)]
 
 
 def test_values_of_one_turn_share_a_place() -> None:
     turns = [[Invocation("f({0})", (view(k),)), Invocation("g({0})", (view(k),))] for k in range(2000)]
     source = PartSource([c for turn in turns for c in turn], lambda memory: True, view)
-    assert set(source.places.values()) == {("arena", 0)}
+    assert set(source.slots.values()) == {("arena", 0)}
     assert source.scratch == 0
 
 
@@ -80,24 +80,24 @@ def large(memory: int) -> View:
 def test_what_a_loop_writes_is_where_it_has_read_for_the_last_time() -> None:
     loops = [Invocation("f({0}, {1})", (large(k), large(k + 1)), shared=((k, k + 1),)) for k in range(3)]
     source = PartSource(loops, lambda memory: True, large)
-    assert {*source.places.values()} == {("arena", 0)}
+    assert {*source.slots.values()} == {("arena", 0)}
     assert source.scratch == 1 << 16
     again = Invocation("g({0})", (large(1),))  # which is read once more
     source = PartSource([*loops, again], lambda memory: True, large)
-    assert source.places[0] == source.places[1] != source.places[2] == source.places[3]
+    assert source.slots[0] == source.slots[1] != source.slots[2] == source.slots[3]
     kernels = [call._replace(shared=()) for call in loops]
     source = PartSource(kernels, lambda memory: True, large)
-    assert all(source.places[k] != source.places[k + 1] for k in range(3))
+    assert all(source.slots[k] != source.slots[k + 1] for k in range(3))
 
 
 def test_large_memories_are_where_results_will_be() -> None:
     calls = [Invocation("f({0})", (large(0),)), Invocation("g({0}, {1})", (large(0), large(1)))]
     last = Invocation("h({0}, {1})", (large(1), large(9)))
     source = PartSource([*calls, last], lambda memory: memory < 9, large, lambda memory: memory == 9)
-    assert source.places == {0: ("m9", 0), 1: ("arena", 0)}  # the last call reads one and writes the result
+    assert source.slots == {0: ("m9", 0), 1: ("arena", 0)}  # the last call reads one and writes the result
     assert "(double*)(m9)" in source.text(False)
     source = PartSource([*calls, last], lambda memory: memory < 9, large)
-    assert {name for name, _ in source.places.values()} == {"arena"}
+    assert {name for name, _ in source.slots.values()} == {"arena"}
 
 
 def test_gradients_of_wide_layers() -> None:

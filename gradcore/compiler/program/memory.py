@@ -1,8 +1,7 @@
-"""Buffer plan: reuse buffers for a program's large intermediate values.
+"""Memory plan: large intermediate values of a program share one arena, which is used again by each run.
 
-A value occupies a buffer from the call that computes it to the last call that reads it or a view of it. Outputs of
-the program are never in buffers. Each run takes its own set of buffers, so threads and nested calls do not share
-them.
+A value occupies its bytes from the call that computes it to the last call that reads it or a view of it. Outputs of
+the program are never in the arena.
 """
 
 from __future__ import annotations
@@ -12,80 +11,86 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.portable.elementwise import RENAMED
+from gradcore.compiler.program.arena import arrange, empty_block
 from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.program import ArrayType, Call, Program, Value, last_uses
 from gradcore.core.operators import BASIC, OPERATORS
+from gradcore.core.typing import AnyArray
 
-__all__ = ["NO_PLAN", "Buffers", "MemoryPlan", "memory_plan", "peak_of", "ufunc_of"]
+__all__ = ["NO_PLAN", "MemoryPlan", "memory_plan", "peak_of", "ufunc_of"]
 
-#: Smallest size in bytes of values that are assigned to buffers.
+#: Smallest size in bytes of values in the arena.
 _LARGE = 1 << 16
-#: The largest number of sets of buffers that a program keeps between runs.
-_MOST_SETS = 2
 
 
 class MemoryPlan(NamedTuple):
-    """The buffer plan of a program.
+    """The memory plan of a program.
 
     Attributes
     ----------
-    buffers : list of int
-        The size of each buffer in bytes.
-    chosen : dict
-        The buffer of each value, by value number.
+    size : int
+        The size of the arena in bytes.
+    offsets : dict
+        The distance in bytes from the start of the arena to each value, by value number.
     types : dict
         The `ArrayType` of each of these values.
     lifetimes : dict
         The positions of the first and the last call that use each value.
     """
 
-    buffers: list[int]
-    chosen: dict[int, int]
+    size: int
+    offsets: dict[int, int]
     types: dict[int, ArrayType]
     lifetimes: dict[int, tuple[int, int]]
 
     def __str__(self) -> str:
-        if not self.chosen:
-            return "no value has a buffer"
-        value_bytes = sum(self.types[n].nbytes for n in self.chosen)
-        lines = [f"{len(self.buffers)} buffers of {sum(self.buffers):,} bytes for values of {value_bytes:,} bytes"]
-        for n, buffer in self.chosen.items():
+        if not self.offsets:
+            return "no value is in the arena"
+        value_bytes = sum(known.nbytes for known in self.types.values())
+        lines = [f"an arena of {self.size:,} bytes for values of {value_bytes:,} bytes"]
+        for n, offset in self.offsets.items():
             first, last = self.lifetimes[n]
-            lines.append(f"v{n}: {self.types[n]} in buffer {buffer}, from call {first} to {last}")
+            lines.append(f"v{n}: {self.types[n]} at byte {offset:,}, from call {first} to {last}")
         return "\n".join(lines)
 
+    def allocate(self) -> tuple[AnyArray, ...]:
+        """Return arrays for the values, in a new arena."""
+        block = empty_block(self.size)
+        return tuple([np.ndarray(self.types[n].shape, self.types[n].dtype, block, i) for n, i in self.offsets.items()])
 
-#: The plan of a program without planned buffers.
-NO_PLAN = MemoryPlan([], {}, {}, {})
+
+#: The plan of a program without an arena.
+NO_PLAN = MemoryPlan(0, {}, {}, {})
 
 
 def memory_plan(program: Program) -> MemoryPlan:
-    """Return the buffer plan of a program's large private values."""
+    """Return the memory plan of a program's large private values."""
     large = {n for n, kind in program.types.items() if kind.nbytes >= _LARGE}
     if program.symbols or not large:
         return NO_PLAN
     effects = Effects(program)
     last_use = last_uses(program.calls, effects.memory)
-    plan = MemoryPlan([], {}, {}, {})
+    lifetimes: dict[int, tuple[int, int]] = {}
+    pairs: list[tuple[int, int]] = []
     for position, call in enumerate(program.calls):
         if large.isdisjoint(call.outputs):
             continue
         for n in _destinations(call, program):
-            kind = program.types[n]
-            if effects.memory(n) != n or n in effects.escaping or n not in large or n in plan.chosen:
-                continue
-            free_buffers = [i for i in range(len(plan.buffers)) if _is_free(i, position, plan, call, kind)]
-            buffer = min(
-                (i for i in free_buffers if plan.buffers[i] >= kind.nbytes), key=plan.buffers.__getitem__, default=None
-            )
-            if buffer is None and free_buffers:
-                buffer = max(free_buffers, key=plan.buffers.__getitem__)
-                plan.buffers[buffer] = kind.nbytes
-            elif buffer is None:
-                buffer = len(plan.buffers)
-                plan.buffers.append(kind.nbytes)
-            plan.chosen[n], plan.types[n], plan.lifetimes[n] = buffer, kind, (position, last_use[n])
-    return plan
+            if effects.memory(n) == n and n not in effects.escaping and n in large and n not in lifetimes:
+                lifetimes[n] = position, last_use[n]
+                pairs += [(old, n) for old in _replaceable(call, n, effects)]
+    types = {n: program.types[n] for n in lifetimes}
+    size, slots = arrange(lifetimes, lambda n: types[n].nbytes, pairs)
+    return MemoryPlan(size, {n: slots[n][1] for n in lifetimes}, types, lifetimes)
+
+
+def _replaceable(call: Call, result: int, effects: Effects) -> list[int]:
+    """Return the arguments that a call may write its result over, as it reads their elements in the same order."""
+    if call.name == "fused":
+        return []
+    types, memories = effects.program.types, [*map(effects.memory, call.read)]
+    layout = types[result][:3]
+    return [n for n in call.read if n in types and types[n][:3] == layout and memories.count(effects.memory(n)) == 1]
 
 
 def peak_of(program: Program) -> int:
@@ -126,41 +131,3 @@ def ufunc_of(call: Call) -> Any:
 
 
 _OPERATORS = {name: OPERATORS[name].ufunc for name in (*BASIC, "neg")}
-
-
-def _is_free(buffer: int, position: int, plan: MemoryPlan, call: Call, known: ArrayType) -> bool:
-    """Return whether a call may write to a buffer: its value is dead, or the call reads it elementwise."""
-    for n, value_buffer in plan.chosen.items():
-        _, end = plan.lifetimes[n]
-        if value_buffer == buffer and end >= position:
-            is_own_argument = Value(n) in call.args and plan.types[n][:3] == known[:3]
-            if end > position or not is_own_argument or call.name == "fused":
-                return False
-    return True
-
-
-class Buffers:
-    """Pool of the arrays of a buffer plan: each run takes one set of arrays.
-
-    Parameters
-    ----------
-    plan : MemoryPlan
-    """
-
-    def __init__(self, plan: MemoryPlan) -> None:
-        self.plan = plan
-        self._free: list[tuple[Any, ...]] = []
-
-    def take(self) -> tuple[Any, ...]:
-        """Return a set of arrays that no other run uses."""
-        try:
-            return self._free.pop()
-        except IndexError:
-            buffers = [np.empty(size, np.uint8) for size in self.plan.buffers]
-            types = self.plan.types
-            return tuple([np.ndarray(types[n].shape, types[n].dtype, buffers[i]) for n, i in self.plan.chosen.items()])
-
-    def give(self, arrays: tuple[Any, ...]) -> None:
-        """Put a set of arrays back into the pool."""
-        if len(self._free) < _MOST_SETS:
-            self._free.append(arrays)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import operator
-import sys
-from bisect import insort
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
 
 from gradcore.backends.codegen.cpp import C_TYPES
+from gradcore.compiler.program.arena import Host, arrange
 from gradcore.compiler.targets.native.rolling import Invocation, Repeat, roll_repeats
 from gradcore.compiler.targets.native.steps import View
 
@@ -17,49 +14,6 @@ __all__ = ["PartSource"]
 
 #: The largest size in bytes of an arena on the stack.
 _STACK = 1 << 15
-#: Smallest size in bytes of temporaries that may use the memory of results, and the largest number of memories that are
-#: placed in other orders than that of first uses.
-_HOST, _MANY = 1 << 14, 1000
-
-
-class _Region:
-    """A block of memory with slots for temporaries, which are usable until a call needs the block itself."""
-
-    def __init__(self, name: str, size: int, until: int) -> None:
-        self.name, self.size, self.until, self.used = name, size, until, 0
-        self._taken: list[tuple[int, int, int, int]] = []  # start, stop, first and last use
-
-    def place(self, first: int, last: int, size: int, in_time: bool) -> int | None:
-        """Return the first offset that is free from the first to the last use, or None.
-
-        If slots are requested in the order of first uses (`in_time`), slots that are no longer used are dropped.
-        """
-        if last >= self.until:
-            return None
-        if in_time:
-            self._taken = [each for each in self._taken if each[3] >= first]
-        start = 0
-        for low, high, begin, end in self._taken:
-            if begin <= last and first <= end:
-                if start + size <= low:
-                    break
-                start = max(start, high)
-        if start + size > self.size:
-            return None
-        insort(self._taken, (start, start + size, first, last))
-        self.used = max(self.used, start + size)
-        return start
-
-
-#: The first and the last use of a slot, its size in bytes, and the memories that share it.
-_Life = tuple[int, int, int, list[int]]
-#: The orders in which memories get arena offsets: first used first (fast), largest first, longest used first.
-_ORDERS: list[Callable[[_Life], Any]] = [
-    lambda life: (life[0], -life[1], *life),
-    lambda life: (-life[2], *life),
-    lambda life: (life[0] - life[1], *life),
-    lambda life: (-life[2] * (life[1] - life[0] + 1), *life),
-]
 
 
 class PartSource:
@@ -99,9 +53,11 @@ class PartSource:
         self.apart: dict[int, bool] = {}
         self.items = roll_repeats(invocations, is_private)
         self.repeats = [item for item in self.items if isinstance(item, Repeat)]
-        self._shared = [frozenset(invocation.shared) for invocation in invocations]
-        results = {m: uses[m] for m in self.arguments if is_result(m)}
-        self._size = self._arrange({m: positions for m, positions in uses.items() if is_private(m)}, results)
+        lifetimes = {m: (positions[0], positions[-1]) for m, positions in uses.items() if is_private(m)}
+        pairs = [pair for invocation in invocations for pair in sorted({*invocation.shared})]
+        # Large temporaries may use the memory of a result until the segment writes the result.
+        hosts = [Host(_name(m), self._span(m), uses[m][0]) for m in self.arguments if is_result(m)]
+        self._size, self.slots = arrange(lifetimes, self._span, pairs, hosts)
         self.scratch = self._size if self._size > _STACK else 0
         self._tables = 0
 
@@ -138,59 +94,12 @@ class PartSource:
 
     # -- addresses --------------------------------------------------------------------------------------------------
 
-    def _arrange(self, uses: dict[int, list[int]], given: dict[int, list[int]]) -> int:
-        """Assign arena offsets to memories by their lifetimes; return the size of the arena.
-
-        Large memories may use the memory of a result until the segment writes the result.
-        """
-        lifetimes = [(uses[c[0]][0], uses[c[-1]][-1], self._room(c[0]), c) for c in self._chains(uses)]
-        results = [(m, positions[0]) for m, positions in given.items() if self._span(m) >= _HOST]
-        orders = _ORDERS if len(lifetimes) <= _MANY else _ORDERS[:1]
-        arrangements = [self._place_all(sorted(lifetimes, key=order), results, order is _ORDERS[0]) for order in orders]
-        size, self.places = min(arrangements, key=operator.itemgetter(0))
-        return size
-
-    def _place_all(
-        self, lives: list[_Life], results: list[tuple[int, int]], in_time: bool
-    ) -> tuple[int, dict[int, tuple[str, int]]]:
-        """Return the arena size and the offset of each memory, placing them in the given order."""
-        regions = [] if in_time else [_Region(_name(m), self._span(m), first) for m, first in results]
-        arena = _Region("arena", sys.maxsize, sys.maxsize)
-        places: dict[int, tuple[str, int]] = {}
-        for first, last, size, memories in lives:
-            for region in [arena] if size < _HOST else [*regions, arena]:
-                start = region.place(first, last, size, in_time)
-                if start is not None:
-                    places.update(dict.fromkeys(memories, (region.name, start)))
-                    break
-        return arena.used, places
-
-    def _chains(self, uses: dict[int, list[int]]) -> list[list[int]]:
-        """Return chains of memories that can share a slot: a call reads one elementwise and writes the next."""
-        after: dict[int, int] = {}
-        for call, pairs in enumerate(self._shared):
-            for old, new in sorted(pairs):
-                ends = old in uses and new in uses and uses[old][-1] == call == uses[new][0]
-                if ends and old not in after and new not in after.values() and self._span(old) == self._span(new):
-                    after[old] = new
-        results = []
-        for head in uses.keys() - after.values():
-            results.append([head])
-            while results[-1][-1] in after:
-                results[-1].append(after[results[-1][-1]])
-        return sorted(results)
-
-    def _room(self, memory: int) -> int:
-        """Return the bytes of a memory, rounded up to whole cache lines."""
-        size = max(self._span(memory), 1)
-        return size + -size % 64
-
     def _span(self, memory: int) -> int:
         return self.owner(memory).extent[1]
 
     def _place(self, view: View) -> tuple[str, int]:
         """Return the position of a view's first element: the name of a block, and the bytes from its start."""
-        name, start = self.places.get(view.memory, (_name(view.memory), 0))
+        name, start = self.slots.get(view.memory, (_name(view.memory), 0))
         return name, start + view.offset
 
     def _address(self, view: View) -> str:

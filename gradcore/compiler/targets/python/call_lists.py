@@ -12,6 +12,7 @@ import numpy as np
 from gradcore.backends.codegen.expr import NotFusible
 from gradcore.backends.compiled.ufuncs import CallList
 from gradcore.backends.registry import CPU
+from gradcore.compiler.program.arena import Pool, arrange, empty_block
 from gradcore.compiler.program.memory import ufunc_of
 from gradcore.compiler.program.program import Call, Literal, Program, Value, last_uses
 from gradcore.compiler.targets.grouping import FusedCalls, Grouping, Leaf
@@ -28,10 +29,8 @@ _MOST, _MOST_BYTES = 1 << 12, 1 << 20
 _NUMBER, _ARRAY, _WHOLE, _MOVED, _BYTES = 25, 350, 1_200, 150, 8
 #: The largest integer up to which floats of any dtype are exact.
 _INTEGER = 1 << 24
-#: Alignment in bytes of arrays, and of numbers.
-_LINE, _WORD = 64, 8
-#: The largest number of memory blocks kept between runs.
-_MOST_SETS = 2
+#: Alignment in bytes of numbers and literals.
+_WORD = 8
 
 
 def list_calls(program: Program) -> Program:
@@ -87,110 +86,71 @@ class ListedCalls(FusedCalls):
         copied_bytes = [program.types[n].nbytes for n in (*inputs, *outputs)]
         if saved <= _WHOLE + _MOVED * len(copied_bytes) + sum(copied_bytes) // _BYTES:
             raise NotFusible("the calls are as fast by themselves")
-        self._free: list[Any] = []
-        self._list, self._memory = CallList(CPU.backend.library), _Memory(program)
-        self._place()
-        if self._memory.size > _MOST_BYTES:
+        self._list = CallList(CPU.backend.library)
+        self._constants: dict[Any, tuple[int, Any]] = {}  # The number of each number or literal, and its array.
+        self._arrange(program)
+        if self._size > _MOST_BYTES:
             raise NotFusible("the arrays are large")
+        self._blocks = Pool(self._allocate)
 
-    def _place(self) -> None:
-        """Assign an offset in the memory to each value."""
-        memory, types = self._memory, self.types
-        last_use = last_uses(self.calls)
-        permanent = {*self.inputs, *self.outputs}
-        for n in self.inputs:
-            memory.take(n)
+    def _arrange(self, program: Program) -> None:
+        """Arrange values, numbers and literals in one block of memory, and fill the list."""
+        last_use, end = last_uses(self.calls), len(self.calls)
+        lifetimes = dict.fromkeys(self.inputs, (-1, end))
+        pairs: list[tuple[int, int]] = []
+        operands = []
         for i, call in enumerate(self.calls):
             n = call.results.number
-            result = types[n]
-            offsets = [memory.constant(each, result) if type(each) is not Value else memory.places[each.number]
-                       for each in call.args]  # fmt: skip
-            repeated = [result.size > 1 and memory.is_number(each) for each in call.args]
-            for each in {*call.read} - permanent:
-                if last_use[each] == i:
-                    memory.give(each)
-            memory.take(n)
-            if last_use[n] == i and n not in permanent:
-                memory.give(n)
-            places = (*offsets, memory.places[n])
-            self._list.append(ufunc_of(call), result.dtype, result.size, places, (*repeated, False))
+            lifetimes[n] = i, end if n in self.outputs else last_use[n]
+            operands.append([each.number if type(each) is Value else self._constant(each, n, program)
+                             for each in call.args])  # fmt: skip
+            pairs += [(old, n) for old in call.read]
+        types, arrays = self.types, dict(self._constants.values())
+        self._size, slots = arrange(lifetimes, lambda n: types[n].nbytes, pairs)
+        self._offsets = {n: offset for n, (_, offset) in slots.items()}
+        for n, array in arrays.items():
+            self._offsets[n] = self._size
+            self._size += -(-array.nbytes // _WORD) * _WORD
+        for call, numbers in zip(self.calls, operands, strict=True):
+            result = types[call.results.number]
+            repeated = [result.size > 1 and not (arrays[n].shape if n in arrays else types[n].shape) for n in numbers]
+            offsets = (*(self._offsets[n] for n in numbers), self._offsets[call.results.number])
+            self._list.append(ufunc_of(call), result.dtype, result.size, offsets, (*repeated, False))
+
+    def _constant(self, leaf: Any, result: int, program: Program) -> int:
+        """Return a negative number for an argument that is a number or a literal."""
+        dtype = self.types[result].dtype
+        key = (leaf, dtype) if type(leaf) is Literal else (repr(leaf), dtype)
+        if key not in self._constants:
+            array = program.literals[leaf.number] if type(leaf) is Literal else np.asarray(leaf, dtype)
+            is_number = not any(array.strides)
+            self._constants[key] = -1 - len(self._constants), array[(0,) * array.ndim] if is_number else array
+        return self._constants[key][0]
+
+    def _allocate(self) -> tuple[int, list[Any], list[Any], Any]:
+        """Allocate a block; return its address, the input and output arrays in it, and the object that owns it."""
+        block, types, offsets = empty_block(self._size), self.types, self._offsets
+        for number, array in self._constants.values():
+            np.ndarray(array.shape, array.dtype, block, offsets[number])[...] = array
+        views = [[np.ndarray(types[n].shape, types[n].dtype, block, offsets[n]) for n in numbers]
+                 for numbers in (self.inputs, self.outputs)]  # fmt: skip
+        return block.ctypes.data, views[0], views[1], block
 
     @property
     def summary(self) -> str:
         """Description of the size, for `explain`."""
-        return f"{len(self.calls)} calls by the library, in {self._memory.size:,} bytes"
+        return f"{len(self.calls)} calls by the library, in {self._size:,} bytes"
 
     @property
     def label(self) -> str:
         return f"listed {len(self.calls)} calls"
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
-        try:
-            block = self._free.pop()  # No other thread has this block.
-        except IndexError:
-            block = self._memory.allocate(self.inputs, self.outputs)
+        block = self._blocks.take()
         address, inputs, outputs, _ = block
         for place, array in zip(inputs, arrays, strict=True):
             place[...] = array
         self.call_in_profile(self._list, address)
         results = tuple([place.copy() if place.ndim else place[()] for place in outputs])
-        if len(self._free) < _MOST_SETS:
-            self._free.append(block)
+        self._blocks.give(block)
         return results
-
-
-class _Memory:
-    """Allocator of values, constants and inputs in one block of memory."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.size = 0
-        self.places: dict[int, int] = {}
-        self._free: dict[int, list[int]] = {}
-        self._constants: dict[Any, tuple[int, Any]] = {}
-
-    def take(self, n: int) -> None:
-        """Allocate memory for a value."""
-        array_type = self.program.types[n]
-        size = _round_up(array_type)
-        free = self._free.get(size)
-        self.places[n] = free.pop() if free else self._new(size)
-
-    def give(self, n: int) -> None:
-        """Mark the memory of a value as free, so that later values can use it."""
-        self._free.setdefault(_round_up(self.program.types[n]), []).append(self.places[n])
-
-    def _new(self, size: int) -> int:
-        start = self.size if size == _WORD else -(-self.size // _LINE) * _LINE
-        self.size = start + size
-        return start
-
-    def is_number(self, leaf: Any) -> bool:
-        """Return whether an argument is a number, or a literal of one repeated number."""
-        array_type = self.program.type_of(leaf)
-        return array_type is None or not array_type.shape or (type(leaf) is Literal and not any(array_type.strides))
-
-    def constant(self, leaf: Any, result: Any) -> int:
-        """Return the offset of a number or literal."""
-        key = (leaf, result.dtype) if type(leaf) is Literal else (repr(leaf), result.dtype)
-        if key not in self._constants:
-            array = self.program.literals[leaf.number] if type(leaf) is Literal else np.asarray(leaf, result.dtype)
-            array = array[(0,) * array.ndim] if self.is_number(leaf) else array
-            self._constants[key] = self._new(max(_WORD, -(-array.nbytes // _LINE) * _LINE * (array.ndim > 0))), array
-        return self._constants[key][0]
-
-    def allocate(self, inputs: list[int], outputs: list[int]) -> tuple[int, list[Any], list[Any], Any]:
-        """Allocate the block; return its address, the input and output arrays in it, and the object that owns it."""
-        block = np.empty(self.size + _LINE, np.uint8)
-        start = -block.ctypes.data % _LINE
-        for place, array in self._constants.values():
-            np.ndarray(array.shape, array.dtype, block, start + place)[...] = array
-        types = self.program.types
-        views = [[np.ndarray(types[n].shape, types[n].dtype, block, start + self.places[n]) for n in numbers]
-                 for numbers in (inputs, outputs)]  # fmt: skip
-        return block.ctypes.data + start, views[0], views[1], block
-
-
-def _round_up(known: Any) -> int:
-    """Return the aligned size of a value in bytes."""
-    return -(-known.nbytes // _LINE) * _LINE if known.shape else _WORD

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.compiler.program.arena import Pool
 from gradcore.compiler.program.effects import Effects
-from gradcore.compiler.program.memory import NO_PLAN, Buffers, memory_plan, ufunc_of
+from gradcore.compiler.program.memory import NO_PLAN, memory_plan, ufunc_of
 from gradcore.compiler.program.passes import takes_scalars
 from gradcore.compiler.program.program import Call, Expression, Literal, Program, Value, last_uses, values_in
 from gradcore.compiler.program.source import Source
@@ -86,13 +87,13 @@ def source_of(program: Program) -> tuple[list[str], Source]:
             lines.append(f"del {', '.join(f'v{n}' for n in sorted(dead_values))}")
     head = f"def program({', '.join(map(program.name_of, program.inputs))}):"
     result = f"return ({''.join(f'v{n}, ' for n in program.outputs)})"
-    if not plan.chosen:
+    if not plan.offsets:
         return [head, *lines, result], source
-    buffers = Buffers(plan)
-    take, give = constant(buffers.take), constant(buffers.give)  # Names of their own, as the code may be replaced.
-    body = [f"{''.join(f'b{n}, ' for n in plan.chosen)}= buffers", *lines, result]
-    body = [*(f" {line}" for line in body), "finally:", f" {give}(buffers)"]
-    return [head, f"buffers = {take}()", "try:", *body], source
+    arenas = Pool(plan.allocate)
+    take, give = constant(arenas.take), constant(arenas.give)  # Names of their own, as the code may be replaced.
+    body = [f"{''.join(f'b{n}, ' for n in plan.offsets)}= arena", *lines, result]
+    body = [*(f" {line}" for line in body), "finally:", f" {give}(arena)"]
+    return [head, f"arena = {take}()", "try:", *body], source
 
 
 def _computes_scalars(call: Call, program: Program) -> bool:
@@ -120,12 +121,12 @@ def _scalar_inputs(program: Program) -> list[int]:
 
 
 def _emit_call_into(call: Any, plan: Any, written: Any, constant: Any) -> str | None:
-    """Return the source of a call that writes to planned buffers, or None if its result has no buffer."""
+    """Return the source of a call that writes into the arena, or None if its result is not there."""
     results = call.outputs
-    if plan.chosen.keys().isdisjoint(results):
+    if plan.offsets.keys().isdisjoint(results):
         return None
     args = [written(each) for each in call.args]
-    outs = [f"b{n}" if n in plan.chosen else "None" for n in results]
+    outs = [f"b{n}" if n in plan.offsets else "None" for n in results]
     if call.name == "fused":
         out_names = ", ".join(outs)
         return f"{constant(call.function)}({', '.join([*args, f'out=({out_names},)'])})"
