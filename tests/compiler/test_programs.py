@@ -365,6 +365,18 @@ def test_tensors_that_a_function_keeps_are_plain() -> None:
     assert "keeps a tensor" in compiled.explain(x=gc.ones(2))
 
 
+def test_tensors_in_a_reference_cycle_are_not_kept() -> None:
+    def step(x: gc.Tensor) -> gc.Tensor:
+        values: list[Any] = [x * 2]
+        values.append(values)
+        return (values[0] + 1).sum()
+
+    compiled = CompiledFunction(step, fullgraph=True)
+    for i in range(3):
+        assert compiled(gc.full((2,), float(i))).item() == 4 * i + 2
+    assert compiled.count_programs() == 1
+
+
 def test_a_thousand_steps_keep_no_memory() -> None:
     model = nn.Linear(4, 4)
     compiled = CompiledFunction(lambda x: model(x).square().mean(), fullgraph=True)

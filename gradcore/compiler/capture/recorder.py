@@ -154,7 +154,7 @@ class Recorder:
         self._calling = ""
         self._constants: dict[int, Any] = {}
         #: Stand-ins that the function still holds, by value number. Others are freed, as in eager execution.
-        self._known: weakref.WeakValueDictionary[int, RecordedArray] = weakref.WeakValueDictionary()
+        self._known: dict[int, weakref.ref[RecordedArray]] = {}
         self._numbers, self._memories = _Numbers(), _Numbers()
         self._inputs: dict[int, AnyArray] = {}
         self._number = 0
@@ -239,12 +239,18 @@ class Recorder:
         number = self._numbers.get(array)
         if number is None:
             return None
-        result = self._known.get(number)
+        known = self._known.get(number)
+        result = None if known is None else known()
         return self._stand_for(array, number) if result is None else result
 
     def _stand_for(self, array: AnyArray, number: int) -> RecordedArray:
-        result = self._known[number] = RecordedArray(array, number)
+        result = RecordedArray(array, number)
+        self._known[number] = weakref.ref(result)
         return result
+
+    def _list_held(self) -> list[RecordedArray]:
+        """Return the stand-ins that are still alive."""
+        return [each for each in (known() for known in self._known.values()) if each is not None]
 
     def host_call(self, host: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of an optimizer, scheduler or scaler between two segments; its array calls are not captured."""
@@ -265,8 +271,10 @@ class Recorder:
         owner = owner_of(array)
         memory = self._memories.get(owner)
         if memory is None:
-            memory = out.number
-            self._memories.put(owner, memory)
+            owner_number = None if owner is array else self._numbers.get(owner)
+            memory = out.number if owner_number is None else self.program.types[owner_number].memory
+            if owner is not array:  # `_numbers` has the owner itself.
+                self._memories.put(owner, memory)
         array_type = ArrayType(array.shape, array.dtype, array.strides, memory, address_of(array))
         self.program.types[out.number] = array_type
         if not isinstance(array, np.ndarray):
@@ -370,6 +378,8 @@ class Recorder:
     def _check_repeated(self, first: int, name: str, function: Any, args: Any, named: dict[str, Any]) -> None:
         """Raise `RepeatedEffect` before a call writes to an array that is older than the value number `first`."""
         written = written_arguments(Call(name, function, args, named, None))
+        if written is not None and not written:
+            return
         memories: list[int] = [-1] if written is None else []
 
         def add_memory(leaf: Any) -> None:
@@ -385,10 +395,12 @@ class Recorder:
 
     def _check_sizes(self, name: str, arrays: list[RecordedArray]) -> None:
         """End the capture for functions whose result sizes depend on values."""
-        kind, _, function_name = name.partition(".")
-        if function_name in (_SIZED_BY_VALUES if kind == "xp" else Backend.synchronizing):
+        function_name = _find_sized_by_values(name)
+        if function_name is None:
+            return
+        if function_name != "index":
             self.stop(Code.SIZES, f"{function_name} has a result whose size depends on values")
-        if function_name == "index" and any(a.dtype == bool for a in arrays[1:]):
+        elif any(a.dtype == bool for a in arrays[1:]):
             self.stop(Code.SIZES, "a mask selects elements, so that sizes depend on values")
 
     def _check_sharing(self, arrays: list[RecordedArray]) -> None:
@@ -420,13 +432,20 @@ class Recorder:
                 self.stop(Code.KERNEL, f"{name} returns {type(leaf).__name__}, which is no array")
             return leaf
 
-        outcome = record_leaf(result) if result.__class__ is np.ndarray else map_leaves(record_leaf, result)
+        is_array = result.__class__ is np.ndarray
+        if is_array:
+            outcome: Any = self._find(result)
+            if outcome is None:
+                outcome = self._new(result)
+                new_numbers.append(outcome.number)
+        else:
+            outcome = map_leaves(record_leaf, result)
         if (reads or new_numbers) and self.stopped is None:
-            numbers = _number_of(outcome) if outcome.__class__ is RecordedArray else map_leaves(_number_of, outcome)
+            numbers = Value(outcome.number) if is_array else map_leaves(_number_of, outcome)
             self._calling = name
-            shown = tuple(map(self._to_value, args)), map_leaves(self._argument, named) if named else named
+            shown_named = map_leaves(self._argument, named) if named else named
             self.program.scalars.update(scalars)
-            call = Call(name, function, *shown, numbers)
+            call = Call(name, function, tuple(map(self._to_value, args)), shown_named, numbers)
             # Kernels of CUDA may return an argument, or None if they do not apply.
             if on_cpu or new_numbers or not is_pure(call):
                 self.program.calls.append(call)
@@ -530,19 +549,25 @@ class Recorder:
 
     def give_all_plain_arrays(self) -> None:
         """Replace stand-ins by plain arrays in every tensor that the function still holds."""
-        give_holders_plain_arrays([*self._known.values()])
+        give_holders_plain_arrays(self._list_held())
 
     def release(self) -> bool:
         """Replace the remaining stand-ins by plain arrays; return whether any tensor still had one."""
-        references = [weakref.ref(stand_in) for stand_in in self._known.values()]
-        self._known.clear()
-        for _ in range(2):
-            arrays = [stand_in for stand_in in (reference() for reference in references) if stand_in is not None]
-            if not arrays:
-                return False
+        if self._list_held():
             gc.collect()  # Reference cycles may keep stand-ins alive.
-        give_holders_plain_arrays(arrays)
-        return True
+        arrays = self._list_held()
+        self._known.clear()
+        if arrays:
+            give_holders_plain_arrays(arrays)
+        return bool(arrays)
+
+
+@functools.cache
+def _find_sized_by_values(name: str) -> str | None:
+    """Return the name, without its kind, of a function whose result sizes may depend on values; else None."""
+    kind, _, function_name = name.partition(".")
+    is_sized = function_name in (_SIZED_BY_VALUES if kind == "xp" else Backend.synchronizing)
+    return function_name if is_sized or function_name == "index" else None
 
 
 def _number_of(leaf: Any) -> Value | None:

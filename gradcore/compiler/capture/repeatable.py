@@ -32,6 +32,8 @@ from gradcore.autograd.function import BackwardFunction, FunctionCtx
 from gradcore.autograd.node import Node, call_posthooks, call_prehooks, call_tensor_hooks
 from gradcore.autograd.variables import TensorMeta, Variable
 from gradcore.compiler.capture import trusted
+from gradcore.compiler.capture.arrays import call_recorded
+from gradcore.compiler.capture.substitutes import RecordedFunction
 from gradcore.core.device import device
 from gradcore.core.dtypes import dtype
 from gradcore.nn.backward_hooks import BackwardHooks
@@ -39,7 +41,7 @@ from gradcore.nn.lazy import LazyModuleMixin
 from gradcore.nn.module import Module
 from gradcore.nn.module_hooks import find_forward_code
 
-__all__ = ["RepeatedCode"]
+__all__ = ["CALLING_HOOKS", "RepeatedCode"]
 
 #: Packages whose functions and classes code may use; what gradcore's functions change is looked at elsewhere.
 _TRUSTED = ("cmath", "gradcore", "math", "numpy")
@@ -79,9 +81,11 @@ _KNOWN_CLASSES = frozenset(
     (object, *_UNCHANGEABLE, list, dict, set, OrderedDict, types.SimpleNamespace, types.MethodType, Generic, np.dtype),
 )
 #: The ids of the code that calls hooks of nodes and tensors. Hashes of code take microseconds.
-_CALLING_HOOKS = {id(each.__code__) for each in (
+CALLING_HOOKS = {id(each.__code__) for each in (
     call_posthooks, call_prehooks, call_tensor_hooks, BackwardHooks.run_at_inputs, BackwardHooks.run_at_outputs
 )}  # fmt: skip
+#: Code of the capture itself, which takes any arguments, and is called where an array is computed with.
+_RECORDING = frozenset((call_recorded.__code__, RecordedFunction.__call__.__code__))
 #: Modules of the library without functions that change something, except functions with the prefixes below.
 _ONLY_COMPUTING = (
     "gradcore.autograd.function", "gradcore.autograd.grad_mode", "gradcore.compiler.capture.substitutes",
@@ -119,7 +123,7 @@ class RepeatedCode:
     def find_effect(self, frame: types.FrameType, kind: str) -> str | None:
         """Return what is wrong with code of a kind (see `Watch._kind_of`) that is about to run, or None."""
         code, back, namespace = frame.f_code, frame.f_back, frame.f_globals
-        if kind == "user" or id(code) in _CALLING_HOOKS:
+        if kind == "user" or id(code) in CALLING_HOOKS:
             values = [value for name, value in frame.f_locals.items() if name != ".0"]
             values += [namespace[name] for name in code.co_names if name in namespace]
             changes, reaches = Effect.NOTHING, find_reach(tuple(values), code.co_names)
@@ -161,7 +165,8 @@ class RepeatedCode:
         rest = bool(code.co_flags & inspect.CO_VARARGS)
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + rest]
         # Variables of generated code may share a name, which `f_locals` would mix up.
-        result = self._arguments[id(code)] = code, () if trusted.is_generated(code) else names, rest
+        is_called = trusted.is_generated(code) or code in _RECORDING
+        result = self._arguments[id(code)] = code, () if is_called else names, rest
         return result
 
 

@@ -22,7 +22,7 @@ from gradcore.compiler.capture import trusted
 from gradcore.compiler.capture.bytecode import BY_NAME, FORMATTING, find_handlers, names_in, reads_by_name
 from gradcore.compiler.capture.host_calls import host_codes
 from gradcore.compiler.capture.reasons import Code, Reason
-from gradcore.compiler.capture.repeatable import RepeatedCode
+from gradcore.compiler.capture.repeatable import CALLING_HOOKS, RepeatedCode
 from gradcore.compiler.capture.sources import codes_in, running_offset, statements_of, tree_of
 from gradcore.core.tracebacks import is_own
 from gradcore.cuda import graphs, streams
@@ -312,9 +312,14 @@ class Watch(Observed):
                     hidden = None
                 # Library code without such arguments calls no code that signals and finalizers bring along.
                 may_wrap = kind not in _TRUSTED or kind == "pure" or frame.f_code.co_flags & inspect.CO_VARARGS
-                if repeated is not None and may_wrap and repeated.is_asynchronous(frame):
-                    hide(frame)
-                    return
+                if repeated is not None:
+                    if may_wrap and repeated.is_asynchronous(frame):
+                        hide(frame)
+                        return
+                    if kind == "library" and id(frame.f_code) not in CALLING_HOOKS:
+                        back = frame.f_back
+                        if back is not None and seen.get(id(back.f_code), unseen)[1] in _TRUSTED:
+                            return  # Nothing that trusted code calls in the library has an effect.
                 kind = kind or self._kind_of(frame)
                 is_foreign = kind == "foreign"
                 if is_foreign:

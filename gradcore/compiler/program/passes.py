@@ -7,6 +7,7 @@ to, and the replaced one is not an output.
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from gradcore.backends.base import SMALL, Backend
 from gradcore.backends.numpy.thread_state import has_subnormals, keep_subnormals
 from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.backends.registry import CPU
-from gradcore.compiler.program.effects import COPIES, Effects, is_pure, is_total, written_values
+from gradcore.compiler.program.effects import COPIES, Effects, effects_of, is_pure, is_total, written_values
 from gradcore.compiler.program.program import Call, Literal, Program, Value, leaves_in, map_leaves, substitute
 from gradcore.core.operators import BASIC, names_of
 
@@ -33,9 +34,11 @@ def optimize(program: Program) -> Program:
 
 def run_passes(program: Program) -> Iterator[tuple[str, Program]]:
     """Run the passes in order, and yield the name of each and the program after it."""
+    results: dict[Any, Program] = {}
     for name, run in PASSES.items():
         if (program.backend is None or run not in _OF_NUMPY) and not (program.symbols and run in _OF_ONE_SIZE):
-            program = run(program)
+            if results.get(run) is not program:  # Otherwise nothing has changed since this pass ran before.
+                program = results[run] = run(program)
             yield name, program
 
 
@@ -44,7 +47,7 @@ def run_passes(program: Program) -> Iterator[tuple[str, Program]]:
 
 def use_small_kernels(program: Program) -> Program:
     """Replace kernels by NumPy's functions in calls where all arrays are small."""
-    return program.copy([_use_small_kernel(call, program) for call in program.calls])
+    return program.with_calls([_use_small_kernel(call, program) for call in program.calls])
 
 
 def _use_small_kernel(call: Call, program: Program) -> Call:
@@ -62,10 +65,10 @@ def _use_small_kernel(call: Call, program: Program) -> Call:
 
 def remove_writes(program: Program) -> Program:
     """Replace in-place arithmetic such as ``v += w`` by a new value, where the memory of `v` is private."""
-    effects, result = Effects(program), program.copy()
-    sharing: dict[int, int] = {}
-    for n in program.types:
-        sharing[effects.memory(n)] = sharing.get(effects.memory(n), 0) + 1
+    if all(call.name not in _IN_PLACE for call in program.calls):
+        return program
+    effects, result = effects_of(program), program.copy()
+    sharing = Counter(map(effects.memory, program.types))
     names: dict[int, Any] = {}
     for call in program.calls:
         function, number = _IN_PLACE.get(call.name), call.results.number if type(call.results) is Value else -1
@@ -75,7 +78,8 @@ def remove_writes(program: Program) -> Program:
             names[number] = result.new_value(program.types[number])
             result.calls.append(Call(call.name.replace(".i", "."), function, replaced.args, {}, names[number]))
         else:  # A call that still writes in place returns the value that it writes.
-            result.calls.append(replaced._replace(results=names.get(number, call.results)))
+            written = names.get(number)
+            result.calls.append(replaced if written is None else replaced._replace(results=written))
     result.outputs = [names[n].number if n in names else n for n in program.outputs]
     return result
 
@@ -88,7 +92,9 @@ def _has_same_type(call: Call, program: Program, number: int) -> bool:
     target, right = program.types[number], program.type_of(call.args[1])
     if program.backend is not None and not target.shape:
         return False  # For a 0-dim array on the CPU, the result would be a NumPy scalar.
-    if right is None or right.dtype != target.dtype or np.broadcast_shapes(right.shape, target.shape) != target.shape:
+    if right is None or right.dtype != target.dtype:
+        return False
+    if right.shape != target.shape and np.broadcast_shapes(right.shape, target.shape) != target.shape:
         return False
     return target.dtype.kind in "fc" and target.is_dense
 
@@ -101,12 +107,12 @@ def remove_copies(program: Program) -> Program:
 
     A copy can go if neither it nor its source is written to later.
     """
-    effects, result = Effects(program), program.copy()
+    effects, calls = effects_of(program), list[Call]()
     names: dict[int, Any] = {}
     for call in program.calls:
         call = substitute(call, names)
         if not is_pure(call) or type(call.results) is not Value:
-            result.calls.append(call)
+            calls.append(call)
             continue
         number = call.results.number
         if number in call.read:
@@ -115,8 +121,8 @@ def remove_copies(program: Program) -> Program:
         if source is not None and _can_replace(source, number, effects):
             names[number] = source
         else:
-            result.calls.append(call)
-    return result
+            calls.append(call)
+    return program.with_calls(calls)
 
 
 def _same_elements(call: Call, program: Program) -> Any:
@@ -162,7 +168,7 @@ def _can_replace(leaf: Any, number: int, effects: Effects) -> bool:
     """Return whether an argument can replace the value `number`, which has the same elements."""
     if type(leaf) is not Value:
         return effects.is_private(number)
-    types, outputs = effects.program.types, effects.program.outputs
+    types, outputs = effects.types, effects.outputs
     if leaf.number in types and types[leaf.number] == types.get(number):  # Both are the same memory.
         return number not in outputs
     return effects.is_private(number) and effects.is_constant(leaf.number)
@@ -173,7 +179,7 @@ def _can_replace(leaf: Any, number: int, effects: Effects) -> bool:
 
 def fold_constants(program: Program) -> Program:
     """Replace small values that depend on literals alone by literals, including values filled by several writes."""
-    effects = Effects(program)
+    effects = effects_of(program)
     constant = _constant_calls(program, effects)
     if not constant or (program.backend is not None and program.index is None):
         return program
@@ -252,7 +258,7 @@ def _is_repeatable(call: Call) -> bool:
 
 def simplify_calls(program: Program) -> Program:
     """Replace calls by simpler functions with bitwise equal results."""
-    result = program.copy([_simplify_call(call, program) for call in program.calls])
+    result = program.with_calls([_simplify_call(call, program) for call in program.calls])
     for before, after in zip(program.calls, result.calls, strict=True):
         if before is not after and not program.types[after.results.number].shape:
             result.scalars.add(after.results.number)
@@ -311,7 +317,7 @@ _SIMPLER: dict[str, Callable[..., Any]] = {
 
 def merge_equal_calls(program: Program) -> Program:
     """Merge equal calls without a write to their arguments between them (common subexpressions)."""
-    effects, result = Effects(program), program.copy()
+    effects, calls = effects_of(program), list[Call]()
     names: dict[int, Any] = {}
     first_calls: dict[Any, tuple[int, Call]] = {}
     for position, call in enumerate(program.calls):
@@ -324,8 +330,8 @@ def merge_equal_calls(program: Program) -> Program:
                 names.update((n, Value(first_number)) for n, first_number in pairs)
                 continue
             first_calls[key] = position, call
-        result.calls.append(call)
-    return result
+        calls.append(call)
+    return program.with_calls(calls)
 
 
 def _is_repeat(known: Call, call: Call, start: int, stop: int, effects: Effects) -> bool:
@@ -349,12 +355,14 @@ def _key(value: Any, program: Program) -> Any:
         return kind, *((name, _key(each, program)) for name, each in value.items())
     if kind is slice:
         return kind, *(_key(each, program) for each in (value.start, value.stop, value.step))
-    return (kind, repr(value)) if kind in (bool, int, float, complex, str, type(None)) else (kind, id(value))
+    if kind in (bool, int, str, type(None)):
+        return kind, value
+    return (kind, repr(value)) if kind in (float, complex) else (kind, id(value))  # 0.0 equals -0.0.
 
 
 def remove_dead_calls(program: Program) -> Program:
     """Remove calls that never raise and whose results and writes nobody reads."""
-    effects, kept_calls = Effects(program), list[Call]()
+    effects, kept_calls = effects_of(program), list[Call]()
     read_values, memory = {*program.outputs}, {-1, *effects.escaping}
     for position, call in reversed([*enumerate(program.calls)]):
         is_used = any(n in read_values for n in call.outputs)
@@ -363,7 +371,7 @@ def remove_dead_calls(program: Program) -> Program:
             read_values.update(call.read)
             memory |= effects.reads(call)
             kept_calls.append(call)
-    return program.copy(kept_calls[::-1])
+    return program.with_calls(kept_calls[::-1])
 
 
 # -- scalars -----------------------------------------------------------------------------------------------------------
@@ -371,7 +379,7 @@ def remove_dead_calls(program: Program) -> Program:
 
 def use_scalars(program: Program) -> Program:
     """Compute 0-dim results as NumPy scalars if only arithmetic uses them."""
-    effects, result = Effects(program), program.copy(program.calls)
+    effects, result = effects_of(program), program.copy(program.calls)
     array_only = {*program.outputs}
     for call in program.calls:
         if not takes_scalars(call):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -193,6 +194,8 @@ class Program:
         self.backend: Any = None
         self.index: int | None = None
         self.symbols: dict[int, str] = {}
+        #: The result of `gradcore.compiler.program.effects.effects_of`, or None.
+        self.effects: Any = None
 
     def copy(self, calls: list[Call] | None = None) -> Program:
         """Return a program with the same values and the given calls, by default none."""
@@ -202,6 +205,11 @@ class Program:
         program._free, program.native = self.first_free(), self.native
         program.backend, program.index, program.symbols = self.backend, self.index, self.symbols
         return program
+
+    def with_calls(self, calls: list[Call]) -> Program:
+        """Return a program with the given calls: this one if they are its own, so that its analysis is not repeated."""
+        same = len(calls) == len(self.calls) and all(map(operator.is_, calls, self.calls))
+        return self if same else self.copy(calls)
 
     def new_value(self, type: ArrayType) -> Value:
         """Add a value with memory of its own, and return it; a 0-dim value is a NumPy scalar."""
@@ -281,7 +289,9 @@ def substitute(call: Call, values: dict[int, Any]) -> Call:
     def other(leaf: Any) -> Any:
         return values.get(leaf.number, leaf) if type(leaf) is Value else leaf
 
-    return call._replace(args=map_leaves(other, call.args), named=map_leaves(other, call.named))
+    result = call._replace(args=map_leaves(other, call.args), named=map_leaves(other, call.named) if call.named else {})
+    vars(result)["outputs"] = call.outputs
+    return result
 
 
 def values_in(value: Any) -> Iterator[int]:
