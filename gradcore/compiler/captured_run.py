@@ -16,7 +16,7 @@ from gradcore.autograd.variables import Variable, version_counter
 from gradcore.compiler.autograd.backward import RecordedBackward
 from gradcore.compiler.autograd.node import grad_of, ignore, tensors_in, unique, with_grads
 from gradcore.compiler.autograd.optimizer_steps import PlannedStep, plan_step
-from gradcore.compiler.capture.arrays import RecordedArray, give_plain_arrays
+from gradcore.compiler.capture.arrays import RecordedArray, give_holders_plain_arrays, give_plain_arrays
 from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.host_calls import HOST_CLASSES, runs_user_code
 from gradcore.compiler.capture.reasons import Code
@@ -123,13 +123,11 @@ class RecordedRun:
 
     def _plan_step(self, optimizer: Any, part: Part, call: str) -> list[str]:
         """Return source lines that take an optimizer's step as a part of the program, or else contain `call`."""
-        step = None
         with self.recorder.off():
             tensors = [*self.tensors, *[grad for grad in self.grads if grad is not None]]
             program = self.recorder.program
-            step = self._with_plain_arrays(
-                tensors, False, lambda: plan_step(optimizer, self.recorder.cpp, program.backend, program.index)
-            )
+            how = self.recorder.cpp, not program.calls, program.backend, program.index
+            step = self._with_plain_arrays(tensors, False, lambda: plan_step(optimizer, *how))
         if step is None:
             return [call]
         if isinstance(step, DeviceStep):
@@ -207,7 +205,7 @@ class RecordedRun:
         for t, recorded in stand_ins:
             t._array = recorded.array
         if every:
-            self.recorder.give_all_plain_arrays()
+            give_holders_plain_arrays(self.recorder.list_held())
         try:
             return call()
         finally:

@@ -14,7 +14,7 @@ from gradcore.compiler.capture.arrays import RecordedArray
 from gradcore.compiler.capture.recorder import Recorder
 from gradcore.compiler.function import CompiledFunction
 from gradcore.compiler.program import passes
-from gradcore.compiler.program.effects import effects_of, written_values
+from gradcore.compiler.program.effects import written_values
 from gradcore.compiler.program.program import Call, Program, Value, map_leaves
 from tests.compiler.test_operations import CHOSEN, compare
 
@@ -172,25 +172,21 @@ def test_scalars_are_not_made_arrays_where_nobody_minds() -> None:
     assert len(passes.optimize(program).scalars) < len(program.scalars)
 
 
-def test_passes_that_change_nothing_return_the_program_with_its_effects() -> None:
-    program = passes.optimize(program_of(lambda x: (x.sin() * 2).sum(), x))
-    effects = effects_of(program)
-    for run_pass in (passes.remove_writes, passes.remove_copies, passes.merge_equal_calls, passes.remove_dead_calls):
-        assert run_pass(program) is program
-    assert effects_of(program) is effects
+def test_effects_are_analysed_once_for_each_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    analysed: list[Program] = []
 
+    class Counted(passes.Effects):
+        def __init__(self, program: Program) -> None:
+            analysed.append(program)
+            super().__init__(program)
 
-def test_effects_are_those_of_the_current_calls_and_outputs() -> None:
-    program = program_of(lambda x: (x * 2, x + 3), x)
-    first, second = program.outputs
-    assert effects_of(program).escaping == {first, second}
-    program.outputs = [second]
-    assert effects_of(program).escaping == {second}
-    call = program.calls[-1]
-    program.calls[-1] = call._replace(name="operator.iadd")
-    assert effects_of(program).writes_to_given
-    program.types[program.first_free()] = program.types[second]
-    assert effects_of(program).memory(program.first_free()) == second
+    monkeypatch.setattr(passes, "Effects", Counted)
+    program = program_of(lambda x: ((x.sin() * 2).sum(), (x.sin() * 3).mean()), x)
+    analysed.clear()
+    after = [program, *(each for _, each in passes.run_passes(program))]
+    assert len(analysed) == len({*map(id, analysed)}) < len(passes.PASSES) - 2
+    assert {*map(id, analysed)} <= {*map(id, after)}
+    assert all(each.effects is None for each in after)
 
 
 @pytest.mark.parametrize("of", range(12))

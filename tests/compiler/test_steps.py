@@ -706,6 +706,41 @@ def test_a_scaler_and_groups_by_formulas(by_formulas: list[PlannedStep]) -> None
     test_two_optimizers_take_turns()
 
 
+@pytest.mark.parametrize("has_kernels", [False, True])
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
+def test_a_step_before_which_nothing_is_computed_is_the_optimizers_own(
+    name: str, has_kernels: bool, by_formulas: list[PlannedStep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With compiled kernels, it is as fast as the formula in C++, and looks at its parameters itself."""
+    if has_kernels:
+        monkeypatch.setattr(CPU.backend, "library", None, raising=False)
+    else:
+        monkeypatch.delattr(CPU.backend, "library", raising=False)
+    outcomes = []
+    for compiles in (False, True):
+        params = [nn.Parameter(gc.arange(3.0) + i) for i in range(5)]
+        own = getattr(gc.optim, name)(params, lr=0.1)
+        for p in params:
+            p.grad = p.detach() * 2
+
+        def step(own: Any = own, params: list[Any] = params) -> list[Any]:
+            own.step()
+            return params
+
+        run = CompiledFunction(step, fullgraph=True) if compiles else step
+        for _ in range(STEPS):
+            results = run()
+        assert all(a is b for a, b in zip(results, params, strict=True))
+        params[0].data = gc.zeros(6)[::2]  # The step itself sees that the memory is another.
+        run()
+        outcomes.append([p.tolist() for p in params])
+        if compiles:
+            texts = run._specializations[0].guards.checked_texts()
+            assert any("shape" in text for text in texts) is bool(by_formulas) is not has_kernels
+            assert len(run._specializations) == 2 - has_kernels
+    assert outcomes[0] == outcomes[1]
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
 def test_a_step_is_one_loop_for_each_shape(name: str) -> None:

@@ -255,11 +255,12 @@ def _are_alike(batch: Any, other: Any) -> bool:
     return batch.indices == other.indices and shapes == other_shapes
 
 
-def plan_step(optimizer: Any, cpp: str | None, backend: Any = None, index: int | None = None) -> Any:
+def plan_step(optimizer: Any, cpp: str | None, is_first: bool, backend: Any = None, index: int | None = None) -> Any:
     """Return the optimizer's step as a `PlannedStep` (CPU) or `DeviceStep` (CUDA), or None.
 
-    None means that the program calls the optimizer's `step`: for optimizers without an elementwise formula, and if no
-    C++ is built, because the optimizer's own step is as fast as the Python target.
+    None means that the program calls the optimizer's `step`: for optimizers without an elementwise formula, and if the
+    optimizer's own step is as fast. It is as fast as the Python target and, with compiled kernels, as C++; a program
+    that has computed nothing before the step (`is_first`) then needs no guards of the parameters.
     """
     cls = type(optimizer)
     if not isinstance(optimizer, ElementwiseOptimizer) or not is_library(namespace_of(cls)):
@@ -269,7 +270,8 @@ def plan_step(optimizer: Any, cpp: str | None, backend: Any = None, index: int |
     try:
         if backend is not None:
             return None if index is None else DeviceStep(optimizer, backend, index)
-        if (config.COMPILE_CPP if cpp is None else cpp) == "0" or hasattr(optimizer, "grad_scale"):
+        is_as_fast = is_first and hasattr(CPU.backend, "library")
+        if is_as_fast or (config.COMPILE_CPP if cpp is None else cpp) == "0" or hasattr(optimizer, "grad_scale"):
             return None
         return None if cls.formula.__name__ in CPU.backend.fused_steps else PlannedStep(optimizer, cpp)
     except NotImplementedError:

@@ -23,15 +23,7 @@ from gradcore.compiler.program.program import map_leaves
 from gradcore.core.operators import BY_UFUNC, Form, Method, Operator, define_operators, names_of
 from gradcore.core.typing import AnyArray
 
-__all__ = [
-    "RecordedArray",
-    "RecordedInt",
-    "call_recorded",
-    "current",
-    "give_holders_plain_arrays",
-    "give_plain_arrays",
-    "plain_batch",
-]
+__all__ = ["RecordedArray", "RecordedInt", "current", "give_holders_plain_arrays", "give_plain_arrays", "plain_batch"]
 
 
 class _Current(threading.local):
@@ -110,16 +102,16 @@ class RecordedArray(ArrayStandIn):
         in_place, name_in_place = operator.in_place or function, f"operator.i{operator.name}"
 
         def unary(self: RecordedArray) -> AnyArray:
-            return call_recorded(name, function, self)
+            return _call(name, function, self)
 
         def from_left(self: RecordedArray, other: object) -> AnyArray:
-            return NotImplemented if _takes_over(other) else call_recorded(name, function, self, other)
+            return NotImplemented if _takes_over(other) else _call(name, function, self, other)
 
         def from_right(self: RecordedArray, other: object) -> AnyArray:
-            return call_recorded(name, function, other, self)
+            return _call(name, function, other, self)
 
         def assign(self: RecordedArray, other: object) -> AnyArray:
-            return NotImplemented if _takes_over(other) else call_recorded(name_in_place, in_place, self, other)
+            return NotImplemented if _takes_over(other) else _call(name_in_place, in_place, self, other)
 
         methods: dict[Form, Method] = {"unary": unary, "left": from_left, "right": from_right, "in place": assign}
         return methods[form]
@@ -132,10 +124,10 @@ class RecordedArray(ArrayStandIn):
     def __getitem__(self, index: Any) -> Any:
         if _has_mask(index):
             _read(Code.SIZES, "a mask selects elements, so that sizes depend on values")
-        return call_recorded("operator.getitem", operator.getitem, self, index)
+        return _call("operator.getitem", operator.getitem, self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        call_recorded("operator.setitem", operator.setitem, self, index, value)
+        _call("operator.setitem", operator.setitem, self, index, value)
 
     def __reduce__(self) -> Any:
         _read(Code.CALL, "a tensor is pickled")
@@ -144,7 +136,7 @@ class RecordedArray(ArrayStandIn):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Capture an operator whose first operand is a NumPy array; other NumPy functions end the capture."""
         if method == "__call__" and not kwargs and ufunc in BY_UFUNC and len(inputs) > 1:
-            return call_recorded(f"operator.{BY_UFUNC[ufunc].name}", BY_UFUNC[ufunc].function, *inputs)
+            return _call(f"operator.{BY_UFUNC[ufunc].name}", BY_UFUNC[ufunc].function, *inputs)
         _read(Code.ELEMENTS, f"NumPy's {ufunc.__name__} is called on its array")
         if "out" in kwargs:
             kwargs["out"] = tuple(map(_inside, kwargs["out"]))
@@ -174,7 +166,7 @@ def _read(code: Code, text: str) -> None:
         current.recorder.stop(code, text)
 
 
-def call_recorded(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _call(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Make a call and capture it if a recorder is active in this thread; return its result."""
     recorder = current.recorder
     if function is operator.methodcaller:
@@ -194,13 +186,13 @@ def _make_attributes() -> None:
     for name in _RECORDED:
 
         def method(self: RecordedArray, *args: object, name: str = f"method.{name}", **kwargs: object) -> AnyArray:
-            return call_recorded(name, operator.methodcaller, self, *args, **kwargs)
+            return _call(name, operator.methodcaller, self, *args, **kwargs)
 
         setattr(RecordedArray, name, method)
     for name in _PARTS:
 
         def part(self: RecordedArray, name: str = name) -> AnyArray:
-            return call_recorded(f"method.{name}", operator.attrgetter(name), self)
+            return _call(f"method.{name}", operator.attrgetter(name), self)
 
         setattr(RecordedArray, name, property(part, getattr(ArrayStandIn, name).fset))
     for fact in FACTS:
@@ -250,19 +242,15 @@ RecordedInt.__hash__ = int.__hash__  # type: ignore[method-assign]
 
 def give_holders_plain_arrays(arrays: Sequence[RecordedArray]) -> None:
     """Replace each stand-in array by its plain array in all tensors that hold it."""
-    for holder in gc.get_referrers(*arrays):
+    for holder in gc.get_referrers(*arrays) if arrays else ():
         if isinstance(holder, (Variable, SavedTensor)) and isinstance(holder._array, RecordedArray):
             holder._array = holder._array.array
-
-
-def _plain(leaf: Any) -> Any:
-    return leaf.array if leaf.__class__ is RecordedArray else leaf
 
 
 def plain_batch(batch: Batch) -> Batch:
     """Return a batch of parameters with plain arrays in the place of stand-ins."""
     for name, value in vars(batch).items():
-        setattr(batch, name, map_leaves(_plain, value))
+        setattr(batch, name, map_leaves(_inside, value))
     return batch
 
 

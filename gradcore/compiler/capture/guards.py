@@ -49,18 +49,14 @@ _OF_FUNCTIONS = frozenset(["__annotations__", "__doc__", "__module__", "__name__
 #: Dicts of modules that are usually empty. One guard checks all that are.
 _TABLES = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks", "_backward_hooks",
            "_backward_pre_hooks")  # fmt: skip
+#: The names of the attributes that every module has.
+_OF_MODULES = frozenset(vars(Module()))
 #: By type, the attributes through which an object leads to others.
 _LEADING_ON: dict[type, tuple[str, ...]] = {
     types.MethodType: ("__func__", "__self__"), functools.partial: ("func", "args", "keywords"),
     functools._lru_cache_wrapper: ("__wrapped__",), property: ("fget", "fset"), staticmethod: ("__func__",),
     classmethod: ("__func__",),
 }  # fmt: skip
-
-
-@functools.cache
-def _module_attributes() -> frozenset[str]:
-    """Return the names of the attributes that every module has."""
-    return frozenset(vars(Module()))
 
 
 class Guards(LibraryGuards):
@@ -466,7 +462,7 @@ class Guards(LibraryGuards):
                 unread.append(each)
         self.skipped.update(unread)
         if isinstance(owner, Module):  # Attributes set by the library are never deleted.
-            unread = [each for each in unread if each not in _module_attributes()]
+            unread = [each for each in unread if each not in _OF_MODULES]
         if unread:  # Another attribute, added in its place, could hide one of the class.
             self.require(f"{o}.keys() >= {self.bind({*unread})}", f"names of attributes of {text}")
         return None

@@ -191,8 +191,7 @@ class Recorder:
         """Return the stand-in of an array made of Python numbers; each run of the program gets a copy."""
         out = self._new(array)
         args = (self.program.new_literal(array.copy("K")), "K")
-        copied = np.ndarray.copy if isinstance(array, np.ndarray) else _copy_array
-        self.program.calls.append(Call("copy", copied, args, {}, Value(out.number)))
+        self.program.calls.append(Call("copy", type(array).copy, args, {}, Value(out.number)))
         return out
 
     def adopt(self, array: AnyArray) -> RecordedArray:
@@ -248,7 +247,7 @@ class Recorder:
         self._known[number] = weakref.ref(result)
         return result
 
-    def _list_held(self) -> list[RecordedArray]:
+    def list_held(self) -> list[RecordedArray]:
         """Return the stand-ins that are still alive."""
         return [each for each in (known() for known in self._known.values()) if each is not None]
 
@@ -271,10 +270,8 @@ class Recorder:
         owner = owner_of(array)
         memory = self._memories.get(owner)
         if memory is None:
-            owner_number = None if owner is array else self._numbers.get(owner)
-            memory = out.number if owner_number is None else self.program.types[owner_number].memory
-            if owner is not array:  # `_numbers` has the owner itself.
-                self._memories.put(owner, memory)
+            memory = out.number
+            self._memories.put(owner, memory)
         array_type = ArrayType(array.shape, array.dtype, array.strides, memory, address_of(array))
         self.program.types[out.number] = array_type
         if not isinstance(array, np.ndarray):
@@ -395,12 +392,10 @@ class Recorder:
 
     def _check_sizes(self, name: str, arrays: list[RecordedArray]) -> None:
         """End the capture for functions whose result sizes depend on values."""
-        function_name = _find_sized_by_values(name)
-        if function_name is None:
-            return
-        if function_name != "index":
+        kind, _, function_name = name.partition(".")
+        if function_name in (_SIZED_BY_VALUES if kind == "xp" else Backend.synchronizing):
             self.stop(Code.SIZES, f"{function_name} has a result whose size depends on values")
-        elif any(a.dtype == bool for a in arrays[1:]):
+        if function_name == "index" and any(a.dtype == bool for a in arrays[1:]):
             self.stop(Code.SIZES, "a mask selects elements, so that sizes depend on values")
 
     def _check_sharing(self, arrays: list[RecordedArray]) -> None:
@@ -432,20 +427,13 @@ class Recorder:
                 self.stop(Code.KERNEL, f"{name} returns {type(leaf).__name__}, which is no array")
             return leaf
 
-        is_array = result.__class__ is np.ndarray
-        if is_array:
-            outcome: Any = self._find(result)
-            if outcome is None:
-                outcome = self._new(result)
-                new_numbers.append(outcome.number)
-        else:
-            outcome = map_leaves(record_leaf, result)
+        outcome = record_leaf(result) if result.__class__ is np.ndarray else map_leaves(record_leaf, result)
         if (reads or new_numbers) and self.stopped is None:
-            numbers = Value(outcome.number) if is_array else map_leaves(_number_of, outcome)
+            numbers = _number_of(outcome) if outcome.__class__ is RecordedArray else map_leaves(_number_of, outcome)
             self._calling = name
-            shown_named = map_leaves(self._argument, named) if named else named
+            shown = tuple(map(self._to_value, args)), map_leaves(self._argument, named) if named else named
             self.program.scalars.update(scalars)
-            call = Call(name, function, tuple(map(self._to_value, args)), shown_named, numbers)
+            call = Call(name, function, *shown, numbers)
             # Kernels of CUDA may return an argument, or None if they do not apply.
             if on_cpu or new_numbers or not is_pure(call):
                 self.program.calls.append(call)
@@ -547,27 +535,14 @@ class Recorder:
         assert self._substitutes is not None
         return self._substitutes.off()
 
-    def give_all_plain_arrays(self) -> None:
-        """Replace stand-ins by plain arrays in every tensor that the function still holds."""
-        give_holders_plain_arrays(self._list_held())
-
     def release(self) -> bool:
         """Replace the remaining stand-ins by plain arrays; return whether any tensor still had one."""
-        if self._list_held():
+        if self.list_held():
             gc.collect()  # Reference cycles may keep stand-ins alive.
-        arrays = self._list_held()
+        arrays = self.list_held()
         self._known.clear()
-        if arrays:
-            give_holders_plain_arrays(arrays)
+        give_holders_plain_arrays(arrays)
         return bool(arrays)
-
-
-@functools.cache
-def _find_sized_by_values(name: str) -> str | None:
-    """Return the name, without its kind, of a function whose result sizes may depend on values; else None."""
-    kind, _, function_name = name.partition(".")
-    is_sized = function_name in (_SIZED_BY_VALUES if kind == "xp" else Backend.synchronizing)
-    return function_name if is_sized or function_name == "index" else None
 
 
 def _number_of(leaf: Any) -> Value | None:
@@ -578,10 +553,6 @@ def _call_on_device(backend: Any, index: int, function: Callable[..., Any], *arg
     """Call a function while the CUDA device `index` is current."""
     with backend.use_index(index):
         return function(*args, **kwargs)
-
-
-def _copy_array(array: Any, order: str) -> Any:
-    return array.copy(order)
 
 
 def _draw_default(words: int) -> tuple[int, int]:

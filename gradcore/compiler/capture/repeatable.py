@@ -32,8 +32,6 @@ from gradcore.autograd.function import BackwardFunction, FunctionCtx
 from gradcore.autograd.node import Node, call_posthooks, call_prehooks, call_tensor_hooks
 from gradcore.autograd.variables import TensorMeta, Variable
 from gradcore.compiler.capture import trusted
-from gradcore.compiler.capture.arrays import call_recorded
-from gradcore.compiler.capture.substitutes import RecordedFunction
 from gradcore.core.device import device
 from gradcore.core.dtypes import dtype
 from gradcore.nn.backward_hooks import BackwardHooks
@@ -84,8 +82,6 @@ _KNOWN_CLASSES = frozenset(
 CALLING_HOOKS = {id(each.__code__) for each in (
     call_posthooks, call_prehooks, call_tensor_hooks, BackwardHooks.run_at_inputs, BackwardHooks.run_at_outputs
 )}  # fmt: skip
-#: Code of the capture itself, which takes any arguments, and is called where an array is computed with.
-_RECORDING = frozenset((call_recorded.__code__, RecordedFunction.__call__.__code__))
 #: Modules of the library without functions that change something, except functions with the prefixes below.
 _ONLY_COMPUTING = (
     "gradcore.autograd.function", "gradcore.autograd.grad_mode", "gradcore.compiler.capture.substitutes",
@@ -165,8 +161,7 @@ class RepeatedCode:
         rest = bool(code.co_flags & inspect.CO_VARARGS)
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + rest]
         # Variables of generated code may share a name, which `f_locals` would mix up.
-        is_called = trusted.is_generated(code) or code in _RECORDING
-        result = self._arguments[id(code)] = code, () if is_called else names, rest
+        result = self._arguments[id(code)] = code, () if trusted.is_generated(code) else names, rest
         return result
 
 

@@ -27,7 +27,7 @@ from gradcore.core.operators import OPERATORS
 from gradcore.tensor import Tensor
 from gradcore.utils import checkpoint
 
-__all__ = ["RecordedFunction", "RecordingBackend", "Substitutes", "original_backend", "original_of", "plain_draw",
+__all__ = ["RecordingBackend", "Substitutes", "original_backend", "original_of", "plain_draw",
            "record_calls_of"]  # fmt: skip
 
 
@@ -170,7 +170,7 @@ def _watch_state_method(name: str) -> Callable[..., Any]:
 # -- backends and their parts -----------------------------------------------------------------------------------------
 
 
-class RecordedFunction:
+class _Recorded:
     """A function of a backend or array library whose calls and attributes are captured."""
 
     __slots__ = ("function", "name", "on_cpu")
@@ -197,17 +197,21 @@ class _Namespace:
         self._name, self._module, self._on_cpu = name, module, on_cpu
 
     def __getattr__(self, name: str) -> Any:
-        result = record_calls_of(f"{self._name}.{name}", getattr(self._module, name), self._on_cpu)
-        if result.__class__ is RecordedFunction:
-            self.__dict__[name] = result
-        return result
+        return _keep(self, name, record_calls_of(f"{self._name}.{name}", getattr(self._module, name), self._on_cpu))
 
 
 def record_calls_of(name: str, value: Any, on_cpu: bool) -> Any:
     """Return a function or module whose calls are captured; other values unchanged."""
     if isinstance(value, types.ModuleType):
         return _Namespace(name, value, on_cpu)
-    return value if isinstance(value, type) or not callable(value) else RecordedFunction(name, value, on_cpu)
+    return value if isinstance(value, type) or not callable(value) else _Recorded(name, value, on_cpu)
+
+
+def _keep(owner: object, name: str, value: Any) -> Any:
+    """Return an attribute, and store it in `owner` if it is a captured function, so that it is looked up once."""
+    if value.__class__ is _Recorded:
+        vars(owner)[name] = value
+    return value
 
 
 class RecordingBackend:
@@ -223,10 +227,7 @@ class RecordingBackend:
         return self._backend.array_type if current.recorder is None else RecordedArray
 
     def __getattr__(self, name: str) -> Any:
-        result = record_calls_of(f"backend.{name}", getattr(self._backend, name), self._on_cpu)
-        if result.__class__ is RecordedFunction:
-            self.__dict__[name] = result  # The next lookup finds it without this method.
-        return result
+        return _keep(self, name, record_calls_of(f"backend.{name}", getattr(self._backend, name), self._on_cpu))
 
     def half_kernel(self, name: str) -> None:
         """Return None: conversions are captured, as they are fused into the loops around them."""
@@ -284,7 +285,7 @@ class RecordingBackend:
 
     def random_words(self, n: int, key: Any, counter: Any) -> Any:
         """Return all words at once, where plain backends generate them in chunks."""
-        return RecordedFunction("random.words", self._words, self._on_cpu)(n, key, counter)
+        return _Recorded("random.words", self._words, self._on_cpu)(n, key, counter)
 
     def _words(self, n: int, key: Any, counter: Any) -> Any:
         return self._backend.random_words(n, key, counter)[:]
@@ -302,7 +303,7 @@ def original_backend(backend: Any) -> Any:
 
 
 def _resolver(kernels: Any, on_cpu: bool) -> Callable[[str], Any]:
-    return lambda name: RecordedFunction(f"kernels.{name}", kernels[name], on_cpu)
+    return lambda name: _Recorded(f"kernels.{name}", kernels[name], on_cpu)
 
 
 class _Substitute:

@@ -64,9 +64,8 @@ class TensorGuards(Checks):
         is_bound = self.scope.get(expression) is t
         earlier = self._seen.get(id(t))
         if earlier is not None:
-            if is_bound and any(guard.tensor is t and guard.constant for guard in self.tensors):
-                return None
-            return self.require(f"({expression}) is {earlier[0]}", f"{text} is {earlier[1]}")
+            is_same = earlier[0] == expression
+            return None if is_same else self.require(f"({expression}) is {earlier[0]}", f"{text} is {earlier[1]}")
         o = f"t{len(self.tensors)}"
         self.lines.append(f"{o} = {expression}")
         constant = ""
@@ -79,7 +78,7 @@ class TensorGuards(Checks):
             constant = expression if is_bound else self.bind(t)
             if not is_bound:
                 self.require(f"{o} is {constant}", f"{text} is the same tensor")
-        self._seen[id(t)] = (o, text, t)
+        self._seen[id(t)] = (constant or o, text, t)
         self.tensors.append(TensorGuard(text, t, given, constant=constant))
         self._memory(o, t, text, len(self.tensors) - 1, given)
         meta = t._autograd

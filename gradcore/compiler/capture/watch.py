@@ -312,14 +312,12 @@ class Watch(Observed):
                     hidden = None
                 # Library code without such arguments calls no code that signals and finalizers bring along.
                 may_wrap = kind not in _TRUSTED or kind == "pure" or frame.f_code.co_flags & inspect.CO_VARARGS
-                if repeated is not None:
-                    if may_wrap and repeated.is_asynchronous(frame):
-                        hide(frame)
-                        return
-                    if kind == "library" and id(frame.f_code) not in CALLING_HOOKS:
-                        back = frame.f_back
-                        if back is not None and seen.get(id(back.f_code), unseen)[1] in _TRUSTED:
-                            return  # Nothing that trusted code calls in the library has an effect.
+                if repeated is not None and may_wrap and repeated.is_asynchronous(frame):
+                    hide(frame)
+                    return
+                back = frame.f_back if kind == "library" and id(frame.f_code) not in CALLING_HOOKS else None
+                if back is not None and seen.get(id(back.f_code), unseen)[1] in _TRUSTED:
+                    return  # What trusted code calls in the library has no effect.
                 kind = kind or self._kind_of(frame)
                 is_foreign = kind == "foreign"
                 if is_foreign:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,7 @@ from gradcore.compiler.program.program import Call, Program, values_in
 from gradcore.ops.declare.table import OPS
 from gradcore.ops.products import collectives
 
-__all__ = ["COPIES", "Effects", "effects_of", "is_pure", "is_total", "written_arguments", "written_values"]
+__all__ = ["COPIES", "Effects", "is_pure", "is_total", "written_arguments", "written_values"]
 
 #: Methods of arrays, and functions of NumPy, that write to their first argument.
 _WRITERS = {
@@ -134,14 +133,6 @@ class _Memories(dict[int, int]):
         return -1 if number in self.given else number
 
 
-def effects_of(program: Program) -> Effects:
-    """Return the effects of a program's calls, computed once for each state of its calls, inputs and outputs."""
-    known: Effects | None = program.effects
-    if known is None or not known.is_valid_for(program):
-        known = program.effects = Effects(program)
-    return known
-
-
 class Effects:
     """Alias analysis: the memory that each call of a program reads and writes.
 
@@ -153,11 +144,7 @@ class Effects:
     """
 
     def __init__(self, program: Program) -> None:
-        #: The analysed program's fields; not the program itself, which may hold its effects.
-        self.calls, self.inputs, self.outputs, self.types = (
-            [*program.calls], [*program.inputs], [*program.outputs], program.types,
-        )  # fmt: skip
-        self._size = len(program.types)
+        self.program = program
         types, memories = program.types, _Memories()
         input_memories = memories.given = {types[n].memory for n in program.inputs if n in types}.union(program.inputs)
         for n, array_type in types.items():
@@ -171,10 +158,7 @@ class Effects:
             numbers = written_values(call)
             if numbers is None:  # An unknown call may write to its arguments and to memory from outside.
                 numbers = [*call.read, *program.inputs[:1]]
-            if not numbers:
-                self.writes.append(_NOTHING)
-                continue
-            writes = frozenset(map(self.memory, numbers))
+            writes = frozenset(map(self.memory, numbers)) if numbers else _NOTHING
             self.writes.append(writes)
             for memory in writes:
                 self._positions.setdefault(memory, []).append(position)
@@ -182,17 +166,11 @@ class Effects:
         #: Whether calls may write to inputs of the program.
         self.writes_to_given = -1 in self.written
 
-    def is_valid_for(self, program: Program) -> bool:
-        """Return whether a program has the calls, inputs, outputs and types that were analysed."""
-        calls, is_same = program.calls, program.types is self.types and len(self.types) == self._size
-        is_same = is_same and program.inputs == self.inputs and program.outputs == self.outputs
-        return is_same and len(calls) == len(self.calls) and all(map(operator.is_, calls, self.calls))
-
     def written_inputs(self) -> set[int]:
         """Return the inputs whose memory the program writes to, by the aliasing of the captured run."""
-        inputs, types = self.inputs, self.types
+        inputs, types = self.program.inputs, self.program.types
         memories: set[int] = set()
-        for call in self.calls:
+        for call in self.program.calls:
             numbers = written_values(call)
             if numbers is None:
                 return {*inputs}

@@ -17,7 +17,7 @@ from gradcore.backends.base import SMALL, Backend
 from gradcore.backends.numpy.thread_state import has_subnormals, keep_subnormals
 from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.backends.registry import CPU
-from gradcore.compiler.program.effects import COPIES, Effects, effects_of, is_pure, is_total, written_values
+from gradcore.compiler.program.effects import COPIES, Effects, is_pure, is_total, written_values
 from gradcore.compiler.program.program import Call, Literal, Program, Value, leaves_in, map_leaves, substitute
 from gradcore.core.operators import BASIC, names_of
 
@@ -34,12 +34,14 @@ def optimize(program: Program) -> Program:
 
 def run_passes(program: Program) -> Iterator[tuple[str, Program]]:
     """Run the passes in order, and yield the name of each and the program after it."""
-    results: dict[Any, Program] = {}
     for name, run in PASSES.items():
         if (program.backend is None or run not in _OF_NUMPY) and not (program.symbols and run in _OF_ONE_SIZE):
-            if results.get(run) is not program:  # Otherwise nothing has changed since this pass ran before.
-                program = results[run] = run(program)
+            before, before.effects = program, program.effects or Effects(program)
+            program = run(before)
+            if program is not before:
+                before.effects = None
             yield name, program
+    program.effects = None
 
 
 # -- functions of small arrays ----------------------------------------------------------------------------------------
@@ -65,9 +67,7 @@ def _use_small_kernel(call: Call, program: Program) -> Call:
 
 def remove_writes(program: Program) -> Program:
     """Replace in-place arithmetic such as ``v += w`` by a new value, where the memory of `v` is private."""
-    if all(call.name not in _IN_PLACE for call in program.calls):
-        return program
-    effects, result = effects_of(program), program.copy()
+    effects, result = program.effects or Effects(program), program.copy()
     sharing = Counter(map(effects.memory, program.types))
     names: dict[int, Any] = {}
     for call in program.calls:
@@ -78,10 +78,9 @@ def remove_writes(program: Program) -> Program:
             names[number] = result.new_value(program.types[number])
             result.calls.append(Call(call.name.replace(".i", "."), function, replaced.args, {}, names[number]))
         else:  # A call that still writes in place returns the value that it writes.
-            written = names.get(number)
-            result.calls.append(replaced if written is None else replaced._replace(results=written))
+            result.calls.append(replaced._replace(results=names[number]) if number in names else replaced)
     result.outputs = [names[n].number if n in names else n for n in program.outputs]
-    return result
+    return result if names else program
 
 
 _IN_PLACE: dict[str, Callable[..., Any]] = {f"operator.i{name}": each.ufunc for name, each in BASIC.items()}
@@ -92,11 +91,9 @@ def _has_same_type(call: Call, program: Program, number: int) -> bool:
     target, right = program.types[number], program.type_of(call.args[1])
     if program.backend is not None and not target.shape:
         return False  # For a 0-dim array on the CPU, the result would be a NumPy scalar.
-    if right is None or right.dtype != target.dtype:
+    if right is None or right.dtype != target.dtype or target.dtype.kind not in "fc" or not target.is_dense:
         return False
-    if right.shape != target.shape and np.broadcast_shapes(right.shape, target.shape) != target.shape:
-        return False
-    return target.dtype.kind in "fc" and target.is_dense
+    return right.shape == target.shape or np.broadcast_shapes(right.shape, target.shape) == target.shape
 
 
 # -- calls that return their argument ----------------------------------------------------------------------------------
@@ -107,7 +104,7 @@ def remove_copies(program: Program) -> Program:
 
     A copy can go if neither it nor its source is written to later.
     """
-    effects, calls = effects_of(program), list[Call]()
+    effects, calls = program.effects or Effects(program), list[Call]()
     names: dict[int, Any] = {}
     for call in program.calls:
         call = substitute(call, names)
@@ -168,7 +165,7 @@ def _can_replace(leaf: Any, number: int, effects: Effects) -> bool:
     """Return whether an argument can replace the value `number`, which has the same elements."""
     if type(leaf) is not Value:
         return effects.is_private(number)
-    types, outputs = effects.types, effects.outputs
+    types, outputs = effects.program.types, effects.program.outputs
     if leaf.number in types and types[leaf.number] == types.get(number):  # Both are the same memory.
         return number not in outputs
     return effects.is_private(number) and effects.is_constant(leaf.number)
@@ -179,7 +176,7 @@ def _can_replace(leaf: Any, number: int, effects: Effects) -> bool:
 
 def fold_constants(program: Program) -> Program:
     """Replace small values that depend on literals alone by literals, including values filled by several writes."""
-    effects = effects_of(program)
+    effects = program.effects or Effects(program)
     constant = _constant_calls(program, effects)
     if not constant or (program.backend is not None and program.index is None):
         return program
@@ -317,7 +314,7 @@ _SIMPLER: dict[str, Callable[..., Any]] = {
 
 def merge_equal_calls(program: Program) -> Program:
     """Merge equal calls without a write to their arguments between them (common subexpressions)."""
-    effects, calls = effects_of(program), list[Call]()
+    effects, calls = program.effects or Effects(program), list[Call]()
     names: dict[int, Any] = {}
     first_calls: dict[Any, tuple[int, Call]] = {}
     for position, call in enumerate(program.calls):
@@ -355,14 +352,12 @@ def _key(value: Any, program: Program) -> Any:
         return kind, *((name, _key(each, program)) for name, each in value.items())
     if kind is slice:
         return kind, *(_key(each, program) for each in (value.start, value.stop, value.step))
-    if kind in (bool, int, str, type(None)):
-        return kind, value
-    return (kind, repr(value)) if kind in (float, complex) else (kind, id(value))  # 0.0 equals -0.0.
+    return (kind, repr(value)) if kind in (bool, int, float, complex, str, type(None)) else (kind, id(value))
 
 
 def remove_dead_calls(program: Program) -> Program:
     """Remove calls that never raise and whose results and writes nobody reads."""
-    effects, kept_calls = effects_of(program), list[Call]()
+    effects, kept_calls = program.effects or Effects(program), list[Call]()
     read_values, memory = {*program.outputs}, {-1, *effects.escaping}
     for position, call in reversed([*enumerate(program.calls)]):
         is_used = any(n in read_values for n in call.outputs)
@@ -379,7 +374,7 @@ def remove_dead_calls(program: Program) -> Program:
 
 def use_scalars(program: Program) -> Program:
     """Compute 0-dim results as NumPy scalars if only arithmetic uses them."""
-    effects, result = effects_of(program), program.copy(program.calls)
+    effects, result = program.effects or Effects(program), program.copy(program.calls)
     array_only = {*program.outputs}
     for call in program.calls:
         if not takes_scalars(call):

@@ -194,7 +194,7 @@ class Program:
         self.backend: Any = None
         self.index: int | None = None
         self.symbols: dict[int, str] = {}
-        #: The result of `gradcore.compiler.program.effects.effects_of`, or None.
+        #: The `Effects` of the calls, while passes run.
         self.effects: Any = None
 
     def copy(self, calls: list[Call] | None = None) -> Program:
@@ -289,20 +289,13 @@ def substitute(call: Call, values: dict[int, Any]) -> Call:
     def other(leaf: Any) -> Any:
         return values.get(leaf.number, leaf) if type(leaf) is Value else leaf
 
-    result = call._replace(args=map_leaves(other, call.args), named=map_leaves(other, call.named) if call.named else {})
-    vars(result)["outputs"] = call.outputs
-    return result
+    return call._replace(args=map_leaves(other, call.args), named=map_leaves(other, call.named))
 
 
 def values_in(value: Any) -> Iterator[int]:
     """Return the numbers of the values in an argument or a result."""
-    kind = type(value)
-    if kind is Value:
-        return iter((value.number,))
-    if kind is Expression:
-        return iter(value.numbers)
     results: list[int] = []
-    _collect(value, kind, results)
+    _collect((value,), tuple, results)
     return iter(results)
 
 
