@@ -22,7 +22,8 @@ they check and save::
     x1 = a1._array
     kernels = device.kernels
     if kernels is home:
-        run = kernel_of_small if x0.size < SMALL else kernel_of_all
+        is_small = x0.size < SMALL and (n1 or x0.size * x1.size < SMALL or x0.shape == x1.shape)
+        run = kernel_of_small if is_small else kernel_of_all
     else:
         run = (kernels if home else keep_kernels(op, kernels, globals()))[kernel]
     try:
@@ -266,7 +267,7 @@ def _emit_result(op: Op, first: int) -> Iterator[str]:
     if op.kind == "elementwise" and raw[0] == "x0":
         small_kernel = kernel.replace("of_all", "of_small")
         small_kernel = f"({small_kernel})" if " " in small_kernel else small_kernel
-        kernel = f"{small_kernel} if x0.size < SMALL else {kernel}"
+        kernel = f"{small_kernel} if {_emit_smallness(op)} else {kernel}"
     yield from ("kernels = device.kernels", "if kernels is home:", f"    run = {kernel}", "else:")
     yield f"    run = (kernels if home else keep_kernels(op, kernels, globals()))[{name}]"
     if op.view:
@@ -296,6 +297,18 @@ def _emit_result(op: Op, first: int) -> Iterator[str]:
     yield from ("out._array, out._device = array, device", "out._dtype = dtype", "out._autograd = out._vc = None")
     if op.view:
         yield f"mark_as_view(out, a0, op, {settings}, None, state)"
+
+
+def _emit_smallness(op: Op) -> str:
+    """Return source of the condition that an elementwise call is left to the kernel for small arrays.
+
+    If two small arrays are broadcast, the result may be large, or consist of many short rows, for which the backend may
+    have a kernel.
+    """
+    if op.tensors != (0, 1) or is_optional(op, 1) or op.keeps_dtype:
+        return "x0.size < SMALL"
+    is_number = "n1 or " if 1 in op.accepts_scalars else ""
+    return f"x0.size < SMALL and ({is_number}x0.size * x1.size < SMALL or x0.shape == x1.shape)"
 
 
 def keep_kernels(op: Op, kernels: Any, scope: dict[str, Any]) -> Any:

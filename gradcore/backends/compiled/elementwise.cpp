@@ -107,6 +107,179 @@ bool run_in_parts(const Call& call, i64 threads, const Array* const (&arrays)[co
     return true;
 }
 
+// ------------------------------------------------------------------------------------- broadcast operands, short rows
+
+// Elements of the result that are computed at a time, and dims that are supported after dims were merged.
+constexpr i64 tile = 1024;
+constexpr int most_merged = 8;
+
+// Numbers of 16 bytes, which copies write beyond their end: the next copy overwrites them, and buffers are longer.
+template <class T>
+struct Sixteen {
+    typedef T Type __attribute__((vector_size(16), aligned(sizeof(T)), may_alias));
+    static constexpr i64 count = 16 / sizeof(T);
+};
+
+// An operand with the dims of the result, and a part of it that is repeated as broadcasting demands.
+struct Expansion {
+    i64 steps[most_merged];  // in bytes
+    const char* source = nullptr;  // the part that `memory` contains
+    i64 rows = 0;  // of that part
+    alignas(64) char memory[tile * 8 + 16];
+
+    template <class T>
+    T* expand(const i64* extents, int last, int d, i64 count, const char* from, T* to) const {
+        using Block = typename Sixteen<T>::Type;
+        constexpr i64 lanes = Sixteen<T>::count;
+        const auto store = [](T* place, Block block) { *reinterpret_cast<Block*>(place) = block; };
+        if (d == last) {
+            const T* numbers = reinterpret_cast<const T*>(from);
+            const i64 step = steps[d] != 0;
+            if (step != 0 && count > 2 * lanes) __builtin_memcpy(to, numbers, count * sizeof(T));
+            else for (i64 i = 0; i < count; ++i) to[i] = numbers[i * step];
+            return to + count;
+        }
+        const i64 n = extents[d + 1];
+        if (d + 1 == last && steps[last] == 0) {  // each number fills a short row
+            const i64 step = steps[d];
+            if (n <= lanes) {
+                for (i64 i = 0; i < count; ++i, from += step, to += n) {
+                    store(to, Block{} + *reinterpret_cast<const T*>(from));
+                }
+                return to;
+            }
+            for (i64 i = 0; i < count; ++i, from += step, to += n) {
+                const Block block = Block{} + *reinterpret_cast<const T*>(from);
+                for (i64 k = 0; k < n; k += lanes) store(to + k, block);
+            }
+            return to;
+        }
+        if (steps[d] != 0) {
+            for (i64 i = 0; i < count; ++i) to = expand(extents, last, d + 1, n, from + i * steps[d], to);
+            return to;
+        }
+        if (d + 1 == last && n <= lanes) {  // a short row, which must not be read beyond its end
+            const T* numbers = reinterpret_cast<const T*>(from);
+            Block block{};
+            if constexpr (lanes == 4) block = Block{numbers[0], n > 1 ? numbers[1] : 0, n > 2 ? numbers[2] : 0, n > 3 ? numbers[3] : 0};
+            else block = Block{numbers[0], n > 1 ? numbers[1] : 0};
+            for (i64 i = 0; i < count; ++i, to += n) store(to, block);
+            return to;
+        }
+        const T* first = to;
+        to = expand(extents, last, d + 1, n, from, to);
+        const i64 size = to - first;
+        for (i64 i = 1; i < count; ++i, to += size) {
+            for (i64 k = 0; k < size; k += lanes) store(to + k, *reinterpret_cast<const Block*>(first + k));
+        }
+        return to;
+    }
+};
+
+// Call an inner loop of NumPy for operands that are broadcast along short rows. NumPy calls it for each row, which takes
+// as long as 20 to 100 elements. Here it is called for a thousand elements, for which operands are copied. Arrays may
+// have any strides in the order of the dims. Return false, without a result, for all others.
+bool run_broadcast(const Call& call, i64 threads, const Array* const (&arrays)[3]) {
+    const Array& result = *arrays[2];
+    constexpr int is_writable = 0x400;
+    if (!result.is_contiguous() || !result.is_aligned() || !(result.flags & is_writable)) return false;
+    const i64 size = call.sizes[0], size_of_result = call.sizes[2], total = result.size();
+    if ((size != 4 && size != 8) || call.sizes[1] != size || total == 0) return false;
+    i64 extents[most_merged], steps[2][most_merged];
+    int dims = 0;
+    for (int d = 0; d < result.dims; ++d) {
+        const i64 n = result.extents[d];
+        i64 step[2];
+        bool is_spanned = n == 1;
+        for (int k = 0; k < 2; ++k) {
+            const int own = d - (result.dims - arrays[k]->dims);
+            const i64 extent = own < 0 ? 1 : arrays[k]->extents[own];
+            if (extent != n && extent != 1) return false;
+            is_spanned |= extent == n;
+            step[k] = extent == 1 ? 0 : arrays[k]->strides[own];
+        }
+        if (!is_spanned) return false;
+        if (n == 1) continue;
+        const auto continues = [&](int k) { return steps[k][dims - 1] == n * step[k]; };
+        if (dims > 0 && continues(0) && continues(1)) {
+            extents[dims - 1] *= n;
+        } else {
+            if (dims == most_merged) return false;
+            extents[dims++] = n;
+        }
+        for (int k = 0; k < 2; ++k) steps[k][dims - 1] = step[k];
+    }
+    if (dims == 0) return false;
+    for (int k = 0; k < 2; ++k) {
+        const Array& a = *arrays[k];
+        if (a.dims > result.dims || !a.is_aligned()) return false;
+        i64 smallest = steps[k][dims - 1], end = size;
+        if (smallest != 0 && smallest != size) return false;
+        for (int d = dims - 1; d >= 0; --d) {  // steps grow from the last dim to the first, as those of the result do
+            const i64 step = steps[k][d];
+            if (step != 0 && step < smallest) return false;
+            if (step != 0) smallest = step;
+            end += (extents[d] - 1) * step;
+        }
+        const bool is_apart = a.data + end <= result.data || result.data + total * size_of_result <= a.data;
+        const bool is_result = a.data == result.data && size == size_of_result && a.is_contiguous() && end == total * size;
+        if (!is_apart && !is_result) return false;
+    }
+    // A tile has `rows` of dim `outer`, and all of the `inner` elements of the dims after it.
+    int outer = dims - 1;
+    i64 inner = 1;
+    while (outer > 0 && inner * extents[outer] * 2 <= tile) inner *= extents[outer--];
+    const i64 height = extents[outer], rows = inner < tile ? tile / inner : 1, pieces = (height + rows - 1) / rows;
+    const i64 tiles = total / (height * inner) * pieces;
+    const auto loop = reinterpret_cast<NumpyLoop>(call.loop);
+    gradcore::spread(tiles, call.grain / tile, 1, threads, [&](i64 start, i64 stop) {
+        Expansion expansions[2];
+        bool is_dense[2], is_single[2];
+        for (int k = 0; k < 2; ++k) {
+            i64 dense = size;
+            is_dense[k] = is_single[k] = true;
+            for (int d = dims - 1; d >= 0; --d) {
+                expansions[k].steps[d] = steps[k][d];
+                if (d < outer) continue;
+                is_dense[k] &= steps[k][d] == dense;
+                is_single[k] &= steps[k][d] == 0;
+                dense *= extents[d];
+            }
+        }
+        for (i64 number = start; number < stop; ++number) {
+            i64 rest = number / pieces;
+            const i64 first = number % pieces * rows, count = height - first < rows ? height - first : rows;
+            const i64 position = (rest * height + first) * inner;
+            char* places[3] = {nullptr, nullptr, result.data + position * size_of_result};
+            intptr_t strides[3] = {size, size, size_of_result};
+            i64 offsets[2] = {first * steps[0][outer], first * steps[1][outer]};
+            for (int d = outer - 1; d >= 0; --d) {
+                const i64 index = rest % extents[d];
+                rest /= extents[d];
+                for (int k = 0; k < 2; ++k) offsets[k] += index * steps[k][d];
+            }
+            for (int k = 0; k < 2; ++k) {
+                Expansion& expansion = expansions[k];
+                char* from = arrays[k]->data + offsets[k];
+                places[k] = from;
+                if (is_single[k]) strides[k] = 0;
+                if (is_single[k] || is_dense[k]) continue;
+                places[k] = expansion.memory;
+                if (expansion.source == from && expansion.rows >= count) continue;
+                expansion.source = from, expansion.rows = count;
+                if (size == 4) {
+                    expansion.expand(extents, dims - 1, outer, count, from, reinterpret_cast<gradcore::u32*>(expansion.memory));
+                } else {
+                    expansion.expand(extents, dims - 1, outer, count, from, reinterpret_cast<gradcore::u64*>(expansion.memory));
+                }
+            }
+            const intptr_t n = count * inner;
+            loop(places, &n, strides, call.parameters);
+        }
+    });
+    return true;
+}
+
 // ------------------------------------------------------------------------------------------------- rows with strides
 
 // The largest number of dims of NumPy arrays.
@@ -199,6 +372,11 @@ extern "C" bool gradcore_run_numpy_2(const void* call, i64 threads, const void* 
 }
 extern "C" bool gradcore_run_numpy_3(const void* call, i64 threads, const void* a, const void* b, const void* c) {
     return run_in_parts<3>(*static_cast<const Call*>(call), threads, {&array_of(a), &array_of(b), &array_of(c)});
+}
+
+// Like `gradcore_run_numpy_3`, for operands of other shapes than that of the result.
+extern "C" bool gradcore_run_broadcast(const void* call, i64 threads, const void* a, const void* b, const void* c) {
+    return run_broadcast(*static_cast<const Call*>(call), threads, {&array_of(a), &array_of(b), &array_of(c)});
 }
 
 // An inner loop of NumPy, and arguments shared by many calls: its data, the number of elements, and the stride of each

@@ -11,6 +11,7 @@ import ctypes
 import functools
 import operator
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,15 @@ __all__ = ["Call", "CallList", "wrap_for_pool"]
 
 #: Elements from which threads share a pass.
 _LARGE = 2 * WORTH_A_THREAD
+#: Products of the numbers of elements from which it is checked whether operands are broadcast along short rows.
+_LEAST = 1 << 13
+#: The length of short rows.
+_SHORT = 16
+#: Numbers of rows from which operands are copied: if both are broadcast, one is broadcast, or has one column. Tests set
+#: them to 1.
+_ROWS = (256, 768, 1536)
+#: Shapes and strides whose result's shape is cached.
+_MOST_PLANS = 1_000
 _size = operator.attrgetter("size")
 
 
@@ -70,6 +80,45 @@ def _inner_loops(function: np.ufunc) -> dict[str, _InnerLoop]:
     return results
 
 
+_plans: dict[Any, tuple[int, ...] | None] = {}
+
+
+def plan_short_rows(x: Any, y: Any) -> tuple[int, ...] | None:
+    """Return the shape of the result of two arrays if many short rows are broadcast, else None.
+
+    The arrays have different shapes, or one shape and different strides.
+    """
+    shape, other = x.shape, y.shape
+    key = (shape, other) if shape != other else (shape, x.strides, y.strides)
+    try:
+        return _plans[key]
+    except KeyError:
+        if len(_plans) >= _MOST_PLANS:
+            _plans.clear()
+        plan = _plans[key] = _compute_plan(shape, other)
+        return plan
+
+
+def _compute_plan(shape: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...] | None:
+    try:
+        result = np.broadcast_shapes(shape, other)
+    except ValueError:  # NumPy's function raises it again
+        return None
+    if not shape or not other or result[-1] > _SHORT or not all(result):
+        return None
+    return result if prod(result[:-1]) >= _least_rows(shape, other, result) else None
+
+
+def _least_rows(shape: tuple[int, ...], other: tuple[int, ...], result: tuple[int, ...]) -> int:
+    """Return the number of rows from which NumPy's loop for each row takes longer than copies of operands.
+
+    It takes longest if no operand has all rows, and is shortest for a single number in each row.
+    """
+    if result not in (shape, other):
+        return _ROWS[0]
+    return _ROWS[2] if shape[-1] != other[-1] else _ROWS[1]
+
+
 def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..., Any] | None = None) -> Any:
     """Return a version of a universal function that shares large contiguous arrays among the library's threads.
 
@@ -88,6 +137,11 @@ def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..
     run, array = library[f"gradcore_run_numpy_{function.nin + 1}"], np.ndarray
     run.argtypes = [ctypes.c_void_p, ctypes.c_int64, *[ctypes.py_object] * (function.nin + 1)]
     run.restype = ctypes.c_bool
+    # Loops for two floats of one type in the byte order of this machine.
+    broadcasting = {np.dtype(char): loops[char * 2] for char in "fd" if char * 2 in loops}
+    run_broadcast = library["gradcore_run_broadcast"]
+    run_broadcast.argtypes = [ctypes.c_void_p, ctypes.c_int64, *[ctypes.py_object] * 3]
+    run_broadcast.restype = ctypes.c_bool
 
     def compute(out: Any, *operands: Any) -> Any:
         number = threads.available()
@@ -102,6 +156,15 @@ def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..
             return result
         return None if general is None or out is not None else general(*operands)
 
+    def broadcast(x: Any, y: Any, out: Any) -> Any:
+        """Return the result for many short rows, or None."""
+        shape, loop = plan_short_rows(x, y), broadcasting.get(x.dtype)
+        if shape is None or loop is None or x.dtype is not y.dtype:
+            return None
+        result = np.empty(shape, loop.dtype) if out is None else out
+        fits = out is None or (result.dtype == loop.dtype and result.shape == shape)
+        return result if fits and run_broadcast(loop.reference, threads.available(), x, y, result) else None
+
     def unary(x: Any, out: Any = None) -> Any:
         if x.__class__ is array and x.size >= _LARGE:
             result = compute(out, x)
@@ -112,10 +175,17 @@ def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..
     def binary(x: Any, y: Any, out: Any = None) -> Any:
         if y.__class__ is float and x.__class__ is array and x.size >= _LARGE and x.dtype.char in "fd":
             y = np.asarray(y, x.dtype)
-        if x.__class__ is array is y.__class__ and (x.size >= _LARGE or y.size >= _LARGE):
-            result = compute(out, x, y)
-            if result is not None:
-                return result
+        if x.__class__ is array is y.__class__:
+            size, other = x.size, y.size
+            # Operands of one size may have other shapes, or be views that repeat elements.
+            if size * other >= _LEAST and (size != other or x.strides != y.strides):
+                result = broadcast(x, y, out)
+                if result is not None:
+                    return result
+            if size >= _LARGE or other >= _LARGE:
+                result = compute(out, x, y)
+                if result is not None:
+                    return result
         return function(x, y) if out is None else function(x, y, out=out)
 
     kernel: Any = unary if function.nin == 1 else binary

@@ -1,0 +1,164 @@
+"""Functions of two operands that are broadcast along short rows give NumPy's results, bit for bit."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore.backends.compiled import ufuncs
+from tests.backends.test_tiles import same_bits
+
+Shape = tuple[int, ...]
+#: Operands that are broadcast in each combination of dims, with rows of one to many registers.
+SHAPES: list[tuple[Shape, Shape]] = [
+    ((40, 40, 3), (40, 40, 1)), ((40, 1, 3), (1, 40, 3)), ((1, 40, 1), (40, 40, 3)), ((50, 1, 4), (8, 4)),
+    ((2, 9, 7, 5), (9, 1, 5)), ((300, 1), (1, 2)), ((700, 16), (16,)), ((700, 11), (700, 1)), ((3, 1500, 2), (3, 1, 2)),
+    ((3, 1500, 2), (1500, 1)), ((1030, 1), (1,)), ((5, 600), (5, 1)), ((1, 1, 3), (5, 1, 3)), ((2, 3), (7, 1, 1, 3)),
+    ((2, 1, 3, 1, 2, 1, 3), (1, 2, 1, 3, 1, 2, 1)),
+]  # fmt: skip
+
+
+def draw(shape: Shape, dtype: str, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def run_kernel(compiled: Any, function: np.ufunc, x: Any, y: Any, out: Any, threads: int = 1) -> bool:
+    """Call the library's function; return whether it computed the result."""
+    run = compiled.library["gradcore_run_broadcast"]
+    run.argtypes = [ctypes.c_void_p, ctypes.c_int64, *[ctypes.py_object] * 3]
+    run.restype = ctypes.c_bool
+    return bool(run(ufuncs._inner_loops(function)[x.dtype.char * 2].reference, threads, x, y, out))
+
+
+@pytest.fixture
+def _few_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(ufuncs, "_ROWS", (1, 1, 1))
+    monkeypatch.setattr(ufuncs, "_LEAST", 1)
+    ufuncs._plans.clear()
+    yield
+    ufuncs._plans.clear()
+
+
+@pytest.mark.parametrize("function", [np.add, np.subtract, np.divide, np.less], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+def test_kernel(compiled: Any, shapes: tuple[Shape, Shape], dtype: str, function: np.ufunc) -> None:
+    x, y = (draw(shape, dtype, i) for i, shape in enumerate(shapes))
+    for first, second in [(x, y), (y, x)]:
+        expected = function(first, second)
+        out = np.full_like(expected, True)
+        assert run_kernel(compiled, function, first, second, out)
+        assert same_bits(out, expected)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: np.broadcast_to(x[:, :1], x.shape),
+        lambda x: np.broadcast_to(x[:, :, :1], x.shape),
+        lambda x: np.broadcast_to(x[:1], x.shape),
+        lambda x: np.broadcast_to(x[:1, :1, :1], x.shape),
+        lambda x: np.repeat(x, 2, 2)[:, :, :5],
+        lambda x: np.repeat(x, 2, 1)[:, ::2],
+    ],
+    ids=["repeated rows", "repeated columns", "repeated matrices", "repeated number", "parts of rows", "some rows"],
+)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_views(compiled: Any, change: Any, dtype: str) -> None:
+    x, y = draw((30, 20, 5), dtype), change(draw((30, 20, 5), dtype, 1))
+    assert y.shape == x.shape
+    for first, second in [(x, y), (y, x), (y, y)]:
+        out = np.empty_like(x)
+        assert run_kernel(compiled, np.divide, first, second, out)
+        assert same_bits(out, np.divide(first, second))
+
+
+def test_threads(compiled: Any) -> None:
+    x, y = draw((40_000, 1, 3), "f4"), draw((5, 3), "f4", 1)
+    out = np.empty((40_000, 5, 3), "f4")
+    assert run_kernel(compiled, np.add, x, y, out, threads=2)
+    assert same_bits(out, x + y)
+
+
+def test_result_in_place_of_an_operand(compiled: Any) -> None:
+    x, y = draw((600, 3), "f4"), draw((3,), "f4", 1)
+    expected = y / x
+    assert run_kernel(compiled, np.divide, y, x, x)
+    assert same_bits(x, expected)
+
+
+def test_unsupported_arrays_are_left_as_they_are(compiled: Any) -> None:
+    x, row, memory = draw((600, 3), "f4"), draw((3,), "f4", 1), np.full(4000, 7, "f4")
+    out = memory[:1800].reshape(600, 3)
+    read_only = out.view()
+    read_only.flags.writeable = False
+    unaligned = np.frombuffer(b"\0" + x.tobytes(), "f4", 1800, 1).reshape(600, 3)
+    unsupported = [
+        (x, row[:2], out), (x[:599], row, out), (row, row, out), (x[:0], row, out[:0]), (x, row[None, None], out),
+        (np.asfortranarray(x), row, out), (x[::-1], row, out), (x, row[::-1], out), (unaligned, row, out),
+        (x, row, read_only), (x, row, memory[:3600].reshape(600, 6)[:, :3]), (x, memory[3:6], out),
+        (memory[3:1803].reshape(600, 3), row, out), (x, memory[1797:1800], out),
+    ]  # fmt: skip
+    for first, second, result in unsupported:
+        assert not run_kernel(compiled, np.add, first, second, result)
+    assert (memory == 7).all()
+
+
+@pytest.mark.usefixtures("_few_rows_are_many")
+class TestUse:
+    @pytest.mark.parametrize("dtype", ["f4", "f8", ">f4", "f2", "c8", "i8"])
+    def test_functions(self, compiled: Any, dtype: str) -> None:
+        for shape, other in SHAPES:
+            x, y = draw(shape, "f4").astype(dtype), draw(other, "f4", 1).astype(dtype)
+            for first, second in [(x, y), (y, x)]:
+                found, expected = compiled.mul(first, second), np.multiply(first, second)
+                assert (found.dtype, found.strides) == (expected.dtype, expected.strides)
+                np.testing.assert_array_equal(found, expected)
+
+    def test_other_orders_of_dims(self, compiled: Any) -> None:
+        x, y = draw((30, 20, 5), "f4"), draw((30, 1, 1), "f4", 1)
+        for each in (x.T, x.transpose(1, 0, 2), np.asfortranarray(x), x[:, ::-1]):
+            other = y.T if each.shape == (5, 20, 30) else y[: len(each)] if len(each) == 20 else y
+            assert same_bits(compiled.mul(each, other), each * other)
+
+    def test_errors_are_those_of_numpy(self, compiled: Any) -> None:
+        with pytest.raises(ValueError, match="could not be broadcast together"):
+            compiled.mul(np.ones((6, 3), "f4"), np.ones((5, 3), "f4"))
+        assert compiled.mul(np.ones((0, 3), "f4"), np.ones((1, 3), "f4")).shape == (0, 3)
+
+    def test_results_that_are_given(self, compiled: Any) -> None:
+        x, y = draw((600, 3), "f4"), draw((3,), "f4", 1)
+        out, expected, of_own_row = np.empty_like(x), x * y, x * x[5].copy()
+        assert compiled.mul(x, y, out) is out
+        assert same_bits(out, expected)
+        assert compiled.mul(x, x[5], x) is x
+        assert same_bits(x, of_own_row)
+
+
+@pytest.mark.parametrize("needs", [(True, True), (True, False), (False, True)])
+def test_operations_use_the_kernel(compiled: Any, monkeypatch: pytest.MonkeyPatch, needs: tuple[bool, bool]) -> None:
+    """In both directions: the difference of all pairs of points, and its product with a weight of each pair."""
+    plans: list[Any] = []
+    plan_short_rows = ufuncs.plan_short_rows
+
+    def note(x: Any, y: Any) -> Any:
+        plans.append(plan_short_rows(x, y))
+        return plans[-1]
+
+    def run(device: str) -> list[Any]:
+        x = gc.tensor(draw((40, 3), "f4"), device=device, requires_grad=needs[0])
+        w = gc.tensor(draw((40, 40), "f4", 1), device=device, requires_grad=needs[1])
+        loss = ((x[:, None] - x[None]) * w[..., None]).sum(1)
+        loss.backward(gc.tensor(draw((40, 3), "f4", 2), device=device))
+        return [loss.detach().cpu().numpy(), *[t.grad.cpu().numpy() for t in (x, w) if t.requires_grad]]
+
+    monkeypatch.setattr(ufuncs, "plan_short_rows", note)
+    found = run("compiled")
+    assert plans.count((40, 40, 3)) == 2 + sum(needs)
+    for a, b in zip(found, run("cpu"), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
