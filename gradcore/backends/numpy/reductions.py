@@ -9,6 +9,7 @@ for 1,000 and 65,536 rows), `IN_TURN` rows are added at a time, and then the blo
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -54,6 +55,9 @@ _LARGE = 1 << 16
 #: Elements below which NumPy, which adds pairwise and in all SIMD lanes, is faster for sums over all dims.
 _SMALL_SUM = 1 << 14
 
+#: Elements below which NumPy sums along some dims in less time than it takes to choose a kernel.
+_FEW = 640
+
 _add: Any = np.add.reduce
 _multiply: Any = np.multiply.reduce
 _maximum: Any = np.maximum.reduce
@@ -63,6 +67,13 @@ _minimum: Any = np.minimum.reduce
 def _are_rows(x: Array, dims: Dims, most: int) -> bool:
     """Return whether reducing `dims` reduces many contiguous rows of at most `most` elements."""
     return dims is not None and len(dims) == 1 and dims[0] in (-1, x.ndim - 1) and are_narrow(x, most)
+
+
+@functools.lru_cache(1024)
+def _broadcast_dims(shape: tuple[int, ...], original: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the dims of `shape` along which an array of the shape `original` was broadcast to it."""
+    lead = len(shape) - len(original)
+    return (*range(lead), *(i for i, n in enumerate(original, lead) if n == 1 != shape[i]))
 
 
 def _sum_run(x: Any, start: int, stop: int) -> Any:
@@ -317,14 +328,18 @@ class NumpyReductions(Reductions, Cumulative):
         return result.reshape(x.shape[:start] + (1,) * (stop - start) + x.shape[stop:]) if keepdim else result
 
     def sum_to_size(self, x: Any, shape: Sequence[int]) -> Any:
-        """Sum a matrix over one dim directly, without searching for broadcast dims."""
+        """Sum a matrix over one dim directly, and others over cached dims, without searching for broadcast dims."""
         if x.ndim == 2 and x.dtype.char in "fd":
             height, width = x.shape
             if shape == (width,):
                 return ones(height, x.dtype).dot(x) if x.size < SMALL else self.sum_over(x, (0,))
             if shape == (height, 1) and width > 1:
                 return (row_sums(x) if x.size < _LARGE else self.sum_over(x, (1,))).reshape(shape)
-        return super().sum_to_size(x, shape)
+        if x.__class__ is not np.ndarray or shape.__class__ is not tuple or x.dtype.char not in "fd":
+            return super().sum_to_size(x, shape)
+        dims = _broadcast_dims(x.shape, shape)
+        total = _add(x, dims) if x.size < _FEW else self.sum_over(x, dims) if dims else x
+        return total.reshape(shape)
 
     def product_to_size(self, x: Any, y: Any, shape: Sequence[int]) -> Any:
         result = sums_of_products(self, x, y, tuple(shape))

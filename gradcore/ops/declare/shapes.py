@@ -61,6 +61,8 @@ def wrap_dim(dim: int, ndim: int) -> int:
     TypeError
         If the dim is not an integer.
     """
+    if dim.__class__ is int and 0 <= dim < ndim:
+        return dim
     bound = ndim or 1
     try:
         dim = index(dim)
@@ -81,6 +83,8 @@ def all_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     """
     if dim is None:
         return tuple(range(ndim))
+    if isinstance(dim, int) and ndim:
+        return (wrap_dim(dim, ndim),)
     dims = tuple([wrap_dim(d, ndim) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))])
     if not dims:
         return tuple(range(ndim))
@@ -91,14 +95,17 @@ def all_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
 
 def keep_reduced_dims(shape: Sequence[int], dim: int | Sequence[int] | None) -> tuple[int, ...]:
     """Return `shape` with the reduced dims of size 1, as ``keepdim=True`` gives it."""
+    if isinstance(dim, int) and shape:
+        dim = wrap_dim(dim, len(shape))
+        return (*shape[:dim], 1, *shape[dim + 1 :])
     dims = all_dims(dim, len(shape))
-    return tuple(1 if i in dims else n for i, n in enumerate(shape))
+    return tuple([1 if i in dims else n for i, n in enumerate(shape)])
 
 
 def remove_reduced_dims(shape: Sequence[int], dim: int | Sequence[int] | None) -> tuple[int, ...]:
     """Return `shape` without the reduced dims."""
     dims = all_dims(dim, len(shape))
-    return tuple(n for i, n in enumerate(shape) if i not in dims)
+    return tuple([n for i, n in enumerate(shape) if i not in dims])
 
 
 def reduced_size(shape: Sequence[int], dim: int | Sequence[int] | None) -> int:

@@ -16,15 +16,18 @@ from gradcore.ops.reductions.sums import run_accumulating
 # -- logsumexp --------------------------------------------------------------------------------------------------------
 
 
-def _weights(F, self, result, dim):
-    """Return the derivative of logsumexp: softmax, over one or several dims."""
-    return F.exp(F.sub(self, F.reshape(result, keep_reduced_dims(self.shape, dim))))
+def _weights(F, self, result, shape):
+    """Return the derivative of logsumexp: softmax, over one or several dims, which have the size 1 in `shape`."""
+    return F.exp(F.sub(self, F.reshape(result, shape)))
+
+
+def _logsumexp_backward(F, grad, self, result, dim):
+    shape = keep_reduced_dims(self.shape, dim)
+    return F.mul(F.conj(_weights(F, self, result, shape)), F.reshape(grad, shape))
 
 
 @general(
-    lambda F, grad, self, result, dim: (
-        F.mul(F.conj(_weights(F, self, result, dim)), F.reshape(grad, keep_reduced_dims(self.shape, dim)))
-    ),
+    _logsumexp_backward,
     aliases=("special.logsumexp",),
     samples=lambda: [
         case(floats(3, 4), 1), case(floats(3, 4), (0, 1), True), case(floats(), 0), case(floats(2, 1), -2),
@@ -47,7 +50,7 @@ def logsumexp(K, self, dim: Dims, keepdim: bool = False):
 
 @logsumexp.jvp("self")
 def _(F, t, self, result, dim, keepdim):
-    return F.sum(t * _weights(F, self, result, dim), dim, keepdim)
+    return F.sum(t * _weights(F, self, result, keep_reduced_dims(self.shape, dim)), dim, keepdim)
 
 
 # -- softmax ----------------------------------------------------------------------------------------------------------
