@@ -18,6 +18,7 @@ import numpy as np
 
 from gradcore.backends.compiled.calls import WORTH_A_THREAD
 from gradcore.backends.numpy import threads
+from gradcore.core.typing import AnyArray
 
 __all__ = ["Call", "CallList", "wrap_for_pool"]
 
@@ -31,7 +32,7 @@ _SHORT = 16
 #: Numbers of rows from which operands are copied: if both are broadcast, one is broadcast, or has one column. Tests set
 #: them to 1.
 _ROWS = (256, 768, 1536)
-#: Shapes and strides whose result's shape is cached.
+#: Pairs of shapes whose result's shape is cached.
 _MOST_PLANS = 1_000
 _size = operator.attrgetter("size")
 
@@ -80,22 +81,22 @@ def _inner_loops(function: np.ufunc) -> dict[str, _InnerLoop]:
     return results
 
 
-_plans: dict[Any, tuple[int, ...] | None] = {}
+#: Shapes of results by the shapes of two operands, see `plan_short_rows`.
+_plans: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, ...] | None] = {}
 
 
-def plan_short_rows(x: Any, y: Any) -> tuple[int, ...] | None:
+def plan_short_rows(x: AnyArray, y: AnyArray) -> tuple[int, ...] | None:
     """Return the shape of the result of two arrays if many short rows are broadcast, else None.
 
     The arrays have different shapes, or one shape and different strides.
     """
-    shape, other = x.shape, y.shape
-    key = (shape, other) if shape != other else (shape, x.strides, y.strides)
+    shapes = x.shape, y.shape
     try:
-        return _plans[key]
+        return _plans[shapes]
     except KeyError:
         if len(_plans) >= _MOST_PLANS:
             _plans.clear()
-        plan = _plans[key] = _compute_plan(shape, other)
+        plan = _plans[shapes] = _compute_plan(*shapes)
         return plan
 
 
@@ -143,7 +144,7 @@ def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..
     run_broadcast.argtypes = [ctypes.c_void_p, ctypes.c_int64, *[ctypes.py_object] * 3]
     run_broadcast.restype = ctypes.c_bool
 
-    def compute(out: Any, *operands: Any) -> Any:
+    def compute(out: AnyArray | None, *operands: AnyArray) -> AnyArray | None:
         number = threads.available()
         if number < 2 or not all(x.dtype.isnative for x in operands):
             return None
@@ -156,7 +157,7 @@ def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..
             return result
         return None if general is None or out is not None else general(*operands)
 
-    def broadcast(x: Any, y: Any, out: Any) -> Any:
+    def broadcast(x: AnyArray, y: AnyArray, out: AnyArray | None) -> AnyArray | None:
         """Return the result for many short rows, or None."""
         shape, loop = plan_short_rows(x, y), broadcasting.get(x.dtype)
         if shape is None or loop is None or x.dtype is not y.dtype:
@@ -165,14 +166,14 @@ def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..
         fits = out is None or (result.dtype == loop.dtype and result.shape == shape)
         return result if fits and run_broadcast(loop.reference, threads.available(), x, y, result) else None
 
-    def unary(x: Any, out: Any = None) -> Any:
+    def unary(x: AnyArray, out: AnyArray | None = None) -> AnyArray:
         if x.__class__ is array and x.size >= _LARGE:
             result = compute(out, x)
             if result is not None:
                 return result
         return function(x) if out is None else function(x, out)
 
-    def binary(x: Any, y: Any, out: Any = None) -> Any:
+    def binary(x: AnyArray, y: AnyArray, out: AnyArray | None = None) -> AnyArray:
         if y.__class__ is float and x.__class__ is array and x.size >= _LARGE and x.dtype.char in "fd":
             y = np.asarray(y, x.dtype)
         if x.__class__ is array is y.__class__:
