@@ -68,6 +68,9 @@ def common_device(tensors: Sequence[Any]) -> Any:
     RuntimeError
         If other tensors are on different devices.
     """
+    device = tensors[0]._device if tensors else CPU
+    if not device.levels and all(t._device is device for t in tensors):
+        return device
     batches = {level for t in tensors for level in t._device.levels}
     if batches:
         return batched_device(tuple(batches), common_device([_Placed(t) for t in tensors]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import cached_property
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -56,9 +55,11 @@ class CompiledHalves(CompiledElementwise):
         stored : dtype
             The dtype of the result.
         """
-        shape = np.shape(max(args, key=np.size))
-        pairs = list(zip(args, compute, strict=True))
-        if stored is None or prod(shape) < self.LARGE or not all(_is_fit(x, dtype, shape) for x, dtype in pairs):
+        arrays = [x for x in args if isinstance(x, np.ndarray) and x.size >= self.LARGE]
+        if stored is None or not arrays:
+            return None
+        shape = max(arrays, key=np.size).shape
+        if not all(_is_fit(x, dtype, shape) for x, dtype in zip(args, compute, strict=True)):
             return None
         loop = self._loop_of_floats(name, args)
         if loop is None or len(loop.used) >= _MOST_ARRAYS or loop.dtype != np.float32:

@@ -120,6 +120,9 @@ def overflow(dtype: dtypes.dtype) -> RuntimeError:
     return RuntimeError(f"value cannot be converted to type {kind} without overflow")
 
 
+_limits = functools.cache(dtypes.iinfo)
+
+
 def check_fits(value: Any, dtype: dtypes.dtype) -> Any:
     """Convert a Python number to one that can be written into a tensor of `dtype`, or raise if it does not fit.
 
@@ -145,7 +148,7 @@ def check_fits(value: Any, dtype: dtypes.dtype) -> Any:
         if _LARGEST.get(real.name, inf) < abs(value) < inf:
             raise overflow(dtype)
         return value
-    limits = dtypes.iinfo(dtype)
+    limits = _limits(dtype)
     if limits.min <= value <= limits.max:
         return value
     if limits.min == 0 and isinstance(value, int) and -limits.max <= value < 0:

@@ -7,6 +7,7 @@ The declaration of an elementwise operation names its rule, followed by the cate
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from numbers import Number
@@ -40,9 +41,13 @@ def promote(tensors: Sequence[Any], numbers: Sequence[Any]) -> dtype:
         dtypes.scalar_dtype(n).category <= first.category for n in numbers
     ):
         return first
-    dims = [t._dtype for t in tensors if t._array.ndim]
-    zero_dims = [t._dtype for t in tensors if not t._array.ndim]
-    return dtypes.result_dtype(dims, zero_dims, numbers)
+    dims = tuple([t._dtype for t in tensors if t._array.ndim])
+    zero_dims = tuple([t._dtype for t in tensors if not t._array.ndim])
+    return dtypes.result_dtype(dims, zero_dims, numbers) if numbers else _promote_tensors(dims, zero_dims)
+
+
+#: The common dtype of tensors, for which Python numbers and the default dtype do not matter.
+_promote_tensors = functools.cache(dtypes.result_dtype)
 
 
 def default(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:

@@ -413,7 +413,8 @@ def cdist(K, x1, x2, p: float = 2.0, compute_mode: str | None = "use_mm_for_eucl
     )
     if p == 2 and product:
         squares = [K.sum_over(x * x, (x.ndim - 1,), True) for x in (x1, x2)]
-        squared_distances = squares[0] + squares[1].swapaxes(-1, -2) - K.matmul(x1, 2 * x2.swapaxes(-1, -2))
+        sums = K.add(squares[0], squares[1].swapaxes(-1, -2))
+        squared_distances = sums - K.matmul(x1, 2 * x2.swapaxes(-1, -2))
         return K.xp.sqrt(K.xp.maximum(squared_distances, 0))
     if not x1.shape[-1]:
         return K.vector_norm(_differences(K, x1, x2), 2, (-1,), False)
