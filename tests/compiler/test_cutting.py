@@ -290,8 +290,60 @@ def _make_closure() -> Any:
     return _suppresses_by_a_closure_variable
 
 
+def _unbinds_a_parameter(a: Any) -> Any:
+    global g
+    b = a
+    try:
+        b = _fail(a + 1)
+    except NameError as a:
+        b = 5
+    finally:
+        b = b + 1
+    g = b * 2  # It is bound before the error of the next statement.
+    return a, g
+
+
+def _unbinds_before_a_break(a: Any) -> Any:
+    global g
+    b = 5
+    for _ in range(2):
+        try:
+            _fail(a + 1)
+        except NameError as a:
+            b = 3
+        break
+    g = max(4, b)
+    return a, g
+
+
+def _unbinds_in_a_suppressing_context(a: Any) -> Any:
+    global g
+    with _Swallowing(0):
+        try:
+            _fail(a + 1)
+        except NameError as a:
+            g = 3
+        _fail(3)
+    g = max(4, 6)
+    return a, g
+
+
+def _unbinds_in_an_iteration(a: Any) -> Any:
+    global g
+    g, b = 0, a
+    for i in range(2):
+        g = g + 1 + b
+        b = a + i
+        try:
+            _fail(b + 1)
+        except NameError as a:
+            g = g * 2
+    return b
+
+
 _LEAVING = [
     _suppresses, _make_closure(), _binds_in_suppressing, _leaves_a_loop, _runs_at_the_end, _reads_an_earlier_iteration,
+    _unbinds_a_parameter, _unbinds_before_a_break, _unbinds_in_a_suppressing_context, _unbinds_in_an_iteration,
 ]  # fmt: skip
 
 

@@ -94,8 +94,7 @@ class LocalNames(ast.NodeVisitor):
 
     def visit_AnnAssign(self, node: Any) -> None:
         if node.value is not None:
-            self.visit(node.value)
-            self.visit(node.target)
+            self.block([node.value, node.target])
 
     def visit_AugAssign(self, node: Any) -> None:
         if isinstance(node.target, ast.Name):
@@ -118,7 +117,7 @@ class LocalNames(ast.NodeVisitor):
         bound_before = set(self.bound)
         self._branch([node.target, *node.body] if is_for else node.body, node.orelse)
         if any(isinstance(each, ast.Break) for each in ast.walk(node)):
-            self.bound = bound_before  # The rest of the body and the `else` may be left out.
+            self.bound = bound_before - self.unbound  # The rest of the body and the `else` may be left out.
 
     visit_While = visit_For
 
@@ -126,12 +125,12 @@ class LocalNames(ast.NodeVisitor):
         bound_before = set(self.bound)
         self.block([*node.items, *node.body])
         if id(node) in self.suppressing:
-            self.bound = bound_before  # Any statement, and the binding of a later item, may be left out.
+            self.bound = bound_before - self.unbound  # Any statement, and the binding of a later item, may be left out.
 
     def visit_Try(self, node: Any) -> None:
         bound_before = set(self.bound)
         self._branch([*node.body, *node.orelse], *([each] for each in node.handlers))
-        bound_after, self.bound = self.bound, bound_before
+        bound_after, self.bound = self.bound, bound_before - self.unbound
         self.block(node.finalbody)  # It also runs where an error has ended the other blocks.
         self.bound |= bound_after - self.unbound
 

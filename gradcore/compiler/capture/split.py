@@ -197,6 +197,8 @@ class _Cutter:
         names = LocalNames(self.local, bound, self.suppressing)
         if isinstance(statement, _LOOPS):
             later |= self._reads([statement])  # The next iteration reads them.
+            names.visit(statement)  # An earlier iteration may have unbound names.
+            names.bound, bound = bound - names.unbound, bound - names.unbound
         if isinstance(statement, ast.For):
             names.block([statement.iter, statement.target])
         elif isinstance(statement, ast.With):
