@@ -242,6 +242,7 @@ def test_kernels_for_tensor_cores(name: str, defines: tuple[str, ...], architect
     """All of them for the oldest device with such cores, a fifth for a newer one: their sources are the same there."""
     ptx = ptx_of((INCLUDE / f"{name}.cu").read_text(), architecture, tmp_path, defines, optimized=True)
     assert "mma.sync.aligned" in ptx
+    assert ("cp.async.cg.shared.global" in ptx) == name.startswith("flash_attention")
     if "float16" in defines[0]:  # one load for four matrices; only the rows' inner products are read by numbers
         assert "ldmatrix.sync.aligned.m8n8.x4" in ptx
         assert "ld.shared.u16" not in ptx or ptx.count("ld.shared") < ptx.count("ldmatrix")

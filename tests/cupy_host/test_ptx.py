@@ -267,6 +267,11 @@ def test_matrices_are_loaded(transposed: bool) -> None:
     np.testing.assert_array_equal(found, x.transpose(0, 2, 1) if transposed else x)
 
 
+#: A copy of 16 bytes by each thread, and a wait for it.
+COPY = """__shared__ __align__(16) float s[256]; unsigned at = __cvta_generic_to_shared(s + 4 * t);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(at), "l"(out + 160 + 4 * (t % 32)) : "memory"); """
+WAIT = 'asm volatile("cp.async.wait_all;" ::: "memory"); '
+
 #: Kernels of two blocks of 64 threads, and whether threads race for memory in them.
 RACES: dict[str, tuple[str, bool]] = {
     "no barrier": ("__shared__ float s[64]; s[t] = 1; out[i] = s[63 - t];", True),
@@ -295,6 +300,9 @@ RACES: dict[str, tuple[str, bool]] = {
     "a part of a vector": ("reinterpret_cast<float2*>(out)[i] = make_float2(1, 2); if (i == 5) out[20] = 1;", True),
     "atomics": ("atomicAdd(out + t % 8, 1.f);", False),
     "atomics and a read": ("atomicAdd(out, 1.f); if (i == 70) out[1] = out[0];", True),
+    "a copy": (COPY + WAIT + "__syncthreads(); out[i] = s[4 * (63 - t)];", False),
+    "a copy without a barrier": (COPY + WAIT + "out[i] = s[4 * (63 - t)];", True),
+    "a copy that is waited for too late": (COPY + "__syncthreads(); " + WAIT + "out[i] = s[4 * (63 - t)];", True),
     "a written value read": ("out[i] = 1; out[128 + i] = out[i];", False),
 }  # fmt: skip
 

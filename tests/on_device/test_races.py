@@ -9,9 +9,11 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -178,7 +180,7 @@ def attention(device: str) -> list[Any]:
     """By float32, and by the tensor cores for bfloat16 and TensorFloat32; several tiles of queries and of keys."""
     found = []
     for dtype, width, precision in (
-        (gc.float32, 16, "highest"), (gc.bfloat16, 64, "highest"), (gc.float32, 32, "high"),
+        (gc.float32, 16, "highest"), (gc.float32, 32, "high"), (gc.bfloat16, 128, "highest"),
         (gc.float16, 256, "highest"),
     ):  # fmt: skip
         inputs = [drawn(device, 1, 2, n, width, dtype=dtype, seed=n) / 2 for n in (70, 90, 91)]
@@ -188,6 +190,17 @@ def attention(device: str) -> list[Any]:
         gc.set_float32_matmul_precision("highest")
         # Rounded operands: compared as numbers of 16 bits are.
         found += [t.bfloat16() for t in results] if precision == "high" else results
+    return found
+
+
+@program("attention of narrow heads", "flash_attention flash_attention_queries flash_attention_keys")
+def attention_of_narrow_heads(device: str) -> list[Any]:
+    """Attend by heads of which a block has more threads than a tile has packs of 16 bytes, and by 64 numbers."""
+    found = []
+    for width in (16, 64):
+        inputs = [drawn(device, 1, 2, n, width, dtype=gc.bfloat16, seed=n) / 2 for n in (40, 70, 71)]
+        attend = lambda q, k, v: F.scaled_dot_product_attention(q, k[:, :, :70], v[:, :, :70])  # noqa: E731
+        found += with_gradients(attend, *inputs)
     return found
 
 
@@ -388,6 +401,30 @@ def test_there_are_no_races(name: str, seed: int) -> None:
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
     assert "a race at" not in done.stderr
     assert PROGRAMS[name].kernels <= set(json.loads(done.stdout))
+
+
+#: What `finish_copies` does: it waits for the copies of a thread, and then for the other threads.
+PLANTED = {"wait": 'asm volatile("cp.async.wait_all;" ::: "memory");', "barrier": "__syncthreads();"}
+
+
+@pytest.mark.parametrize("missing", PLANTED)
+def test_copies_without_a_wait_are_found(missing: str, tmp_path: Path) -> None:
+    """Without the wait results are wrong, without the barrier threads race."""
+    if "cupy_host" not in sys.modules:
+        pytest.skip("only the rig notes accesses")
+    folder = shutil.copytree(INCLUDE, tmp_path / "sources")
+    before, name, rest = (folder / "tiles.cuh").read_text().partition("void finish_copies() {")
+    assert PLANTED[missing] in rest.partition("\n}\n")[0]
+    (folder / "tiles.cuh").write_text(before + name + rest.replace(PLANTED[missing], "", 1))
+    done = outcome(
+        "from pathlib import Path; from gradcore.backends.cupy import kernels;"
+        f"kernels.INCLUDE = Path({str(folder)!r});"
+        "from tests.on_device.test_races import main; main('attention of narrow heads')",
+        1,
+    )
+    assert done.returncode
+    assert ("a race at" in done.stderr) == (missing == "barrier")
+    assert ("AssertionError" in done.stderr) == (missing == "wait")
 
 
 def test_every_kernel_is_in_a_program() -> None:

@@ -21,23 +21,20 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention(
     key += of.start(of.key, head);
     value += of.start(of.value, head);
     if (mask) mask += of.start(of.mask, head);
-    load_rows<ROWS>(queries, query, of.query, first, of.queries, of.width, of.in_packs);
+    begin_rows<ROWS>(queries, query, of.query, first, of.queries, of.width, of.in_packs);
+    begin_rows<COLUMNS>(keys, key, of.key, 0, of.keys, of.width, of.in_packs);
     A top[2] = {-infinity<A>(), -infinity<A>()}, total[2] = {0, 0}, sums[WIDTH / 8][4] = {};
     for (i64 start = 0; start < of.seen(first); start += COLUMNS) {
-        __syncthreads();  // all threads have read the former content
-        load_rows<COLUMNS>(keys, key, of.key, start, of.keys, of.width, of.in_packs);
-        load_rows<COLUMNS>(values, value, of.value, start, of.keys, of.value_width, of.in_packs);
-        __syncthreads();
+        finish_copies();  // of the keys, and all threads have read the former values
+        begin_rows<COLUMNS>(values, value, of.value, start, of.keys, of.value_width, of.in_packs);
         A scores[COLUMNS / 8][4] = {};
         add_rows_by_rows<WIDTH>(scores, queries + of_warp * STRIDE, keys);
+        of.score_by_queries(scores, mask, row, start);
         A highest[2] = {top[0], top[1]}, shift[2];
         GRADCORE_UNROLL
         for (int n = 0; n < COLUMNS / 8; ++n)
             GRADCORE_UNROLL
-            for (int i = 0; i < 4; ++i) {
-                scores[n][i] = of.score(scores[n][i], mask, row + i / 2 * 8, start + 8 * n + lane.column + i % 2);
-                highest[i / 2] = Largest()(highest[i / 2], scores[n][i]);
-            }
+            for (int i = 0; i < 4; ++i) highest[i / 2] = Largest()(highest[i / 2], scores[n][i]);
         GRADCORE_UNROLL
         for (int i = 0; i < 2; ++i) {
             highest[i] = quad_reduce(highest[i], Largest());
@@ -60,6 +57,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention(
                 total[i / 2] += scores[n][i];
                 if (!is_kept(n, i)) scores[n][i] = 0;
             }
+        finish_copies();  // of the values, and all threads have read the keys
+        const i64 next = start + COLUMNS;
+        if (next < of.seen(first)) begin_rows<COLUMNS>(keys, key, of.key, next, of.keys, of.width, of.in_packs);
         add_quads_by_rows(sums, scores, values, stage.rows_of_warp());
     }
     GRADCORE_UNROLL

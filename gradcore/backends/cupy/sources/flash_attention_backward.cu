@@ -34,9 +34,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_queries(
     value += of.start(of.value, head);
     grad += of.start(of.grad, head);
     if (mask) mask += of.start(of.mask, head);
-    load_rows<ROWS>(queries, query, of.query, first, of.queries, of.width, of.in_packs);
-    load_rows<ROWS>(grads, grad, of.grad, first, of.queries, of.value_width, of.in_packs);
-    __syncthreads();
+    begin_rows<ROWS>(queries, query, of.query, first, of.queries, of.width, of.in_packs);
+    begin_rows<ROWS>(grads, grad, of.grad, first, of.queries, of.value_width, of.in_packs);
+    finish_copies();
+    begin_rows<COLUMNS>(values, value, of.value, 0, of.keys, of.value_width, of.in_packs);
     A product[2] = {0, 0}, shift[2] = {0, 0}, sums[WIDTH / 8][4] = {};
     GRADCORE_UNROLL
     for (int i = 0; i < 2; ++i) {
@@ -52,21 +53,22 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_queries(
         if (inside && lane.column == 0) products[at] = product[i];
     }
     for (i64 start = 0; start < of.seen(first); start += COLUMNS) {
-        __syncthreads();  // all threads have read the former content
-        load_rows<COLUMNS>(keys, key, of.key, start, of.keys, of.width, of.in_packs);
-        load_rows<COLUMNS>(values, value, of.value, start, of.keys, of.value_width, of.in_packs);
-        __syncthreads();
+        finish_copies();  // of the values, and all threads have read the former keys
+        begin_rows<COLUMNS>(keys, key, of.key, start, of.keys, of.width, of.in_packs);
         A scores[COLUMNS / 8][4] = {}, of_weights[COLUMNS / 8][4] = {};
-        add_rows_by_rows<WIDTH>(scores, queries + of_warp * STRIDE, keys);
         add_rows_by_rows<WIDTH>(of_weights, grads + of_warp * STRIDE, values);
+        finish_copies();  // of the keys, and all threads have read the values
+        const i64 next = start + COLUMNS;
+        if (next < of.seen(first)) begin_rows<COLUMNS>(values, value, of.value, next, of.keys, of.value_width, of.in_packs);
+        add_rows_by_rows<WIDTH>(scores, queries + of_warp * STRIDE, keys);
+        of.score_by_queries(scores, mask, row, start);
         const Kept::OfQueries<COLUMNS> is_kept(kept, head, row, start);
         GRADCORE_UNROLL
         for (int n = 0; n < COLUMNS / 8; ++n)
             GRADCORE_UNROLL
             for (int i = 0; i < 4; ++i) {
-                const A score = of.score(scores[n][i], mask, row + i / 2 * 8, start + 8 * n + lane.column + i % 2);
                 const A of_weight = is_kept(n, i) ? of_weights[n][i] * kept.scale : A(0);
-                scores[n][i] = power(score - shift[i / 2]) * (of_weight - product[i / 2]);
+                scores[n][i] = power(scores[n][i] - shift[i / 2]) * (of_weight - product[i / 2]);
             }
         add_quads_by_rows(sums, scores, keys, stage.rows_of_warp());
     }
@@ -87,34 +89,44 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_keys(
     const i64 row = first + of_warp + lane.row, first_head = shared * of.sizes[3];
     key += of.start(of.key, first_head);
     value += of.start(of.value, first_head);
-    load_rows<ROWS>(keys, key, of.key, first, of.keys, of.width, of.in_packs);
-    load_rows<ROWS>(values, value, of.value, first, of.keys, of.value_width, of.in_packs);
+    begin_rows<ROWS>(keys, key, of.key, first, of.keys, of.width, of.in_packs);
+    begin_rows<ROWS>(values, value, of.value, first, of.keys, of.value_width, of.in_packs);
     A key_sums[WIDTH / 8][4] = {}, value_sums[WIDTH / 8][4] = {};
     for (i64 head = first_head; head < first_head + of.sizes[3]; ++head) {
         const T *its_queries = query + of.start(of.query, head), *its_grads = grad + of.start(of.grad, head);
         const T* its_mask = mask ? mask + of.start(of.mask, head) : mask;
         for (i64 start = of.causal ? first / COLUMNS * COLUMNS : 0; start < of.queries; start += COLUMNS) {
             __syncthreads();  // all threads have read the former content
-            load_rows<COLUMNS>(queries, its_queries, of.query, start, of.queries, of.width, of.in_packs);
-            load_rows<COLUMNS>(grads, its_grads, of.grad, start, of.queries, of.value_width, of.in_packs);
-            __syncthreads();
+            begin_rows<COLUMNS>(queries, its_queries, of.query, start, of.queries, of.width, of.in_packs);
+            begin_rows<COLUMNS>(grads, its_grads, of.grad, start, of.queries, of.value_width, of.in_packs);
+            finish_copies();
             A weights[COLUMNS / 8][4] = {}, of_scores[COLUMNS / 8][4] = {};
             add_rows_by_rows<WIDTH>(weights, keys + of_warp * STRIDE, queries);
             if constexpr (BY_KEYS) add_rows_by_rows<WIDTH>(of_scores, values + of_warp * STRIDE, grads);
+            of.score_by_keys(weights, its_mask, row, start);
             const Kept::OfKeys<COLUMNS> is_kept(kept, head, start, first + of_warp);
+            const A *its_logs = logs + head * of.queries + start, *its_products = products + head * of.queries + start;
+            const int last = static_cast<int>(of.queries - start < COLUMNS ? of.queries - start : COLUMNS);
             GRADCORE_UNROLL
-            for (int n = 0; n < COLUMNS / 8; ++n)
+            for (int n = 0; n < COLUMNS / 8; ++n) {
+                A shift[2] = {0, 0}, product[2] = {0, 0};
+                GRADCORE_UNROLL
+                for (int i = 0; i < 2; ++i) {
+                    const int column = 8 * n + lane.column + i;
+                    if (column < last) {
+                        shift[i] = its_logs[column];
+                        product[i] = its_products[column];
+                    }
+                }
                 GRADCORE_UNROLL
                 for (int i = 0; i < 4; ++i) {
-                    const i64 at = start + 8 * n + lane.column + i % 2, number = head * of.queries + at;
-                    const bool inside = at < of.queries;
-                    const A score = of.score(weights[n][i], its_mask, at, row + i / 2 * 8);
-                    weights[n][i] = power(score - (inside ? logs[number] : A(0)));
+                    weights[n][i] = power(weights[n][i] - shift[i % 2]);
                     const bool keeps = is_kept(n, i);
                     const A of_weight = keeps ? of_scores[n][i] * kept.scale : A(0);
-                    of_scores[n][i] = weights[n][i] * (of_weight - (inside ? products[number] : A(0)));
+                    of_scores[n][i] = weights[n][i] * (of_weight - product[i % 2]);
                     if (!keeps) weights[n][i] = 0;
                 }
+            }
             if constexpr (BY_VALUES) add_quads_by_rows(value_sums, weights, grads, stage.rows_of_warp());
             if constexpr (BY_KEYS) add_quads_by_rows(key_sums, of_scores, queries, stage.rows_of_warp());
         }

@@ -34,26 +34,67 @@ struct Heads {
         return found + head * of.batch[0];
     }
 
-    // The score of a key for a query, with its mask; minus infinity if it is hidden or beyond the matrix.
-    GRADCORE_FUNCTION A score(A product, const T* mask_of_head, i64 at_query, i64 at_key) const {
-        if (at_query >= queries || at_key >= keys || (causal && at_key > at_query)) return -infinity<A>();
-        product *= static_cast<A>(scale);
-        return mask_of_head ? product + load(mask_of_head[at_query * mask.row + at_key * mask_key]) : product;
-    }
-
     // The number of keys, from the first one on, that at least one query of a block sees.
     GRADCORE_FUNCTION i64 seen(i64 first_query) const {
         return causal && first_query + ROWS < keys ? first_query + ROWS : keys;
+    }
+
+    // Make scores of the products of a lane's queries `query` and `query` + 8 and the keys from `start` on: scale them
+    // and add the mask. Scores are minus infinity where the key is hidden or the matrices have no such row.
+    GRADCORE_FUNCTION void score_by_queries(A (&products)[COLUMNS / 8][4], const T* mask_of_head, i64 query, i64 start) const {
+        int seen_keys[2];
+        GRADCORE_UNROLL
+        for (int i = 0; i < 2; ++i) {
+            const i64 at = query + 8 * i;
+            seen_keys[i] = bounded((at >= queries ? 0 : causal && at < keys ? at + 1 : keys) - start);
+        }
+        score(products, {0, 0}, seen_keys, mask_of_head, query * mask.row + start * mask_key, mask.row, mask_key);
+    }
+
+    // Like `score_by_queries`, for a lane's keys `key` and `key` + 8 and the queries from `start` on.
+    GRADCORE_FUNCTION void score_by_keys(A (&products)[COLUMNS / 8][4], const T* mask_of_head, i64 key, i64 start) const {
+        int first[2];
+        GRADCORE_UNROLL
+        for (int i = 0; i < 2; ++i) first[i] = key + 8 * i >= keys ? COLUMNS : causal ? bounded(key + 8 * i - start) : 0;
+        const int last = bounded(queries - start);
+        score(products, first, {last, last}, mask_of_head, key * mask_key + start * mask.row, mask_key, mask.row);
+    }
+
+private:
+    static GRADCORE_FUNCTION int bounded(i64 count) {
+        return static_cast<int>(count < 0 ? 0 : count < COLUMNS ? count : COLUMNS);
+    }
+
+    // Elements of a row count from `first` to before `last`. The mask of the tile begins at `begin`.
+    GRADCORE_FUNCTION void score(A (&products)[COLUMNS / 8][4], const int (&first)[2], const int (&last)[2],
+                                 const T* mask_of_head, i64 begin, i64 row_step, i64 column_step) const {
+        const int from = Lane().column;
+        const T* added = mask_of_head ? mask_of_head + begin + from * column_step : mask_of_head;
+        GRADCORE_UNROLL
+        for (int n = 0; n < COLUMNS / 8; ++n) {
+            bool counts[4];
+            GRADCORE_UNROLL
+            for (int i = 0; i < 4; ++i) {
+                const int column = from + 8 * n + i % 2;
+                counts[i] = column >= first[i / 2] && column < last[i / 2];
+                products[n][i] = counts[i] ? products[n][i] * static_cast<A>(scale) : -infinity<A>();
+            }
+            if (!added) continue;
+            GRADCORE_UNROLL
+            for (int i = 0; i < 4; ++i)
+                if (counts[i]) products[n][i] += load(added[i / 2 * 8 * row_step + i % 2 * column_step]);
+            added += 8 * column_step;
+        }
     }
 };
 
 // Return exp(x), for float16 and bfloat16 by the faster exp2: they do not store the last digits of float.
 GRADCORE_FUNCTION A power(A x) { return sizeof(T) == 2 ? exp2(x * static_cast<A>(1.4426950408889634)) : exp(x); }
 
-// Copy rows of queries, keys, values or gradients from row `first` of `count` on.
+// Begin to copy rows of queries, keys, values or gradients from row `first` of `count` on.
 template <int HEIGHT>
-GRADCORE_FUNCTION void load_rows(T* tile, const T* matrix, const Steps& of, i64 first, i64 count, i64 width, bool in_packs) {
-    load_tile<HEIGHT, WIDTH>(tile, matrix + first * of.row, of.row, count - first, width, in_packs);
+GRADCORE_FUNCTION void begin_rows(T* tile, const T* matrix, const Steps& of, i64 first, i64 count, i64 width, bool in_packs) {
+    begin_tile<HEIGHT, WIDTH, THREADS>(tile, matrix + first * of.row, of.row, count - first, width, in_packs);
 }
 
 // Write a warp's 16 rows times `factors`, from row `first` of `count` on.

@@ -27,25 +27,57 @@ struct Lane {
     GRADCORE_FUNCTION Lane() : row(threadIdx.x % 32 / 4), column(threadIdx.x % 4 * 2) {}
 };
 
-// Copy `rows` rows of `width` numbers, with a stride of `step`, into a tile, and fill the rest of the tile with zeros.
-// Packs of 16 bytes are copied if `in_packs`, which requires aligned rows.
-template <int ROWS, int COLUMNS>
-GRADCORE_FUNCTION void load_tile(T* tile, const T* source, i64 step, i64 rows, int width, bool in_packs) {
-    constexpr int count = 16 / sizeof(T), packs = COLUMNS / count;
-    for (int i = threadIdx.x; i < ROWS * packs; i += blockDim.x) {
-        const int row = i / packs, column = i % packs * count;
-        const T* from = source + row * step + column;
-        Pack<T, count> values{};
-        if (row < rows && column < width) {
-            if (in_packs) {
-                values = pack<count>(from);
-            } else {
-                GRADCORE_UNROLL
-                for (int n = 0; n < count; ++n)
-                    if (column + n < width) values.items[n] = from[n];
-            }
+// Begin to copy 16 bytes to shared memory, or zeros if not `exists`. From compute capability 8.0 on, the thread does not
+// wait for them, and they take no registers.
+template <class N>
+GRADCORE_FUNCTION void begin_copy(N* to, const N* from, bool exists) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(static_cast<u32>(__cvta_generic_to_shared(to))),
+                 "l"(from), "r"(exists ? 16 : 0)
+                 : "memory");
+#else
+    unpack(to, exists ? pack<16 / sizeof(N)>(from) : Pack<N, 16 / sizeof(N)>{});
+#endif
+}
+
+// Wait until all threads of the block are here and the copies that they began have arrived.
+GRADCORE_FUNCTION void finish_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+    __syncthreads();
+}
+
+// Begin to copy `rows` rows of `width` numbers, with a stride of `step`, into a tile, and to fill the rest of the tile with
+// zeros. The tile can be read after `finish_copies`. Packs of 16 bytes are copied if `in_packs`, which requires aligned
+// rows.
+template <int ROWS, int COLUMNS, int THREADS>
+GRADCORE_FUNCTION void begin_tile(T* tile, const T* source, i64 step, i64 rows, int width, bool in_packs) {
+    constexpr int count = 16 / sizeof(T), packs = COLUMNS / count, stride = COLUMNS + padding;
+    constexpr int at_once = THREADS / packs;  // rows
+    static_assert(THREADS % packs == 0, "a thread copies to one column");
+    const int first = threadIdx.x / packs, column = threadIdx.x % packs * count;
+    const int last = rows < ROWS ? static_cast<int>(rows) : ROWS, here = column < width ? last : 0;
+    const T* from = source + first * step + column;
+    T* to = tile + first * stride + column;
+    if (in_packs) {
+        GRADCORE_ROLLED
+        for (int row = first; row < ROWS; row += at_once) {
+            begin_copy(to, from, row < here);
+            from += at_once * step;
+            to += at_once * stride;
         }
-        unpack(tile + row * (COLUMNS + padding) + column, values);
+    } else {
+        GRADCORE_ROLLED
+        for (int row = first; row < ROWS; row += at_once) {
+            Pack<T, count> values{};
+            GRADCORE_UNROLL
+            for (int n = 0; n < count; ++n)
+                if (row < last && column + n < width) values.items[n] = from[n];
+            unpack(to, values);
+            from += at_once * step;
+            to += at_once * stride;
+        }
     }
 }
 
