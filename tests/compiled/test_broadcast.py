@@ -1,4 +1,4 @@
-"""Functions of two operands that are broadcast along short rows give NumPy's results, bit for bit."""
+"""Functions of two operands that are broadcast along rows give NumPy's results, bit for bit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ SHAPES: list[tuple[Shape, Shape]] = [
     ((40, 40, 3), (40, 40, 1)), ((40, 1, 3), (1, 40, 3)), ((1, 40, 1), (40, 40, 3)), ((50, 1, 4), (8, 4)),
     ((2, 9, 7, 5), (9, 1, 5)), ((300, 1), (1, 2)), ((700, 16), (16,)), ((700, 11), (700, 1)), ((3, 1500, 2), (3, 1, 2)),
     ((3, 1500, 2), (1500, 1)), ((1030, 1), (1,)), ((5, 600), (5, 1)), ((1, 1, 3), (5, 1, 3)), ((2, 3), (7, 1, 1, 3)),
-    ((2, 1, 3, 1, 2, 1, 3), (1, 2, 1, 3, 1, 2, 1)),
+    ((2, 1, 3, 1, 2, 1, 3), (1, 2, 1, 3, 1, 2, 1)), ((70, 130), (130,)), ((9, 1500), (1500,)),
+    ((4, 30, 70), (4, 1, 70)),
 ]  # fmt: skip
 
 
@@ -39,6 +40,7 @@ def run_kernel(compiled: Any, function: np.ufunc, x: Any, y: Any, out: Any, thre
 def _few_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(ufuncs, "_ROWS", (1, 1, 1))
     monkeypatch.setattr(ufuncs, "_LEAST", 1)
+    monkeypatch.setattr(ufuncs, "_MANY", 1)
     ufuncs._plans.clear()
     yield
     ufuncs._plans.clear()
@@ -140,14 +142,30 @@ class TestUse:
         assert same_bits(x, of_own_row)
 
 
+@pytest.mark.parametrize(
+    ("shape", "other", "is_planned"),
+    [
+        ((40, 1, 3), (1, 40, 3), True), ((15, 1, 3), (1, 15, 3), False), ((800, 4), (4,), True),
+        ((700, 4), (4,), False), ((1600, 4), (1600, 1), True), ((1500, 4), (1500, 1), False),
+        ((64, 256), (256,), True), ((32, 256), (256,), False), ((64, 256), (64, 1), False),
+        ((64, 1000), (1000,), False), ((800, 4), (3,), False), ((800, 4), (), False), ((800, 0), (1,), False),
+        ((0, 4), (4,), False),
+    ],
+)  # fmt: skip
+def test_plans(shape: Shape, other: Shape, is_planned: bool) -> None:
+    for x, y in [(np.empty(shape), np.empty(other)), (np.empty(other), np.empty(shape))]:
+        expected = np.broadcast_shapes(shape, other) if is_planned else None
+        assert ufuncs.plan_broadcast(x, y) == expected
+
+
 @pytest.mark.parametrize("needs", [(True, True), (True, False), (False, True)])
 def test_operations_use_the_kernel(compiled: Any, monkeypatch: pytest.MonkeyPatch, needs: tuple[bool, bool]) -> None:
     """In both directions: the difference of all pairs of points, and its product with a weight of each pair."""
     plans: list[Any] = []
-    plan_short_rows = ufuncs.plan_short_rows
+    plan_broadcast = ufuncs.plan_broadcast
 
     def note(x: Any, y: Any) -> Any:
-        plans.append(plan_short_rows(x, y))
+        plans.append(plan_broadcast(x, y))
         return plans[-1]
 
     def run(device: str) -> list[Any]:
@@ -157,7 +175,7 @@ def test_operations_use_the_kernel(compiled: Any, monkeypatch: pytest.MonkeyPatc
         loss.backward(gc.tensor(draw((40, 3), "f4", 2), device=device))
         return [loss.detach().cpu().numpy(), *[t.grad.cpu().numpy() for t in (x, w) if t.requires_grad]]
 
-    monkeypatch.setattr(ufuncs, "plan_short_rows", note)
+    monkeypatch.setattr(ufuncs, "plan_broadcast", note)
     found = run("compiled")
     assert plans.count((40, 40, 3)) == 2 + sum(needs)
     for a, b in zip(found, run("cpu"), strict=True):

@@ -27,10 +27,10 @@ __all__ = ["Call", "CallList", "wrap_for_pool"]
 _LARGE = 2 * WORTH_A_THREAD
 #: Products of the numbers of elements from which it is checked whether operands are broadcast along short rows.
 _LEAST = 1 << 13
-#: The length of short rows.
-_SHORT = 16
-#: Numbers of rows from which operands are copied: if both are broadcast, one is broadcast, or has one column. Tests set
-#: them to 1.
+#: The length of short rows, and of rows that repeat one row; elements from which copies of longer rows pay off.
+_SHORT, _WIDE, _MANY = 16, 512, 1 << 13
+#: Numbers of short rows from which operands are copied: if both are broadcast, one is broadcast, or has one column.
+#: Tests set them to 1.
 _ROWS = (256, 768, 1536)
 #: Pairs of shapes whose result's shape is cached.
 _MOST_PLANS = 1_000
@@ -81,12 +81,12 @@ def _inner_loops(function: np.ufunc) -> dict[str, _InnerLoop]:
     return results
 
 
-#: Shapes of results by the shapes of two operands, see `plan_short_rows`.
+#: Shapes of results by the shapes of two operands, see `plan_broadcast`.
 _plans: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, ...] | None] = {}
 
 
-def plan_short_rows(x: AnyArray, y: AnyArray) -> tuple[int, ...] | None:
-    """Return the shape of the result of two arrays if many short rows are broadcast, else None.
+def plan_broadcast(x: AnyArray, y: AnyArray) -> tuple[int, ...] | None:
+    """Return the shape of the result of two arrays if copies of operands pay off, else None.
 
     The arrays have different shapes, or one shape and different strides.
     """
@@ -105,19 +105,18 @@ def _compute_plan(shape: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, 
         result = np.broadcast_shapes(shape, other)
     except ValueError:  # NumPy's function raises it again
         return None
-    if not shape or not other or result[-1] > _SHORT or not all(result):
-        return None
-    return result if prod(result[:-1]) >= _least_rows(shape, other, result) else None
+    return result if shape and other and all(result) and _is_worth_copies(shape, other, result) else None
 
 
-def _least_rows(shape: tuple[int, ...], other: tuple[int, ...], result: tuple[int, ...]) -> int:
-    """Return the number of rows from which NumPy's loop for each row takes longer than copies of operands.
+def _is_worth_copies(shape: tuple[int, ...], other: tuple[int, ...], result: tuple[int, ...]) -> bool:
+    """Return whether NumPy's loop for each row takes longer than copies of operands.
 
     It takes longest if no operand has all rows, and is shortest for a single number in each row.
     """
-    if result not in (shape, other):
-        return _ROWS[0]
-    return _ROWS[2] if shape[-1] != other[-1] else _ROWS[1]
+    width, rows = result[-1], prod(result[:-1])
+    if result in (shape, other) and shape[-1] == other[-1]:
+        return rows >= _ROWS[1] if width <= _SHORT else width <= _WIDE and width * rows > _MANY
+    return width <= _SHORT and rows >= _ROWS[0 if result not in (shape, other) else 2]
 
 
 def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..., Any] | None = None) -> Any:
@@ -158,8 +157,8 @@ def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..
         return None if general is None or out is not None else general(*operands)
 
     def broadcast(x: AnyArray, y: AnyArray, out: AnyArray | None) -> AnyArray | None:
-        """Return the result for many short rows, or None."""
-        shape, loop = plan_short_rows(x, y), broadcasting.get(x.dtype)
+        """Return the result for many rows of operands that are broadcast, or None."""
+        shape, loop = plan_broadcast(x, y), broadcasting.get(x.dtype)
         if shape is None or loop is None or x.dtype is not y.dtype:
             return None
         result = np.empty(shape, loop.dtype) if out is None else out
