@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from gradcore import dispatch, functional
 from gradcore.autograd import forward, views
 from gradcore.autograd.derivatives import node_class
-from gradcore.autograd.modes import local
-from gradcore.autograd.variables import AutogradMeta, bump
+from gradcore.autograd.modes import GRAD, local
+from gradcore.autograd.record import view_of
+from gradcore.autograd.variables import PLAIN_TYPES, AutogradMeta, bump
 from gradcore.core.errors import warn_once
 from gradcore.core.typing import AnyTensor
+from gradcore.ops.declare.table import OPS
 
 if TYPE_CHECKING:
     from gradcore.tensor import Tensor
@@ -47,14 +49,18 @@ _IDENTITY, _CONJUGATE = "This function is the identity in these cases.", "Consid
 
 def transpose_all(self: AnyTensor) -> Tensor:
     """Return a view with the dims in reversed order."""
-    if self._array.ndim not in (0, 2):
+    array, state = self._array, local.state
+    if array.ndim == 2 and state.mode <= GRAD and self.__class__ in PLAIN_TYPES:
+        transposed = self._device.kernels["permute"](array, (1, 0))
+        return view_of(self, transposed, OPS["permute"], ((1, 0),), state)  # type: ignore[no-any-return]
+    if array.ndim not in (0, 2):
         warn_once(
             "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated. Consider "
             "`x.mT` to transpose batches of matrices or `x.permute(*range(x.ndim - 1, -1, -1))` to reverse the "
             "dimensions of a tensor."
         )
     _scalar(self, "T", _IDENTITY)
-    return functional.permute(self, tuple(range(self._array.ndim - 1, -1, -1)))  # type: ignore[no-any-return]
+    return functional.permute(self, tuple(range(array.ndim - 1, -1, -1)))  # type: ignore[no-any-return]
 
 
 def transpose_matrix(self: AnyTensor) -> Tensor:

@@ -48,6 +48,7 @@ class Batch:
     def __init__(self, params: list[Any], states: Sequence[Any]) -> None:
         self.params, self.states, self.grads = params, states, list[Any]()
         self.offsets = [0, *itertools.accumulate(p.size for p in params)]
+        self._shapes, self._dtypes = [p.shape for p in params], [p.dtype for p in params]
         #: Filled in by the backend that runs the batch, at the first step.
         self.cut: Cut | None = None
         self.prepared: Any = None
@@ -57,14 +58,17 @@ class Batch:
 
         They differ if a parameter, or its gradient, has got other data since backward.
         """
-        for i, (p, g) in enumerate(zip(self.params, self.grads, strict=True)):
+        grads = self.grads
+        if [g.shape for g in grads] == self._shapes and [g.dtype for g in grads] == self._dtypes:
+            return
+        for i, (p, g) in enumerate(zip(self.params, grads, strict=True)):
             if g.shape != p.shape:
                 raise RuntimeError(
                     f"a parameter of shape {list(p.shape)} has a gradient of shape {list(g.shape)}: call zero_grad() "
                     "and backward() after you set its data"
                 )
             if g.dtype != p.dtype:
-                self.grads[i] = g.astype(p.dtype)
+                grads[i] = g.astype(p.dtype)
 
 
 class Optimizers:
