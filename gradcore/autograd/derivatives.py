@@ -161,7 +161,7 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         "rows": tuple(rows),
         "spans": tuple(tuple(op.edge_index[op.position[key]] for key in keys) for keys, *_ in rows),
         "slots": slots,
-        "plain": tuple(slot.kind in ("shape", "setting") for slot in slots),
+        "array_slots": tuple(i for i, slot in enumerate(slots) if slot.kind not in ("shape", "setting")),
         "single": tuple(i for i, slot in enumerate(slots) if slot.kind in ("tensor", "output")),
         "several": tuple(i for i, slot in enumerate(slots) if slot.kind in SEVERAL),
         "number_of": {slot.name: i for i, slot in enumerate(slots)},

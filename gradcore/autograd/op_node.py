@@ -80,8 +80,8 @@ class OpNode(Node):
     #: The slots, and their numbers by name.
     slots: ClassVar[tuple[Slot, ...]] = ()
     number_of: ClassVar[dict[str, int]] = {}
-    #: Whether each slot holds a setting or a shape, which remain after `release`; of tensors, the shapes remain.
-    plain: ClassVar[tuple[bool, ...]] = ()
+    #: The numbers of the slots without a setting or a shape, which remain after `release`; of tensors, shapes remain.
+    array_slots: ClassVar[tuple[int, ...]] = ()
     #: The numbers of the slots with one tensor, and of those with several.
     single: ClassVar[tuple[int, ...]] = ()
     several: ClassVar[tuple[int, ...]] = ()
@@ -144,18 +144,16 @@ class OpNode(Node):
     def release(self) -> None:
         if self.holds_tensors and not (self.may_hold_none and self.saved is not None and not self._holds_any()):
             if self.keeps_settings and self.saved is not None:
-                self.outline = tuple(
-                    [
-                        value if is_plain else value._array.shape if isinstance(value, Variable) else None
-                        for is_plain, value in zip(self.plain, self.saved, strict=True)
-                    ]
-                )
+                outline = list(self.saved)
+                for i in self.array_slots:
+                    value = outline[i]
+                    outline[i] = value._array.shape if isinstance(value, Variable) else None
+                self.outline = tuple(outline)
             self.saved = None
 
     def _holds_any(self) -> bool:
         """Return whether any tensor is saved, which depends on the inputs that require grad."""
-        values = [self.saved[i] for i in self.holders]
-        return any(value is not None for value in values)
+        return any(self.saved[i] is not None for i in self.holders)
 
     def is_freed(self) -> bool:
         return self.saved is None

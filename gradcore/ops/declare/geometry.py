@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from operator import index
@@ -15,6 +16,7 @@ __all__ = [
     "each",
     "expand_shape",
     "inverse",
+    "inverse_of_distinct",
     "permutation_of_movedim",
     "reshape_error",
     "unflatten_shape",
@@ -119,6 +121,12 @@ def inverse(dims: Sequence[int]) -> tuple[int, ...]:
     for i, d in enumerate(dims):
         result[d] = i
     return tuple(result)
+
+
+@functools.lru_cache(256)
+def inverse_of_distinct(dims: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    """Return the inverse of the permutation `dims`, which may count from the back, of `ndim` dims."""
+    return inverse(distinct(dims, ndim))
 
 
 def permutation_of_movedim(ndim: int, source: Any, destination: Any) -> tuple[int, ...]:

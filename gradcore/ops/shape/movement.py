@@ -12,7 +12,7 @@ from gradcore.ops.declare.geometry import (
     distinct,
     each,
     expand_shape,
-    inverse,
+    inverse_of_distinct,
     permutation_of_movedim,
     reshape_error,
     unflatten_shape,
@@ -385,7 +385,7 @@ def t(K, self):
 
 
 @linear(
-    lambda F, grad, dims: F.permute(grad, inverse(distinct(dims, grad.ndim))),
+    lambda F, grad, dims: F.permute(grad, inverse_of_distinct(tuple(dims), grad.ndim)),
     view=True,
     samples=lambda: [case(floats(2, 3, 4), (2, 0, -2)), case(floats(), ())],
 )
