@@ -165,6 +165,13 @@ class Backend(
         """Return the kernel of an elementwise operation for a first operand of fewer than `SMALL` elements."""
         return self.kernel_of(name)
 
+    def broadcasts_rows(self, name: str) -> bool:
+        """Return whether an elementwise kernel of two operands broadcasts along short rows as fast as along long ones.
+
+        For other kernels, `vmap` writes out operands that it repeats along short rows.
+        """
+        return False
+
     def evaluate_tiled(self, formula: Callable[..., Any], *operands: Any) -> Any:
         """Compute the elementwise ``formula(self, *operands)``. A backend can override this for large operands."""
         return formula(self, *operands)

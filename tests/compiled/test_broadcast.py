@@ -11,6 +11,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.backends.compiled import ufuncs
+from gradcore.backends.vmap import calls as vmap_calls
 from tests.backends.test_tiles import same_bits
 
 Shape = tuple[int, ...]
@@ -180,3 +181,17 @@ def test_operations_use_the_kernel(compiled: Any, monkeypatch: pytest.MonkeyPatc
     assert plans.count((40, 40, 3)) == 2 + sum(needs)
     for a, b in zip(found, run("cpu"), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])
+def test_vmap_leaves_rows_to_the_kernel(compiled: Any, monkeypatch: pytest.MonkeyPatch, name: str, dtype: str) -> None:
+    def refuse(x: Any, count: int) -> Any:
+        raise AssertionError(f"{count} rows of {x.shape} were written out")
+
+    monkeypatch.setattr(vmap_calls, "_repeat_row", refuse)
+    points, function = draw((60, 3), dtype), getattr(gc, name)
+    t = gc.tensor(points, device="compiled")
+    pairs = gc.func.vmap(lambda a: gc.func.vmap(lambda b: function(a, b))(t))(t)
+    expected = getattr(np, {"sub": "subtract", "mul": "multiply", "div": "divide"}.get(name, name))
+    assert same_bits(pairs.cpu().numpy(), expected(points[:, None], points))

@@ -35,6 +35,10 @@ _MOST_SETTINGS, _MOST_LAYOUTS = 16, 1_000
 _ALIKE = 2, 3, 4, 5
 
 
+#: Kernels with a setting, by whose default they call another kernel.
+_PLAIN = {"add_scaled": "add", "sub_scaled": "sub", "div_rounded": "div"}
+
+
 class Launch(NamedTuple):
     """Strides and arguments of a loop for operands of one memory layout, reused in later calls.
 
@@ -175,6 +179,9 @@ class CompiledElementwise(NumpyBackend):
             )
             setattr(self, name, kernel)
         return kernel
+
+    def broadcasts_rows(self, name: str) -> bool:
+        return hasattr(getattr(self, _PLAIN.get(name, name)), "function")
 
     def small_kernel_of(self, name: str) -> Callable[..., Any]:
         kernel = super().small_kernel_of(name)

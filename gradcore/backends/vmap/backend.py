@@ -124,6 +124,9 @@ class BatchedBackend(BatchedKernels, Backend):
         """The dispatch table. It caches no kernels: they refer to their backend, and every batch has a table."""
         return _Table(self)
 
+    def broadcasts_rows(self, name: str) -> bool:
+        return self.inner.broadcasts_rows(name)
+
     # -- devices ------------------------------------------------------------------------------------------------
 
     def device_count(self) -> int:
@@ -192,7 +195,8 @@ def _wrap_rule(name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
 
 def _wrap_elementwise(name: str) -> Callable[..., Any]:
     def kernel(self: Any, *args: Any) -> Any:
-        return calls.call_elementwise(self.level, self.inner.kernels[name], *args)
+        broadcasts_rows = len(args) > 1 and self.inner.broadcasts_rows(name)
+        return calls.call_elementwise(self.level, self.inner.kernels[name], *args, broadcasts_rows=broadcasts_rows)
 
     return kernel
 

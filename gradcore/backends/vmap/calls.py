@@ -26,8 +26,13 @@ def is_batched(level: Any, value: Any) -> bool:
     return value.__class__ in (tuple, list) and any(is_batched(level, v) for v in value)
 
 
-def call_elementwise(level: Any, kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a kernel that acts on each element after broadcasting."""
+def call_elementwise(
+    level: Any, kernel: Callable[..., Any], *args: Any, broadcasts_rows: bool = False, **kwargs: Any
+) -> Any:
+    """Call a kernel that acts on each element after broadcasting.
+
+    `broadcasts_rows` says that the kernel broadcasts along short rows as fast as along long ones.
+    """
     if len(args) == 1:
         x = args[0]
         is_inner = x.__class__ is not BatchedArray or x.level is not level
@@ -42,7 +47,8 @@ def call_elementwise(level: Any, kernel: Callable[..., Any], *args: Any, **kwarg
             ndim = max(ndim, getattr(a, "ndim", 0))
     if not batched:
         return kernel(*args, **kwargs)
-    return rewrap(kernel(*_write_out_rows([align_batch(a, level, ndim) for a in args]), **kwargs), level)
+    operands = [align_batch(a, level, ndim) for a in args]
+    return rewrap(kernel(*(operands if broadcasts_rows else _write_out_rows(operands)), **kwargs), level)
 
 
 def _write_out_rows(operands: list[Any]) -> list[Any]:
