@@ -160,7 +160,7 @@ class RecordedRun:
         grads = [script.known(p._autograd.grad._array) for p in step.params]
         if None in (*params, *grads) or any(recorder.number_of(array) in script.arguments for array in memory):
             return None
-        states = [recorder.add_later_input(a).number if (n := recorder.number_of(a)) is None else n for a in memory]
+        states = [recorder.new_stand_in(a).number if (n := recorder.number_of(a)) is None else n for a in memory]
         number = recorder.new_value()
         program.types[number] = ArrayType(inputs.values.shape, inputs.values.dtype, inputs.values.strides, number)
         script.steps.append(number)

@@ -183,7 +183,7 @@ class SymbolicRecorder(Recorder):
     def ones(self, t: Any) -> RecordedArray:
         layout = t._array.sized
         arrays = tuple(np.ones(a.shape, a.dtype) for a in layout.arrays)
-        result = self.add_later_input(arrays[0])
+        result = self.new_stand_in(arrays[0])
         self.know(result, arrays, layout.shape)
         return result
 

@@ -178,7 +178,7 @@ class Recorder:
         """Return the stand-in of an array, and make the array an input of the program if it is not yet a value."""
         result = self._find(array)
         if result is None:
-            result = self._new(array)
+            result = self.new_stand_in(array)
             self.program.inputs.append(result.number)
             self._inputs[result.number] = array
         return result
@@ -189,7 +189,7 @@ class Recorder:
 
     def literal(self, array: Any) -> RecordedArray:
         """Return the stand-in of an array made of Python numbers; each run of the program gets a copy."""
-        out = self._new(array)
+        out = self.new_stand_in(array)
         args = (self.program.new_literal(array.copy("K")), "K")
         self.program.calls.append(Call("copy", type(array).copy, args, {}, Value(out.number)))
         return out
@@ -199,15 +199,11 @@ class Recorder:
         stand_in = self._find(array)
         return self.literal(array) if stand_in is None else stand_in
 
-    def add_later_input(self, array: Any) -> RecordedArray:
-        """Return the stand-in of an array that is an input of a later segment."""
-        return self._new(array)
-
     def ones(self, t: Any) -> RecordedArray:
         """Return the stand-in of a tensor's upstream gradient, an input of a later segment."""
         backend = next(each for each in (self._cpu, *self._others) if each.type == t._device.type)
         with backend.use_index(t._device.index):
-            return self.add_later_input(backend.xp.ones(t.shape, t._dtype.numpy))
+            return self.new_stand_in(backend.xp.ones(t.shape, t._dtype.numpy))
 
     def backend_of(self, array: Any) -> Any:
         """Return the device backend of an array; None for the CPU."""
@@ -263,7 +259,7 @@ class Recorder:
         finally:
             self.within_library -= 1
 
-    def _new(self, array: Any) -> RecordedArray:
+    def new_stand_in(self, array: Any) -> RecordedArray:
         """Return the stand-in of a new value, and store the type and the memory of its array in the program."""
         out = self._stand_for(array, self.new_value())
         self._numbers.put(array, out.number)
@@ -419,7 +415,7 @@ class Recorder:
             if isinstance(leaf, self.array_types):
                 stand_in = self._find(leaf)
                 if stand_in is None:
-                    stand_in = self._new(leaf)
+                    stand_in = self.new_stand_in(leaf)
                     new_numbers.append(stand_in.number)
                 return stand_in
             positions = type(leaf) is int and name.endswith("_list")  # positions of tensors that a list kernel skipped

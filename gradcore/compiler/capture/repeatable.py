@@ -82,6 +82,8 @@ _KNOWN_CLASSES = frozenset(
 CALLING_HOOKS = {id(each.__code__) for each in (
     call_posthooks, call_prehooks, call_tensor_hooks, BackwardHooks.run_at_inputs, BackwardHooks.run_at_outputs
 )}  # fmt: skip
+#: The folder of the capture, whose functions are called where an array is computed with, and never by signals.
+_FOLDER = __file__.rpartition("repeatable")[0]
 #: Modules of the library without functions that change something, except functions with the prefixes below.
 _ONLY_COMPUTING = (
     "gradcore.autograd.function", "gradcore.autograd.grad_mode", "gradcore.compiler.capture.substitutes",
@@ -161,8 +163,8 @@ class RepeatedCode:
         rest = bool(code.co_flags & inspect.CO_VARARGS)
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + rest]
         # Variables of generated code may share a name, which `f_locals` would mix up.
-        result = self._arguments[id(code)] = code, () if trusted.is_generated(code) else names, rest
-        return result
+        is_called = trusted.is_generated(code) or code.co_filename.startswith(_FOLDER)
+        return self._arguments.setdefault(id(code), (code, () if is_called else names, rest))
 
 
 def _only_computes(module: Module) -> bool:

@@ -34,10 +34,11 @@ def optimize(program: Program) -> Program:
 
 def run_passes(program: Program) -> Iterator[tuple[str, Program]]:
     """Run the passes in order, and yield the name of each and the program after it."""
+    done: dict[Callable[[Program], Program], Program] = {}  # A pass is not repeated if nothing has changed since.
     for name, run in PASSES.items():
         if (program.backend is None or run not in _OF_NUMPY) and not (program.symbols and run in _OF_ONE_SIZE):
             before, before.effects = program, program.effects or Effects(program)
-            program = run(before)
+            program = done[run] = before if done.get(run) is before else run(before)
             if program is not before:
                 before.effects = None
             yield name, program
