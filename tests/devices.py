@@ -59,6 +59,7 @@ ON_CPU = {
             "compiler/test_specialized.py::test_linear_layers_are_dots_and_additions",
             "compiler/test_rolling.py::test_loops_compute_what_the_calls_do",
             "compiler/test_rolling.py::test_the_source_does_not_grow_with_the_steps",
+            "compiler/test_steps.py::test_a_step_before_which_nothing_is_computed_is_the_optimizers_own",
             "compiler/test_steps.py::test_each_value_of_a_formula_has_a_number",
             "compiler/test_steps.py::test_formulas_of_optimizers",
             "compiler/test_steps.py::test_rates_change_without_another_program",

@@ -191,7 +191,8 @@ class Recorder:
         """Return the stand-in of an array made of Python numbers; each run of the program gets a copy."""
         out = self.new_stand_in(array)
         args = (self.program.new_literal(array.copy("K")), "K")
-        self.program.calls.append(Call("copy", type(array).copy, args, {}, Value(out.number)))
+        copied = np.ndarray.copy if isinstance(array, np.ndarray) else _copy_array
+        self.program.calls.append(Call("copy", copied, args, {}, Value(out.number)))
         return out
 
     def adopt(self, array: AnyArray) -> RecordedArray:
@@ -234,8 +235,7 @@ class Recorder:
         number = self._numbers.get(array)
         if number is None:
             return None
-        known = self._known.get(number)
-        result = None if known is None else known()
+        result = self._known[number]() if number in self._known else None
         return self._stand_for(array, number) if result is None else result
 
     def _stand_for(self, array: AnyArray, number: int) -> RecordedArray:
@@ -371,8 +371,6 @@ class Recorder:
     def _check_repeated(self, first: int, name: str, function: Any, args: Any, named: dict[str, Any]) -> None:
         """Raise `RepeatedEffect` before a call writes to an array that is older than the value number `first`."""
         written = written_arguments(Call(name, function, args, named, None))
-        if written is not None and not written:
-            return
         memories: list[int] = [-1] if written is None else []
 
         def add_memory(leaf: Any) -> None:
@@ -549,6 +547,10 @@ def _call_on_device(backend: Any, index: int, function: Callable[..., Any], *arg
     """Call a function while the CUDA device `index` is current."""
     with backend.use_index(index):
         return function(*args, **kwargs)
+
+
+def _copy_array(array: Any, order: str) -> Any:
+    return array.copy(order)
 
 
 def _draw_default(words: int) -> tuple[int, int]:
