@@ -7,10 +7,10 @@ numbers.
 
 Each source is compiled for one architecture of each of its code paths. What a compiler is given depends on the
 architecture only where `__CUDA_ARCH__` is compared with a number, in a source or a header: `thresholds` reads these
-numbers, and `test_architectures_differ_in_bfloat16_alone` checks that there is one, 800, around the instruction that
-rounds to bfloat16. A source without bfloat16 is the same program for every architecture, one with it for those below
-and for those from 8.0 on. Tensor cores are used from 8.0 on. ``--all`` compiles for the lowest and highest architecture
-of each generation instead, which shows something of the compiler alone.
+numbers, and `test_where_architectures_differ` checks that there is one, 800, around the instructions that round to
+bfloat16 and that copy to shared memory. A source with neither is the same program for every architecture, others are
+one for those below and one for those from 8.0 on. Tensor cores are used from 8.0 on. ``--all`` compiles for the lowest
+and highest architecture of each generation instead, which shows something of the compiler alone.
 """
 
 from __future__ import annotations
@@ -97,13 +97,25 @@ def thresholds() -> dict[int, list[str]]:
     return found
 
 
+def included(text: str) -> set[str]:
+    """Return the names of the package's headers that a source includes, by others too."""
+    found: set[str] = set()
+    left = re.findall(r'#include "(\w+\.cuh)"', text)
+    while left:
+        name = left.pop()
+        if name not in found and (INCLUDE / name).exists():
+            found.add(name)
+            left += re.findall(r'#include "(\w+\.cuh)"', (INCLUDE / name).read_text())
+    return found
+
+
 def code_paths(unit: Unit) -> list[int]:
     """Return an architecture for each program that a unit is: the lowest that the compiler has."""
     limits = pairwise([0, *sorted(thresholds()), 1000])
     paths = [[n for n in supported() if low <= n < high] for low, high in limits]
     lowest = [path[0] for path in paths if path]
-    has_bfloat16 = any("bfloat16" in each for each in (unit.text, *unit.defines))
-    return lowest if has_bfloat16 and "-DGRADCORE_TENSOR=1" not in unit.defines else lowest[-1:]
+    differs = any("bfloat16" in each for each in (unit.text, *unit.defines)) or "heads.cuh" in included(unit.text)
+    return lowest if differs and "-DGRADCORE_TENSOR=1" not in unit.defines else lowest[-1:]
 
 
 def units() -> Iterator[Unit]:
@@ -131,11 +143,11 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="for all generations of architectures")
     arguments = parser.parse_args()
     end = time.monotonic() + arguments.seconds
-    included = hashlib.sha256(b"".join(p.read_bytes() for p in sorted(INCLUDE.glob("*.cuh")))).hexdigest()[:12]
+    of_headers = hashlib.sha256(b"".join(p.read_bytes() for p in sorted(INCLUDE.glob("*.cuh")))).hexdigest()[:12]
     done: dict[str, str] = json.loads(arguments.state.read_text()) if arguments.state.exists() else {}
     release = ".".join(map(str, nvrtc.version()[1:]))
     pairs = [
-        (f"{included} {release} {architecture} {unit.digest}", unit, architecture)
+        (f"{of_headers} {release} {architecture} {unit.digest}", unit, architecture)
         for unit in units()
         for architecture in (ends_of_generations() if arguments.all else code_paths(unit))
     ]

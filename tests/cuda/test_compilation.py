@@ -302,17 +302,21 @@ def test_most_operations_have_a_generated_kernel(dtype: str, least: int) -> None
     assert len(generated(dtype)) > least
 
 
-def test_architectures_differ_in_bfloat16_alone() -> None:
-    """Check why `compile_matrix` needs one architecture for a source without bfloat16, and two for one with it."""
-    from tests.cuda.compile_matrix import thresholds
+def test_where_architectures_differ() -> None:
+    """Check why `compile_matrix` needs two architectures for bfloat16 and for sources with heads.cuh, else one."""
+    from tests.cuda.compile_matrix import included, thresholds
 
-    (lines,) = thresholds().values()
     assert list(thresholds()) == [80]
-    (line,) = lines
-    name, text = line.split(": ", 1)
-    around = (INCLUDE / name).read_text().split(text)
-    assert len(around) == 2
-    assert around[0].rpartition("struct ")[2].startswith("Stored<bfloat16>")
+    names = {line.partition(": ")[0] for line in thresholds()[80]}
+    assert names == {"numbers.cuh", "tiles.cuh"}
+    before, *rest = (INCLUDE / "numbers.cuh").read_text().split("__CUDA_ARCH__ >= 800")
+    assert len(rest) == 1
+    assert before.rpartition("struct ")[2].startswith("Stored<bfloat16>")
+    sources = {path.stem: path.read_text() for path in INCLUDE.glob("*.cu")}
+    users = {name for name, text in sources.items() if "tiles.cuh" in included(text) and "begin_rows" in text}
+    assert users == {name for name, text in sources.items() if "heads.cuh" in included(text)}
+    others = [text for name, text in sources.items() if name not in users]
+    assert not [text for text in others if re.search("begin_tile|begin_copy|finish_copies", text)]
 
 
 @pytest.mark.slow
