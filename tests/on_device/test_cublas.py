@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import gradcore as gc
 from gradcore.backends import registry
 from gradcore.backends.cupy import epilogues
+from gradcore.backends.cupy.capture import workspace_size
 from tests.on_device.comparing import agree
 from tests.on_device.test_launches import drawn, launches, with_gradients
 
@@ -191,6 +193,22 @@ def test_calls_that_fail(device: str, plans: dict[Any, Any]) -> None:
         break
     assert failed == 2  # the choice of an algorithm, and the product
     assert gc.equal(F.linear(a, b.mT, c), expected)
+
+
+@pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16], ids=str)
+def test_products_of_halves_are_summed_in_float32(device: str, dtype: Any) -> None:
+    """CuPy's handle has the math mode CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION after a product."""
+    cublas, handle = pytest.importorskip("cupy_backends.cuda.libs.cublas"), pytest.importorskip("cupy.cuda.device")
+    a = gc.ones(40, 40, dtype=dtype, device=device)
+    assert (a @ a).eq(40).all()
+    assert cublas.getMathMode(handle.get_cublas_handle()) & 16
+
+
+@pytest.mark.parametrize(("capability", "size"), [("75", 4), ("80", 4), ("90", 32), ("100", 32), ("121", 32)])
+def test_workspaces_of_newer_devices_are_larger(capability: str, size: int) -> None:
+    """Capabilities are compared as numbers: "100" is after "90"."""
+    xp: Any = SimpleNamespace(cuda=SimpleNamespace(Device=lambda: SimpleNamespace(compute_capability=capability)))
+    assert workspace_size(xp) == size << 20
 
 
 def test_a_library_without_a_function_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

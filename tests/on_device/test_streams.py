@@ -96,6 +96,25 @@ def test_backward_of_work_in_several_streams() -> None:
     np.testing.assert_allclose(x.grad.numpy(), t.grad.numpy(), rtol=1e-4)
 
 
+@pytest.mark.parametrize("wait", ["stream", "device"])
+def test_a_bad_index_of_a_stream_is_told_after_another_stream_was_read(wait: str) -> None:
+    x, y, index = gc.arange(3.0), gc.ones(2), gc.tensor([9])
+    gc.cuda.synchronize()
+    side = gc.cuda.Stream()
+    with gc.cuda.stream(side):
+        found = x[index]
+    try:
+        assert y.sum().item() == 2  # the check may have been made, or not
+        side.synchronize()
+        with pytest.raises(IndexError, match="index 9 is out of bounds for dimension 0 with size 3"):
+            gc.cuda.synchronize() if wait == "device" else found.cpu()
+    except IndexError as error:
+        assert "index 9 is out of bounds for dimension 0 with size 3" in str(error)  # noqa: PT017
+    gc.cuda.synchronize()
+    backend: Any = x.device.backend
+    assert not backend._watches[0].pending
+
+
 def test_peaks_are_those_of_all_threads() -> None:
     garbage.collect()
     gc.cuda.reset_peak_memory_stats()

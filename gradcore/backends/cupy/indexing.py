@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,18 +29,24 @@ _CHUNK = 64
 _FEW = 2048
 
 
+class _Check(NamedTuple):
+    """A bounds check that the device makes: its number, the parts of its message, and the address of its stream."""
+
+    number: int
+    words: tuple[str, Any, Any]
+    stream: int
+
+
 class _Watch:
     """Bounds checks on one device that the host has not yet read."""
 
     def __init__(self, first: Any) -> None:
         #: Device array with the number of the first check that failed, or 0, and the index that is out of bounds.
         self.first = first
-        #: The latest checks by their numbers: message, dim and size.
-        self.latest: deque[tuple[int, tuple[str, Any, Any]]] = deque(maxlen=1000)
-        #: Checks from before the host last waited, which other streams may not have computed yet.
-        self.earlier: deque[tuple[int, tuple[str, Any, Any]]] = deque(maxlen=1000)
+        #: Checks since the host last waited for their stream.
+        self.pending: deque[_Check] = deque(maxlen=1000)
         #: Checks in captured graphs, which every replay computes again.
-        self.recorded: deque[tuple[int, tuple[str, Any, Any]]] = deque(maxlen=1000)
+        self.recorded: deque[_Check] = deque(maxlen=1000)
         #: Number of the last check.
         self.total = 0
 
@@ -105,7 +111,8 @@ class CudaIndexing(CudaKernels, Indexing):
         """Register a check on the current device, and return the device's checks."""
         watch = self._watch()
         watch.total += 1
-        (watch.recorded if self.is_capturing() else watch.latest).append((watch.total, (message, dim, size)))
+        check = _Check(watch.total, (message, dim, size), self.xp.cuda.get_current_stream().ptr)
+        (watch.recorded if self.is_capturing() else watch.pending).append(check)
         return watch
 
     def _watch(self) -> _Watch:
@@ -131,19 +138,24 @@ class CudaIndexing(CudaKernels, Indexing):
         """Write `number` and the first index outside ``low <= index < high`` to `first`, unless an error is there."""
         self._watch_kernel(index, low, high, number, first)
 
-    def raise_bad_index(self) -> None:
-        """Raise the `IndexError` that checks on the current device have recorded since the last call."""
+    def raise_bad_index(self, is_idle: bool = False) -> None:
+        """Raise the `IndexError` that checks on the current device have recorded since the last call.
+
+        It waits for the current stream. Checks of other streams may not have been made yet, and stay pending unless
+        the device is idle.
+        """
         watch = self._watches.get(self.current_index())
-        if watch is None or not (watch.latest or watch.recorded):
+        if watch is None or not (watch.pending or watch.recorded):
             return
+        stream, last = self.xp.cuda.get_current_stream().ptr, watch.total
         number, index = map(int, self.xp.asnumpy(watch.first))
-        checks = dict([*watch.earlier, *watch.latest, *watch.recorded])
-        watch.earlier.extend(watch.latest)
-        watch.latest.clear()
+        checks = [watch.pending.popleft() for _ in range(len(watch.pending))]
+        watch.pending.extend(c for c in checks if c.number > last or not (is_idle or c.stream == stream))
         if not number:
             return
         watch.first.fill(0)
-        message, dim, size = checks.get(number, (OUT_OF_BOUNDS, "?", "?"))
+        known = {check.number: check.words for check in (*checks, *watch.recorded)}
+        message, dim, size = known.get(number, (OUT_OF_BOUNDS, "?", "?"))
         raise OutOfBoundsError(
             f"{message.format(index=index, dim=dim, size=size)} (found on the device by an operation that ran before; "
             "after gradcore.cuda.set_index_checks('now') that operation itself raises)"
