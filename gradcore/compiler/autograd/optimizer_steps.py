@@ -263,13 +263,13 @@ def plan_step(optimizer: Any, cpp: str | None, is_first: bool, backend: Any = No
     that has computed nothing before the step (`is_first`) then needs no guards of the parameters.
     """
     cls = type(optimizer)
-    if not isinstance(optimizer, ElementwiseOptimizer) or not is_library(namespace_of(cls)):
-        return None
-    if inspect.unwrap(cls.step) is not inspect.unwrap(ElementwiseOptimizer.step):
+    is_known = isinstance(optimizer, ElementwiseOptimizer) and is_library(namespace_of(cls))
+    if not is_known or inspect.unwrap(cls.step) is not inspect.unwrap(ElementwiseOptimizer.step):
         return None
     try:
         if backend is not None:
-            return None if index is None else DeviceStep(optimizer, backend, index)
+            has_gradients = any(with_grad(group["params"])[0] for group in optimizer.param_groups)
+            return None if index is None or not has_gradients else DeviceStep(optimizer, backend, index)
         is_as_fast = is_first and hasattr(CPU.backend, "library")
         if is_as_fast or (config.COMPILE_CPP if cpp is None else cpp) == "0" or hasattr(optimizer, "grad_scale"):
             return None
