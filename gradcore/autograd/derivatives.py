@@ -80,8 +80,6 @@ def _reader(op: Op, formula: Formula, values: str) -> Callable[[OpNode], list[An
     return _lambda("node", f"[{values_read}]", {})  # type: ignore[no-any-return]
 
 
-#: The number of elements from which rows of gradients may be many, and the last dim up to which they are short.
-_LEAST, _SHORT = 1024, (16,)
 #: The entry in a plan for an edge whose gradient is the upstream gradient itself.
 UNCHANGED: Any = object()
 
@@ -90,9 +88,8 @@ def _call(op: Op, formula: Formula, values: str, number: int) -> Any:
     """Compile ``(F, grad, node) -> gradient`` for edge `number`, with the reads of saved values inlined.
 
     `values` is the type of gradients and saved values: ``"arrays"``, ``"numbers"`` (0-dim arrays as NumPy scalars,
-    which compute five times as fast) or ``"tensors"``. Products are inlined, except those of many short rows: if
-    operands are broadcast along them, the backend may have a kernel. A large product that is summed to the shape of the
-    input is not computed in full.
+    which compute five times as fast) or ``"tensors"``. Products are inlined, unless operands were broadcast: for them,
+    the backend may have a kernel. A large product that is summed to the shape of the input is not computed in full.
     """
     if formula.is_identity:
         return UNCHANGED
@@ -100,7 +97,7 @@ def _call(op: Op, formula: Formula, values: str, number: int) -> Any:
     text = " * ".join(arguments[1:]) if formula.is_product else f"function({', '.join(arguments)})"
     if values == "arrays" and op.kind == "elementwise":
         if formula.is_product and len(arguments) == 3 and len(op.tensors) > 1:
-            text = f"(F.mul({', '.join(arguments[1:])}) if grad.size >= least and grad.shape[-1:] <= short else {text})"
+            text = f"(F.mul({', '.join(arguments[1:])}) if node.metas else {text})"
         text += " if grad.size < F.LARGE else "
         if formula.is_product:
             shape = f"node.metas[{number}][0]"
@@ -109,7 +106,7 @@ def _call(op: Op, formula: Formula, values: str, number: int) -> Any:
             )
         text += f"F.evaluate_tiled(function, {', '.join(arguments[1:])})"
     name = formula.function.__name__ if formula.is_product else "<lambda>"
-    call = _lambda("F, grad, node", text, {"function": formula.function, "least": _LEAST, "short": _SHORT}, name)
+    call = _lambda("F, grad, node", text, {"function": formula.function}, name)
     connects = values == "tensors" and (op.joint or op.names[op.tensors[number]] in op.connected)
     return _connecting(call, op, formula, number) if connects else call
 

@@ -178,7 +178,8 @@ def test_operations_use_the_kernel(compiled: Any, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(ufuncs, "plan_broadcast", note)
     found = run("compiled")
-    assert plans.count((40, 40, 3)) == 2 + sum(needs)
+    # Without a gradient of the weights, the product for the other gradient is not known to be broadcast.
+    assert plans.count((40, 40, 3)) == 2 + (sum(needs) if needs[1] else 0)
     for a, b in zip(found, run("cpu"), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 

@@ -517,3 +517,19 @@ def test_random_functions_at_random_sizes(steps: Any, sizes: list[int], width: i
             except Exception as error:
                 outcomes.append((type(error), str(error)))
         assert outcomes[0] == outcomes[1], f"call {i} with {shape}"
+
+
+def test_broadcast_products_add_no_programs() -> None:
+    """The choice of a kernel for broadcast rows does not depend on sizes that a program leaves open."""
+    w = gc.rand(3, requires_grad=True)
+
+    def step(x: gc.Tensor) -> gc.Tensor:
+        w.grad = None
+        ((x * w).tanh() * (x - w)).sum().backward()
+        return w.grad
+
+    compiled = CompiledFunction(step, cpp="0")
+    for n in (100, 150, 200, 300, 350, 800, 1000, 2000, 2500):
+        x = gc.rand(n, 3)
+        gc.testing.assert_close(compiled(x), step(x))
+    assert [entry.sizes is not None for entry in compiled._specializations] == [False, False, True]
