@@ -5,10 +5,13 @@ from __future__ import annotations
 import enum
 import functools
 import importlib.util
+import itertools
+import operator
 import re
 import sys
 import types
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -605,6 +608,49 @@ def test_functions_of_namespaces_without_a_name_are_the_users() -> None:
         assert compiled(gc.ones(1)).item() == 2.0
     config.scale = 3.0
     assert compiled(gc.ones(1)).item() == 3.0
+
+
+_known = gc.tensor([1.0, 2.0, 3.0], requires_grad=True)
+_known.grad = gc.tensor([4.0, 4.0, 4.0])
+_known_in = {"set": {_known}, "dict": {_known: 2.0}}
+
+
+def _note_first(x: gc.Tensor) -> bool:
+    noted = {x: 1}
+    return _known in noted
+
+
+#: How functions may find out whether an argument is a tensor that they find elsewhere.
+COMPARISONS: dict[str, Callable[[gc.Tensor], bool]] = {
+    "is": lambda x: x is _known,
+    "is not": lambda x: x is not _known,
+    "operator": lambda x: operator.is_(x, _known),
+    "set": lambda x: x in _known_in["set"],
+    "dict": lambda x: x in _known_in["dict"],
+    "number of elements": lambda x: len({x, _known}) == 1,
+    "key": _note_first,
+    "id": lambda x: id(x) == id(_known),
+    "generator": lambda x: any(x is each for each in [_known]),
+    "gradient": lambda x: x is _known.grad,
+    "gradients": lambda x: _known.grad in {x: 1},
+}
+
+
+@pytest.mark.filterwarnings("ignore:compile")  # sets and dicts of tensors, and `id`, are refused
+@pytest.mark.parametrize("name", COMPARISONS)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_an_argument_may_become_a_tensor_that_the_function_finds_elsewhere(name: str, dynamic: bool | None) -> None:
+    compares = COMPARISONS[name]
+
+    def function(x: gc.Tensor) -> gc.Tensor:
+        return x * (2 if compares(x) else 3)
+
+    grad = _known.grad
+    assert grad is not None
+    for first, second in itertools.permutations((gc.ones(3), _known.detach(), _known, grad), 2):
+        compiled = gc.compile(function, dynamic=dynamic)
+        for x in (first, first, first, second, second, first):
+            assert gc.equal(compiled(x), function(x))
 
 
 def test_regular_expressions_are_constants_by_identity() -> None:

@@ -48,6 +48,10 @@ class TensorGuards(Checks):
         self._calls_backward = backward.__code__ in observed.executed
         #: By the ids of tensors and objects that have been visited, the objects; tensors with their name and text.
         self._seen: dict[Any, Any] = {}
+        #: The ids of tensors that each call uses, none of which is an argument. Their guards keep them alive.
+        self._constants = set[int]()
+        #: The expressions of gradients.
+        self._grads: list[str] = []
         #: By the name of a tensor, the symbols of its dims with symbolic sizes.
         self.symbols: dict[str, dict[int, str]] = {}
         #: By name, the shapes of the tensors.
@@ -70,14 +74,17 @@ class TensorGuards(Checks):
         self.lines.append(f"{o} = {expression}")
         constant = ""
         if given:
-            for guard in self.tensors:
-                if guard.given:
-                    self.require(f"{o} is not {self._seen[id(guard.tensor)][0]}", f"{text} is not {guard.name}")
+            self._require_other_tensor(o, text)
+            self.require(f"id({o}) not in {self.bind(self._constants)}", f"{text} is no tensor from outside")
+            if self._grads:
+                others = " and ".join(f"{o} is not {grad}" for grad in self._grads)
+                self.require(others, f"{text} is no gradient of another tensor")
             self.require(f"type({o}) is {self.bind(type(t))}", f"type of {text}")
         else:
             constant = expression if is_bound else self.bind(t)
             if not is_bound:
                 self.require(f"{o} is {constant}", f"{text} is the same tensor")
+            self._constants.add(id(t))
         self._seen[id(t)] = (constant or o, text, t)
         self.tensors.append(TensorGuard(text, t, given, constant=constant))
         self._memory(o, t, text, len(self.tensors) - 1, given)
@@ -124,6 +131,8 @@ class TensorGuards(Checks):
         grad = meta.grad
         if type(grad) is not Tensor or grad._autograd is not None or grad._edge is not None or id(grad) in self._seen:
             raise Unguardable(Code.TENSOR, f"{text}.grad has history, or is used elsewhere")
+        self._require_other_tensor(f"{m}.grad", f"{text}.grad")
+        self._grads.append(f"{m}.grad")
         start, g = len(self.lines), f"t{len(self.tensors)}"
         self.lines.append(f"{g} = {m}.grad")
         self._seen[id(grad)] = (g, f"{text}.grad", grad)
@@ -133,6 +142,12 @@ class TensorGuards(Checks):
         self.tensors[-1] = self.tensors[-1]._replace(lines=slice(start, len(self.lines)))
         self.passing.update(range(start + 1, len(self.lines)))
         return None
+
+    def _require_other_tensor(self, expression: str, text: str) -> None:
+        """Guard that a tensor is none of the arguments visited so far."""
+        for guard in self.tensors:
+            if guard.given and not guard.lines.stop:
+                self.require(f"{expression} is not {self._seen[id(guard.tensor)][0]}", f"{text} is not {guard.name}")
 
     def _facts(self, t: Any, o: str, text: str) -> None:
         """Guard the other properties of a tensor that user code reads, see `gradcore.compiler.capture.watch.FACTS`."""
