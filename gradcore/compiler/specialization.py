@@ -206,10 +206,9 @@ class SpecializationWriter:
                     lines.append(" raise" if part.writes else " return (failed(*args, **named),)")
             lines += part.lines
             can_fail = can_fail and not (part.writes or part.is_final)
-        alias_checks = [f"if a{i} is not a{self.script.arguments[n]}: return 0" for i, n in self._find_duplicates()]
-        alias_checks += [*self.script.checks, *self.size_checks()]
-        head = ["def run(args, named, is_check=False):", *self.guards.checks(), "if is_check: return (None,)"]
-        return [*head, *alias_checks, *lines, f"return ({result},)"]
+        head = ["def run(args, named, is_check=False):", *self.guards.checks(), *self._alias_checks()]
+        head += ["if is_check: return (None,)", *self.script.checks, *self.size_checks()]
+        return [*head, *lines, f"return ({result},)"]
 
     def size_checks(self) -> list[str]:
         """Return source lines that return a guard number for sizes at which the program has not been verified."""
@@ -226,10 +225,16 @@ class SpecializationWriter:
         groups = [guard.lines for i, guard in enumerate(self.guards.tensors) if guard.lines.stop and i in unused]
         self.guards.leave_out([*groups, *(each for each, tensors in self.guards.called_groups if tensors <= unused)])
 
-    def _find_duplicates(self) -> list[tuple[int, int]]:
-        """Return pairs of tensor numbers whose arrays are the same."""
-        numbers = [self.script.number(array) for array in self.run.arrays]
-        return [(i, n) for i, n in enumerate(numbers) if n is not None and self.script.arguments[n] != i]
+    def _alias_checks(self) -> list[str]:
+        """Return source lines that check that tensors with the same array still have one array."""
+        lines: list[str] = []
+        texts, names = self.guards.texts, [guard.name for guard in self.guards.tensors]
+        for i, n in enumerate(map(self.script.number, self.run.arrays)):
+            first = i if n is None else self.script.arguments[n]
+            if first != i:
+                lines.append(f"if a{i} is not a{first}: return {len(texts)}")
+                texts.append(f"{names[i]} has the array of {names[first]}")
+        return lines
 
     def _split(self) -> tuple[Program, list[int]]:
         """Split the program where backward begins; return the backward part and the values that it needs."""

@@ -211,6 +211,14 @@ def test_parts_modules_decisions_and_copies() -> None:
     assert ways._verifier.calls
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_program_for_tensors_that_share_an_array_is_not_verified_for_others() -> None:
+    other = gc.ones(3)
+    compiled = gc.compile(lambda x: x * other + x, verify=1)
+    for x in (*[other.detach() for _ in range(3)], gc.zeros(3), gc.zeros(3), other.detach(), gc.zeros(3)):
+        assert gc.equal(compiled(x), x * other + x)
+
+
 def test_returned_arguments_are_the_same_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     without_guard(monkeypatch, "is found twice")
     monkeypatch.setattr(guards.Guards, "_identity", lambda *args: None)
