@@ -95,46 +95,6 @@ def test_floats_that_change(name: str, by_name: bool) -> None:
     assert len(made) <= most if most is not None else len(made) > 3
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.5])
-def test_checkpoint_within_a_program(rate: float) -> None:
-    """Compile a function that checkpoints a part, with the random numbers and gradients of eager execution."""
-    layer, dropout = gc.nn.Linear(4, 4), gc.nn.Dropout(rate)
-
-    def function(x: Any) -> Any:
-        y = gc.utils.checkpoint.checkpoint(lambda z: dropout(layer(z).tanh()), x, use_reentrant=False)
-        return y.exp().sum()
-
-    compiled, found = gc.compile(function, options={"cpp": False}), []
-    for call in (function, compiled):
-        gc.manual_seed(1)
-        for _ in range(4):
-            layer.zero_grad()
-            x = gc.linspace(-1, 1, 8).reshape(2, 4).clone().requires_grad_()
-            call(x).backward()
-            found.append((x.grad.tolist(), layer.weight.grad.tolist()))
-    assert found[:4] == found[4:]
-    assert compiled._specializations
-
-
-def test_checkpoint_that_draws_new_numbers_is_not_captured() -> None:
-    dropout = gc.nn.Dropout(0.5)
-
-    def function(x: Any) -> Any:
-        return gc.utils.checkpoint.checkpoint(dropout, x, use_reentrant=False, preserve_rng_state=False).sum()
-
-    compiled, found = gc.compile(function, options={"cpp": False}), []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for call in (function, compiled):
-            gc.manual_seed(1)
-            for _ in range(4):
-                x = gc.ones(16, requires_grad=True)
-                call(x).backward()
-                found.append(x.grad.tolist())
-    assert found[:4] == found[4:]
-    assert not compiled._specializations
-
-
 named = {"lr": 2.0}
 
 

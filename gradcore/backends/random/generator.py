@@ -115,8 +115,7 @@ class PhiloxState:
 
     def place(self) -> tuple[int, int]:
         """Return key and counter, read together even while another thread changes them."""
-        with _lock:
-            return self._key, self._counter
+        return place_of(self)
 
     def assign(self, other: "PhiloxState") -> None:
         """Set the key and the counter to those of another state, for all threads that draw from this one."""
@@ -172,3 +171,9 @@ class PhiloxState:
 
     def __repr__(self) -> str:
         return f"PhiloxState(seed={self._key}, counter={self._counter})"
+
+
+def place_of(state: PhiloxState) -> tuple[int, int]:
+    """Return key and counter of a state, for a copy that draws the same numbers; see `PhiloxState.place`."""
+    with _lock:
+        return state._key, state._counter

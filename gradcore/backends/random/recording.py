@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from .generator import WORDS_PER_BLOCK, PhiloxState
+from .generator import WORDS_PER_BLOCK, PhiloxState, place_of
 
 __all__ = ["RecordedState", "Recording", "RepeatedState", "again", "present", "record_draws"]
 
@@ -60,7 +60,7 @@ def again(state: PhiloxState) -> PhiloxState:
     """Return a copy that will draw the same numbers as `state`, even if they are drawn outside of the graph."""
     if isinstance(state, RecordedState):
         return RecordedState(again(state.origin), state.memory, state.device, state.counter)
-    return RepeatedState(*state.place())
+    return RepeatedState(*place_of(state))
 
 
 class Recording:

@@ -7,6 +7,7 @@ import gc
 import operator
 import threading
 import types
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from gradcore.compiler.capture.reasons import Code
 from gradcore.compiler.program.program import map_leaves
 from gradcore.core.operators import BY_UFUNC, Form, Method, Operator, define_operators, names_of
 from gradcore.core.typing import AnyArray
+from gradcore.utils.recomputation import Frame
 
 __all__ = ["RecordedArray", "RecordedInt", "current", "give_holders_plain_arrays", "give_plain_arrays", "plain_batch"]
 
@@ -276,5 +278,5 @@ def give_plain_arrays(nodes: list[Any], ends: list[Any]) -> None:
 #: Types that may hold tensors saved by a graph.
 _SEARCHED = (
     Node, Variable, SavedTensor, BatchedArray, AutogradMeta, tuple, list, dict, types.FunctionType,
-    types.CellType, functools.partial,
+    types.CellType, types.MethodType, functools.partial, Frame, weakref.WeakKeyDictionary,
 )  # fmt: skip

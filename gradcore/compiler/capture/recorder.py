@@ -24,6 +24,7 @@ from gradcore.backends.base import Backend
 from gradcore.backends.codegen.scalars import SymbolicScalar
 from gradcore.backends.portable.optimizers import Batch
 from gradcore.backends.random.generator import PhiloxState
+from gradcore.backends.random.recording import RepeatedState
 from gradcore.backends.registry import CPU
 from gradcore.compiler.capture.arrays import RecordedArray, RecordedInt, give_holders_plain_arrays, plain_batch
 from gradcore.compiler.capture.numbers import RecordedFloat, RecordedInteger, plain_numbers
@@ -147,6 +148,8 @@ class Recorder:
         #: The calls made within these ranges.
         self.caught: list[Call] = []
         self.foreign: str | None = None
+        #: The draws from the default generator, by their plain key and counter.
+        self._draws: dict[tuple[int, int], tuple[RecordedInt, RecordedInt]] = {}
         #: The first value number of calls that eager execution does not make, or makes later: those of backward.
         self.first_repeated: int | None = None
         self._depth = 0
@@ -482,6 +485,8 @@ class Recorder:
 
     def draw(self, state: PhiloxState, words: int, backend: Any = None) -> tuple[int, int]:
         """Return the key and counter of the next `words` random words; each run of the program draws anew."""
+        if type(state) is RepeatedState:
+            return self._drawn_before(*plain_draw(state, words))
         if self.first_repeated is not None:
             self.stop(Code.BACKWARD, "random numbers are drawn in backward")
         if state is not default_generator._state:
@@ -493,11 +498,19 @@ class Recorder:
             return key, counter
         return self._drawn(key, counter, words, backend)
 
+    def _drawn_before(self, key: int, counter: int) -> tuple[int, int]:
+        """Return the key and counter of an earlier draw of the run, which is repeated."""
+        result = self._draws.get((key, counter))
+        if result is None:
+            self.stop(Code.GENERATOR, "random numbers are repeated that the function has not drawn")
+        return result or (key, counter)
+
     def _drawn(self, key: int, counter: int, words: Any, backend: Any) -> tuple[int, int]:
         """Capture a draw from the default generator."""
         self.draws_default = True
         result = RecordedInt(key, self.new_value()), RecordedInt(counter, self.new_value())
         numbers = tuple(Value(each.number) for each in result)
+        self._draws[key, counter] = result
         draw = _draw_default if backend in (None, self._cpu) else functools.partial(_draw_on, backend)
         self.program.calls.append(Call("random.draw", draw, (self._to_value(words),), {}, numbers))
         return result

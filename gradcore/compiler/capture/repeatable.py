@@ -169,7 +169,7 @@ class RepeatedCode:
 
 def _only_computes(module: Module) -> bool:
     """Return whether a module is of layers and of users' modules: no lazy ones, and none that send messages."""
-    home = str(type(module).__module__)
+    home = f"{type(module).__module__}."
     is_other = home.startswith("gradcore.") and not home.startswith("gradcore.nn.")
     if is_other or isinstance(module, LazyModuleMixin):
         return False

@@ -54,7 +54,7 @@ class Substitutes:
         GraphTask.run = _report_run  # type: ignore[assignment,method-assign]
         for name in _OPERATORS:
             setattr(Tensor, name, _accept_numbers(original_of(getattr(Tensor, name))))
-        checkpoint._checkpoint_without_reentrance = _call_without_checkpoint  # type: ignore[assignment]
+        checkpoint._checkpoint_without_reentrance = _watch_checkpoint
         observe(self.hosts)
 
     def restore(self) -> None:
@@ -64,7 +64,7 @@ class Substitutes:
         GraphTask.run = _run  # type: ignore[method-assign]
         for name in _OPERATORS:
             setattr(Tensor, name, original_of(vars(Tensor)[name]))
-        checkpoint._checkpoint_without_reentrance = _with_checkpoint
+        checkpoint._checkpoint_without_reentrance = _checkpoint
         end_observation()
         self._end()
 
@@ -129,21 +129,15 @@ def _report_run(task: GraphTask) -> None:
     _run(task)
 
 
-_with_checkpoint = checkpoint._checkpoint_without_reentrance
+_checkpoint = checkpoint._checkpoint_without_reentrance
 
 
-def _call_without_checkpoint(
-    function: Callable[..., object], args: tuple[object, ...], named: dict[str, object], *how: Any
-) -> object:
-    """Call a checkpointed function directly: the program keeps what its backward needs."""
+def _watch_checkpoint(function: Any, args: Any, named: Any, context_fn: Any, *how: Any) -> object:
+    """Call `checkpoint`, but end the capture if contexts are given: the selective ones allow one backward only."""
     recorder = current.recorder
-    context_fn, _, debug, _, preserve_rng_state = how
-    if recorder is None:
-        return _with_checkpoint(function, args, named, *how)
-    if debug or context_fn is not checkpoint.noop_context_fn or not preserve_rng_state:
-        recorder.stop(Code.CALL, "checkpoint() is called with contexts, with debug=True, or without preserve_rng_state")
-        return _with_checkpoint(function, args, named, *how)
-    return function(*args, **named)
+    if recorder is not None and context_fn is not checkpoint.noop_context_fn:
+        recorder.stop(Code.CALL, "checkpoint() is called with contexts")
+    return _checkpoint(function, args, named, context_fn, *how)
 
 
 plain_draw = PhiloxState.draw
