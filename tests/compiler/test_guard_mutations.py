@@ -583,10 +583,30 @@ def optimizer_class_case() -> Case:
     return Case(step, change=change, state=lambda: w.grad)
 
 
+def outside_case(of_gradient: bool) -> Case:
+    """Return a case in which an argument becomes a tensor from outside, or its gradient."""
+    w = with_grad()
+    if of_gradient:
+        return Case(lambda x: x * (2.0 if x is w.grad else 3.0), after=lambda: (w.grad,))
+    return Case(lambda x: x * (2.0 if x is w else 3.0), lambda: (gc.ones(3, requires_grad=True),), after=lambda: (w,))
+
+
+def with_grad() -> gc.Tensor:
+    w = gc.ones(3, requires_grad=True)
+    w.grad = gc.ones(3)
+    return w
+
+
 #: Containers that are compared by identity, given twice, or of classes of one's own; results that are kept.
 CONTAINERS: list[Callable[[], Case]] = [
     cached_case,
     compiled_case,
+    lambda: outside_case(False),
+    lambda: outside_case(True),
+    lambda: Case(
+        lambda x, y: x * (2.0 if x is y.grad else 3.0), lambda: (gc.ones(3), with_grad()),
+        after=lambda: ((y := with_grad()).grad, y),
+    ),
     same_objects_case,
     shadowing_case,
     optimizer_class_case,

@@ -54,7 +54,7 @@ class Substitutes:
         GraphTask.run = _report_run  # type: ignore[assignment,method-assign]
         for name in _OPERATORS:
             setattr(Tensor, name, _accept_numbers(original_of(getattr(Tensor, name))))
-        checkpoint._checkpoint_without_reentrance = _watch_checkpoint
+        checkpoint._checkpoint_without_reentrance = _watch_checkpoint  # type: ignore[assignment]
         observe(self.hosts)
 
     def restore(self) -> None:

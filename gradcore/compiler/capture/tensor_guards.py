@@ -45,6 +45,8 @@ class TensorGuards(Checks):
         self.misses = every or bool(observed.handled)
         #: Whether `.grad` of leaves is read or set.
         self.reads_grads = every or observed.reads_grads or reads_grads(observed.executed)
+        #: Whether user code reads `.grad`, and so may find that it is another tensor.
+        self._compares_grads = every or observed.reads_grads
         self._calls_backward = backward.__code__ in observed.executed
         #: By the ids of tensors and objects that have been visited, the objects; tensors with their name and text.
         self._seen: dict[Any, Any] = {}
@@ -131,8 +133,9 @@ class TensorGuards(Checks):
         grad = meta.grad
         if type(grad) is not Tensor or grad._autograd is not None or grad._edge is not None or id(grad) in self._seen:
             raise Unguardable(Code.TENSOR, f"{text}.grad has history, or is used elsewhere")
-        self._require_other_tensor(f"{m}.grad", f"{text}.grad")
-        self._grads.append(f"{m}.grad")
+        if self._compares_grads:
+            self._require_other_tensor(f"{m}.grad", f"{text}.grad")
+            self._grads.append(f"{m}.grad")
         start, g = len(self.lines), f"t{len(self.tensors)}"
         self.lines.append(f"{g} = {m}.grad")
         self._seen[id(grad)] = (g, f"{text}.grad", grad)
