@@ -6,13 +6,15 @@ import operator
 import sys
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from gradcore.core.typing import AnyArray
 
 __all__ = ["Host", "Pool", "arrange", "empty_block"]
+
+_T = TypeVar("_T")
 
 #: Alignment in bytes of arrays, a cache line, and of numbers.
 _LINE, _WORD = 64, 8
@@ -45,7 +47,7 @@ class _Lifetime(NamedTuple):
 Slots = dict[int, tuple[str, int]]
 
 #: The orders in which values get slots: first used first (fast); largest first, longest used first, and both.
-_ORDERS: list[Callable[[_Lifetime], Any]] = [
+_ORDERS: list[Callable[[_Lifetime], tuple[object, ...]]] = [
     lambda life: (life.first, -life.last, *life),
     lambda life: (-life.size, *life),
     lambda life: (life.first - life.last, *life),
@@ -162,7 +164,7 @@ def empty_block(size: int) -> AnyArray:
     return block[start : start + size]
 
 
-class Pool:
+class Pool(Generic[_T]):
     """Pool of equal blocks of memory: each run takes one, so that threads and nested runs share none.
 
     Parameters
@@ -171,18 +173,18 @@ class Pool:
         Function without arguments that returns a new block.
     """
 
-    def __init__(self, allocate: Callable[[], Any]) -> None:
+    def __init__(self, allocate: Callable[[], _T]) -> None:
         self._allocate = allocate
-        self._free: list[Any] = []
+        self._free: list[_T] = []
 
-    def take(self) -> Any:
+    def take(self) -> _T:
         """Return a block that no other run uses."""
         try:
             return self._free.pop()
         except IndexError:
             return self._allocate()
 
-    def give(self, block: Any) -> None:
+    def give(self, block: _T) -> None:
         """Put a block back into the pool."""
         if len(self._free) < _MOST_BLOCKS:
             self._free.append(block)

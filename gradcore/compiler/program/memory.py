@@ -6,6 +6,8 @@ the program are never in the arena.
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +19,7 @@ from gradcore.compiler.program.program import ArrayType, Call, Program, Value, l
 from gradcore.core.operators import BASIC, OPERATORS
 from gradcore.core.typing import AnyArray
 
-__all__ = ["NO_PLAN", "MemoryPlan", "memory_plan", "peak_of", "ufunc_of"]
+__all__ = ["MemoryPlan", "memory_plan", "peak_of", "ufunc_of"]
 
 #: Smallest size in bytes of values in the arena.
 _LARGE = 1 << 16
@@ -59,56 +61,47 @@ class MemoryPlan(NamedTuple):
         return tuple([np.ndarray(self.types[n].shape, self.types[n].dtype, block, i) for n, i in self.offsets.items()])
 
 
-#: The plan of a program without an arena.
-NO_PLAN = MemoryPlan(0, {}, {}, {})
-
-
 def memory_plan(program: Program) -> MemoryPlan:
-    """Return the memory plan of a program's large private values."""
-    large = {n for n, kind in program.types.items() if kind.nbytes >= _LARGE}
-    if program.symbols or not large:
-        return NO_PLAN
-    effects = Effects(program)
-    last_use = last_uses(program.calls, effects.memory)
+    """Return the memory plan of a program's large private values; programs of a device allocate all values."""
+    effects, types = Effects(program), program.types
+    alive = {} if program.symbols or program.backend else _find_lifetimes(program, effects)
     lifetimes: dict[int, tuple[int, int]] = {}
     pairs: list[tuple[int, int]] = []
-    for position, call in enumerate(program.calls):
-        if large.isdisjoint(call.outputs):
-            continue
-        for n in _destinations(call, program):
-            if effects.memory(n) == n and n not in effects.escaping and n in large and n not in lifetimes:
-                lifetimes[n] = position, last_use[n]
+    for call in program.calls if alive else ():
+        for n in {*_destinations(call, program)} & alive.keys() - effects.escaping:
+            lifetimes[n] = alive[n]
+            if call.name != "fused":
                 pairs += [(old, n) for old in _replaceable(call, n, effects)]
-    types = {n: program.types[n] for n in lifetimes}
     size, slots = arrange(lifetimes, lambda n: types[n].nbytes, pairs)
-    return MemoryPlan(size, {n: slots[n][1] for n in lifetimes}, types, lifetimes)
-
-
-def _replaceable(call: Call, result: int, effects: Effects) -> list[int]:
-    """Return the arguments that a call may write its result over, as it reads their elements in the same order."""
-    if call.name == "fused":
-        return []
-    types, memories = effects.program.types, [*map(effects.memory, call.read)]
-    layout = types[result][:3]
-    return [n for n in call.read if n in types and types[n][:3] == layout and memories.count(effects.memory(n)) == 1]
+    return MemoryPlan(size, {n: slots[n][1] for n in lifetimes}, {n: types[n] for n in lifetimes}, lifetimes)
 
 
 def peak_of(program: Program) -> int:
     """Return the peak bytes of large live values over a run of the program."""
-    effects, types = Effects(program), program.types
-    last_use = last_uses(program.calls, effects.memory)
-    ending_sizes: dict[int, list[int]] = {}
-    alive = peak = 0
-    live: set[int] = set()
+    changes = Counter[int]()
+    for n, (first, last) in _find_lifetimes(program, Effects(program)).items():
+        changes[first] += program.types[n].nbytes
+        changes[last + 1] -= program.types[n].nbytes
+    return max(itertools.accumulate(changes[position] for position in sorted(changes)), default=0)
+
+
+def _find_lifetimes(program: Program, effects: Effects) -> dict[int, tuple[int, int]]:
+    """Return the positions of the first and the last call that use each large value with memory of its own."""
+    types, last_use = program.types, last_uses(program.calls, effects.memory)
+    last_use.update(dict.fromkeys(effects.escaping, len(program.calls)))
+    lifetimes: dict[int, tuple[int, int]] = {}
     for position, call in enumerate(program.calls):
-        new = {n for n in call.outputs if n in types and effects.memory(n) == n and types[n].nbytes >= _LARGE} - live
-        live |= new
-        for n in new - effects.escaping:
-            ending_sizes.setdefault(last_use[n], []).append(types[n].nbytes)
-        alive += sum(types[n].nbytes for n in new)
-        peak = max(peak, alive)
-        alive -= sum(ending_sizes.get(position, ()))
-    return peak
+        for n in call.outputs:
+            if n in types and types[n].nbytes >= _LARGE and effects.memory(n) == n:
+                lifetimes.setdefault(n, (position, last_use[n]))
+    return lifetimes
+
+
+def _replaceable(call: Call, result: int, effects: Effects) -> list[int]:
+    """Return the arguments that a call may write its result over, as it reads their elements in the same order."""
+    types, memories = effects.program.types, [*map(effects.memory, call.read)]
+    layout = types[result][:3]
+    return [n for n in call.read if n in types and types[n][:3] == layout and memories.count(effects.memory(n)) == 1]
 
 
 def _destinations(call: Call, program: Program) -> list[int]:

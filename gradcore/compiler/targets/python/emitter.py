@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcore.compiler.program.arena import Pool
 from gradcore.compiler.program.effects import Effects
-from gradcore.compiler.program.memory import NO_PLAN, memory_plan, ufunc_of
+from gradcore.compiler.program.memory import memory_plan, ufunc_of
 from gradcore.compiler.program.passes import takes_scalars
 from gradcore.compiler.program.program import Call, Expression, Literal, Program, Value, last_uses, values_in
 from gradcore.compiler.program.source import Source
@@ -37,7 +37,7 @@ def function_of(program: Program) -> Any:
 
 def source_of(program: Program) -> tuple[list[str], Source]:
     """Return the lines of the function, and the builder with the objects that they refer to by name."""
-    plan = memory_plan(program) if program.backend is None else NO_PLAN
+    plan = memory_plan(program)
     source = Source("c", {"asarray": np.asarray})
     constant = source.bind
     last_use = last_uses(program.calls)
