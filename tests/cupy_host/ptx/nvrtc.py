@@ -43,6 +43,9 @@ def _nvrtc() -> Any:
     path = library()
     if path is None:
         raise FileNotFoundError("NVRTC is not installed: pip install nvidia-cuda-nvrtc-cu12")
+    # NVRTC opens its built-in functions by their name alone; of CUDA 13.0 it does not look beside itself.
+    for beside in path.parent.glob("libnvrtc-builtins.so.*"):
+        ctypes.CDLL(str(beside))
     return ctypes.CDLL(str(path))
 
 
