@@ -7,6 +7,7 @@ call, so results are bitwise equal.
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -199,9 +200,9 @@ def _transpose_type(known: ArrayType) -> ArrayType:
 
 def _owners(program: Program) -> set[int]:
     """Return the values whose views have the same offsets in each run as in the captured one."""
-    input_memories = [program.types[n].memory for n in program.inputs if n in program.types]
-    computed = {n for call in program.calls for n in call.outputs}
-    return {n for n in (*program.inputs, *computed) if input_memories.count(n) == (n in program.inputs)}
+    inputs, uses = {*program.inputs}, Counter(program.types[n].memory for n in program.inputs if n in program.types)
+    computed = (n for call in program.calls for n in call.outputs)
+    return {n for n in (*program.inputs, *computed) if uses[n] == (n in inputs)}
 
 
 def _is_dot(a: ArrayType, b: ArrayType) -> bool:
