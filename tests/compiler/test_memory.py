@@ -50,6 +50,23 @@ def test_the_values_of_a_chain_share_memory() -> None:
     assert [*plan.offsets.values()] == [0, 0, 0]
 
 
+def test_a_write_to_a_value_in_the_arena_stays_in_place() -> None:
+    """The sum of three gradients is written in place, and the gradient of a transposition is a view of it."""
+
+    def turned(x: gc.Tensor) -> gc.Tensor:
+        y = x.sin().t()
+        return (y.flip(0) + y.flip(1) + y.cumsum(0)).sum()
+
+    compiled, gradients = gc.compile(turned, options={"cpp": False}), []
+    for call in (turned, *[compiled] * 3):
+        x = gc.ones(250, 260, requires_grad=True)
+        call(x).backward()
+        gradients.append(x.grad)
+    assert compiled._specializations
+    for gradient in gradients[1:]:
+        gc.testing.assert_close(gradient, gradients[0])
+
+
 @of_numpy
 def test_values_that_live_at_a_time_have_memory_of_their_own() -> None:
     _, plan = program_of(function, *arguments())
