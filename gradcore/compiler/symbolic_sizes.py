@@ -37,7 +37,6 @@ from gradcore.compiler.capture.sizes import (
     express,
     number_at,
 )  # fmt: skip
-from gradcore.compiler.capture.substitutes import plain_draw
 from gradcore.compiler.captured_run import RecordedRun
 from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.passes import optimize
@@ -47,7 +46,7 @@ from gradcore.compiler.targets.python import emitter
 from gradcore.core.tracebacks import user_line
 from gradcore.core.typing import AnyArray
 from gradcore.dispatch import operands
-from gradcore.tensor.random.generator import default_generator
+from gradcore.tensor.random.generator import default_generator, use_state
 
 __all__ = ["SizeEscapes", "Sizes", "SymbolicRecorder", "SymbolicRun", "SymbolicSpecializationWriter", "symbols_between"]
 
@@ -142,7 +141,6 @@ class SymbolicRecorder(Recorder):
     def __init__(self, symbols: Symbols) -> None:
         super().__init__()
         self.symbols = symbols
-        self._state = default_generator._state.copy()
         self.layouts: dict[int, Layout] = {}
         #: Calls that inspect arrays, with their results.
         self.asked: list[Call] = []
@@ -158,7 +156,8 @@ class SymbolicRecorder(Recorder):
 
     @contextmanager
     def on(self, hosts: Any = ()) -> Iterator[None]:
-        with super().on(hosts):
+        # The draws of this capture are not those of the call, which has made them.
+        with use_state(default_generator._state.copy()), super().on(hosts):
             constants = operands._constants
             operands._constants = ConstantsWithSizes(constants)
             try:
@@ -190,10 +189,10 @@ class SymbolicRecorder(Recorder):
     def as_tensor(self, value: Any, like: Any) -> Any:
         self.stop(Code.ELEMENTS, "a number that is read is computed with")
 
-    def draw(self, state: PhiloxState, words: Any, backend: Any = None) -> Any:
-        if state is not default_generator._state or backend not in (None, self._cpu):
-            self.stop(Code.GENERATOR, "random numbers are drawn from another generator than the default one")
-        return self._drawn(*plain_draw(self._state, number_at(words, 0)), words, backend)
+    def draw(self, state: PhiloxState, words: int, backend: Any = None) -> tuple[int, int]:
+        if backend not in (None, self._cpu):
+            self.stop(Code.GENERATOR, "random numbers are drawn for another device")
+        return super().draw(state, words, backend)
 
     def _call(self, name: str, function: Any, args: Any, named: dict[str, Any], on_cpu: bool, watch: Any) -> Any:
         """Make a call once at each of the sizes, append it to the program, and derive the shapes of its results."""

@@ -118,6 +118,32 @@ def test_programs_in_cpp_repeat_the_random_numbers() -> None:
     assert compiled._specializations
 
 
+@pytest.mark.parametrize("whole_step", [False, True])
+def test_programs_of_many_sizes_repeat_the_random_numbers(whole_step: bool) -> None:
+    def loss_of(x: gc.Tensor, w: gc.Tensor) -> gc.Tensor:
+        loss = call(lambda v: nn.functional.dropout(v @ w, 0.4).sin(), x).sum() + gc.rand(1)
+        if whole_step:
+            loss.backward()
+        return loss
+
+    def gradients(function: Any) -> list[gc.Tensor]:
+        gc.manual_seed(3)
+        found = []
+        for size in (3, 4, 5, 6, 7, 9):
+            x, w = gc.ones(size, 3), gc.ones(3, 3, requires_grad=True)
+            loss = function(x, w)
+            if not whole_step:
+                loss.backward()
+            assert w.grad is not None
+            found += [loss.detach(), w.grad, gc.rand(2)]
+        return found
+
+    compiled = gc.compile(loss_of, options={"cpp": False})
+    for a, b in zip(gradients(loss_of), gradients(compiled), strict=True):
+        gc.testing.assert_close(b, a)
+    assert any(each.sizes is not None for each in compiled._specializations)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_numbers_that_are_no_repeated_ones_are_not_captured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the repeated draws for others, as if the function drew more when it is called again."""

@@ -29,6 +29,7 @@ from gradcore.backends.registry import CPU
 from gradcore.compiler.capture.arrays import RecordedArray, RecordedInt, give_holders_plain_arrays, plain_batch
 from gradcore.compiler.capture.numbers import RecordedFloat, RecordedInteger, plain_numbers
 from gradcore.compiler.capture.reasons import Code, Reason
+from gradcore.compiler.capture.sizes import number_at
 from gradcore.compiler.capture.sources import running_offset
 from gradcore.compiler.capture.substitutes import Substitutes, plain_draw
 from gradcore.compiler.capture.watch import RepeatedEffect
@@ -486,12 +487,12 @@ class Recorder:
     def draw(self, state: PhiloxState, words: int, backend: Any = None) -> tuple[int, int]:
         """Return the key and counter of the next `words` random words; each run of the program draws anew."""
         if type(state) is RepeatedState:
-            return self._drawn_before(*plain_draw(state, words))
+            return self._drawn_before(*plain_draw(state, number_at(words, 0)))
         if self.first_repeated is not None:
             self.stop(Code.BACKWARD, "random numbers are drawn in backward")
         if state is not default_generator._state:
             self.stop(Code.GENERATOR, "random numbers are drawn from another generator than the default one")
-        key, counter = plain_draw(state, words)
+        key, counter = plain_draw(state, number_at(words, 0))
         if self._depth:
             self.stop(Code.KERNEL, "a kernel draws random numbers")
         if self.stopped is not None:

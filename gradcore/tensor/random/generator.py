@@ -29,6 +29,7 @@ __all__ = [
     "repeat_draws",
     "seed",
     "set_rng_state",
+    "use_state",
 ]
 
 #: The message of the error for calls that are not possible during a graph capture.
@@ -347,16 +348,21 @@ def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cuda
 
 
 @contextlib.contextmanager
-def repeat_draws(state: PhiloxState) -> Iterator[None]:
-    """Repeat, in this thread, the draws of the default generator that followed a state; see `again`.
-
-    During a graph capture, each replay repeats the numbers drawn before, by the same graph, another graph, or no graph.
-    """
-    before, _own.state = _own.state, again(state)
+def use_state(state: PhiloxState) -> Iterator[None]:
+    """Make the default generator draw from a state in this thread, within the context."""
+    before, _own.state = _own.state, state
     try:
         yield
     finally:
         _own.state = before
+
+
+def repeat_draws(state: PhiloxState) -> contextlib.AbstractContextManager[None]:
+    """Repeat, in this thread, the draws of the default generator that followed a state; see `again`.
+
+    During a graph capture, each replay repeats the numbers drawn before, by the same graph, another graph, or no graph.
+    """
+    return use_state(again(state))
 
 
 def current_state() -> PhiloxState:

@@ -123,8 +123,8 @@ def _scalar_inputs(program: Program) -> list[int]:
 def _emit_call_into(call: Any, plan: Any, written: Any, constant: Any) -> str | None:
     """Return the source of a call that writes into the arena, or None if its result is not there."""
     results = call.outputs
-    writes_in_place = call.name != "fused" and ufunc_of(call) is None  # A write in place returns its argument.
-    if writes_in_place or plan.offsets.keys().isdisjoint(results):
+    # A call that writes in place returns its argument, which may be in the arena.
+    if plan.offsets.keys().isdisjoint(results) or (call.name != "fused" and ufunc_of(call) is None):
         return None
     args = [written(each) for each in call.args]
     outs = [f"b{n}" if n in plan.offsets else "None" for n in results]
