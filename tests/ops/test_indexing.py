@@ -223,6 +223,7 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: x[:, [0, -5]], IndexError, "^index -5 is out of bounds for dimension 1 with size 4$"),
     (lambda x: x[[0, 1], [0, 7]], IndexError, "^index 7 is out of bounds for dimension 1 with size 4$"),
     (lambda x: x[:, :0][:, [0, 1]], IndexError, "^index is out of bounds for dimension with size 0$"),
+    (lambda x: x[:0, :0][:, [0]], IndexError, "^index is out of bounds for dimension with size 0$"),
     (lambda x: x[:0][[0, 1], [0, 1]], IndexError, "^index is out of bounds for dimension with size 0$"),
     (lambda x: x[:0].__setitem__([1], 0.0), IndexError, "^index is out of bounds for dimension with size 0$"),
     (lambda x: x[0, 0, 0], IndexError, "^too many indices for tensor of dimension 2$"),

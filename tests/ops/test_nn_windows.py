@@ -523,3 +523,15 @@ def test_adaptive_pooling_of_no_elements(kind: str, n: int) -> None:
     ):
         pool(gc.zeros(1, 3, *[4] * (n - 1), 0), 2)
     assert pool(gc.zeros(0, 3, *[4] * n), 2).shape == (0, 3, *[2] * n)
+
+
+@pytest.mark.parametrize(
+    ("convolve", "sizes", "found"),
+    [
+        (F.conv_transpose1d, (1,), r"\(1 x 1\). Calculated output size per channel: \(1 x -4\)"),
+        (F.conv_transpose2d, (1, 5), r"\(1 x 5\). Calculated output size per channel: \(-4 x 0\)"),
+    ],
+)
+def test_transposed_convolutions_of_negative_size(convolve: Any, sizes: tuple[int, ...], found: str) -> None:
+    with pytest.raises(RuntimeError, match=f"Given input size per channel: {found}. Output size is too small"):
+        convolve(gc.ones(1, 1, *sizes), gc.ones(1, 1, *(2 for _ in sizes)), padding=3)

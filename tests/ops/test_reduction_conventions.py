@@ -414,3 +414,12 @@ def test_derivative_of_the_derivative_of_a_power_of_zero(exponent: float) -> Non
     y, one = gc.tensor(exponent, dtype=gc.float64), gc.tensor(1.0, dtype=gc.float64)
     _, pull = gc.func.vjp(lambda y, v: gc.func.jvp(lambda y: gc.pow(0.0, y), (y,), (v,))[1], y, one)
     assert [t.item() for t in pull(one)] == [0.0, 0.0]
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+@pytest.mark.parametrize("correction", [-2, 0, 1])
+@pytest.mark.parametrize("name", ["var", "std", "var_mean", "std_mean"])
+def test_the_variance_of_nothing_is_nan(name: str, correction: int) -> None:
+    found = getattr(gc, name)(gc.ones(0, 2), 0, correction=correction)
+    for each in found if isinstance(found, tuple) else (found,):
+        assert each.isnan().tolist() == [True, True]

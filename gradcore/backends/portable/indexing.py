@@ -62,7 +62,10 @@ class Indexing:
         try:
             single_index = self._find_single_index(x, indices)
             if single_index is not None:
-                return self.taken_along(*single_index, True)
+                taken, dim, positions = single_index
+                if not taken.shape[dim] and positions.size:  # NumPy raises no error where the result is empty.
+                    raise IndexError("non-empty take from an empty dim")
+                return self.taken_along(taken, dim, positions, True)
             return self.xp.ascontiguousarray(x[self._key_of(x.shape, indices) if key is None else key])
         except (IndexError, ValueError) as error:
             raise index_error(error, x.shape, self._replace_masks(indices)) from None

@@ -143,6 +143,12 @@ def convolution(
         _check_output_padding(output_padding, stride, dilation)
         parts = zip(self.shape[2:], weight.shape[2:], *settings[:3], output_padding, strict=True)
         size = [(n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, k, s, p, d, o in parts]
+        if min(size) < 0:
+            found, result = (" x ".join(map(str, (1,) * (2 - n) + (*each,))) for each in (self.shape[2:], size))
+            raise RuntimeError(
+                f"Given input size per channel: ({found}). Calculated output size per channel: ({result}). "
+                "Output size is too small"
+            )
     else:
         _check_windows(self.shape[2:], weight.shape[2:], padding, dilation)
     if bias is not None:
