@@ -12,7 +12,7 @@ import gradcore as gc
 from gradcore import nn
 from gradcore.backends.random.recording import RepeatedState
 from gradcore.tensor.random import generator
-from gradcore.utils.checkpoint import CheckpointPolicy, checkpoint, checkpoint_sequential
+from gradcore.utils.checkpoint import CheckpointPolicy, checkpoint, checkpoint_sequential, set_checkpoint_early_stop
 from gradcore.utils.checkpoint import create_selective_checkpoint_contexts as selective
 from tests.compiler.conftest import has_compiler
 
@@ -116,6 +116,33 @@ def test_programs_in_cpp_repeat_the_random_numbers() -> None:
     for a, b in zip(expected, found, strict=True):
         gc.testing.assert_close(b, a)
     assert compiled._specializations
+
+
+@pytest.mark.filterwarnings("ignore")  # what is refused
+@pytest.mark.parametrize("whole_step", [False, True])
+def test_whether_checkpoints_stop_early_is_a_guard(whole_step: bool) -> None:
+    """Without early stop, the repetition updates the statistics again."""
+
+    def statistics(compiled: bool) -> list[gc.Tensor]:
+        mean, variance, found = gc.zeros(3), gc.ones(3), []
+
+        def loss_of(x: gc.Tensor) -> gc.Tensor:
+            loss = call(lambda v: nn.functional.batch_norm(v, mean, variance, training=True), x).sin().sum()
+            if whole_step:
+                loss.backward()
+            return loss
+
+        function = gc.compile(loss_of, options={"cpp": False}) if compiled else loss_of
+        for i, early in enumerate((True, True, True, False, False, True)):
+            with set_checkpoint_early_stop(early):
+                loss = function(gc.arange(12.0).view(4, 3).pow(i).requires_grad_())
+                if not whole_step:
+                    loss.backward()
+            found += [mean.clone(), variance.clone()]
+        return found
+
+    for a, b in zip(statistics(False), statistics(True), strict=True):
+        gc.testing.assert_close(b, a)
 
 
 @pytest.mark.parametrize("whole_step", [False, True])

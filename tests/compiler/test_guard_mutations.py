@@ -25,6 +25,8 @@ from gradcore import nn
 from gradcore.compiler.capture import guards, library_guards, tensor_guards
 from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.function import CompiledFunction
+from gradcore.nn import functional
+from gradcore.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 SCALE = 2.0
 
@@ -437,6 +439,22 @@ def validating() -> Case:
     )  # fmt: skip
 
 
+def checkpointing() -> Case:
+    w, mean, variance = gc.ones(3, requires_grad=True), gc.zeros(3), gc.ones(3)
+
+    def step(x: gc.Tensor) -> gc.Tensor:
+        w.grad = None
+        y = checkpoint(lambda v: functional.batch_norm(v, mean, variance, training=True), x * w, use_reentrant=False)
+        y.square().sum().backward()
+        return x * 2
+
+    def change(stack: ExitStack) -> None:
+        mean.zero_()
+        stack.enter_context(set_checkpoint_early_stop(False))  # The repetition updates the statistics as well.
+
+    return Case(step, lambda: (gc.arange(6.0).view(2, 3),), change, state=lambda: mean)
+
+
 #: Optimisers whose parameters change; modes of the thread and of the process.
 def abstract_case() -> Case:
     abstract, concrete = abc.ABCMeta("Abstract", (), {}), type("Concrete", (), {})
@@ -491,6 +509,7 @@ STATES: list[Callable[[], Case]] = [
     lambda: Case(lambda x: (x * 2, gc.get_num_threads()), change=restored(gc.set_num_threads, 3, gc.get_num_threads())),
     inside_grad,
     hooked_step,
+    checkpointing,
     validating,
 ]
 

@@ -33,6 +33,7 @@ from gradcore.nn import functional
 from gradcore.nn.module_hooks import _Everywhere as Everywhere
 from gradcore.optim.optimizer import Optimizer
 from gradcore.tensor import Tensor
+from gradcore.utils import checkpoint
 
 __all__ = ["LibraryGuards"]
 
@@ -87,8 +88,9 @@ class LibraryGuards(TensorGuards):
             self.require_unchanged(expression, text)
         distributions: Any = sys.modules.get("gradcore.distributions.distribution")
         if distributions is not None and any(_DISTRIBUTIONS in code.co_filename for code in self.executed):
-            cls = self.bind(distributions.Distribution)
-            self.require_unchanged(f"{cls}._validate_args", "whether distributions check arguments")
+            self.require_unchanged(f"{self.bind(distributions.Distribution)}._validate_args", "argument checks")
+        if checkpoint.checkpoint.__code__ in self.executed:
+            self.require_unchanged(f"{self.bind(checkpoint._Chosen)}.early_stop", "whether checkpoints stop early")
         for query in sorted(self._queries, key=lambda each: str(each.__qualname__)):
             value = query()
             if not isinstance(value, (*PLAIN, *UNIQUE)):

@@ -486,8 +486,11 @@ class Recorder:
 
     def draw(self, state: PhiloxState, words: int, backend: Any = None) -> tuple[int, int]:
         """Return the key and counter of the next `words` random words; each run of the program draws anew."""
-        if type(state) is RepeatedState:
-            return self._drawn_before(*plain_draw(state, number_at(words, 0)))
+        if type(state) is RepeatedState:  # An earlier draw of the run is repeated.
+            place = plain_draw(state, number_at(words, 0))
+            if place not in self._draws:
+                self.stop(Code.GENERATOR, "random numbers are repeated that the function has not drawn")
+            return self._draws.get(place, place)
         if self.first_repeated is not None:
             self.stop(Code.BACKWARD, "random numbers are drawn in backward")
         if state is not default_generator._state:
@@ -498,13 +501,6 @@ class Recorder:
         if self.stopped is not None:
             return key, counter
         return self._drawn(key, counter, words, backend)
-
-    def _drawn_before(self, key: int, counter: int) -> tuple[int, int]:
-        """Return the key and counter of an earlier draw of the run, which is repeated."""
-        result = self._draws.get((key, counter))
-        if result is None:
-            self.stop(Code.GENERATOR, "random numbers are repeated that the function has not drawn")
-        return result or (key, counter)
 
     def _drawn(self, key: int, counter: int, words: Any, backend: Any) -> tuple[int, int]:
         """Capture a draw from the default generator."""
