@@ -165,10 +165,11 @@ class Backend(
         """Return the kernel of an elementwise operation for a first operand of fewer than `SMALL` elements."""
         return self.kernel_of(name)
 
-    def broadcasts_rows(self, name: str) -> bool:
-        """Return whether an elementwise kernel of two operands broadcasts along short rows as fast as along long ones.
+    def broadcasts_rows(self, name: str, char: str) -> bool:
+        """Return whether an elementwise kernel broadcasts two operands of a dtype fast along short rows.
 
-        For other kernels, `vmap` writes out operands that it repeats along short rows.
+        `char` is the character of the dtype in NumPy. If the kernel is not fast, `vmap` writes out operands that it
+        repeats along short rows.
         """
         return False
 

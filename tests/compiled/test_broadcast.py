@@ -196,3 +196,37 @@ def test_vmap_leaves_rows_to_the_kernel(compiled: Any, monkeypatch: pytest.Monke
     pairs = gc.func.vmap(lambda a: gc.func.vmap(lambda b: function(a, b))(t))(t)
     expected = getattr(np, {"sub": "subtract", "mul": "multiply", "div": "divide"}.get(name, name))
     assert same_bits(pairs.cpu().numpy(), expected(points[:, None], points))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "is_written_out"), [("bool", True), ("uint8", True), ("int32", True), ("int64", False)]
+)
+def test_vmap_writes_out_rows_of_small_integers(
+    compiled: Any, monkeypatch: pytest.MonkeyPatch, dtype: str, is_written_out: bool
+) -> None:
+    """NumPy's call for each short row takes longer than a copy of such numbers."""
+    rows: list[int] = []
+    repeat_row = vmap_calls._repeat_row
+    monkeypatch.setattr(vmap_calls, "_repeat_row", lambda x, count: rows.append(count) or repeat_row(x, count))
+    x, y = (np.random.default_rng(i).integers(0, 2, s).astype(dtype) for i, s in enumerate([(300, 40, 3), (300, 3)]))
+    found = gc.func.vmap(gc.mul)(gc.tensor(x, device="compiled"), gc.tensor(y, device="compiled"))
+    np.testing.assert_array_equal(found.cpu().numpy(), x * y[:, None])
+    assert rows == [40] * is_written_out
+
+
+@pytest.mark.parametrize(
+    ("shape", "other", "is_small"),
+    [((40, 1, 3), (40, 3), False), ((40, 3), (40, 3), True), ((100, 1), (1, 100), False), ((4, 1, 3), (4, 3), True)],
+)
+def test_small_operands_may_have_many_rows(
+    monkeypatch: pytest.MonkeyPatch, shape: Shape, other: Shape, is_small: bool
+) -> None:
+    """The kernel for small arrays, which is NumPy's function, gets no operands that many rows are computed of."""
+    x, y = (gc.tensor(draw(s, "f4")) for s in (shape, other))
+    expected = [gc.mul(x, y) for _ in range(2)][1]  # the second call looks up the kernels
+    scope, used = gc.mul.__globals__, list[str]()
+    for name in ("kernel_of_small", "kernel_of_all"):
+        kernel = scope[name]
+        monkeypatch.setitem(scope, name, lambda *a, kernel=kernel, name=name: used.append(name) or kernel(*a))
+    assert gc.equal(gc.mul(x, y), expected)
+    assert used == ["kernel_of_small" if is_small else "kernel_of_all"]

@@ -124,8 +124,8 @@ class BatchedBackend(BatchedKernels, Backend):
         """The dispatch table. It caches no kernels: they refer to their backend, and every batch has a table."""
         return _Table(self)
 
-    def broadcasts_rows(self, name: str) -> bool:
-        return self.inner.broadcasts_rows(name)
+    def broadcasts_rows(self, name: str, char: str) -> bool:
+        return self.inner.broadcasts_rows(name, char)
 
     # -- devices ------------------------------------------------------------------------------------------------
 
@@ -195,7 +195,8 @@ def _wrap_rule(name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
 
 def _wrap_elementwise(name: str) -> Callable[..., Any]:
     def kernel(self: Any, *args: Any) -> Any:
-        broadcasts_rows = len(args) > 1 and self.inner.broadcasts_rows(name)
+        char = getattr(getattr(args[0], "dtype", None), "char", "")
+        broadcasts_rows = len(args) > 1 and self.inner.broadcasts_rows(name, char)
         return calls.call_elementwise(self.level, self.inner.kernels[name], *args, broadcasts_rows=broadcasts_rows)
 
     return kernel

@@ -31,7 +31,7 @@ def call_elementwise(
 ) -> Any:
     """Call a kernel that acts on each element after broadcasting.
 
-    `broadcasts_rows` says that the kernel broadcasts along short rows as fast as along long ones.
+    `broadcasts_rows` says that the kernel broadcasts fast along short rows.
     """
     if len(args) == 1:
         x = args[0]

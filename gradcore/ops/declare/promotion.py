@@ -47,7 +47,7 @@ def promote(tensors: Sequence[Any], numbers: Sequence[Any]) -> dtype:
 
 
 #: The common dtype of tensors, for which Python numbers and the default dtype do not matter.
-_promote_tensors = functools.cache(dtypes.result_dtype)
+_promote_tensors = functools.lru_cache(1024)(dtypes.result_dtype)
 
 
 def default(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
