@@ -418,3 +418,11 @@ def test_writes_where_both_modes_meet(write):
     assert gradient.allclose(gc.func.grad(f)(x))
     assert change.allclose(numerical, rtol=1e-5, atol=1e-5)
     assert gc.func.grad(lambda x: gc.func.jvp(f, (x,), (t,))[1])(x).allclose(change)
+
+
+def test_transposed_matrices_have_tangents() -> None:
+    """`x.T` of a matrix is recorded without a call of the operation, but not in forward mode."""
+    x, t = gc.arange(6.0).reshape(2, 3), gc.arange(6.0, 12.0).reshape(2, 3)
+    value, tangent = gc.func.jvp(lambda x: x.T * 2, (x,), (t,))
+    assert gc.equal(value, 2 * x.t())
+    assert gc.equal(tangent, 2 * t.t())
