@@ -21,6 +21,7 @@ from gradcore.compiler.targets.native.segments import NativeProgram
 from gradcore.compiler.targets.python import emitter
 from gradcore.core import config
 from gradcore.optim.elementwise import ElementwiseOptimizer
+from tests.compiler.conftest import has_compiler
 
 F = nn.functional
 L = gc.optim.lr_scheduler
@@ -873,3 +874,26 @@ def test_host_objects_have_their_class_while_functions_are_recorded(kind: str) -
         assert [compiled(gc.ones(1)).item() for _ in range(4)] == [2.0] * 4
     for base in (gc.optim.Optimizer, gc.amp.GradScaler, type(host)):
         assert base.__getattribute__ is object.__getattribute__
+
+
+@pytest.mark.skipif(not has_compiler(), reason="there is no C++ compiler")
+@pytest.mark.usefixtures("quick_builds")
+def test_a_step_that_replaces_that_of_the_optimizer_is_called() -> None:
+    w, calls = gc.ones(3, requires_grad=True), list[int]()
+    optimizer = gc.optim.SGD([w], lr=0.1)
+
+    def step(x: gc.Tensor) -> gc.Tensor:
+        y = (x * w).sum()
+        y.backward()
+        optimizer.step()
+        return y
+
+    compiled = gc.compile(step, options={"cpp": "wait"})
+    for _ in range(4):
+        compiled(gc.ones(3))
+    assert compiled._specializations
+    optimizer.step = lambda: calls.append(1)  # type: ignore[assignment,method-assign]
+    before = w.detach().clone()
+    compiled(gc.ones(3))
+    assert calls == [1]
+    assert gc.equal(w, before)

@@ -123,6 +123,10 @@ class TracedBatch:
         return (scalars, settings) if all(guard(settings) for guard in self.guards) else None
 
 
+#: Attributes of an optimizer with which its step is another one: those that a gradient scaler sets, and a method.
+_OTHER_STEP = frozenset(["found_inf", "grad_scale", "step"])
+
+
 class PlannedStep:
     """The step of an optimizer with elementwise formulas, as a part of a program.
 
@@ -181,9 +185,8 @@ class PlannedStep:
 
     def prepare(self) -> list[Any] | None:
         """Return hyperparameters and states by batch for `take`, or None to use the optimizer's `step`."""
-        optimizer, pending, writes = self.optimizer, list[Any](), list[Any]()
-        attributes, groups = vars(optimizer), optimizer.param_groups
-        if is_profiling() or len(groups) != len(self.params) or "grad_scale" in attributes or "found_inf" in attributes:
+        optimizer, groups, pending, writes = self.optimizer, self.optimizer.param_groups, list[Any](), list[Any]()
+        if is_profiling() or len(groups) != len(self.params) or not _OTHER_STEP.isdisjoint(vars(optimizer)):
             return None
         for group, captured, batches in zip(groups, self.params, self.batches, strict=True):
             try:
