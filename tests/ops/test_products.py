@@ -316,3 +316,17 @@ def test_tensordot_of_integers_keeps_their_dtype() -> None:
     result = gc.tensordot(a, b, dims=([0, 1], [0, 1]))  # The dim of one element is that of a sum of `b`.
     assert result.dtype is gc.uint8
     assert result.item() == 600 % 256
+
+
+@pytest.mark.parametrize("name", ["addmm", "addmv", "addr", "addbmm", "baddbmm"])
+def test_factors_of_unsigned_products_wrap_around_in_each_call(name: str) -> None:
+    shapes = {"addmv": [(2,), (2, 2), (2,)], "addr": [(2, 2), (2,), (2,)], "addbmm": [(2, 2), (1, 2, 2), (1, 2, 2)]}
+    usual = [(2, 2)] * 3 if name == "addmm" else [(1, 2, 2)] * 3
+    operands = [gc.ones(*shape, dtype=gc.uint8) for shape in shapes.get(name, usual)]
+    inner = 1 if name == "addr" else 2
+    for _ in range(3):
+        function = getattr(gc, name)
+        assert function(*operands, alpha=-1).unique().tolist() == [(1 - inner) % 256]
+        assert function(*operands, beta=-1).unique().tolist() == [(inner - 1) % 256]
+        with pytest.raises(RuntimeError, match="value cannot be converted to type uint8_t without overflow"):
+            function(*operands, alpha=256)

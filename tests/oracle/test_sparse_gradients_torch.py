@@ -85,7 +85,6 @@ OUTCOMES = {
     "SGD": stepped(lambda o, p: o.SGD(p, lr=0.1)),
     "SGD momentum": stepped(lambda o, p: o.SGD(p, lr=0.1, momentum=0.9, dampening=0.2)),
     "SGD nesterov": stepped(lambda o, p: o.SGD(p, lr=0.1, momentum=0.9, nesterov=True, maximize=True)),
-    "SGD decay": stepped(lambda o, p: o.SGD(p, lr=0.1, weight_decay=0.1)),
     "Adagrad": stepped(lambda o, p: o.Adagrad(p, lr=0.1, lr_decay=0.3, initial_accumulator_value=0.1)),
     "Adagrad decay": stepped(lambda o, p: o.Adagrad(p, lr=0.1, weight_decay=0.1)),
     "SparseAdam": stepped(lambda o, p: o.SparseAdam(p, lr=0.1)),

@@ -129,7 +129,6 @@ ERRORS = {
     "indices of strided": lambda lib, s: lib.ones(2).indices(),
     "crow of strided": lambda lib, s: lib.ones(2).crow_indices(),
     "plus number": lambda lib, s: s + 1,
-    "plus dense": lambda lib, s: s + lib.ones(4, 3),
     "sizes of a sum": lambda lib, s: s + lib.sparse_coo_tensor((2, 2)),
     "dense sizes of a sum": lambda lib, s: lib.ones(2, 2) + s,
     "over dense": lambda lib, s: s / lib.ones(4, 3),

@@ -137,9 +137,8 @@ class Products:
     @writes("product")
     def add_product(self, summand: Any, product: Array, beta: complex, alpha: complex) -> Array:
         """Return ``beta * summand + alpha * product``, computed in the memory of the new array `product`."""
-        for name, factor in (("beta", beta), ("alpha", alpha)):
-            if product.dtype.kind in "iu" and not isinstance(factor, int):
-                raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
+        if product.dtype.kind in "iu":
+            beta, alpha = _integer(beta, "beta", product.dtype), _integer(alpha, "alpha", product.dtype)
         if alpha != 1:
             product *= alpha
         if not _expands(summand.shape, product.shape):
@@ -270,6 +269,18 @@ def check_batches(a: Sequence[int], b: Sequence[int]) -> None:
             f"Expected size for first two dimensions of batch2 tensor to be: [{a[0]}, {a[2]}] but got: "
             f"[{b[0]}, {b[1]}]."
         )
+
+
+def _integer(factor: Any, name: str, dtype: Any) -> int:
+    """Return a factor of integers as a number of their dtype; negative ones wrap around in unsigned dtypes."""
+    if not isinstance(factor, int):
+        raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
+    bits = 8 * dtype.itemsize
+    least, end = (-(1 << bits - 1), 1 << bits - 1) if dtype.kind == "i" else (1 - (1 << bits), 1 << bits)
+    if not least <= factor < end:
+        kind = "int" if dtype.name == "int32" else f"{dtype.name}_t"
+        raise RuntimeError(f"value cannot be converted to type {kind} without overflow")
+    return factor if dtype.kind == "i" else factor % end
 
 
 def _expands(shape: Sequence[int], target: Sequence[int]) -> bool:
