@@ -141,7 +141,7 @@ class StepPlan:
             flat = FlatState(batch, tensors, scalars, state, capturable)
             self.positions.update((p, (flat, i)) for i, p in enumerate(batch))
         positions = [self.positions[p] for p in params]
-        self.batches = [ParameterBatch(*run) for run in _runs(positions)]
+        self.batches = [ParameterBatch(*run) for run in _runs(positions, _find_sharing(params))]
         self.tensors = [flat.tensors[name][i] for flat, i in positions for name in self.names]
         #: The tensors that a step modifies: the parameters, and one tensor with the version counter of each flat state.
         states = {id(flat): flat for flat, _ in positions}.values()
@@ -174,8 +174,26 @@ def _visible(tensors: dict[str, Any], scalars: dict[str, Any]) -> tuple[str, ...
     return (*(name for name in scalars if not name.startswith("_")), *tensors)
 
 
-def _runs(positions: list[Position]) -> Iterator[tuple[FlatState, int, int, list[int]]]:
-    """Group parameters into runs that are contiguous in a flat state."""
+def _find_sharing(params: list[Any]) -> set[int]:
+    """Return the positions of parameters that share memory with an earlier one: they take their step after it."""
+    spans = []
+    for i, p in enumerate(params):
+        if not p.numel():
+            continue
+        steps = [(n - 1) * step * p.element_size() for n, step in zip(p.shape, p.stride(), strict=True)]
+        start = p.data_ptr() + sum(min(step, 0) for step in steps)
+        spans.append((start, start + sum(map(abs, steps)) + p.element_size(), i))
+    sharing = set[int]()
+    before: list[tuple[int, int, int]] = []
+    for start, stop, i in sorted(spans):
+        before = [each for each in before if each[1] > start]
+        sharing.update(max(i, j) for _, _, j in before)
+        before.append((start, stop, i))
+    return sharing
+
+
+def _runs(positions: list[Position], sharing: set[int]) -> Iterator[tuple[FlatState, int, int, list[int]]]:
+    """Group parameters into runs that are contiguous in a flat state and do not share memory."""
     by_state: dict[int, list[int]] = {}
     for index, (state, _) in enumerate(positions):
         by_state.setdefault(id(state), []).append(index)
@@ -184,7 +202,8 @@ def _runs(positions: list[Position]) -> Iterator[tuple[FlatState, int, int, list
         ends = [
             k + 1
             for k, (a, b) in enumerate(itertools.pairwise(indices))
-            if positions[b][1] != positions[a][1] + 1
+            if b in sharing
+            or positions[b][1] != positions[a][1] + 1
             or (not state.on_device and any(v[positions[a][1]] != v[positions[b][1]] for v in state.scalars.values()))
         ]
         for first, last in itertools.pairwise([0, *ends, len(indices)]):

@@ -76,3 +76,28 @@ def test_another_shape(name: str, options: dict[str, Any], shape: tuple[int, ...
     else:
         with pytest.raises(RuntimeError, match=r"a parameter of shape .* has the state"):
             step(optimizer, params)
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(2), slice(1, 4), slice(None, None, 2)])
+@pytest.mark.parametrize(("name", "options"), [*OPTIONS, ("AdamW", {}), ("NAdam", {}), ("Rprop", {}), ("ASGD", {})])
+def test_parameters_that_share_memory_take_their_steps_one_after_the_other(
+    name: str, options: dict[str, Any], part: slice
+) -> None:
+    """They do what optimizers of their own do, in the order of the parameters."""
+    found = []
+    for alone in (False, True):
+        params = [gc.linspace(i, i + 1, 4).requires_grad_() for i in range(4)]
+        groups = [[p] for p in params] if alone else [params]
+        optimizers = [getattr(gc.optim, name)(group, lr=0.1, **options) for group in groups]
+        for k in range(6):
+            if k == 2:
+                params[0].data = params[2].data[part]
+                params[3].data = params[1].data[part]
+            for i, p in enumerate(params):
+                p.grad = gc.full_like(p, i - 1.5 + k)
+            for optimizer in optimizers:
+                if k == 2:
+                    optimizer.state.clear()
+                optimizer.step()
+        found.append([p.tolist() for p in params])
+    assert found[0] == [pytest.approx(values, rel=1e-5, abs=1e-6) for values in found[1]]
