@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from operator import is_
 from typing import Any
 
+from gradcore.core.typing import AnyTensor
 from gradcore.optim.flat_state import HOST, FlatState
 from gradcore.tensor.arrays import arrays_of
 from gradcore.tensor.foreach import Batch
@@ -174,7 +175,7 @@ def _visible(tensors: dict[str, Any], scalars: dict[str, Any]) -> tuple[str, ...
     return (*(name for name in scalars if not name.startswith("_")), *tensors)
 
 
-def _find_sharing(params: list[Any]) -> set[int]:
+def _find_sharing(params: list[AnyTensor]) -> set[int]:
     """Return the positions of parameters that share memory with an earlier one: they take their step after it."""
     spans = []
     for i, p in enumerate(params):

@@ -35,10 +35,6 @@ _MOST_SETTINGS, _MOST_LAYOUTS = 16, 1_000
 _ALIKE = 2, 3, 4, 5
 
 
-#: Kernels with a setting, by whose default they call another kernel.
-_PLAIN = {"add_scaled": "add", "sub_scaled": "sub", "div_rounded": "div"}
-
-
 class Launch(NamedTuple):
     """Strides and arguments of a loop for operands of one memory layout, reused in later calls.
 
@@ -183,7 +179,8 @@ class CompiledElementwise(NumpyBackend):
     def broadcasts_rows(self, name: str, char: str) -> bool:
         """Return False for bools and integers of up to 32 bits: copies of them take less time than NumPy's calls."""
         is_small = char != "" and char in "?bBhHiI"
-        return not is_small and hasattr(getattr(self, _PLAIN.get(name, name)), "function")
+        plain_name = name.removesuffix("_scaled").removesuffix("_rounded")  # called where the setting is the default
+        return not is_small and hasattr(getattr(self, plain_name), "function")
 
     def small_kernel_of(self, name: str) -> Callable[..., Any]:
         kernel = super().small_kernel_of(name)

@@ -138,7 +138,7 @@ class Products:
     def add_product(self, summand: Any, product: Array, beta: complex, alpha: complex) -> Array:
         """Return ``beta * summand + alpha * product``, computed in the memory of the new array `product`."""
         if product.dtype.kind in "iu":
-            beta, alpha = _integer(beta, "beta", product.dtype), _integer(alpha, "alpha", product.dtype)
+            beta, alpha = _integer(beta, "beta", product), _integer(alpha, "alpha", product)
         if alpha != 1:
             product *= alpha
         if not _expands(summand.shape, product.shape):
@@ -271,8 +271,9 @@ def check_batches(a: Sequence[int], b: Sequence[int]) -> None:
         )
 
 
-def _integer(factor: Any, name: str, dtype: Any) -> int:
+def _integer(factor: object, name: str, like: Array) -> int:
     """Return a factor of integers as a number of their dtype; negative ones wrap around in unsigned dtypes."""
+    dtype = like.dtype
     if not isinstance(factor, int):
         raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
     bits = 8 * dtype.itemsize
