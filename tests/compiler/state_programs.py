@@ -25,7 +25,7 @@ import numpy as np
 import gradcore as gc
 from gradcore.compiler.capture import trusted
 
-__all__ = ["CONTAINERS", "OBJECTS", "OTHERS", "Outcome", "check", "compose", "draw"]
+__all__ = ["CONTAINERS", "OBJECTS", "OTHERS", "Outcome", "check", "compose", "draw", "parse_options"]
 
 #: What modules of all programs begin with.
 PRELUDE = """
@@ -482,13 +482,18 @@ def _compare(program: Program, cpp: Any) -> Outcome:
     return Outcome("different", program.kind, f"call {first}: {found[1][first]} instead of {found[0][first]}")
 
 
-def main() -> None:
-    """Draw programs and count."""
+def parse_options() -> argparse.Namespace:
+    """Return the command line's number of programs, the first seed, and whether C++ is built."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--wait", action="store_true", help="with C++")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Draw programs and count."""
+    options = parse_options()
     statuses, reasons = collections.Counter[str](), collections.Counter[str]()
     for seed in range(options.first, options.first + options.count):
         outcome = check(draw(seed), "wait" if options.wait else False)

@@ -10,7 +10,6 @@ by call, and everything that a caller can see is compared: results, gradients, s
 
 from __future__ import annotations
 
-import argparse
 import collections
 import contextlib
 import linecache
@@ -23,6 +22,7 @@ import numpy as np
 
 import gradcore as gc
 from gradcore.utils.checkpoint import checkpoint
+from tests.compiler.state_programs import parse_options
 
 __all__ = ["check", "draw"]
 
@@ -262,11 +262,7 @@ def _is_equal(a: Any, b: Any, allowed: float) -> bool:
 
 def main() -> None:
     """Draw programs and print the differences."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--wait", action="store_true", help="with C++")
-    options = parser.parse_args()
+    options = parse_options()
     outcomes = collections.Counter[str]()
     for seed in range(options.first, options.first + options.count):
         program = draw(seed)

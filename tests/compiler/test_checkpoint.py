@@ -121,7 +121,7 @@ def test_programs_in_cpp_repeat_the_random_numbers() -> None:
 @pytest.mark.filterwarnings("ignore")  # what is refused
 @pytest.mark.parametrize("whole_step", [False, True])
 def test_whether_checkpoints_stop_early_is_a_guard(whole_step: bool) -> None:
-    """Without early stop, the repetition updates the statistics again."""
+    """Repeat a function to its end if early stop is off, so that it updates the statistics again."""
 
     def statistics(compiled: bool) -> list[gc.Tensor]:
         mean, variance, found = gc.zeros(3), gc.ones(3), []

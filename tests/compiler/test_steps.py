@@ -712,7 +712,7 @@ def test_a_scaler_and_groups_by_formulas(by_formulas: list[PlannedStep]) -> None
 def test_a_step_before_which_nothing_is_computed_is_the_optimizers_own(
     name: str, has_kernels: bool, by_formulas: list[PlannedStep], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With compiled kernels, it is as fast as the formula in C++, and looks at its parameters itself."""
+    """Call the optimizer's own step with compiled kernels: it is as fast as C++, and looks at its parameters itself."""
     if has_kernels:
         monkeypatch.setattr(CPU.backend, "library", None, raising=False)
     else:

@@ -409,7 +409,7 @@ PLANTED = {"wait": 'asm volatile("cp.async.wait_all;" ::: "memory");', "barrier"
 
 @pytest.mark.parametrize("missing", PLANTED)
 def test_copies_without_a_wait_are_found(missing: str, tmp_path: Path) -> None:
-    """Without the wait results are wrong, without the barrier threads race."""
+    """Remove the wait, and results are wrong; remove the barrier, and threads race."""
     if "cupy_host" not in sys.modules:
         pytest.skip("only the rig notes accesses")
     folder = shutil.copytree(INCLUDE, tmp_path / "sources")

@@ -101,3 +101,12 @@ def test_parameters_that_share_memory_take_their_steps_one_after_the_other(
                 optimizer.step()
         found.append([p.tolist() for p in params])
     assert found[0] == [pytest.approx(values, rel=1e-5, abs=1e-6) for values in found[1]]
+
+
+def test_parameters_without_memory_take_a_step() -> None:
+    layer = gc.nn.Linear(3, 2, device="meta")
+    optimizer = gc.optim.Adam(layer.parameters())
+    for p in layer.parameters():
+        p.grad = gc.empty_like(p)
+    optimizer.step()
+    assert optimizer.state[layer.weight]["exp_avg"].device.type == "meta"
