@@ -60,6 +60,7 @@ ON_CPU = {
             "compiler/test_rolling.py::test_loops_compute_what_the_calls_do",
             "compiler/test_rolling.py::test_the_source_does_not_grow_with_the_steps",
             "compiler/test_steps.py::test_a_native_step_that_fails_is_not_counted",
+            "compiler/test_steps.py::test_a_step_is_one_loop_for_each_shape",
             "compiler/test_steps.py::test_a_step_before_which_nothing_is_computed_is_the_optimizers_own",
             "compiler/test_steps.py::test_a_step_that_fails_counts_only_batches_that_were_updated",
             "compiler/test_steps.py::test_each_value_of_a_formula_has_a_number",

@@ -20,6 +20,10 @@ from gradcore.tensor.foreach import divide_
 __all__ = ["ElementwiseOptimizer", "effective_grad"]
 
 
+#: Attributes of an optimizer with which its step is another one: those that a gradient scaler sets, and a method.
+_OTHER_STEP = frozenset(["found_inf", "grad_scale", "step"])
+
+
 def effective_grad(p: Any, g: Any, weight_decay: float, maximize: bool) -> Any:
     """Return the gradient to descend: negated if `maximize`, plus the gradient of the L2 penalty."""
     if maximize:
@@ -61,6 +65,10 @@ class ElementwiseOptimizer(Optimizer):
                 raise RuntimeError("`fused` does not support `differentiable`")
             if defaults["foreach"]:
                 raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
+    def _has_other_step(self) -> bool:
+        """Return whether a gradient scaler scales the next step, or an attribute of the optimizer replaces `step`."""
+        return not _OTHER_STEP.isdisjoint(vars(self))
 
     def _prepare(self) -> None:
         super()._prepare()

@@ -123,10 +123,6 @@ class TracedBatch:
         return (scalars, settings) if all(guard(settings) for guard in self.guards) else None
 
 
-#: Attributes of an optimizer with which its step is another one: those that a gradient scaler sets, and a method.
-_OTHER_STEP = frozenset(["found_inf", "grad_scale", "step"])
-
-
 class PlannedStep:
     """The step of an optimizer with elementwise formulas, as a part of a program.
 
@@ -186,7 +182,7 @@ class PlannedStep:
     def prepare(self) -> list[Any] | None:
         """Return hyperparameters and states by batch for `take`, or None to use the optimizer's `step`."""
         optimizer, groups, pending, writes = self.optimizer, self.optimizer.param_groups, list[Any](), list[Any]()
-        if is_profiling() or len(groups) != len(self.params) or not _OTHER_STEP.isdisjoint(vars(optimizer)):
+        if is_profiling() or len(groups) != len(self.params) or optimizer._has_other_step():
             return None
         for group, captured, batches in zip(groups, self.params, self.batches, strict=True):
             try:
@@ -262,8 +258,8 @@ def plan_step(optimizer: Any, cpp: str | None, is_first: bool, backend: Any = No
     """Return the optimizer's step as a `PlannedStep` (CPU) or `DeviceStep` (CUDA), or None.
 
     None means that the program calls the optimizer's `step`: for optimizers without an elementwise formula, and if the
-    optimizer's own step is as fast. It is as fast as the Python target and, with compiled kernels, as C++; a program
-    that has computed nothing before the step (`is_first`) then needs no guards of the parameters.
+    optimizer's own step is as fast. It is as fast as the Python target and, if the program has computed nothing before
+    the step (`is_first`), as CUDA and as C++ with compiled kernels. The program then needs no guards of the parameters.
     """
     cls = type(optimizer)
     is_known = isinstance(optimizer, ElementwiseOptimizer) and is_library(namespace_of(cls))
@@ -272,9 +268,10 @@ def plan_step(optimizer: Any, cpp: str | None, is_first: bool, backend: Any = No
     try:
         if backend is not None:
             has_gradients = any(with_grad(group["params"])[0] for group in optimizer.param_groups)
-            return None if index is None or not has_gradients else DeviceStep(optimizer, backend, index)
+            takes_own = is_first or not has_gradients
+            return None if index is None or takes_own else DeviceStep(optimizer, backend, index)
         is_as_fast = is_first and hasattr(CPU.backend, "library")
-        if is_as_fast or (config.COMPILE_CPP if cpp is None else cpp) == "0" or hasattr(optimizer, "grad_scale"):
+        if is_as_fast or (config.COMPILE_CPP if cpp is None else cpp) == "0" or optimizer._has_other_step():
             return None
         return None if cls.formula.__name__ in CPU.backend.fused_steps else PlannedStep(optimizer, cpp)
     except NotImplementedError:

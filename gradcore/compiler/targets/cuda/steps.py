@@ -144,10 +144,10 @@ class DeviceStep:
 
     def fits(self) -> bool:
         """Return whether the program can take the next step of the optimizer."""
-        optimizer, attributes = self.optimizer, vars(self.optimizer)
+        optimizer = self.optimizer
         if len(self._options) > _MOST_OPTIONS:
             _LEFT_OUT.add(optimizer)
-        if "grad_scale" in attributes or "found_inf" in attributes or optimizer in _LEFT_OUT:
+        if optimizer._has_other_step() or optimizer in _LEFT_OUT:
             return False
         groups = optimizer.param_groups
         return len(groups) == len(self._params) and not any(group["differentiable"] for group in groups)
