@@ -112,7 +112,37 @@ def test_a_bad_index_of_a_stream_is_told_after_another_stream_was_read(wait: str
         assert "index 9 is out of bounds for dimension 0 with size 3" in str(error)  # noqa: PT017
     gc.cuda.synchronize()
     backend: Any = x.device.backend
-    assert not backend._watches[0].pending
+    assert backend._watches[0].is_empty()
+
+
+@pytest.mark.parametrize("kind", ["indexing", "cross entropy"])
+def test_a_bad_index_is_told_although_another_thread_read_the_stream_before_the_launch(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y, index = gc.ones(2, 3), gc.ones(2), gc.tensor([9, 9])
+    gc.cuda.synchronize()
+    backend: Any = x.device.backend
+
+    def after_reading(launch: Any) -> Any:
+        def read_and_launch(*args: Any) -> Any:
+            thread = threading.Thread(target=y.tolist)
+            thread.start()
+            thread.join()
+            return launch(*args)
+
+        return read_and_launch
+
+    if kind == "indexing":
+        monkeypatch.setattr(backend, "note_bad_index", after_reading(backend.note_bad_index))
+        x[0, index]
+    else:
+        find = backend._loss_kernel
+        monkeypatch.setattr(backend, "_loss_kernel", lambda *args: after_reading(find(*args)))
+        gc.nn.functional.cross_entropy(x, index)
+    monkeypatch.undo()
+    with pytest.raises(IndexError, match="9 is out of bounds"):
+        gc.cuda.synchronize()
+    assert backend._watches[0].is_empty()
 
 
 def test_peaks_are_those_of_all_threads() -> None:

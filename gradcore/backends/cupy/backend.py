@@ -177,8 +177,7 @@ class CupyBackend(
 
     def synchronize(self, index: int | None = None) -> None:
         with self.use_index(index):
-            self.wait()
-            self.raise_bad_index(is_idle=True)
+            self.raise_bad_index(self.wait)
 
     def wait(self) -> None:
         """Wait until all work on the current device is done."""

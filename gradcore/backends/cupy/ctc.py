@@ -31,7 +31,7 @@ def _takes_gradients(
 class CudaCtc(CudaKernels):
     """CTC loss of float32 and float64 arrays; other dtypes use the declared formulas."""
 
-    check_watched: Callable[..., tuple[int, AnyArray]]
+    check_watched: Callable[..., AnyArray]
 
     @kernel_for(_takes)
     def ctc_losses(
@@ -40,11 +40,11 @@ class CudaCtc(CudaKernels):
         xp, dtype, (steps, batch, classes) = self.xp, log_probs.dtype, log_probs.shape
         positions = labels.shape[1]
         losses, alphas = xp.empty(batch, dtype), xp.empty((steps, *labels.shape), dtype)
-        check, flag = self.check_watched(labels, classes, blank, OUT_OF_BOUNDS, 2)
         inputs = [dense(xp, a) for a in (log_probs, labels, ends, counts)]
-        sizes = int64s(steps, batch, classes, positions, blank, check)
         scratch = self._ctc_scratch(2 * batch * positions, positions, dtype)
-        self._launch_ctc("ctc_forward", labels, dtype, (*inputs, losses, alphas, scratch, *sizes, flag))
+        with self.check_watched(labels, classes, blank, OUT_OF_BOUNDS, 2) as (number, flag):
+            sizes = int64s(steps, batch, classes, positions, blank, number)
+            self._launch_ctc("ctc_forward", labels, dtype, (*inputs, losses, alphas, scratch, *sizes, flag))
         return losses, alphas
 
     @kernel_for(_takes_gradients)

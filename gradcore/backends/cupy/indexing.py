@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,12 +31,32 @@ _CHUNK = 64
 _FEW = 2048
 
 
-class _Check(NamedTuple):
-    """A bounds check that the device makes: its number, the parts of its message, and the address of its stream."""
+class _Check:
+    """A bounds check that a kernel makes: a context manager within which the kernel is launched.
 
-    number: int
-    words: tuple[str, Any, Any]
-    stream: int
+    The host must not take a check for made that another thread has not launched yet, although it waited for the stream.
+
+    Parameters
+    ----------
+    watch : _Watch
+    words : tuple
+        The message, the dim and its size.
+    stream : int
+        The address of the stream.
+    """
+
+    __slots__ = ("first", "is_launched", "number", "stream", "words")
+
+    def __init__(self, watch: _Watch, words: tuple[str, Any, Any], stream: int) -> None:
+        self.number, self.first = next(watch.numbers), watch.first
+        self.words, self.stream, self.is_launched = words, stream, False
+
+    def __enter__(self) -> tuple[int, Any]:
+        """Return the number of the check, and the device array to which a kernel writes it with a bad index."""
+        return self.number, self.first
+
+    def __exit__(self, *exception: object) -> None:
+        self.is_launched = True
 
 
 class _Watch:
@@ -44,12 +66,57 @@ class _Watch:
         #: Device array with the number of the first check that failed, or 0, and the index that is out of bounds.
         self.first = first
         #: Checks since the host last waited for their stream.
-        self.pending: deque[_Check] = deque(maxlen=1000)
+        self._pending: deque[_Check] = deque(maxlen=1000)
         #: Checks in captured graphs, which every replay computes again.
-        self.recorded: deque[_Check] = deque(maxlen=1000)
-        #: Number of the last check.
-        self.total = 0
+        self._recorded: deque[_Check] = deque(maxlen=1000)
+        self.numbers = itertools.count(1)
+        self._lock = threading.Lock()
 
+    def begin_check(self, words: tuple[str, Any, Any], stream: int, is_capturing: bool) -> _Check:
+        """Register a check whose kernel is to be launched on a stream."""
+        check = _Check(self, words, stream)
+        with self._lock:
+            (self._recorded if is_capturing else self._pending).append(check)
+        return check
+
+    def is_empty(self) -> bool:
+        """Return whether no check can have failed since the host last read the checks."""
+        return not (self._pending or self._recorded)
+
+    def launched(self, stream: int | None) -> list[_Check]:
+        """Return the checks on a stream (all streams for None) whose kernels have been launched."""
+        with self._lock:
+            return [c for c in self._pending if c.is_launched and (stream is None or c.stream == stream)]
+
+    def finish(self, checks: list[_Check]) -> None:
+        """Remove checks that the device has made."""
+        with self._lock:
+            left = [c for c in self._pending if c not in checks] if len(checks) < len(self._pending) else []
+            self._pending.clear()
+            self._pending.extend(left)
+
+    def words_of(self, number: int) -> tuple[str, Any, Any]:
+        """Return the message of a check, its dim and the size of this dim."""
+        with self._lock:
+            known = {check.number: check.words for check in (*self._pending, *self._recorded)}
+        return known.get(number, (OUT_OF_BOUNDS, "?", "?"))
+
+
+class _NoCheck:
+    """A context manager in the place of a check: its number is 0, and its address a null pointer."""
+
+    def __enter__(self) -> tuple[int, Any]:
+        return 0, NULL
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+
+_NO_CHECK = _NoCheck()
+
+
+#: The address of the default stream of each thread (``cudaStreamPerThread``): equal ones are different streams.
+_DEFAULT_OF_THREAD = 2
 
 #: Kernel that writes the first index that is out of bounds to the device array of `_Watch`.
 _NOTE = """
@@ -90,44 +157,45 @@ class CudaIndexing(CudaKernels, Indexing):
             sync_debug.note("wait")
             super().check_bounds(index, size, dim, low, message)
         elif policy == "later" and index.size:
-            watch = self._next_check(message, dim, size)
-            self.note_bad_index(index, low, size, watch.total, watch.first)
+            with self._begin_check(message, dim, size) as (number, first):
+                self.note_bad_index(index, low, size, number, first)
 
-    def check_watched(self, index: Any, size: int, ignored: int, message: str, dim: int = 0) -> tuple[int, Any]:
-        """Return the number of a check that a kernel makes, and the address to which it writes a bad index.
+    def check_watched(self, index: Any, size: int, ignored: int, message: str, dim: int = 0) -> _Check | _NoCheck:
+        """Return a check that a kernel makes: a context manager around its launch, with a number and an address.
 
-        The address is a null pointer if checks are off, or if `index` was checked here.
+        The address, to which the kernel writes a bad index, is a null pointer if checks are off, or if `index` was
+        checked here.
         """
         policy = config.index_checks()
         if policy == "now":
             sync_debug.note("wait")
             super().check_bounds(self.xp.where(index == ignored, 0, index), size, dim, 0, message)
-        if policy != "later":
-            return 0, NULL
-        watch = self._next_check(message, dim, size)
-        return watch.total, watch.first
+        return self._begin_check(message, dim, size) if policy == "later" else _NO_CHECK
 
-    def _next_check(self, message: str, dim: int, size: int) -> _Watch:
-        """Register a check on the current device, and return the device's checks."""
-        watch = self._watch()
-        watch.total += 1
-        check = _Check(watch.total, (message, dim, size), self.xp.cuda.get_current_stream().ptr)
-        (watch.recorded if self.is_capturing() else watch.pending).append(check)
-        return watch
+    def _begin_check(self, message: str, dim: int, size: int) -> _Check:
+        """Register a check on the current stream."""
+        return self._watch().begin_check((message, dim, size), self._stream(), self.is_capturing())
+
+    def _stream(self) -> int:
+        """Return a number of the current stream: its address, or for a thread's default stream one of the thread."""
+        address = int(self.xp.cuda.get_current_stream().ptr)
+        return address if address != _DEFAULT_OF_THREAD else -threading.get_ident()
 
     def _watch(self) -> _Watch:
         """Return the checks of the current device."""
         device = self.current_index()
-        if device not in self._watches:
+        watch = self._watches.get(device)
+        if watch is None:
             state = self.xp.zeros(2, "int64")
             # Every stream uses this memory, so all must see the zeros. This happens once per device.
             self.xp.cuda.get_current_stream().synchronize()
-            self._watches[device] = _Watch(state)
-        return self._watches[device]
+            # Another thread may have done the same in the meantime; checks must not be divided between both.
+            watch = self._watches.setdefault(device, _Watch(state))
+        return watch
 
     @cached_property
     def _watches(self) -> dict[int, _Watch]:
-        return {}
+        return self.__dict__.setdefault("_watches", {})
 
     @cached_property
     def _watch_kernel(self) -> Any:
@@ -138,24 +206,28 @@ class CudaIndexing(CudaKernels, Indexing):
         """Write `number` and the first index outside ``low <= index < high`` to `first`, unless an error is there."""
         self._watch_kernel(index, low, high, number, first)
 
-    def raise_bad_index(self, is_idle: bool = False) -> None:
+    def raise_bad_index(self, wait: Callable[[], Any] | None = None) -> None:
         """Raise the `IndexError` that checks on the current device have recorded since the last call.
 
-        It waits for the current stream. Checks of other streams may not have been made yet, and stay pending unless
-        the device is idle.
+        Parameters
+        ----------
+        wait : callable, optional
+            Waits for all streams of the device. Without it, the method waits for the current stream. Checks of other
+            streams may not have been made then, and stay pending.
         """
         watch = self._watches.get(self.current_index())
-        if watch is None or not (watch.pending or watch.recorded):
+        # Another thread may launch further checks while this one waits.
+        checks = [] if watch is None else watch.launched(None if wait is not None else self._stream())
+        if wait is not None:
+            wait()
+        if watch is None or watch.is_empty():
             return
-        stream, last = self.xp.cuda.get_current_stream().ptr, watch.total
         number, index = map(int, self.xp.asnumpy(watch.first))
-        checks = [watch.pending.popleft() for _ in range(len(watch.pending))]
-        watch.pending.extend(c for c in checks if c.number > last or not (is_idle or c.stream == stream))
+        message, dim, size = watch.words_of(number)
+        watch.finish(checks)
         if not number:
             return
         watch.first.fill(0)
-        known = {check.number: check.words for check in (*checks, *watch.recorded)}
-        message, dim, size = known.get(number, (OUT_OF_BOUNDS, "?", "?"))
         raise OutOfBoundsError(
             f"{message.format(index=index, dim=dim, size=size)} (found on the device by an operation that ran before; "
             "after gradcore.cuda.set_index_checks('now') that operation itself raises)"

@@ -317,14 +317,14 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         losses, weights = xp.empty(target.shape, x.dtype), xp.empty(target.shape, x.dtype)
         powers = xp.empty(x.shape, x.dtype)
         total = xp.empty((*x.shape[:dim], 1, *x.shape[dim + 1 :]), x.dtype)
-        number, flag = self.check_watched(target, classes, ignore_index, "Target {index} is out of bounds.")
         inputs = [dense(xp, a) for a in (x, target, weight)]
-        sizes = int64s(rows, classes, points, ignore_index, number)
         name, launch = "cross_entropy" if points > 1 else "cross_entropy_rows", rows_of(x, rows, classes)
         if points >= _POINTS:
             name, launch = "cross_entropy_points", elements(rows)
         kernel = self._loss_kernel(name, x, target)
-        kernel(*launch, (*inputs, losses, weights, powers, total, *sizes, flag))
+        with self.check_watched(target, classes, ignore_index, "Target {index} is out of bounds.") as (number, flag):
+            sizes = int64s(rows, classes, points, ignore_index, number)
+            kernel(*launch, (*inputs, losses, weights, powers, total, *sizes, flag))
         weight_sum = weights.sum()
         if reduction == "none":
             return losses, weight_sum, powers, total
