@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.backends.compiled import ufuncs
+from gradcore.backends.compiled.library import builtin
 from gradcore.backends.vmap import calls as vmap_calls
 from tests.backends.test_tiles import same_bits
 
@@ -31,10 +31,8 @@ def draw(shape: Shape, dtype: str, seed: int = 0) -> Any:
 
 def run_kernel(compiled: Any, function: np.ufunc, x: Any, y: Any, out: Any, threads: int = 1) -> bool:
     """Call the library's function; return whether it computed the result."""
-    run = compiled.library["gradcore_run_broadcast"]
-    run.argtypes = [ctypes.c_void_p, ctypes.c_int64, *[ctypes.py_object] * 3]
-    run.restype = ctypes.c_bool
-    return bool(run(ufuncs._inner_loops(function)[x.dtype.char * 2].reference, threads, x, y, out))
+    run = builtin(compiled.library, "gradcore_run_broadcast")
+    return bool(run(ufuncs._inner_loops(function)[x.dtype.char * 2].address, threads, x, y, out))
 
 
 @pytest.fixture

@@ -263,28 +263,44 @@ def test_empty(compiled: Any, ran: list[str], shape: tuple[int, ...]) -> None:
     assert not ran
 
 
-def test_other_dims_and_alignments_are_left_to_numpy(compiled: Any, ran: list[str]) -> None:
+def test_other_dims_are_left_to_numpy(compiled: Any, ran: list[str]) -> None:
     x = draw((30, 40), "float32")
     agree(compiled.softmax_along(x, 0), SLOW.softmax_along(x, 0), 1e-5)
-    shifted = np.frombuffer(b"\0" + x.tobytes(), "f4", x.size, 1).reshape(x.shape)
-    agree(compiled.softmax_along(shifted, 1), SLOW.softmax_along(x, 1), 1e-5)
-    found, expected = (b.native_layer_norm(shifted, None, None, 1, 1e-5) for b in (compiled, SLOW))
-    agree(found, expected, 1e-5)
     assert not ran
 
 
+@pytest.mark.parametrize("layout", ["unaligned", "transposed", "strided", "repeated"])
+@pytest.mark.parametrize("shape", [(3, 5), (30, 40)], ids=str)
+def test_other_layouts_are_copied(compiled: Any, ran: list[str], layout: str, shape: tuple[int, int]) -> None:
+    x = draw(shape, "float32")
+    views = {
+        "unaligned": np.frombuffer(b"\0" + x.tobytes(), "f4", x.size, 1).reshape(shape),
+        "transposed": draw(shape[::-1], "float32").T,
+        "strided": draw((shape[0], 2 * shape[1]), "float32")[:, ::-2],
+        "repeated": np.broadcast_to(x[:1], shape),
+    }
+    x = views[layout]
+    agree(compiled.softmax_along(x, 1), SLOW.softmax_along(x, 1), 1e-5)
+    found, expected = (b.native_layer_norm(x, x[0], None, 1, 1e-5) for b in (compiled, SLOW))
+    agree(found, expected, 1e-4)
+    assert ran == ["softmax", "layer_norm"]
+
+
 @pytest.mark.parametrize(("name", "width"), [("softmax", 600), ("log_softmax", 200), ("layer_norm", 50)])
-def test_short_rows_are_left_to_numpy(
+def test_many_short_rows_are_left_to_numpy(
     compiled: Any, ran: list[str], monkeypatch: pytest.MonkeyPatch, name: str, width: int
 ) -> None:
     monkeypatch.undo()
-    found = []
-    for n in (10, width):
-        x = gc.ones(40_000 // n, n, device="compiled")
+    for n, size, expected in ((10, 40_000, []), (10, 4_000, [name]), (width, 40_000, [name])):
+        x = gc.ones(size // n, n, device="compiled")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(rows.CompiledRows, "_run", lambda *call, **_: found.append(call[1:3]))
+            found: list[str] = []
+            find = rows.CompiledRows._function
+            patch.setattr(
+                rows.CompiledRows, "_function", lambda *call, f=find, to=found: to.append(call[1]) or f(*call)
+            )
             gc.nn.functional.layer_norm(x, (n,)) if name == "layer_norm" else getattr(x, name)(1)
-    assert found == [(name, (40_000 // width, width))]
+        assert found == expected
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -1,11 +1,106 @@
-// Entry points for Python: kernels that compute a part of their work, called by several threads.
+// Functions of this library that Python calls: built-in functions of CPython, and the kernels among them, which compute
+// a part of their work and are called by several threads. A call by ctypes would take a microsecond more.
 
 #pragma once
+
+#include <utility>
 
 #include "arrays.h"
 #include "pool.h"
 
 namespace gradcore {
+
+// What the library needs of the interpreter, filled in by Python. The functions are in CPython's stable ABI.
+struct Interpreter {
+    long long (*as_integer)(const void* object);
+    double (*as_number)(const void* object);
+    void* (*from_integer)(long long);
+    void* (*from_bool)(long);
+    void (*add_reference)(void* object);
+    const void* (*error)();         // the exception that is set, or null
+    int (*set_argument_error)();    // set a TypeError
+    void* (*release)();             // release the GIL, and return the state of the thread
+    void (*acquire)(void* state);
+    void* none;
+};
+inline Interpreter python;
+
+// Conversions of an argument: integers, numbers, addresses (which Python passes as integers), and arrays.
+template <class T>
+struct Argument;
+
+template <>
+struct Argument<i64> {
+    static i64 from(const void* object) { return python.as_integer(object); }
+    static i64 size(i64) { return 0; }
+};
+template <>
+struct Argument<double> {
+    static double from(const void* object) { return python.as_number(object); }
+    static i64 size(double) { return 0; }
+};
+template <class T>
+struct Argument<T*> {
+    static T* from(const void* object) { return reinterpret_cast<T*>(python.as_integer(object)); }
+    static i64 size(T*) { return 0; }
+};
+template <>
+struct Argument<const Array&> {
+    static const Array& from(const void* object) { return array_of(object); }
+    static i64 size(const Array& array) { return array.size(); }
+};
+
+// Releases the GIL for the lifetime of the object, if there is enough work.
+class WithoutGil {
+public:
+    explicit WithoutGil(bool releases) : state_(releases ? python.release() : nullptr) {}
+    ~WithoutGil() {
+        if (state_) python.acquire(state_);
+    }
+
+private:
+    void* state_;
+};
+
+// A function as a built-in function with positional arguments (METH_FASTCALL). It keeps the GIL for small arrays.
+template <auto function>
+struct Builtin;
+
+template <class R, class... A, R (*function)(A...)>
+struct Builtin<function> {
+    static void* run(void*, const void* const* objects, intptr_t count) {
+        if (count == sizeof...(A)) return convert(objects, std::index_sequence_for<A...>());
+        python.set_argument_error();
+        return nullptr;
+    }
+
+private:
+    static constexpr i64 small = 1 << 12;  // elements of all arrays
+    static constexpr bool takes_arrays = (std::is_same<A, const Array&>::value || ...);
+
+    template <std::size_t... i>
+    static void* convert(const void* const* objects, std::index_sequence<i...>) {
+        return call(Argument<A>::from(objects[i])...);
+    }
+
+    static void* call(A... arguments) {
+        if (python.error()) return nullptr;
+        if constexpr (std::is_void<R>::value) {
+            compute(arguments...);
+            python.add_reference(python.none);
+            return python.none;
+        } else if constexpr (std::is_same<R, bool>::value) {
+            return python.from_bool(compute(arguments...));
+        } else {
+            return python.from_integer(compute(arguments...));
+        }
+    }
+
+    static R compute(A... arguments) {
+        const WithoutGil guard(!takes_arrays || (Argument<A>::size(arguments) + ... + 0) >= small);
+        return function(arguments...);
+    }
+};
 
 // Arguments of a kernel apart from its arrays: the shape of the matrices, the number of parts (usually rows) into which
 // the work is divided, and numbers whose meaning depends on the kernel.
@@ -14,26 +109,34 @@ struct Work {
     double number;
 };
 
-// The function that Python calls for a kernel. It takes numbers, then the kernel's arrays as NumPy objects.
+// The function that Python calls for a kernel: its work, the number of elements, how many of them are worth a thread, the
+// number of threads, and the kernel's arrays. It does nothing and returns false if an array is not contiguous.
 template <auto kernel>
 struct Entry;
 
-template <class W, class... A, void (*kernel)(const W&, i64, i64, A...)>
+template <class... A, void (*kernel)(const Work&, i64, i64, A...)>
 struct Entry<kernel> {
     template <class>
-    using Object = const void*;
+    using Object = const Array&;
 
-    static void run(const W* work, i64 grain, i64 threads, Object<A>... objects) {
-        spread(work->parts, grain, 1, threads, [&](i64 start, i64 stop) {
-            kernel(*work, start, stop, reinterpret_cast<A>(array_of(objects).data)...);
+    static bool run(i64 parts, i64 height, i64 width, i64 inner, i64 cycle, double number, i64 size, i64 worth_a_thread,
+                    i64 threads, Object<A>... arrays) {
+        if (!((arrays.is_contiguous() && arrays.is_aligned()) && ...)) return false;
+        const Work work{parts, height, width, inner, cycle, number};
+        const i64 grain = size > 0 ? worth_a_thread * parts / size : 1;
+        spread(parts, grain > 1 ? grain : 1, 1, threads, [&](i64 start, i64 stop) {
+            kernel(work, start, stop, reinterpret_cast<A>(arrays.data)...);
         });
+        return true;
     }
 };
 
 }  // namespace gradcore
 
-// The addresses of these functions, by kernel and the character of NumPy's dtype.
-#define KERNEL(name, char, ...) \
-    extern "C" const void* name##_##char; \
-    const void* name##_##char = reinterpret_cast<const void*>(&gradcore::Entry<&gradcore::name<__VA_ARGS__>>::run);
+// The address of a function, as a built-in function.
+#define BUILTIN(name, ...) \
+    extern "C" const void* name; \
+    const void* name = reinterpret_cast<const void*>(&gradcore::Builtin<__VA_ARGS__>::run);
+// The same for kernels, by the character of NumPy's dtype.
+#define KERNEL(name, char, ...) BUILTIN(name##_##char, &gradcore::Entry<&gradcore::name<__VA_ARGS__>>::run)
 #define FLOAT_KERNEL(name) KERNEL(name, f, float) KERNEL(name, d, double)

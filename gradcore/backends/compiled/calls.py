@@ -5,27 +5,26 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradcore.backends.compiled.library import builtin
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
 
 __all__ = ["CompiledCalls", "Work"]
 
 
-class Work(ctypes.Structure):
+class Work(NamedTuple):
     """The shape of a kernel's work, and settings whose meaning depends on the kernel."""
 
-    _fields_ = (
-        ("parts", ctypes.c_int64), ("height", ctypes.c_int64), ("width", ctypes.c_int64), ("inner", ctypes.c_int64),
-        ("cycle", ctypes.c_int64), ("number", ctypes.c_double),
-    )  # fmt: skip
-
-
-#: Types of the work, the grain and the number of threads.
-_WORK = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+    parts: int
+    height: int = 0
+    width: int = 0
+    inner: int = 0
+    cycle: int = 0
+    number: float = 0.0
 
 
 class CompiledCalls(NumpyBackend):
@@ -37,21 +36,18 @@ class CompiledCalls(NumpyBackend):
     def _functions(self) -> dict[tuple[str, str], Any]:
         return {}
 
-    def _function(
-        self, name: str, char: str, arrays: int, settings: tuple[Any, ...] = _WORK, result: Any = None
-    ) -> Callable[..., Any]:
-        """Return a kernel: ``(work, grain, threads, *arrays)``, or one with other types of settings and a result."""
-        function = self._functions.get((name, char))
-        if function is None:
-            address = ctypes.c_void_p.in_dll(self.library, f"{name}_{char}").value or 0
-            kind = ctypes.CFUNCTYPE(result, *settings, *[ctypes.py_object] * arrays)
-            function = self._functions[name, char] = kind(address)
-        return function
+    def _function(self, name: str, char: str) -> Callable[..., Any]:
+        """Return a kernel: ``(*work, size, worth_a_thread, threads, *arrays)``, or one with other settings."""
+        try:
+            return self._functions[name, char]
+        except KeyError:
+            function = self._functions[name, char] = builtin(self.library, f"{name}_{char}")
+            return function
 
-    def run_kernel(self, name: str, char: str, work: Any, size: int, *arrays: np.ndarray[Any, Any]) -> None:
+    def run_kernel(self, name: str, char: str, work: Work, size: int, *arrays: np.ndarray[Any, Any]) -> None:
         """Run a kernel of `size` elements on contiguous arrays of the dtypes that it expects."""
-        grain = max(1, WORTH_A_THREAD * work.parts // size)
-        self._function(name, char, len(arrays))(ctypes.byref(work), grain, threads.available(), *arrays)
+        if not self._function(name, char)(*work, size, WORTH_A_THREAD, threads.available(), *arrays):
+            raise AssertionError(f"the arrays of {name} are not contiguous")
 
 
 #: Elements of a single pass from which a thread pays off.

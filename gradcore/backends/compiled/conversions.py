@@ -41,5 +41,5 @@ class CompiledConversions(CompiledCalls):
     def astype(self, x: AnyArray, dtype: Any) -> AnyArray:
         out = np.empty_like(x, dtype)  # in the order of `x`
         pair = character(x.dtype) + character(out.dtype)
-        self.run_kernel("converted", pair, Work(x.size), x.size, x, out)
+        self.run_kernel("converted", pair, Work(x.size), x.size, x.ravel("K"), out.ravel("K"))
         return out

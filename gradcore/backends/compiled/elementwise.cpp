@@ -1,8 +1,7 @@
 // Functions that run generated loops. Loops take contiguous arrays. Rows of other operands are copied, a few elements
 // at a time, to memory that stays in the first level of cache.
 
-#include "arrays.h"
-#include "pool.h"
+#include "calls.h"
 
 using gradcore::Array;
 using gradcore::array_of;
@@ -77,9 +76,10 @@ bool run_alike(const Call& call, i64 threads, const Array* const (&arrays)[count
     return true;
 }
 
+// Return whether the arrays, of which the last one is the result, are supported.
 template <class... A>
-bool run_alike(const void* call, i64 threads, A... arrays) {
-    return run_alike<sizeof...(A)>(*static_cast<const Call*>(call), threads, {&array_of(arrays)...});
+bool run_loop(const Call* call, i64 threads, const A&... arrays) {
+    return run_alike<sizeof...(A)>(*call, threads, {&arrays...});
 }
 
 // An inner loop of NumPy. It takes the addresses of arrays, the number of elements, strides in bytes, and the loop's
@@ -348,35 +348,15 @@ void run_rows(const i64* call, i64 start, i64 stop, void* const* arrays) {
     }
 }
 
-}  // namespace
-
-// Run a loop, and return whether the arrays are supported. The arrays are NumPy objects: operands, then the result.
-extern "C" bool gradcore_run_2(const void* call, i64 threads, const void* a, const void* b) {
-    return run_alike(call, threads, a, b);
-}
-extern "C" bool gradcore_run_3(const void* call, i64 threads, const void* a, const void* b, const void* c) {
-    return run_alike(call, threads, a, b, c);
-}
-extern "C" bool gradcore_run_4(const void* call, i64 threads, const void* a, const void* b, const void* c,
-                               const void* d) {
-    return run_alike(call, threads, a, b, c, d);
-}
-extern "C" bool gradcore_run_5(const void* call, i64 threads, const void* a, const void* b, const void* c,
-                               const void* d, const void* e) {
-    return run_alike(call, threads, a, b, c, d, e);
+// Like `run_loop`, with an inner loop of NumPy, whose data replaces the parameters in `call`.
+template <class... A>
+bool run_numpy(const Call* call, i64 threads, const A&... arrays) {
+    return run_in_parts<sizeof...(A)>(*call, threads, {&arrays...});
 }
 
-// Like `gradcore_run_2`, with an inner loop of NumPy, whose data replaces the parameters in `call`.
-extern "C" bool gradcore_run_numpy_2(const void* call, i64 threads, const void* a, const void* b) {
-    return run_in_parts<2>(*static_cast<const Call*>(call), threads, {&array_of(a), &array_of(b)});
-}
-extern "C" bool gradcore_run_numpy_3(const void* call, i64 threads, const void* a, const void* b, const void* c) {
-    return run_in_parts<3>(*static_cast<const Call*>(call), threads, {&array_of(a), &array_of(b), &array_of(c)});
-}
-
-// Like `gradcore_run_numpy_3`, for operands of other shapes than that of the result.
-extern "C" bool gradcore_run_broadcast(const void* call, i64 threads, const void* a, const void* b, const void* c) {
-    return run_broadcast(*static_cast<const Call*>(call), threads, {&array_of(a), &array_of(b), &array_of(c)});
+// Like `run_numpy`, for operands of other shapes than that of the result.
+bool run_numpy_on_rows(const Call* call, i64 threads, const Array& a, const Array& b, const Array& out) {
+    return run_broadcast(*call, threads, {&a, &b, &out});
 }
 
 // An inner loop of NumPy, and arguments shared by many calls: its data, the number of elements, and the stride of each
@@ -394,11 +374,11 @@ struct Step {
 };
 
 // Run a list of calls, one after the other, on parts of `memory`.
-extern "C" void gradcore_run_list(const void* kinds, const void* steps, i64 count, char* memory) {
-    const Step* step = static_cast<const Step*>(steps);
+void run_list(const Kind* kinds, const Step* step, i64 count, const Array& memory) {
     for (const Step* last = step + count; step < last; ++step) {
-        const Kind& kind = static_cast<const Kind*>(kinds)[step->kind];
-        char* places[3] = {memory + step->offsets[0], memory + step->offsets[1], memory + step->offsets[2]};
+        const Kind& kind = kinds[step->kind];
+        char* places[3];
+        for (int k = 0; k < 3; ++k) places[k] = memory.data + step->offsets[k];
         kind.loop(places, &kind.count, kind.steps, kind.data);
     }
 }
@@ -406,7 +386,7 @@ extern "C" void gradcore_run_list(const void* kinds, const void* steps, i64 coun
 // `call` has, in this order: the addresses of the loop and of its parameters; the grain; the numbers of dims and
 // operands; the sizes of the dims; the element sizes of each operand and of the result in bytes; and for each operand
 // its strides in bytes. `arrays` has the addresses of the first elements.
-extern "C" void gradcore_run_rows(const i64* call, i64 threads, i64 size, void* const* arrays) {
+void run_rows_of(const i64* call, i64 threads, i64 size, void* const* arrays) {
     gradcore::spread(size, call[2], step_of_parts, threads, [=](i64 start, i64 stop) {
         run_rows(call, start, stop, arrays);
     });
@@ -414,8 +394,7 @@ extern "C" void gradcore_run_rows(const i64* call, i64 threads, i64 size, void* 
 
 // Copy `from` to a contiguous array of its shape, whose elements have `size` bytes. Return whether the layout of `from`
 // is supported.
-extern "C" bool gradcore_copy(i64 grain, i64 threads, i64 size, const void* from, const void* to) {
-    const Array &x = array_of(from), &out = array_of(to);
+bool copy(i64 grain, i64 threads, i64 size, const Array& x, const Array& out) {
     if (x.is_contiguous() && out.size() > 0) {
         gradcore::spread(out.size(), grain, step_of_parts, threads, [&](i64 start, i64 stop) {
             __builtin_memcpy(out.data + start * size, x.data + start * size, (stop - start) * size);
@@ -439,14 +418,27 @@ extern "C" bool gradcore_copy(i64 grain, i64 threads, i64 size, const void* from
     for (i64 d = 0; d < dims; ++d) call[5 + d] = extents[d], call[7 + dims + d] = steps[d];
     call[5 + dims] = call[6 + dims] = size;
     void* const places[] = {x.data, out.data};
-    gradcore_run_rows(call, threads, out.size(), places);
+    run_rows_of(call, threads, out.size(), places);
     return true;
 }
 
-// Write to `out` the address of an array's first element, the number of its dims, its flags, and the size and stride of
-// its first dim.
-extern "C" void gradcore_describe(i64 header, const void* object, i64* out) {
-    gradcore::header = header;
+}  // namespace
+
+BUILTIN(gradcore_run_2, &run_loop<Array, Array>)
+BUILTIN(gradcore_run_3, &run_loop<Array, Array, Array>)
+BUILTIN(gradcore_run_4, &run_loop<Array, Array, Array, Array>)
+BUILTIN(gradcore_run_5, &run_loop<Array, Array, Array, Array, Array>)
+BUILTIN(gradcore_run_numpy_2, &run_numpy<Array, Array>)
+BUILTIN(gradcore_run_numpy_3, &run_numpy<Array, Array, Array>)
+BUILTIN(gradcore_run_broadcast, &run_numpy_on_rows)
+BUILTIN(gradcore_run_list, &run_list)
+BUILTIN(gradcore_run_rows, &run_rows_of)
+BUILTIN(gradcore_copy, &copy)
+
+// Store what is needed of the interpreter. Write to `out` the address of an array's first element, the number of its dims,
+// its flags, and the size and stride of its first dim.
+extern "C" void gradcore_describe(i64 header, const gradcore::Interpreter* python, const void* object, i64* out) {
+    gradcore::header = header, gradcore::python = *python;
     const Array& a = array_of(object);
     const i64 found[] = {reinterpret_cast<i64>(a.data), a.dims, a.is_contiguous(), a.is_aligned(), a.extents[0], a.strides[0]};
     for (int i = 0; i < 6; ++i) out[i] = found[i];

@@ -13,6 +13,7 @@ import numpy as np
 
 from gradcore.backends.codegen.approximate import APPROXIMATE
 from gradcore.backends.compiled.calls import WORTH_A_THREAD
+from gradcore.backends.compiled.library import builtin
 from gradcore.backends.compiled.ufuncs import Call, wrap_for_pool
 from gradcore.backends.compiled.variants import choose_variant
 from gradcore.backends.numpy import malloc, thread_state, threads
@@ -79,14 +80,15 @@ class Loop:
         self.sizes = (ctypes.c_int64 * len(sizes))(*sizes)
         self.parameters = (ctypes.c_double * len(kernel.parameters))(*[p.scalar for p in kernel.parameters])
         addresses = ctypes.addressof(self.parameters), self.grain, ctypes.addressof(self.sizes)
-        self.call = ctypes.byref(Call(function, *addresses))
+        self._call = Call(function, *addresses)
+        self.call = ctypes.addressof(self._call)
         self.arrays: Any = ctypes.c_void_p * len(sizes)
         self.launches: dict[Any, Launch | None] = {}
-        self.run_rows = library.gradcore_run_rows
+        self.run_rows = builtin(library, "gradcore_run_rows")
         self.takes_all = self.used == tuple(range(len(is_array)))
         # If the loop does not read all arrays, the result may be larger than the arrays that it reads.
         have_one_shape = len(sizes) in _ALIKE and len(arrays) == len(self.used)
-        self.run_alike = getattr(library, f"gradcore_run_{len(sizes)}") if have_one_shape else None
+        self.run_alike = builtin(library, f"gradcore_run_{len(sizes)}") if have_one_shape else None
 
     def __call__(self, operands: tuple[Any, ...]) -> Any:
         """Return the result, or None for memory layouts that the loop does not support."""
@@ -116,7 +118,7 @@ class Loop:
             numbers = [order.index(d) for d in range(len(order))]
             result = np.empty([shape[d] for d in order], self.dtype).transpose(numbers)
         addresses = self.arrays(*[a.ctypes.data for a in (*[operands[i] for i in self.used], result)])
-        self.run_rows(call, threads.available(), size, addresses)
+        self.run_rows(ctypes.addressof(call), threads.available(), size, ctypes.addressof(addresses))
         return result
 
     def _prepare(self, operands: tuple[Any, ...]) -> Launch | None:
@@ -161,7 +163,6 @@ class CompiledElementwise(NumpyBackend):
         self._settings: Counter[Any] = Counter()
         #: Formulas of a single step, and whether NumPy's function has the same result: then loops are for threads.
         self._single: dict[Any, bool] = {}
-        _declare(library)
         threads.hush_before(library.gradcore_hush_threads)
         thread_state.connect(library)
 
@@ -246,7 +247,7 @@ class CompiledElementwise(NumpyBackend):
             if any(x.strides):  # The array may be transposed.
                 return super().copy_elements(x, order)
         out = np.empty(x.shape, x.dtype)
-        succeeded = self.library.gradcore_copy(WORTH_A_THREAD, number, x.itemsize, x, out)
+        succeeded = builtin(self.library, "gradcore_copy")(WORTH_A_THREAD, number, x.itemsize, x, out)
         return out if succeeded else super().copy_elements(x, order)
 
     def compute_by_loop(self, formula: Callable[..., Any], operands: tuple[Any, ...], exact: bool = False) -> Any:
@@ -310,16 +311,3 @@ def _least_of_single_step(exact: bool) -> int:
     variant = choose_variant()
     is_fast_in_numpy = exact or (variant is not None and variant.name == "avx512")
     return _SINGLE if is_fast_in_numpy else CompiledElementwise.LARGE
-
-
-def _declare(library: ctypes.CDLL) -> None:
-    """Declare the argument types of the functions of `elementwise.cpp`."""
-    for count in _ALIKE:
-        function = library[f"gradcore_run_{count}"]
-        setattr(library, f"gradcore_run_{count}", function)
-        function.argtypes = [ctypes.c_void_p, ctypes.c_int64, *[ctypes.py_object] * count]
-        function.restype = ctypes.c_bool
-    library.gradcore_run_rows.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
-    library.gradcore_run_rows.restype = None
-    library.gradcore_copy.argtypes = [ctypes.c_int64] * 3 + [ctypes.py_object] * 2
-    library.gradcore_copy.restype = ctypes.c_bool

@@ -65,10 +65,9 @@ struct IndexEntry;
 
 template <class T, Use use, void (*kernel)(const Slices&, i64, i64, const T*, const i64*, T*, i64*)>
 struct IndexEntry<kernel, use> {
-    static i64 run(i64 dim, i64 negative, i64 worth_a_thread, i64 threads, const void* source, const void* index,
-                   const void* target) {
+    static i64 run(i64 dim, i64 negative, i64 worth_a_thread, i64 threads, const Array& from, const Array& by,
+                   const Array& to) {
         constexpr bool reads = use == Use::read_slices || use == Use::read_elements;
-        const Array &from = array_of(source), &by = array_of(index), &to = array_of(target);
         Slices work;
         if (!describe<use>(dim, negative != 0, reads ? from : to, by, reads ? to : from, work)) return unsupported;
         const i64 elements = work.outer * work.count * work.inner;
@@ -147,8 +146,7 @@ INLINE void report(i64* wrong, bool fine) {
 }
 
 // Return `done` if all of the indices are at least `-negative` and less than `length`.
-static i64 find_outside(i64 length, i64 negative, const void* object) {
-    const Array& array = array_of(object);
+static i64 find_outside(i64 length, i64 negative, const Array& array) {
     if (!is_plain(array) || length < 1) return unsupported;
     const u64* index = reinterpret_cast<const u64*>(array.data);
     const u64 below = static_cast<u64>(negative), last = static_cast<u64>(length) - 1;
@@ -207,15 +205,15 @@ void gather_along(const Slices& work, i64 start, i64 stop, const T* x, const i64
     }));
 }
 
-// Copy rows of `inner` elements (the parts), each in reverse order.
+// Copy rows, each in reverse order.
 template <class T>
-void reverse_rows(const Slices& work, i64 start, i64 stop, const T* x, T* out) {
-    const i64 inner = work.inner;
+void reverse_rows(const Work& work, i64 start, i64 stop, const T* x, T* out) {
+    const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
-        const T* last = x + (row + 1) * inner - 1;
-        T* to = out + row * inner;
+        const T* last = x + (row + 1) * width - 1;
+        T* to = out + row * width;
 #pragma omp simd
-        for (i64 i = 0; i < inner; ++i) to[i] = last[-i];
+        for (i64 i = 0; i < width; ++i) to[i] = last[-i];
     }
 }
 
@@ -286,9 +284,7 @@ void add_slices(const Slices& work, i64 start, i64 stop, const T* values, const 
 
 // Kernels that copy are named by the size of an element in bytes, kernels that add by the character of the NumPy dtype.
 #define INDEX_KERNEL(name, char, use, ...)                                                             \
-    extern "C" const void* name##_##char;                                                              \
-    const void* name##_##char =                                                                        \
-        reinterpret_cast<const void*>(&gradcore::IndexEntry<&gradcore::name<__VA_ARGS__>, gradcore::Use::use>::run);
+    BUILTIN(name##_##char, &gradcore::IndexEntry<&gradcore::name<__VA_ARGS__>, gradcore::Use::use>::run)
 #define COPYING(name, use)                                                                             \
     INDEX_KERNEL(name, 1, use, gradcore::u8)                                                           \
     INDEX_KERNEL(name, 2, use, gradcore::u16)                                                          \
@@ -305,8 +301,7 @@ void add_slices(const Slices& work, i64 start, i64 stop, const T* values, const 
     INDEX_KERNEL(name, i, use, gradcore::u32)                                                          \
     INDEX_KERNEL(name, l, use, gradcore::u64)
 
-extern "C" const void* find_outside_l;
-const void* find_outside_l = reinterpret_cast<const void*>(&gradcore::find_outside);
+BUILTIN(find_outside_l, &gradcore::find_outside)
 COPYING(take_slices, read_slices)
 COPYING(gather_along, read_elements)
 COPYING(scatter_along, write_elements)

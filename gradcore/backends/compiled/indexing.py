@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,24 +27,9 @@ if np.dtype("l").itemsize == 8:
     _ADDED |= {"q": "l", "Q": "l"}
 #: A strided array is copied for a kernel only if it has at most so many elements for each index.
 _COPIED_PER_INDEX = 8
-#: Types of the numbers that a kernel of indices takes: the dim, whether negative indices count from the end, the
-#: elements from which a thread pays off and the number of threads.
-_NUMBERS = (ctypes.c_int64,) * 4
-#: Types of the number of elements and of the largest negative index, without its sign.
-_BOUNDS = (ctypes.c_int64,) * 2
 _INT64 = np.dtype(np.int64)
 #: What kernels of indices return. For other arrays than they support, they return another number.
 _DONE, _OUT_OF_BOUNDS = 0, 1
-
-
-class _Slices(ctypes.Structure):
-    """Sizes of the work of the kernels of `indexing.cpp`."""
-
-    _fields_ = (
-        ("parts", ctypes.c_int64), ("outer", ctypes.c_int64), ("length", ctypes.c_int64), ("inner", ctypes.c_int64),
-        ("count", ctypes.c_int64), ("negative", ctypes.c_int64), ("by_columns", ctypes.c_int64),
-        ("step", ctypes.c_int64),
-    )  # fmt: skip
 
 
 def _kind_of(x: Any) -> str | None:
@@ -76,7 +60,8 @@ class CompiledIndexing(calls.CompiledCalls):
     @kernel_for(_reverses_rows)
     def reverse_dims(self, x: Array, dims: Sequence[int]) -> Array:
         out, width = np.empty(x.shape, x.dtype), x.shape[-1]
-        work = _Slices(x.size // width, 1, 1, width, 1)
+        height = x.size // width
+        work = calls.Work(height, height, width)
         self.run_kernel("reverse_rows", _COPIED[x.itemsize], work, x.size, np.ascontiguousarray(x), out)
         return out
 
@@ -85,7 +70,7 @@ class CompiledIndexing(calls.CompiledCalls):
     def check_bounds(self, index: Array, size: int, dim: int, low: int = 0, message: str = OUT_OF_BOUNDS) -> None:
         if index.dtype is not _INT64 or not isinstance(index, np.ndarray):  # The kernel reads arrays, not scalars.
             super().check_bounds(index, size, dim, low, message)
-        elif self._function("find_outside", "l", 1, _BOUNDS, ctypes.c_int64)(size, -low, index) != _DONE:
+        elif self._function("find_outside", "l")(size, -low, index) != _DONE:
             super().check_bounds(index, size, dim, low, message)  # This call raises the error.
 
     def taken_along(self, x: Array, dim: int, index: Array, negative: bool = False, *message: str) -> Array:
@@ -176,7 +161,7 @@ class CompiledIndexing(calls.CompiledCalls):
         self, name: str, kind: str, dim: int, negative: bool, source: Array, index: Array, target: Array
     ) -> int:
         """Run a kernel of `indexing.cpp`, which checks shapes, layouts and bounds, and return its outcome."""
-        function = self._function(name, kind, 3, _NUMBERS, ctypes.c_int64)
+        function = self._function(name, kind)
         positions = index if index.__class__ is np.ndarray and index.dtype is _INT64 else np.asarray(index, np.int64)
         if not positions.flags.c_contiguous:
             positions = np.ascontiguousarray(positions)

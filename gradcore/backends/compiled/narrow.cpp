@@ -202,8 +202,7 @@ struct NarrowEntry;
 
 template <class T, class R, void (*kernel)(const Stack&, const Columns&, const T*, R*)>
 struct NarrowEntry<kernel> {
-    static i64 run(i64 dim, i64 worth_a_thread, i64 threads, const void* source, const void* target) {
-        const Array &from = array_of(source), &to = array_of(target);
+    static i64 run(i64 dim, i64 worth_a_thread, i64 threads, const Array& from, const Array& to) {
         if (dim < 0 || dim >= from.dims) return unsupported;
         if (!from.is_contiguous() || !from.is_aligned() || !to.is_contiguous() || !to.is_aligned()) return unsupported;
         Stack stack{1, 1, 1};
@@ -227,8 +226,7 @@ struct NarrowEntry<kernel> {
 }  // namespace gradcore
 
 #define NARROW_KERNEL(name, char, ...) \
-    extern "C" const void* name##_##char; \
-    const void* name##_##char = reinterpret_cast<const void*>(&gradcore::NarrowEntry<&gradcore::name<__VA_ARGS__>>::run);
+    BUILTIN(name##_##char, &gradcore::NarrowEntry<&gradcore::name<__VA_ARGS__>>::run)
 #define NARROW_KERNELS(name) NARROW_KERNEL(name, f, float) NARROW_KERNEL(name, d, double)
 NARROW_KERNELS(narrow_sums)
 NARROW_KERNELS(narrow_maxima)

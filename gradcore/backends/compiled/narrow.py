@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -29,8 +28,6 @@ _COLUMNS, _TALL = 8, 1 << 14
 _FOLDED, _FEW = 8, 2048
 #: The longest dim that kernels reduce: they number the elements along it by int32.
 _LONGEST = (1 << 31) - 1
-#: Types of the reduced dim, the elements from which a thread pays off and the number of threads.
-_NUMBERS = (ctypes.c_int64,) * 3
 
 
 def _takes_sum(x: Array, dims: Sequence[int]) -> bool:
@@ -128,7 +125,7 @@ class CompiledNarrow(CompiledCalls):
         """Reduce a contiguous array of floats, which must not be empty, along a dim by a kernel."""
         shape = x.shape
         out: Array = np.empty(shape[:dim] + (1,) * keepdim + shape[dim + 1 :], np.int64 if finds_index else x.dtype)
-        run = self._function(kernel, x.dtype.char, 2, _NUMBERS, ctypes.c_int64)
+        run = self._function(kernel, x.dtype.char)
         if run(dim, WORTH_A_THREAD, threads.available(), x, out):
             raise AssertionError(f"{kernel} does not read arrays of the shape {shape}")
         return out

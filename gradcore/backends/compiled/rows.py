@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -22,8 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ROW_KERNELS", "CompiledRows"]
 
-#: Elements from which a kernel is faster than NumPy's functions, and elements from which a thread pays off. Tests that
-#: set the former to 1 switch off the least widths below, too.
+#: Elements from which a kernel is faster than NumPy's functions (declared ones always are, but for narrow rows from so
+#: many elements on), and elements from which a thread pays off. Tests that set the former to 1 switch off the least
+#: widths, too.
 _LARGE, _WORTH_A_THREAD = 1 << 12, 1 << 14
 #: Elements of a group of rows whose gradients of weights are added in sequence.
 _PART = 1 << 15
@@ -90,10 +90,9 @@ class CompiledRows(CompiledCalls):
     def _run(self, name: str, shape: tuple[int, ...], *arrays: Any, parts: int | None = None, **more: Any) -> None:
         """Run a kernel on all rows (or parts of rows) of contiguous arrays of one dtype."""
         height, width = shape
-        function = self._function(name, arrays[0].dtype.char, len(arrays))
-        parts = parts or height
-        grain = max(1, _WORTH_A_THREAD * parts // (height * width))
-        function(ctypes.byref(Work(parts, height, width, **more)), grain, threads.available(), *arrays)
+        work, count = Work(parts or height, height, width, **more), threads.available()
+        if not self._function(name, arrays[0].dtype.char)(*work, height * width, _WORTH_A_THREAD, count, *arrays):
+            raise AssertionError(f"the arrays of {name} are not contiguous")
 
     # -- exponentials ----------------------------------------------------------------------------------------
 
@@ -238,43 +237,37 @@ class CompiledRows(CompiledCalls):
 
 def _eager(kernel: RowKernel) -> Any:
     """Return a method of the backend that calls a declared kernel for arguments that it supports."""
-    # Values that depend on the declaration alone are computed once, because a call only takes a few microseconds.
+    # Values that depend on the declaration alone are computed once, because a call only takes two microseconds.
     symbol, call, further_reads, number = kernel.symbol, kernel.call, kernel.reads[1:], kernel.call.value
     dims, setting = (at if at < 0 else at + len(further_reads) for at in (call.dims, call.number))
     of_elements = all(word == "rows" for word in kernel.writes)
-    least_width = kernel.least_width
-    defaults, count = [word.partition("=")[2] for word in further_reads], len(further_reads)
+    least_width, empty, available = kernel.least_width, np.empty, threads.available
+    defaults = [word.partition("=")[2] for word in further_reads]
     width_of = width_of_rows(kernel, call)
 
     def supports(backend: Any, x: Any, *rest: Any) -> bool:
-        if x.size < _LARGE or not x.flags.aligned:
-            return False
-        width = width_of(x, rest)
-        if not width or width < least_width <= _LARGE:
-            return False
-        for array in rest[:count]:  # noqa: SIM110 (a loop is faster than `all` of a generator)
-            if array is not None and not array.flags.aligned:
-                return False
-        return True
+        width = width_of(x, rest) if x.size else 0
+        return width > 0 and not width < least_width <= _LARGE <= x.size
 
     def run(backend: CompiledRows, x: Any, *rest: Any) -> Any:
-        shape, kind = x.shape, x.dtype
-        rows = rows_of(x) if dims < 0 else _matrix(x, prod(shape[x.ndim - rest[dims] :]))
-        arrays = [rows]
+        shape, kind, size = x.shape, x.dtype, x.size
+        width = shape[-1] if dims < 0 else prod(shape[x.ndim - rest[dims] :])
+        height = size // width
+        arrays = [x]
         for default, array in zip(defaults, rest, strict=False):
-            if default:
-                arrays.append(_vector(array, int(default), rows.shape[1], kind))
-            else:
-                arrays.append(array if array.flags.c_contiguous else np.ascontiguousarray(array))
+            arrays.append(np.full(width, int(default), kind) if array is None else array)
         # No result is a view of a longer array, which a leaf would have to copy.
         if of_elements:
-            results = [np.empty(shape, kind)]
+            results = [empty(shape, kind)]
         else:
             count = 1 if dims < 0 else rest[dims]
-            shapes = {"row": rows.shape[:1], "kept": shape[: x.ndim - count] + (1,) * count}
-            results = [np.empty(shapes.get(w, shape), np.int64 if w == "index" else kind) for w in kernel.writes]
-        number_value = number if setting < 0 else rest[setting] if setting < len(rest) else 0
-        backend._run(symbol, rows.shape, *arrays, *results, number=number_value)
+            shapes = {"row": (height,), "kept": shape[: x.ndim - count] + (1,) * count}
+            results = [empty(shapes.get(w, shape), np.int64 if w == "index" else kind) for w in kernel.writes]
+        value = number if setting < 0 else rest[setting] if setting < len(rest) else 0
+        work = height, height, width, 0, 0, value, size, _WORTH_A_THREAD, available()
+        function = backend._function(symbol, kind.char)
+        if not function(*work, *arrays, *results):
+            function(*work, *[np.require(a, None, ("C", "A")) for a in arrays], *results)
         return results[0] if of_elements else tuple(results)
 
     return kernel_for(supports)(run)

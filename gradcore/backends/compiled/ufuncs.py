@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.compiled.calls import WORTH_A_THREAD
+from gradcore.backends.compiled.library import builtin
 from gradcore.backends.numpy import threads
 from gradcore.core.typing import AnyArray
 
@@ -64,7 +65,7 @@ class _InnerLoop:
         self.sizes = (ctypes.c_int64 * len(sizes))(*sizes)
         address = ctypes.addressof(self.sizes)
         self.call = Call(head.functions[number], head.data[number] if head.data else None, WORTH_A_THREAD, address)
-        self.reference, self.dtype = ctypes.byref(self.call), np.dtype(kinds[-1])
+        self.address, self.dtype = ctypes.addressof(self.call), np.dtype(kinds[-1])
 
 
 @functools.cache
@@ -134,14 +135,10 @@ def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..
     loops = _inner_loops(function) if function.nout == 1 and function.signature is None else {}
     if not loops or function.nin > 2:
         return function
-    run, array = library[f"gradcore_run_numpy_{function.nin + 1}"], np.ndarray
-    run.argtypes = [ctypes.c_void_p, ctypes.c_int64, *[ctypes.py_object] * (function.nin + 1)]
-    run.restype = ctypes.c_bool
+    run, array = builtin(library, f"gradcore_run_numpy_{function.nin + 1}"), np.ndarray
     # Loops for two floats of one type in the byte order of this machine.
     broadcasting = {np.dtype(char): loops[char * 2] for char in "fd" if char * 2 in loops}
-    run_broadcast = library["gradcore_run_broadcast"]
-    run_broadcast.argtypes = [ctypes.c_void_p, ctypes.c_int64, *[ctypes.py_object] * 3]
-    run_broadcast.restype = ctypes.c_bool
+    run_broadcast = builtin(library, "gradcore_run_broadcast")
 
     def compute(out: AnyArray | None, *operands: AnyArray) -> AnyArray | None:
         number = threads.available()
@@ -152,7 +149,7 @@ def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..
             return None
         shape = max(operands, key=_size).shape
         result = np.empty(shape, loop.dtype) if out is None else out
-        if result.dtype == loop.dtype and result.shape == shape and run(loop.reference, number, *operands, result):
+        if result.dtype == loop.dtype and result.shape == shape and run(loop.address, number, *operands, result):
             return result
         return None if general is None or out is not None else general(*operands)
 
@@ -163,7 +160,7 @@ def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..
             return None
         result = np.empty(shape, loop.dtype) if out is None else out
         fits = out is None or (result.dtype == loop.dtype and result.shape == shape)
-        return result if fits and run_broadcast(loop.reference, threads.available(), x, y, result) else None
+        return result if fits and run_broadcast(loop.address, threads.available(), x, y, result) else None
 
     def unary(x: AnyArray, out: AnyArray | None = None) -> AnyArray:
         if x.__class__ is array and x.size >= _LARGE:
@@ -215,7 +212,7 @@ class CallList:
     >>> if library is not None:
     ...     calls, memory = CallList(library), np.array([3, 5, 0], np.float32)
     ...     calls.append(np.multiply, memory.dtype, 1, (0, 4, 8), (False,) * 3)
-    ...     calls(memory.ctypes.data)
+    ...     calls(memory)
     ...     assert memory[2] == 15
     """
 
@@ -223,9 +220,7 @@ class CallList:
         self._kinds: dict[Any, int] = {}
         self._steps: list[tuple[int, ...]] = []
         self._table: Any = None
-        self._run = library["gradcore_run_list"]
-        self._run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
-        self._run.restype = None
+        self._run = builtin(library, "gradcore_run_list")
 
     @staticmethod
     def takes(function: Any, dtype: Any) -> bool:
@@ -254,19 +249,20 @@ class CallList:
         self._steps.append((kind, *offsets, *[0] * (3 - len(offsets))))
         self._table = None
 
-    def __call__(self, address: int) -> None:
-        """Make all calls on the memory at `address`."""
+    def __call__(self, memory: AnyArray) -> None:
+        """Make all calls on the memory of an array."""
         if self._table is None:
             self._table = self._build_tables()
-        kinds, steps = self._table
-        self._run(kinds, steps.ctypes.data, len(self._steps), address)
+        self._run(*self._addresses, len(self._steps), memory)
 
     def _build_tables(self) -> tuple[Any, Any]:
-        """Return the C structures of the loops, and the steps of all calls as an array."""
+        """Return the C structures of the loops, and the steps of all calls as an array; store their addresses."""
         kinds = (_Kind * len(self._kinds))()
         for kind, (function, dtype, count, repeated) in zip(kinds, self._kinds, strict=True):
             loop = _inner_loops(function)[dtype.char * function.nin].call
             kind.loop, kind.data, kind.count = loop.loop, loop.parameters, count
             for i, each in enumerate(repeated):
                 kind.steps[i] = 0 if each else dtype.itemsize
-        return kinds, np.array(self._steps, np.int32)
+        steps = np.array(self._steps, np.int32)
+        self._addresses = ctypes.addressof(kinds), steps.ctypes.data
+        return kinds, steps

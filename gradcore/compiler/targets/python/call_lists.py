@@ -127,14 +127,14 @@ class ListedCalls(FusedCalls):
             self._constants[key] = -1 - len(self._constants), array[(0,) * array.ndim] if is_number else array
         return self._constants[key][0]
 
-    def _allocate(self) -> tuple[int, list[Any], list[Any], Any]:
-        """Allocate a block; return its address, the input and output arrays in it, and the object that owns it."""
+    def _allocate(self) -> tuple[Any, list[Any], list[Any]]:
+        """Allocate a block; return it, and the input and output arrays in it."""
         block, types, offsets = empty_block(self._size), self.types, self._offsets
         for number, array in self._constants.values():
             np.ndarray(array.shape, array.dtype, block, offsets[number])[...] = array
         views = [[np.ndarray(types[n].shape, types[n].dtype, block, offsets[n]) for n in numbers]
                  for numbers in (self.inputs, self.outputs)]  # fmt: skip
-        return block.ctypes.data, views[0], views[1], block
+        return block, views[0], views[1]
 
     @property
     def summary(self) -> str:
@@ -146,11 +146,11 @@ class ListedCalls(FusedCalls):
         return f"listed {len(self.calls)} calls"
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
-        block = self._blocks.take()
-        address, inputs, outputs, _ = block
+        taken = self._blocks.take()
+        block, inputs, outputs = taken
         for place, array in zip(inputs, arrays, strict=True):
             place[...] = array
-        self.call_in_profile(self._list, address)
+        self.call_in_profile(self._list, block)
         results = tuple([place.copy() if place.ndim else place[()] for place in outputs])
-        self._blocks.give(block)
+        self._blocks.give(taken)
         return results
