@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ __all__ = [
     "connect",
     "devices_of",
     "find",
+    "find_cupy_backends",
     "in_use",
     "is_connected",
     "put",
@@ -157,6 +159,13 @@ def is_connected(type: str) -> bool:
 def in_use() -> list[Backend]:
     """Return the backends that have been created."""
     return list(_backends.values())
+
+
+def find_cupy_backends() -> list[Any]:
+    """Return the backends in use that compute with CuPy or a library with its interface."""
+    # Another thread may be importing the module. Then the class is missing, and no backend of it is in use yet.
+    cupy_class = getattr(sys.modules.get("gradcore.backends.cupy.backend"), "CupyBackend", None)
+    return [] if cupy_class is None else [each for each in in_use() if isinstance(each, cupy_class)]
 
 
 def devices_of(backend: Any) -> list[device]:

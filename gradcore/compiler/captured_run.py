@@ -14,7 +14,7 @@ from typing import Any
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import Variable, version_counter
 from gradcore.compiler.autograd.backward import RecordedBackward
-from gradcore.compiler.autograd.node import grad_of, ignore, tensors_in, unique, with_grads
+from gradcore.compiler.autograd.node import grad_of, ignore, tensors_in, unique
 from gradcore.compiler.autograd.optimizer_steps import PlannedStep, plan_step
 from gradcore.compiler.capture.arrays import RecordedArray, give_holders_plain_arrays, give_plain_arrays
 from gradcore.compiler.capture.guards import Guards
@@ -22,6 +22,7 @@ from gradcore.compiler.capture.host_calls import HOST_CLASSES, runs_user_code
 from gradcore.compiler.capture.reasons import Code
 from gradcore.compiler.capture.recorder import Recorder
 from gradcore.compiler.capture.script import Part, ReadNumbers, Script
+from gradcore.compiler.capture.substitutes import original_backend
 from gradcore.compiler.capture.watch import Watch
 from gradcore.compiler.program.program import ArrayType, Call, Value
 from gradcore.compiler.program.storage import share_memory
@@ -263,6 +264,15 @@ class RecordedRun:
             return f"({entry[1]} := {self.script.wrap(grad, part)})"
         return str(entry[1])
 
+    def guard_places(self, array: RecordedArray) -> None:
+        """Guard where inputs lie in the storage that they share with `array`, and the size of that storage."""
+        types = self.recorder.program.types
+        for n, i in self.script.arguments.items():
+            if types[n].memory == types[array.number].memory:
+                place = original_backend(self.tensors[i]._device.backend).place_in_memory
+                text = f"place of {self.guards.tensors[i].name} in its storage"
+                self.guards.require(f"{self.guards.bind(place)}(a{i}) == {place(self.arrays[i])}", text)
+
     # -- the end of the capture ---------------------------------------------------------------------------------------
 
     def end(self, result: Any) -> None:
@@ -294,11 +304,6 @@ class RecordedRun:
         self._check_outputs()
         if recorder.release():
             self.script.refuse(Code.KEPT, "the function keeps a tensor that it computes, beside what it returns")
-
-    def check_guards(self, check: Callable[[], Any]) -> Any:
-        """Return the result of `check`, called while leaves have the gradients from before the run."""
-        with with_grads([t._autograd for t in self.tensors], self.first_grads):
-            return check()
 
     def _check_outputs(self) -> None:
         """Refuse results that a program cannot return, such as views of arguments."""

@@ -14,6 +14,7 @@ from textwrap import indent
 from typing import Any, TypeAlias
 
 from gradcore.autograd.modes import GRAD, PROFILE, local
+from gradcore.backends.registry import find_cupy_backends
 from gradcore.compiler import symbolic_sizes
 from gradcore.compiler.autograd.node import all_tensors_in, with_grads
 from gradcore.compiler.capture.arrays import current
@@ -30,7 +31,6 @@ from gradcore.compiler.capture.split import cut
 from gradcore.compiler.capture.trusted import is_library
 from gradcore.compiler.capture.watch import Observed, Watch, offset_after_which, suspend_callbacks
 from gradcore.compiler.captured_run import RecordedRun
-from gradcore.compiler.program.storage import find_cupy_backends
 from gradcore.compiler.specialization import Specialization, SpecializationWriter
 from gradcore.compiler.verification import Verifier
 from gradcore.core import config
@@ -150,6 +150,12 @@ class CompiledFunction:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce_ex__(self, protocol: object) -> str | tuple[object, ...]:
+        # As of plain functions, a copy is the object that the name in the module leads to. Others have no programs yet.
+        name, module = getattr(self, "__qualname__", ""), sys.modules.get(self.__module__)
+        named = functools.reduce(lambda owner, part: getattr(owner, part, None), name.split("."), module)
+        return name if named is self else (CompiledFunction, (self._function, *self.settings))
 
     def __repr__(self) -> str:
         return f"<compiled {self._function!r}>"
@@ -539,7 +545,8 @@ class CompiledFunction:
                 Code.STATE, f"{code.co_name} ({where}) is called, and found in a way that cannot be checked"
             )
         entry = SpecializationWriter(recorded).entry(self.eager) if recorder.stopped is None else None
-        failed = None if entry is None else recorded.check_guards(lambda: entry.run(args, named, True))
+        with with_grads([t._autograd for t in recorded.tensors], recorded.first_grads):
+            failed = None if entry is None else entry.run(args, named, True)
         if type(failed) is int:
             recorded.script.refuse(Code.CHANGE, f"the function changes what it depends on: {guards.texts[failed]}")
         if [*map(id, input_tensors)] != [*map(id, all_tensors_in([*args, named]))]:

@@ -223,7 +223,7 @@ class SymbolicRecorder(Recorder):
                 sys.setprofile(None)
         if name in OF_METADATA or name == "backend.shares_memory":
             return self._query(name, function, args, named, results, arrays)
-        self._check_sizes(name, arrays)
+        self._check_result(name, arrays)
         outcome = self._note(name, function, args, named, results[0], bool(arrays), on_cpu)
         self._know_all(name, outcome, results, leaves)
         return outcome
@@ -330,6 +330,9 @@ class SymbolicRun(RecordedRun):
                 copies[id(array)] = first_copy, *others
             self.copies.append(copies[id(array)])
         self.arrays = [each[0] for each in self.copies]
+
+    def guard_places(self, array: RecordedArray) -> None:
+        self.recorder.stop(Code.SIZES, "elements of a storage are reached that are not the tensor's own")
 
     def begin(self, caller: FrameType) -> None:
         super().begin(caller)

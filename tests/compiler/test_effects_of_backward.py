@@ -9,6 +9,8 @@ import itertools
 import operator
 import random
 import signal
+import subprocess
+import sys
 import threading
 import traceback
 import types
@@ -480,3 +482,32 @@ def test_other_threads_draw_during_a_capture() -> None:
     is_over.set()
     thread.join()
     assert len({*seen}) == len(seen)
+
+
+#: A program whose second call imports an operation in backward, beside another package's finder of modules.
+IMPORTING = """
+import sys, warnings
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        seen.append(name)
+
+seen = []
+import gradcore as gc
+sys.meta_path.insert(0, Finder())
+model = gc.nn.Sequential(gc.nn.Linear(4, 8), gc.nn.BatchNorm1d(8)).eval()
+compiled = gc.compile(lambda x: model(x), options={"cpp": False})
+warnings.simplefilter("error")
+x = gc.ones(5, 4, requires_grad=True)
+compiled(x)
+del seen[:]
+compiled(x)
+assert "gradcore.ops.elementwise.exponential" in seen, seen
+assert compiled.count_programs() == 1, compiled.breaks()
+"""
+
+
+def test_operations_are_imported_in_backward() -> None:
+    """The finders of other packages are not code of the function."""
+    done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

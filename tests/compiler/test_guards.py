@@ -756,3 +756,31 @@ def test_gradients_are_guarded_if_they_are_read(reads: bool) -> None:
         if i % 4 == 3:
             w.grad = None
     assert len(compiled._specializations) == 1 + reads
+
+
+#: Functions that reach the storage of a tensor beyond its own elements.
+OF_STORAGES: dict[str, Callable[[gc.Tensor], gc.Tensor]] = {
+    "number of bytes": lambda x: x + x.untyped_storage().nbytes(),
+    "number of elements": lambda x: x + len(x.storage()),
+    "view by strides": lambda x: x.as_strided((2,), (1,), 0) * 1,
+    "view beyond the elements": lambda x: x.as_strided((2,), (2,), 3) * 1,
+    "view by strides of a view": lambda x: x[1:].as_strided((2,), (1,), 0) * 1,
+    "view of the storage": lambda x: x + gc.empty(0).set_(x.untyped_storage())[-4:-3],
+    "shared memory": lambda x: x * (2 if x.is_shared() else 1),
+    "shared storage": lambda x: x * (2 if x.untyped_storage().is_shared() else 1),
+}
+
+
+@pytest.mark.parametrize("cpp", [False, "wait"])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("kind", OF_STORAGES)
+def test_places_in_storages(kind: str, dynamic: bool, cpp: Any) -> None:
+    """The shape and strides of a view do not tell which elements of its storage are around it."""
+    function = OF_STORAGES[kind]
+    compiled = gc.compile(function, dynamic=dynamic, options={"cpp": cpp})
+    storage, shared = gc.arange(12.0), gc.arange(9.0).share_memory_()
+    views = [storage[:3]] * 3 + [storage[5:8], gc.arange(9.0)[1:4], shared[:3], storage[4:8], storage[2:7]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for x in views:
+            assert gc.equal(compiled(x), function(x))

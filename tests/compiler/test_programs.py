@@ -6,6 +6,8 @@ import copy
 import cProfile
 import gc as collector
 import pickle
+import sys
+import types
 import warnings
 import weakref
 from typing import Any
@@ -602,3 +604,63 @@ def test_functions_are_compiled_under_cprofile(dynamic: bool) -> None:
     assert compiled._specializations
     seen = {entry.code.co_name for entry in profile.getstats() if not isinstance(entry.code, str)}
     assert {"__call__", "_next"} <= seen
+
+
+@gc.compile
+def doubled(x: Any) -> Any:
+    return x * 2
+
+
+class Methods(nn.Module):
+    """A module with compiled functions: a method, a layer and a function that another module may define."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.body = gc.compile(self.compute, options={"cpp": False})
+        self.twice, self.compiled_layer = doubled, gc.compile(self.layer, options={"cpp": False})
+
+    def compute(self, x: Any) -> Any:
+        return self.layer(x) * 2
+
+    def forward(self, x: Any) -> Any:
+        return self.twice(self.body(x)) + self.compiled_layer(x)
+
+
+@pytest.mark.parametrize("copies", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_models_with_compiled_functions_are_copied(copies: Any) -> None:
+    model, x = Methods(), gc.randn(2, 3)
+    for _ in range(3):
+        expected = model(x)
+    other = copies(model)
+    assert [*other.state_dict()] == [*model.state_dict()]
+    with gc.no_grad():
+        other.layer.weight.mul_(3)
+        other.layer.bias.mul_(3)
+    for _ in range(3):
+        assert gc.allclose(other(x), 3 * expected)
+    assert gc.equal(model(x), expected)
+    assert other.body is not model.body
+    assert other.body._specializations
+    assert other.twice is doubled
+
+
+def test_copies_of_compiled_functions_have_programs_of_their_own() -> None:
+    compiled = gc.compile(lambda x: x * 2, options={"cpp": False}, dynamic=True)
+    for _ in range(3):
+        compiled(gc.ones(2))
+    for other in (copy.copy(compiled), copy.deepcopy(compiled)):
+        assert other is not compiled
+        assert other.settings == compiled.settings
+        assert not other._specializations
+        assert other(gc.ones(2)).tolist() == [2, 2]
+
+
+def test_functions_are_captured_while_another_thread_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules have no contents yet where another thread is importing them."""
+    for name in ("gradcore.backends.cupy.backend", "ml_dtypes"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    compiled = gc.compile(lambda x: (x.long() * 2).float(), options={"cpp": False})
+    for _ in range(3):
+        assert compiled(gc.ones(2000)).sum() == 4000
+    assert compiled._specializations

@@ -24,8 +24,9 @@ def character(dtype: Any) -> str:
     """Return the character of a dtype that has conversions ("E" for bfloat16), or an empty string."""
     if dtype.char in "efd":
         return str(dtype.char)
-    ml_dtypes: Any = sys.modules.get("ml_dtypes")
-    return "E" if ml_dtypes is not None and dtype == ml_dtypes.bfloat16 else ""
+    # Another thread may be importing the package. Then its types are missing, and no array has one of them.
+    bfloat16 = getattr(sys.modules.get("ml_dtypes"), "bfloat16", None)
+    return "E" if bfloat16 is not None and dtype == bfloat16 else ""
 
 
 def _has_kernel(backend: Any, x: AnyArray, dtype: Any) -> bool:

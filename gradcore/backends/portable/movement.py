@@ -105,6 +105,11 @@ class Movement:
             flat = flat.view("u1")[: flat.nbytes // x.itemsize * x.itemsize]
         return flat.view(x.dtype)
 
+    def place_in_memory(self, x: Array) -> tuple[int, int]:
+        """Return the bytes of the memory block of `x` before its first element, and of the whole block."""
+        memory = self.memory_of(x)
+        return self.address(x) - self.address(memory), memory.nbytes
+
     def owner_of(self, x: Array) -> Array:
         """Return the array that owns the memory of `x`: itself, unless it is a view."""
         return _owner(x)

@@ -11,8 +11,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from gradcore.autograd.node import Node
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import AutogradMeta, Variable
@@ -124,8 +122,6 @@ class RecordedArray(ArrayStandIn):
         return None if self.array.base is None else NotImplemented
 
     def __getitem__(self, index: Any) -> Any:
-        if _has_mask(index):
-            _read(Code.SIZES, "a mask selects elements, so that sizes depend on values")
         return _call("operator.getitem", operator.getitem, self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -155,11 +151,6 @@ class RecordedArray(ArrayStandIn):
 
 def _inside(value: Any) -> Any:
     return value.array if isinstance(value, RecordedArray) else value
-
-
-def _has_mask(index: Any) -> bool:
-    parts = index if isinstance(index, tuple) else (index,)
-    return any(isinstance(i, (RecordedArray, np.ndarray)) and i.dtype == bool for i in parts)
 
 
 def _read(code: Code, text: str) -> None:

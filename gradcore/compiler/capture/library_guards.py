@@ -18,6 +18,7 @@ import numpy as np
 from gradcore.amp.scaling import GradScaler
 from gradcore.autograd.modes import local
 from gradcore.backends import switches
+from gradcore.backends.registry import find_cupy_backends
 from gradcore.compiler.capture import trusted
 from gradcore.compiler.capture.bytecode import find_operator_methods, names_in
 from gradcore.compiler.capture.checks import Unguardable
@@ -27,7 +28,6 @@ from gradcore.compiler.capture.reasons import Code
 from gradcore.compiler.capture.substitutes import original_of
 from gradcore.compiler.capture.tensor_guards import TensorGuards
 from gradcore.compiler.capture.watch import Observed, is_pure
-from gradcore.compiler.program.storage import find_cupy_backends
 from gradcore.core import config
 from gradcore.nn import functional
 from gradcore.nn.module_hooks import _Everywhere as Everywhere

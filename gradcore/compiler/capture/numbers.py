@@ -273,7 +273,8 @@ class _Uses:
         for node in ast.walk(self.tree):
             if isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names:
                 return False
-            if isinstance(node, _NESTED) and node is not self.tree and self._is_in(node, name):
+            is_nested = isinstance(node, _NESTED) and node is not self.tree
+            if is_nested and any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(node)):
                 return False
             if isinstance(node, ast.Name) and node.id == name:
                 if isinstance(self.parents[node], ast.AugAssign):
@@ -281,6 +282,3 @@ class _Uses:
                 if isinstance(node.ctx, ast.Load) and not self.allows(node):
                     return False
         return True
-
-    def _is_in(self, scope: Any, name: str) -> bool:
-        return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(scope))

@@ -25,7 +25,7 @@ from gradcore.backends.codegen.scalars import SymbolicScalar
 from gradcore.backends.portable.optimizers import Batch
 from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.random.recording import RepeatedState
-from gradcore.backends.registry import CPU
+from gradcore.backends.registry import CPU, find_cupy_backends
 from gradcore.compiler.capture.arrays import RecordedArray, RecordedInt, give_holders_plain_arrays, plain_batch
 from gradcore.compiler.capture.numbers import RecordedFloat, RecordedInteger, plain_numbers
 from gradcore.compiler.capture.reasons import Code, Reason
@@ -35,7 +35,7 @@ from gradcore.compiler.capture.substitutes import Substitutes, plain_draw
 from gradcore.compiler.capture.watch import RepeatedEffect
 from gradcore.compiler.program.effects import is_pure, written_arguments
 from gradcore.compiler.program.program import ArrayType, Call, Program, Value, map_leaves
-from gradcore.compiler.program.storage import address_of, find_cupy_backends, owner_of, share_memory
+from gradcore.compiler.program.storage import address_of, owner_of, share_memory
 from gradcore.core import dtypes
 from gradcore.core.device import device
 from gradcore.core.locks import process_lock
@@ -77,6 +77,8 @@ _SIZED_BY_VALUES = frozenset((
     "nonzero", "repeat", "setdiff1d", "trim_zeros", "union1d", "unique", "unique_all", "unique_counts",
     "unique_inverse", "unique_values",
 ))  # fmt: skip
+#: Calls that reach elements of the storage that the array itself does not have.
+_OF_STORAGE = frozenset(["backend.memory_of", "kernels.strided_view"])
 #: Kernels that return None for operands whose shapes or dtypes they do not support.
 _DECLINING = frozenset(["kernels.fused_forward", "kernels.fused_gradients"])
 #: Types of arguments that are constants of a program.
@@ -363,7 +365,7 @@ class Recorder:
         if name == "backend.shares_memory":
             self._check_sharing(arrays)
             return result
-        self._check_sizes(name, arrays)
+        self._check_result(name, arrays)
         if not on_cpu and result is None and not arrays:
             self.stop(Code.CALL, f"{name.rpartition('.')[2]} of the device is called")
         for backend, usual_index in self._indices.items():
@@ -388,13 +390,15 @@ class Recorder:
             text = f"a tensor may be written in backward, by {name.rpartition('.')[2]}"
             raise RepeatedEffect(Reason(Code.BACKWARD, text, user_line()))
 
-    def _check_sizes(self, name: str, arrays: list[RecordedArray]) -> None:
-        """End the capture for functions whose result sizes depend on values."""
+    def _check_result(self, name: str, arrays: list[RecordedArray]) -> None:
+        """End the capture if sizes of the result depend on values; guard the storage if the result depends on it."""
         kind, _, function_name = name.partition(".")
         if function_name in (_SIZED_BY_VALUES if kind == "xp" else Backend.synchronizing):
             self.stop(Code.SIZES, f"{function_name} has a result whose size depends on values")
-        if function_name == "index" and any(a.dtype == bool for a in arrays[1:]):
+        if function_name in ("getitem", "index") and any(a.dtype == bool for a in arrays[1:]):
             self.stop(Code.SIZES, "a mask selects elements, so that sizes depend on values")
+        if name in _OF_STORAGE:
+            self.run.guard_places(arrays[0])
 
     def _check_sharing(self, arrays: list[RecordedArray]) -> None:
         """End the capture if inputs of the program share memory, which may differ in other calls."""

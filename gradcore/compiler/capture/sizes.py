@@ -160,10 +160,6 @@ class SymbolicNumber:
         return self if _compute(operator.ge, ">=", self, 0) else -self
 
 
-def _symbols_of(*operands: Any) -> Symbols:
-    return next(each.symbols for each in operands if type(each) is SymbolicNumber)
-
-
 def _values_of(operand: Any, count: int) -> tuple[Any, ...]:
     return operand.values if type(operand) is SymbolicNumber else (operand,) * count
 
@@ -182,7 +178,7 @@ def _compute(function: Callable[..., Any], symbol: str, a: Any, b: Any) -> Any:
     other = b if type(a) is SymbolicNumber else a
     if isinstance(other, (Variable, RecordedArray)):
         return NotImplemented
-    symbols = _symbols_of(a, b)
+    symbols = next(each.symbols for each in (a, b) if type(each) is SymbolicNumber)
     if not symbols.is_followed():
         symbols.escape("a kernel computes with a size")
         return function(number_at(a, 0), number_at(b, 0))

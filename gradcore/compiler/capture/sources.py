@@ -43,14 +43,9 @@ def _read(code: types.CodeType) -> Any:
         if isinstance(node, SCOPES):
             lines = [node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))]
             if min(lines) == code.co_firstlineno and getattr(node, "name", "<lambda>") == code.co_name:
-                return node if _is_alone(tree, node) else None
+                names = [(n.lineno, getattr(n, "name", "<lambda>")) for n in ast.walk(tree) if isinstance(n, SCOPES)]
+                return node if names.count((node.lineno, code.co_name)) == 1 else None
     return None
-
-
-def _is_alone(tree: Any, node: Any) -> bool:
-    """Return whether no other function of the same name begins on the line."""
-    scopes = [(n.lineno, getattr(n, "name", "<lambda>")) for n in ast.walk(tree) if isinstance(n, SCOPES)]
-    return scopes.count((node.lineno, getattr(node, "name", "<lambda>"))) == 1
 
 
 def codes_in(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -9,11 +9,11 @@ import numpy as np
 
 from gradcore.autograd.gradients import backward
 from gradcore.autograd.views import gradient_edge
+from gradcore.backends.registry import find_cupy_backends
 from gradcore.compiler.capture.bytecode import reads_grads
 from gradcore.compiler.capture.checks import Checks, TensorGuard, Unguardable
 from gradcore.compiler.capture.reasons import Code
 from gradcore.compiler.capture.watch import FACTS, Observed
-from gradcore.compiler.program.storage import find_cupy_backends
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
 

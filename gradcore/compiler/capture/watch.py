@@ -28,12 +28,14 @@ from gradcore.core.tracebacks import is_own
 from gradcore.cuda import graphs, streams
 from gradcore.tensor import Tensor
 from gradcore.tensor.layouts import rows_with_sparse_gradient
+from gradcore.tensor.sharing import is_shared
 
 __all__ = ["FACTS", "Observed", "RepeatedEffect", "Watch", "is_pure", "left_out", "offset_after_which",
            "suspend_callbacks"]  # fmt: skip
 
-#: Code that ends a capture: functions marked with `disable`, and sparse gradients, which are no arrays.
-left_out: set[Any] = {rows_with_sparse_gradient.__code__}
+#: Code that ends a capture: functions marked with `disable`, sparse gradients, which are no arrays, and `is_shared`,
+#: which looks at the object that owns the memory of an array.
+left_out: set[Any] = {rows_with_sparse_gradient.__code__, is_shared.__code__}
 #: Functions that select streams or wait for them. A program runs in one stream.
 _OF_STREAMS = frozenset(
     function.__code__
@@ -306,7 +308,8 @@ class Watch(Observed):
                 if repeated is None and kind == "library":
                     return
                 if hidden is not None:
-                    if self._is_trusted_within(frame):
+                    # The finders of other packages may be asked for a module.
+                    if self._is_trusted_within(frame) or self._is_importing(frame):
                         return
                     inner.append((frame, hidden))  # A package calls a function that user code has passed to it.
                     hidden = None

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 
-from gradcore.backends import registry
-
-__all__ = ["address_of", "bounds", "find_cupy_backends", "owner_of", "share_memory"]
-
-
-def find_cupy_backends() -> list[Any]:
-    """Return the backends in use that compute with CuPy or a library with its interface."""
-    cupy = sys.modules.get("gradcore.backends.cupy.backend")
-    return [] if cupy is None else [each for each in registry.in_use() if isinstance(each, cupy.CupyBackend)]
+__all__ = ["address_of", "bounds", "owner_of", "share_memory"]
 
 
 def address_of(array: Any) -> int:
