@@ -154,7 +154,7 @@ class CompiledFunction:
     def __reduce_ex__(self, protocol: object) -> str | tuple[object, ...]:
         # As of plain functions, a copy is the object that the name in the module leads to. Others have no programs yet.
         name, module = getattr(self, "__qualname__", ""), sys.modules.get(self.__module__)
-        named = functools.reduce(lambda owner, part: getattr(owner, part, None), name.split("."), module)
+        named: Any = functools.reduce(lambda owner, part: getattr(owner, part, None), name.split("."), module)
         return name if named is self else (CompiledFunction, (self._function, *self.settings))
 
     def __repr__(self) -> str:

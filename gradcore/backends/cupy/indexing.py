@@ -47,7 +47,7 @@ class _Check:
 
     __slots__ = ("first", "is_launched", "number", "stream", "words")
 
-    def __init__(self, watch: _Watch, words: tuple[str, Any, Any], stream: int) -> None:
+    def __init__(self, watch: _Watch, words: tuple[str, object, object], stream: int) -> None:
         self.number, self.first = next(watch.numbers), watch.first
         self.words, self.stream, self.is_launched = words, stream, False
 
@@ -72,7 +72,7 @@ class _Watch:
         self.numbers = itertools.count(1)
         self._lock = threading.Lock()
 
-    def begin_check(self, words: tuple[str, Any, Any], stream: int, is_capturing: bool) -> _Check:
+    def begin_check(self, words: tuple[str, object, object], stream: int, is_capturing: bool) -> _Check:
         """Register a check whose kernel is to be launched on a stream."""
         check = _Check(self, words, stream)
         with self._lock:
@@ -83,7 +83,7 @@ class _Watch:
         """Return whether no check can have failed since the host last read the checks."""
         return not (self._pending or self._recorded)
 
-    def launched(self, stream: int | None) -> list[_Check]:
+    def list_launched(self, stream: int | None) -> list[_Check]:
         """Return the checks on a stream (all streams for None) whose kernels have been launched."""
         with self._lock:
             return [c for c in self._pending if c.is_launched and (stream is None or c.stream == stream)]
@@ -95,7 +95,7 @@ class _Watch:
             self._pending.clear()
             self._pending.extend(left)
 
-    def words_of(self, number: int) -> tuple[str, Any, Any]:
+    def words_of(self, number: int) -> tuple[str, object, object]:
         """Return the message of a check, its dim and the size of this dim."""
         with self._lock:
             known = {check.number: check.words for check in (*self._pending, *self._recorded)}
@@ -206,7 +206,7 @@ class CudaIndexing(CudaKernels, Indexing):
         """Write `number` and the first index outside ``low <= index < high`` to `first`, unless an error is there."""
         self._watch_kernel(index, low, high, number, first)
 
-    def raise_bad_index(self, wait: Callable[[], Any] | None = None) -> None:
+    def raise_bad_index(self, wait: Callable[[], object] | None = None) -> None:
         """Raise the `IndexError` that checks on the current device have recorded since the last call.
 
         Parameters
@@ -217,7 +217,7 @@ class CudaIndexing(CudaKernels, Indexing):
         """
         watch = self._watches.get(self.current_index())
         # Another thread may launch further checks while this one waits.
-        checks = [] if watch is None else watch.launched(None if wait is not None else self._stream())
+        checks = [] if watch is None else watch.list_launched(None if wait is not None else self._stream())
         if wait is not None:
             wait()
         if watch is None or watch.is_empty():
