@@ -132,6 +132,18 @@ def test_closures_defaults_and_code() -> None:
     check(lambda x: x.long() * typed[0], lambda: typed.__setitem__(0, 1.0))
 
 
+@pytest.mark.parametrize(
+    "before, after, programs",
+    [
+        ((1, 2.0), (True, 2.0), 2), ((0.0,), (-0.0,), 2), (((1,), "a"), ((1.0,), "a"), 2), ((1, 2), (1, 2, 3), 2),
+        ((None,), (0,), 2), ((1,), [1], 2), ((1, ("a", None)), (int("1"), ("".join("a"), None)), 1),
+    ],
+)  # fmt: skip
+def test_tuples_of_constants_are_compared_by_type_and_value(before: Any, after: Any, programs: int) -> None:
+    state = types.SimpleNamespace(value=before)
+    check(lambda x: x * len(state.value), lambda: setattr(state, "value", after), programs=programs)
+
+
 def test_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config()
     check(lambda x: x * config.scale, lambda: setattr(config, "scale", 2.0))

@@ -36,7 +36,6 @@ from gradcore.core.determinism import get_deterministic_debug_mode as determinis
 from gradcore.core.device import get_default_device
 from gradcore.nn.module import Module
 from gradcore.nn.module_hooks import Calls
-from gradcore.nn.module_hooks import _Everywhere as Everywhere
 from gradcore.optim import optimizer
 from gradcore.tensor import Tensor
 
@@ -74,7 +73,7 @@ class Guards(LibraryGuards):
         scope: dict[str, Any] = {
             "same": same, "MISS": None, "local": local, "CPU": CPU, "gradient_edge": gradient_edge,
             "get_default_device": get_default_device, "get_default_dtype": dtypes.get_default_dtype,
-            "deterministic": deterministic, "every": Everywhere, "Tensor": Tensor, "ndarray": np.ndarray,
+            "deterministic": deterministic, "Tensor": Tensor, "ndarray": np.ndarray,
             "deque": deque, "read_slot": objects.read_slot,
             "before_steps": optimizer._global_pre_hooks, "after_steps": optimizer._global_post_hooks,
             "modules": sys.modules,
@@ -122,7 +121,7 @@ class Guards(LibraryGuards):
             return self._tensor(value, expression, text, given)
         if kind is bool:
             return self.require(f"{expression} is {value}", f"{text} is {value}")
-        if kind in PLAIN:
+        if kind in PLAIN or (kind is tuple and not (given or self._sees_identity) and objects.is_plain(value)):
             name = self.bind(value)
             self._note_reads(value)
             self.require(f"({expression}) is {name} or same({expression}, {name})", f"{text} == {value!r}")
@@ -294,10 +293,9 @@ class Guards(LibraryGuards):
         if value.__code__ not in self.executed:
             return
         for i, cell in enumerate(value.__closure__ or ()):
-            expression = f"{name}.__closure__[{i}].cell_contents"
             label = value.__code__.co_freevars[i]
-            try:
-                self.visit(cell.cell_contents, expression, f"{label} of {text}")
+            try:  # The cells of a function never change.
+                self.visit(cell.cell_contents, f"{self.bind(cell)}.cell_contents", f"{label} of {text}")
             except ValueError:
                 raise Unguardable(Code.UNSUPPORTED, f"{label} of {text} has no value yet") from None
         self.visit(value.__defaults__, f"{name}.__defaults__", f"defaults of {text}")
@@ -357,11 +355,13 @@ class Guards(LibraryGuards):
 
     def _note_reads(self, value: object) -> None:
         """Set `reads_by_name` if `value` can read attributes by computed names, as an alias of `getattr` can."""
-        if isinstance(value, str):
-            is_reader = "{" in value and not self.user_names.isdisjoint(FORMATTING)
-        else:
-            is_reader = getattr(value, "__name__", None) in BY_NAME
-        self.reads_by_name = self.reads_by_name or is_reader
+        for each in value if type(value) is tuple else (value,):
+            if type(each) is tuple:
+                self._note_reads(each)
+            elif isinstance(each, str):
+                self.reads_by_name |= "{" in each and not self.user_names.isdisjoint(FORMATTING)
+            else:
+                self.reads_by_name |= getattr(each, "__name__", None) in BY_NAME
 
     def _module(self, value: types.ModuleType, name: str, text: str) -> None:
         """Guard the attributes of a module that the code may read."""

@@ -43,7 +43,8 @@ _SETTINGS = {
     "deterministic()": "whether algorithms are deterministic",
     "get_default_device()": "the default device",
 }
-_HOOKS_OF_ALL = "every.forward or every.forward_pre or every.backward or every.backward_pre"
+#: The hooks of all modules.
+_HOOKS_OF_ALL = Everywhere.forward, Everywhere.forward_pre, Everywhere.backward, Everywhere.backward_pre
 _DISTRIBUTIONS = os.path.join("gradcore", "distributions", "")
 _OF_NUMPY = trusted.PURE_FUNCTIONS["numpy"] or frozenset()
 
@@ -81,9 +82,9 @@ class LibraryGuards(TensorGuards):
         self.lines.append("state = local.state")
         self.require(f"state.mode == {local.state.mode}", "grad mode, or what intercepts operations, has changed", True)
         self.require("not state.batches and not state.transforms and state.task is None", "inside a transform", True)
-        if eval(_HOOKS_OF_ALL, {"every": Everywhere}):
+        if any(_HOOKS_OF_ALL):
             raise Unguardable(Code.UNSUPPORTED, "there are hooks of all modules")
-        self.require(f"not ({_HOOKS_OF_ALL})", "there are no hooks of all modules")
+        self.require(f"not ({' or '.join(map(self.bind, _HOOKS_OF_ALL))})", "there are no hooks of all modules")
         for expression, text in _SETTINGS.items():
             self.require_unchanged(expression, text)
         distributions: Any = sys.modules.get("gradcore.distributions.distribution")

@@ -16,7 +16,7 @@ from gradcore.core import dtypes
 from gradcore.core.device import device
 
 __all__ = ["MISSING", "PLAIN", "UNIQUE", "cached_objects", "has_own_class", "has_state_in_c", "is_constant_class",
-           "is_written_in_c", "read_slot", "same", "slots_of"]  # fmt: skip
+           "is_plain", "is_written_in_c", "read_slot", "same", "slots_of"]  # fmt: skip
 
 #: Types of values that are compared by value, and types of objects that are compared by identity.
 PLAIN = (bool, int, float, complex, str, bytes)
@@ -83,10 +83,18 @@ def is_constant_class(cls: type) -> bool:
     return trusted.is_library_class(cls) or not cls.__flags__ & _HEAP_TYPE
 
 
+def is_plain(value: object) -> bool:
+    """Return whether a value is of a type in `PLAIN`, None, or a tuple of such values: `same` compares them all."""
+    kind = type(value)
+    return value is None or kind in PLAIN or (kind is tuple and all(map(is_plain, value)))  # type: ignore[call-overload]
+
+
 def same(a: Any, b: Any) -> bool:
     """Return whether two constants have the same type and value; signs of zeros count, and nan equals nan."""
     if a is b:
         return True
     if type(a) is not type(b):
         return False
+    if type(a) is tuple:
+        return len(a) == len(b) and all(map(same, a, b))
     return repr(a) == repr(b) if isinstance(a, (float, complex)) else bool(a == b)
