@@ -119,16 +119,13 @@ class RecordedRun:
 
     def _call_host(self, tensors: list[Any], every: bool, host: Any, name: str, call: Callable[[], Any]) -> Any:
         """Make a host call without capturing its array calls."""
-        with self.recorder.off():
-            return self._with_plain_arrays(tensors, every, call)
+        return self._with_plain_arrays(tensors, every, call)
 
     def _plan_step(self, optimizer: Any, part: Part, call: str) -> list[str]:
         """Return source lines that take an optimizer's step as a part of the program, or else contain `call`."""
-        with self.recorder.off():
-            tensors = [*self.tensors, *[grad for grad in self.grads if grad is not None]]
-            program = self.recorder.program
-            how = self.recorder.cpp, not program.calls, program.backend, program.index
-            step = self._with_plain_arrays(tensors, False, lambda: plan_step(optimizer, *how))
+        tensors, program = [*self.tensors, *[grad for grad in self.grads if grad is not None]], self.recorder.program
+        how = self.recorder.cpp, not program.calls, program.backend, program.index
+        step = self._with_plain_arrays(tensors, False, lambda: plan_step(optimizer, *how))
         if step is None:
             return [call]
         if isinstance(step, DeviceStep):
@@ -201,14 +198,15 @@ class RecordedRun:
         return str(entry[1])
 
     def _with_plain_arrays(self, tensors: list[Any], every: bool, call: Callable[[], Any]) -> Any:
-        """Make a call while the tensors hold plain arrays."""
+        """Make a call, which is not captured, while the tensors hold plain arrays."""
         stand_ins = [(t, t._array) for t in unique(tensors) if isinstance(t._array, RecordedArray)]
         for t, recorded in stand_ins:
             t._array = recorded.array
         if every:
             give_holders_plain_arrays(self.recorder.list_held())
         try:
-            return call()
+            with self.recorder.off():
+                return call()
         finally:
             for t, recorded in stand_ins:
                 if t._array is recorded.array:
@@ -227,7 +225,8 @@ class RecordedRun:
 
     def _changes(self) -> Part:
         """End the current segment: return it, with lines for the changes of tensors since the last one."""
-        part = self.script.begin_part()
+        part = Part(len(self.recorder.program.calls), [], set())
+        self.script.parts.append(part)
         grads = [grad_of(t) for t in self.tensors]
         for i, (earlier_grad, grad) in enumerate(zip(self.grads, grads, strict=True)):
             if grad is earlier_grad:

@@ -65,6 +65,15 @@ def _compiling_nothing() -> Iterator[None]:
         choose_stance(before)
 
 
+def _call_as_compiling(function: Callable[..., object], *args: object, **kwargs: object) -> object:
+    """Call a function while `is_compiling` is True."""
+    outside, current.is_compiling = current.is_compiling, True
+    try:
+        return function(*args, **kwargs)
+    finally:
+        current.is_compiling = outside
+
+
 def _code_of(function: types.FunctionType) -> tuple[Any, ...]:
     """Return a function, its code and its defaults: the attributes that can be replaced."""
     return function, function.__code__, function.__defaults__, function.__kwdefaults__
@@ -172,21 +181,13 @@ class CompiledFunction:
                 if entry.decides and entry is not entries[0]:  # trying others first would waste work
                     self._specializations = [entry, *(each for each in entries if each is not entry)]
                 return result[0]
-        outside, current.is_compiling = current.is_compiling, True
-        try:
-            return self._call_without_program(args, kwargs)
-        finally:
-            current.is_compiling = outside
+        return _call_as_compiling(self._call_without_program, args, kwargs)
 
     # -- calls for which there is no program --------------------------------------------------------------------
 
     def eager(self, *args: object, **kwargs: object) -> object:
         """Call the function eagerly, with `is_compiling` True as in captured calls."""
-        outside, current.is_compiling = current.is_compiling, True
-        try:
-            return self._function(*args, **kwargs)
-        finally:
-            current.is_compiling = outside
+        return _call_as_compiling(self._function, *args, **kwargs)
 
     def _call_without_program(self, args: _Args, named: _Named) -> object:
         state = local.state
@@ -200,14 +201,11 @@ class CompiledFunction:
         for check, reason in self._refusals:
             if type(check(args, named)) is not int:
                 raise Unrecordable(reason, self._shown_name())
-        if self._left is not None or state.mode & ~GRAD or state.batches or state.transforms or state.task is not None:
+        is_inside = state.mode & ~GRAD or state.batches or state.transforms or state.task is not None
+        if self._left is not None or is_inside or _stance[0] == "eager_on_recompile":
             return self._instead(*args, **named)
-        if _stance[0] in ("eager_on_recompile", "fail_on_recompile"):
-            if _stance[0] == "fail_on_recompile":
-                raise RuntimeError(
-                    f"Detected recompile when compile's stance is 'fail_on_recompile': {self._shown_name()}"
-                )
-            return self._instead(*args, **named)
+        if _stance[0] == "fail_on_recompile":
+            raise RuntimeError(f"Detected recompile when compile's stance is {_stance[0]!r}: {self._shown_name()}")
         if any(backend.is_capturing() for backend in find_cupy_backends()):  # a CUDA graph: calls do not run
             return self._function(*args, **named)
         if not recording_lock.acquire(blocking=False):  # another thread is recording

@@ -51,10 +51,9 @@ def check_settings(dynamic: Any, backend: Any, mode: Any, options: Any, verify: 
     for name, value in (options or {}).items():
         if name not in _OPTIONS:
             raise RuntimeError(f"Unexpected optimization option {name}, known options are {[*_OPTIONS]}")
-        if name == "cpp":
-            if value not in _CPP:
-                raise RuntimeError(f"compile(): option cpp must be True, False or 'wait', not {value!r}")
-        elif not isinstance(value, bool):
+        if name == "cpp" and value not in _CPP:
+            raise RuntimeError(f"compile(): option cpp must be True, False or 'wait', not {value!r}")
+        if name != "cpp" and not isinstance(value, bool):
             raise RuntimeError(f"Unexpected type of attr {name}, got {type(value).__name__} should be bool")
 
 

@@ -133,7 +133,7 @@ def test_closures_defaults_and_code() -> None:
 
 
 @pytest.mark.parametrize(
-    "before, after, programs",
+    ("before", "after", "programs"),
     [
         ((1, 2.0), (True, 2.0), 2), ((0.0,), (-0.0,), 2), (((1,), "a"), ((1.0,), "a"), 2), ((1, 2), (1, 2, 3), 2),
         ((None,), (0,), 2), ((1,), [1], 2), ((1, ("a", None)), (int("1"), ("".join("a"), None)), 1),

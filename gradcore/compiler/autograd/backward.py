@@ -96,7 +96,7 @@ class RecordedBackward:
             self.script.refuse(Code.WRITE, "an argument with a history is written in place, detached, or given a hook")
         histories = [edge[0] for edge, *_ in self.histories.values()]
         nodes = _find_reachable([t._edge[0] for t in outs], histories) - {*histories}
-        if any(node._hooks is not None and node._hooks.retain for node in nodes):
+        if [node for node in nodes if node._hooks is not None and node._hooks.retain]:
             # Otherwise it would have a gradient before any backward.
             self.script.refuse(Code.UNSUPPORTED, "a tensor that the function computes retains its gradient")
         if not outs or self.recorder.stopped is not None:
@@ -181,6 +181,8 @@ def _find_reachable(roots: list[Any], ends: Collection[Any]) -> set[Any]:
     waiting, seen = [*roots], {*roots}
     while waiting:
         node = waiting.pop()
-        waiting += (nodes := {edge[0] for edge in node._edges if edge is not None and node not in ends} - seen)
-        seen |= nodes
+        for edge in () if node in ends else node._edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                waiting.append(edge[0])
     return seen

@@ -18,7 +18,7 @@ from gradcore.backends.portable.optimizers import Batch
 from gradcore.backends.stand_ins import METHODS, SIZED_BY_VALUES, ArrayStandIn
 from gradcore.backends.vmap.array import BatchedArray
 from gradcore.compiler.capture.reasons import Code
-from gradcore.compiler.program.program import map_leaves
+from gradcore.compiler.program.program import Value, map_leaves
 from gradcore.core.operators import BY_UFUNC, Form, Method, Operator, define_operators, names_of
 from gradcore.core.typing import AnyArray
 from gradcore.utils.recomputation import Frame
@@ -70,14 +70,16 @@ class RecordedArray(ArrayStandIn):
     ----------
     sized : array or Layout
         The provider of shape, strides, size and bytes: `array`, or a layout with symbolic sizes.
+    value : Value
+        The number as it stands in the calls of the program.
     """
 
-    __slots__ = ("__weakref__", "array", "number", "sized")
+    __slots__ = ("__weakref__", "array", "number", "sized", "value")
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, array: Any, number: int) -> None:
         self.array = self.sized = array
-        self.number = number
+        self.number, self.value = number, Value(number)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.array, name)
@@ -211,11 +213,11 @@ class RecordedInt(int):
         The number of its value in the program.
     """
 
-    number: int
+    value: Value
 
     def __new__(cls, value: int, number: int) -> RecordedInt:
         self = super().__new__(cls, value)
-        self.number = number
+        self.value = Value(number)
         return self
 
 

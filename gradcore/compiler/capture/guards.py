@@ -31,6 +31,7 @@ from gradcore.compiler.capture.library_guards import LibraryGuards
 from gradcore.compiler.capture.objects import MISSING, PLAIN, UNIQUE, same
 from gradcore.compiler.capture.reasons import Code
 from gradcore.compiler.capture.watch import Observed
+from gradcore.compiler.program.program import leaves_in
 from gradcore.core import dtypes
 from gradcore.core.determinism import get_deterministic_debug_mode as deterministic
 from gradcore.core.device import get_default_device
@@ -355,10 +356,8 @@ class Guards(LibraryGuards):
 
     def _note_reads(self, value: object) -> None:
         """Set `reads_by_name` if `value` can read attributes by computed names, as an alias of `getattr` can."""
-        for each in value if type(value) is tuple else (value,):
-            if type(each) is tuple:
-                self._note_reads(each)
-            elif isinstance(each, str):
+        for each in leaves_in(value):
+            if isinstance(each, str):
                 self.reads_by_name |= "{" in each and not self.user_names.isdisjoint(FORMATTING)
             else:
                 self.reads_by_name |= getattr(each, "__name__", None) in BY_NAME

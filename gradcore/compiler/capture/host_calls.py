@@ -80,19 +80,18 @@ def observe(hosts: Sequence[Any]) -> None:
         recorder.stop(Code.OPTIMIZER, f"{name} of {type(self).__name__} is used")
         return object.__getattribute__(self, name)
 
-    def __setattr__(self: Any, name: str, value: Any) -> None:
-        if is_observed(self):
-            current.recorder.stop(Code.OPTIMIZER, f"{name} of {type(self).__name__} is set")
-        object.__setattr__(self, name, value)
+    def report(plain: Any, change: str) -> Any:
+        def method(self: Any, name: str, *value: Any) -> None:
+            if is_observed(self):
+                current.recorder.stop(Code.OPTIMIZER, f"{name} of {type(self).__name__} is {change}")
+            plain(self, name, *value)
 
-    def __delattr__(self: Any, name: str) -> None:
-        if is_observed(self):
-            current.recorder.stop(Code.OPTIMIZER, f"{name} of {type(self).__name__} is deleted")
-        object.__delattr__(self, name)
+        return method
 
+    methods = __getattribute__, report(object.__setattr__, "set"), report(object.__delattr__, "deleted")
     for base in HOST_CLASSES if hosts else ():
-        for method in (__getattribute__, __setattr__, __delattr__):
-            setattr(base, method.__name__, method)
+        for name, method in zip(_OBSERVING, methods, strict=True):
+            setattr(base, name, method)
 
 
 def end_observation() -> None:

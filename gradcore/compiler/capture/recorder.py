@@ -159,6 +159,8 @@ class Recorder:
         self._substitutes: Substitutes | None = None
         self._calling = ""
         self._constants: dict[int, Any] = {}
+        #: Names of functions that `_check_result` need not check again.
+        self._sized: set[str] = set()
         #: Stand-ins that the function still holds, by value number. Others are freed, as in eager execution.
         self._known: dict[int, weakref.ref[RecordedArray]] = {}
         self._numbers, self._memories = _Numbers(), _Numbers()
@@ -184,7 +186,7 @@ class Recorder:
         """Return the stand-in of an array, and make the array an input of the program if it is not yet a value."""
         result = self._find(array)
         if result is None:
-            result = self.new_stand_in(array)
+            result = self.new_stand_in(array, is_input=True)
             self.program.inputs.append(result.number)
             self._inputs[result.number] = array
         return result
@@ -197,8 +199,7 @@ class Recorder:
         """Return the stand-in of an array made of Python numbers; each run of the program gets a copy."""
         out = self.new_stand_in(array)
         args = (self.program.new_literal(array.copy("K")), "K")
-        copied = np.ndarray.copy if isinstance(array, np.ndarray) else _copy_array
-        self.program.calls.append(Call("copy", copied, args, {}, Value(out.number)))
+        self.program.calls.append(Call("copy", type(array).copy, args, {}, out.value))
         return out
 
     def adopt(self, array: AnyArray) -> RecordedArray:
@@ -265,17 +266,22 @@ class Recorder:
         finally:
             self.within_library -= 1
 
-    def new_stand_in(self, array: Any) -> RecordedArray:
-        """Return the stand-in of a new value, and store the type and the memory of its array in the program."""
+    def new_stand_in(self, array: Any, is_input: bool = False) -> RecordedArray:
+        """Return the stand-in of a new value, and store the type and the memory of its array in the program.
+
+        The address, which takes microseconds, is stored for inputs and for views, and then for their owner, too.
+        """
         out = self._stand_for(array, self.new_value())
         self._numbers.put(array, out.number)
-        owner = owner_of(array)
+        owner, types = owner_of(array), self.program.types
         memory = self._memories.get(owner)
         if memory is None:
             memory = out.number
             self._memories.put(owner, memory)
-        array_type = ArrayType(array.shape, array.dtype, array.strides, memory, address_of(array))
-        self.program.types[out.number] = array_type
+        address = address_of(array) if is_input or owner is not array else 0
+        types[out.number] = ArrayType(array.shape, array.dtype, array.strides, memory, address)
+        if owner is not array and not types[memory].address:
+            types[memory] = types[memory]._replace(address=address_of(owner))
         if not isinstance(array, np.ndarray):
             backend, program = self.backend_of(array), self.program
             if program.backend is None:
@@ -322,15 +328,17 @@ class Recorder:
 
         def plain(leaf: Any) -> Any:
             nonlocal functions
-            if leaf.__class__ is RecordedArray:
+            kind = leaf.__class__
+            if kind in _PLAIN:
+                return leaf
+            if kind is RecordedArray:
                 arrays.append(leaf)
                 return leaf.array
-            if leaf.__class__ is Batch:
+            if kind is Batch:
                 self.stop(Code.OPTIMIZER, "an optimiser takes a step")
                 return plain_batch(leaf)
             functions |= callable(leaf) and not isinstance(leaf, _CONSTANTS)
-            kind = _NUMBERS.get(leaf.__class__)
-            return leaf if kind is None else kind(leaf)
+            return _NUMBERS[kind](leaf) if kind in _NUMBERS else leaf
 
         plain_args = []
         for each in args:
@@ -365,7 +373,8 @@ class Recorder:
         if name == "backend.shares_memory":
             self._check_sharing(arrays)
             return result
-        self._check_result(name, arrays)
+        if name not in self._sized:
+            self._check_result(name, arrays)
         if not on_cpu and result is None and not arrays:
             self.stop(Code.CALL, f"{name.rpartition('.')[2]} of the device is called")
         for backend, usual_index in self._indices.items():
@@ -376,7 +385,9 @@ class Recorder:
 
     def _check_repeated(self, first: int, name: str, function: Any, args: Any, named: dict[str, Any]) -> None:
         """Raise `RepeatedEffect` before a call writes to an array that is older than the value number `first`."""
-        written = written_arguments(Call(name, function, args, named, None))
+        written = written_arguments(name, function, args, named)
+        if written == ():
+            return
         memories: list[int] = [-1] if written is None else []
 
         def add_memory(leaf: Any) -> None:
@@ -395,10 +406,12 @@ class Recorder:
         kind, _, function_name = name.partition(".")
         if function_name in (_SIZED_BY_VALUES if kind == "xp" else Backend.synchronizing):
             self.stop(Code.SIZES, f"{function_name} has a result whose size depends on values")
-        if function_name in ("getitem", "index") and any(a.dtype == bool for a in arrays[1:]):
-            self.stop(Code.SIZES, "a mask selects elements, so that sizes depend on values")
-        if name in _OF_STORAGE:
+        elif name in _OF_STORAGE:
             self.run.guard_places(arrays[0])
+        elif function_name not in ("getitem", "index"):
+            self._sized.add(name)
+        elif any(a.dtype == bool for a in arrays[1:]):
+            self.stop(Code.SIZES, "a mask selects elements, so that sizes depend on values")
 
     def _check_sharing(self, arrays: list[RecordedArray]) -> None:
         """End the capture if inputs of the program share memory, which may differ in other calls."""
@@ -411,33 +424,29 @@ class Recorder:
         """Append a call to the program, and return its result with stand-ins in place of arrays."""
         if self.foreign is not None and (on_cpu or reads or isinstance(result, self.array_types)):
             self.stop(Code.OPTIMIZER, f"{self.foreign}, after which something is computed")
-        scalars: list[int] = []
-        new_numbers: list[int] = []
 
         def record_leaf(leaf: Any) -> Any:
             if isinstance(leaf, np.generic) and (on_cpu or reads):
                 leaf = np.asarray(leaf)
-                scalars.append(self._number)
+                self.program.scalars.add(self._number)
             if isinstance(leaf, self.array_types):
                 stand_in = self._find(leaf)
-                if stand_in is None:
-                    stand_in = self.new_stand_in(leaf)
-                    new_numbers.append(stand_in.number)
-                return stand_in
+                return self.new_stand_in(leaf) if stand_in is None else stand_in
             positions = type(leaf) is int and name.endswith("_list")  # positions of tensors that a list kernel skipped
             if not (leaf is None or positions or isinstance(leaf, (np.dtype, type))) and reads:
                 self.stop(Code.KERNEL, f"{name} returns {type(leaf).__name__}, which is no array")
             return leaf
 
+        before = self._number
         outcome = record_leaf(result) if result.__class__ is np.ndarray else map_leaves(record_leaf, result)
-        if (reads or new_numbers) and self.stopped is None:
-            numbers = _number_of(outcome) if outcome.__class__ is RecordedArray else map_leaves(_number_of, outcome)
+        is_new = self._number > before
+        if (reads or is_new) and self.stopped is None:
+            numbers = outcome.value if outcome.__class__ is RecordedArray else map_leaves(_number_of, outcome)
             self._calling = name
             shown = tuple(map(self._to_value, args)), map_leaves(self._argument, named) if named else named
-            self.program.scalars.update(scalars)
             call = Call(name, function, *shown, numbers)
             # Kernels of CUDA may return an argument, or None if they do not apply.
-            if on_cpu or new_numbers or not is_pure(call):
+            if on_cpu or is_new or not is_pure(call):
                 self.program.calls.append(call)
                 if self.handled and self._is_handled():
                     self.caught.append(call)
@@ -456,13 +465,15 @@ class Recorder:
     def _to_value(self, argument: Any) -> Any:
         """Return an argument of a call with stand-ins replaced by `Value`."""
         if argument.__class__ is RecordedArray:
-            return Value(argument.number)
+            return argument.value
         return argument if argument.__class__ in _PLAIN else map_leaves(self._argument, argument)
 
     def _argument(self, leaf: Any) -> Any:
         """Return a leaf of an argument as it is stored in the program; end the capture if it cannot be stored."""
-        if leaf.__class__ is RecordedArray or leaf.__class__ is RecordedInt:
-            return Value(leaf.number)
+        if leaf.__class__ in _PLAIN:
+            return leaf
+        if leaf.__class__ in (RecordedArray, RecordedInt):
+            return leaf.value
         if leaf.__class__ is RecordedFloat:
             return Value(self.run.numbers.given_number(leaf))
         if isinstance(leaf, self.array_types):
@@ -510,9 +521,9 @@ class Recorder:
         """Capture a draw from the default generator."""
         self.draws_default = True
         result = RecordedInt(key, self.new_value()), RecordedInt(counter, self.new_value())
-        numbers = tuple(Value(each.number) for each in result)
+        numbers = tuple(each.value for each in result)
         self._draws[key, counter] = result
-        draw = _draw_default if backend in (None, self._cpu) else functools.partial(_draw_on, backend)
+        draw = functools.partial(_draw_on, self._cpu if backend is None else backend)
         self.program.calls.append(Call("random.draw", draw, (self._to_value(words),), {}, numbers))
         return result
 
@@ -554,21 +565,13 @@ class Recorder:
 
 
 def _number_of(leaf: Any) -> Value | None:
-    return Value(leaf.number) if leaf.__class__ is RecordedArray else None
+    return leaf.value if leaf.__class__ is RecordedArray else None
 
 
 def _call_on_device(backend: Any, index: int, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function while the CUDA device `index` is current."""
     with backend.use_index(index):
         return function(*args, **kwargs)
-
-
-def _copy_array(array: Any, order: str) -> Any:
-    return array.copy(order)
-
-
-def _draw_default(words: int) -> tuple[int, int]:
-    return plain_draw(default_generator._state, words)
 
 
 def _draw_on(backend: Any, words: int) -> tuple[Any, int]:

@@ -256,13 +256,10 @@ def _has_methods_in_c(cls: type) -> bool:
 
 def _has_hidden_methods(cls: type) -> bool:
     """Return whether operators or the end of an object call what no frame shows before: code in C, and finalizers."""
-    special = [pair for each in cls.__mro__ if _is_of_users(each) for pair in vars(each).items() if pair[0][:2] == "__"]
+    others = {*_TRUSTED, *sys.stdlib_module_names}
+    users = [each for each in cls.__mro__ if str(each.__module__).partition(".")[0] not in others]
+    special = [pair for each in users for pair in vars(each).items() if pair[0][:2] == "__"]
     return any(name == "__del__" or isinstance(each, _HIDDEN) for name, each in special if name != "__new__")
-
-
-def _is_of_users(cls: type) -> bool:
-    """Return whether a class is neither of the standard library nor of trusted packages."""
-    return str(cls.__module__).partition(".")[0] not in (*_TRUSTED, *sys.stdlib_module_names)
 
 
 def _find_parts(value: object, names: Collection[str]) -> list[object]:

@@ -66,12 +66,6 @@ class Script(Source):
         self.steps: list[int] = []
         self.checks: list[str] = []
 
-    def begin_part(self) -> Part:
-        """Return a new segment with the calls since the last one."""
-        part = Part(len(self.recorder.program.calls), [], set())
-        self.parts.append(part)
-        return part
-
     def is_pure(self) -> bool:
         """Return whether the script has no side effect so far that a second run would repeat."""
         return not any(part.is_final for part in self.parts) and not Effects(self.recorder.program).writes_to_given

@@ -202,8 +202,8 @@ def record_calls_of(name: str, value: Any, on_cpu: bool) -> Any:
 
 
 def _keep(owner: object, name: str, value: Any) -> Any:
-    """Return an attribute, and store it in `owner` if it is a captured function, so that it is looked up once."""
-    if value.__class__ is _Recorded:
+    """Return an attribute, and store captured functions and ints in `owner`, so that they are looked up once."""
+    if value.__class__ in (_Recorded, int):
         vars(owner)[name] = value
     return value
 
@@ -222,6 +222,11 @@ class RecordingBackend:
 
     def __getattr__(self, name: str) -> Any:
         return _keep(self, name, record_calls_of(f"backend.{name}", getattr(self._backend, name), self._on_cpu))
+
+    def conj(self, array: Any) -> Any:
+        """Return the conjugate of an array; a real array is returned as it is, which needs no call in the program."""
+        is_real = isinstance(array, RecordedArray) and array.dtype.kind != "c"
+        return array if is_real else record_calls_of("backend.conj", self._backend.conj, self._on_cpu)(array)
 
     def half_kernel(self, name: str) -> None:
         """Return None: conversions are captured, as they are fused into the loops around them."""

@@ -248,7 +248,8 @@ class Watch(Observed):
         self.code = code
         self._skipped = frozenset[types.CodeType]() if with_host_calls else host_codes()
         #: Observed code and its kind (see `_kind_of`), by id: the hash of a code object takes microseconds.
-        self._seen: dict[int, tuple[types.CodeType, str]] = {}
+        #: The last item is whether the code is certainly called by other code.
+        self._seen: dict[int, tuple[types.CodeType, str, bool]] = {}
         self._backends = trusted.backend_packages()
         self.refused: Reason | None = None
         self.offset: int | None = None
@@ -284,7 +285,7 @@ class Watch(Observed):
 
     def _sees(self) -> Callable[[types.FrameType, str, Any], None]:
         """Return the profile function that is called for each event of this thread."""
-        seen, unseen = self._seen, (None, "")
+        seen, unseen = self._seen, (None, "", False)
         hidden: types.FrameType | None = None
         #: Frames of user code called from hidden frames, with these hidden frames.
         inner: list[tuple[types.FrameType, types.FrameType]] = []
@@ -304,8 +305,12 @@ class Watch(Observed):
         def observe(frame: types.FrameType, event: str, arg: Any) -> None:
             nonlocal hidden
             if event == "call":
-                repeated, kind = self._repeated, seen.get(id(frame.f_code), unseen)[1]
+                repeated, (_, kind, is_called) = self._repeated, seen.get(id(frame.f_code), unseen)
                 if repeated is None and kind == "library":
+                    return
+                back = frame.f_back if kind == "library" and id(frame.f_code) not in CALLING_HOOKS else None
+                has_no_effect = back is not None and seen.get(id(back.f_code), unseen)[1] in _TRUSTED
+                if is_called and has_no_effect:
                     return
                 if hidden is not None:
                     # The finders of other packages may be asked for a module.
@@ -313,13 +318,10 @@ class Watch(Observed):
                         return
                     inner.append((frame, hidden))  # A package calls a function that user code has passed to it.
                     hidden = None
-                # Library code without such arguments calls no code that signals and finalizers bring along.
-                may_wrap = kind not in _TRUSTED or kind == "pure" or frame.f_code.co_flags & inspect.CO_VARARGS
-                if repeated is not None and may_wrap and repeated.is_asynchronous(frame):
+                if repeated is not None and not is_called and repeated.is_asynchronous(frame):
                     hide(frame)
                     return
-                back = frame.f_back if kind == "library" and id(frame.f_code) not in CALLING_HOOKS else None
-                if back is not None and seen.get(id(back.f_code), unseen)[1] in _TRUSTED:
+                if has_no_effect:
                     return  # What trusted code calls in the library has no effect.
                 kind = kind or self._kind_of(frame)
                 is_foreign = kind == "foreign"
@@ -391,7 +393,8 @@ class Watch(Observed):
                 kind = "numpy"
             else:
                 kind = "pure"
-        self._seen[id(code)] = code, kind
+        # Library code without such arguments calls no code that signals and finalizers bring along.
+        self._seen[id(code)] = code, kind, kind in ("library", "numpy") and not code.co_flags & inspect.CO_VARARGS
         return kind
 
     def _kind_of_user(self, frame: types.FrameType) -> str:
@@ -406,7 +409,7 @@ class Watch(Observed):
             self.users.add(code)
             self.computed_names |= reads_by_name(code)
         if not trusted.is_foreign(namespace):
-            self._seen[id(code)] = code, "user"
+            self._seen[id(code)] = code, "user", False
         return "user"
 
     def _is_trusted_within(self, frame: types.FrameType) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore.backends import kernel_rules
@@ -49,28 +49,33 @@ def written_values(call: Call) -> list[int] | None:
     try:
         return attributes["written"]  # type: ignore[no-any-return]
     except KeyError:
-        arguments = written_arguments(call)
-        result = attributes["written"] = None if arguments is None else list(values_in(arguments))
+        arguments = written_arguments(call.name, call.function, call.args, call.named)
+        result = attributes["written"] = None if arguments is None else list(values_in(arguments)) if arguments else []
         return result
 
 
-def written_arguments(call: Call) -> Any:
+def written_arguments(name: str, function: object, args: tuple[object, ...], named: dict[str, object]) -> Any:
     """Return the arguments that a call modifies in place, in a list or a nested structure, or None if unknown."""
-    kind, _, name = call.name.partition(".")
-    args = call.args
-    if "out" in call.named:
-        return [call.named["out"]]
+    if "out" in named:
+        return [named["out"]]
+    if name[:3] == "xp." and len(args) > getattr(function, "nin", len(args)):
+        return args
+    positions = _written_positions(name)
+    return positions and [each for i, each in enumerate(args) if i in positions]
+
+
+@functools.cache
+def _written_positions(name: str) -> Sequence[int] | None:
+    """Return the positions of the arguments that a call with this name modifies in place, or None if unknown."""
+    kind, _, function_name = name.partition(".")
     if kind == "operator":
-        is_in_place = name == "setitem" or (name[0] == "i" and name not in ("index", "inv", "invert"))
-        return args[:1] if is_in_place else ()
+        is_in_place = function_name[0] == "i" and function_name not in ("index", "inv", "invert")
+        return (0,) if is_in_place or function_name == "setitem" else ()
     if kind in ("method", "xp"):
-        has_output = len(args) > getattr(call.function, "nin", len(args))
-        return args if has_output or name in _WRITERS[kind] else ()
-    if call.name in ("copy", "fused", "listed") or kind == "random":
+        return range(1 << 62) if function_name in _WRITERS[kind] else ()
+    if name in ("copy", "fused", "listed") or kind == "random":
         return ()
-    if kind in ("kernels", "backend") and _is_own(name):
-        return [args[i] for i in _targets(name) if i < len(args)]
-    return None
+    return _targets(function_name) if kind in ("kernels", "backend") and _is_own(function_name) else None
 
 
 def is_pure(call: Call) -> bool:
@@ -95,7 +100,6 @@ def is_total(call: Call, program: Program) -> bool:
     return _is_ufunc(name) or name in Backend.elementwise or (op is not None and op.kind in ("linear", "bilinear"))
 
 
-@functools.cache
 def _is_own(name: str) -> bool:
     """Return whether a kernel is defined by gradcore: kernels of other packages may have any effect."""
     op = OPS.get(name)
@@ -118,7 +122,6 @@ def _is_ufunc(name: str) -> bool:
     return name in RENAMED or name in SPECIAL
 
 
-@functools.cache
 def _targets(name: str) -> tuple[int, ...]:
     """Return the positions of the arguments that a kernel declares to write to."""
     return () if name in OPS else kernel_rules.written_arguments(_class_of(name)).get(name, ())

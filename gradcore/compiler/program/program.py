@@ -36,7 +36,8 @@ class ArrayType(NamedTuple):
     memory : int
         The number of the first value with this memory: its own number, unless the value is a view of another one.
     address : int
-        The address of the first element in the captured run. Differences give the offsets of views.
+        The address of the first element in the captured run. Differences give the offsets of views. 0 if a call
+        computes the value, which owns its memory, and no other value is a view of it.
     """
 
     shape: tuple[int, ...]

@@ -271,6 +271,7 @@ def find_plan(program: Program, name: str | None) -> tuple[Plan, Path] | None:
 def are_apart(program: Program) -> bool:
     """Return whether the inputs of a program shared no memory in the captured run."""
     types = [program.types[n] for n in program.inputs if n in program.types]  # Inputs without a type are numbers.
+    types = [each for each in types if each.address]  # Values without an address share memory with no other.
     spans = sorted(
         (array_type.address + low, array_type.address + high)
         for array_type in types
