@@ -366,8 +366,7 @@ class CompiledFunction:
         return function if isinstance(function, types.FunctionType) else None
 
     def _code(self) -> types.CodeType | None:
-        function = self._source()
-        return None if function is None else function.__code__
+        return getattr(self._source(), "__code__", None)
 
     def _name(self) -> str:
         """Return the name of the function, or of the module's class, for messages."""

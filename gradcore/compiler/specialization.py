@@ -216,7 +216,7 @@ class SpecializationWriter:
 
     def _leave_out_unused(self, programs: list[Program], lines: list[str]) -> None:
         """Remove guards of gradients that are reset before they are read, and of tensors that only optimizers read."""
-        if self.run.reads_grads:
+        if self.run.reads_grads or not (self.guards.called_groups or any(g.lines.stop for g in self.guards.tensors)):
             return
         numbers = [self.script.number(array) for array in self.run.arrays]
         used = {n for program in programs for n in program.inputs} | {n for n in numbers if numbers.count(n) > 1}

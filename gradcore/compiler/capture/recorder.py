@@ -470,8 +470,6 @@ class Recorder:
 
     def _argument(self, leaf: Any) -> Any:
         """Return a leaf of an argument as it is stored in the program; end the capture if it cannot be stored."""
-        if leaf.__class__ in _PLAIN:
-            return leaf
         if leaf.__class__ in (RecordedArray, RecordedInt):
             return leaf.value
         if leaf.__class__ is RecordedFloat:
