@@ -22,6 +22,7 @@ from gradcore import nn
 from gradcore.compiler.capture.arrays import RecordedArray
 from gradcore.compiler.capture.recorder import Recorder
 from gradcore.compiler.function import CompiledFunction
+from gradcore.compiler.targets.native.plans import are_apart
 
 F = nn.functional
 
@@ -664,3 +665,34 @@ def test_functions_are_captured_while_another_thread_imports(monkeypatch: pytest
     for _ in range(3):
         assert compiled(gc.ones(2000)).sum() == 4000
     assert compiled._specializations
+
+
+@pytest.mark.parametrize("dtype", [gc.float32, gc.complex64])
+def test_only_complex_arrays_are_conjugated(dtype: gc.dtype) -> None:
+    weight = gc.ones(3, 3, dtype=dtype, requires_grad=True)
+    compiled = CompiledFunction(lambda x: nn.functional.linear(x, weight).abs().sum())
+    for _ in range(3):
+        compiled(gc.randn(2, 3, dtype=dtype)).backward()
+    names = {call.name for program in compiled._specializations[0].programs for call in program.calls}
+    assert ("backend.conj" in names) is dtype.is_complex
+
+
+def test_addresses_of_inputs_and_views_are_those_of_memory() -> None:
+    rows = gc.randn(4, 3)
+
+    def function(x: gc.Tensor) -> gc.Tensor:
+        y = x * 2
+        return (y[1:] + y[:-1]).exp() + rows[2] + rows[3]
+
+    compiled = CompiledFunction(function)
+    x = gc.randn(4, 3, requires_grad=True)
+    for _ in range(3):
+        compiled(x).sum().backward()
+    forward, backward = compiled._specializations[0].programs
+    types, views = forward.types, [call for call in forward.calls if call.name == "operator.getitem"]
+    starts = [types[n].address - types[types[n].memory].address for call in views for n in call.outputs]
+    assert starts == [12, 0, 24, 36]
+    assert len(forward.inputs) == 2
+    assert all(types[n].address for n in forward.inputs)
+    assert are_apart(forward)
+    assert are_apart(backward)

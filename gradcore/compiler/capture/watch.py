@@ -389,12 +389,11 @@ class Watch(Observed):
                 takes_nothing = not (name.startswith("gradcore.compiler") or code.co_argcount or code.co_kwonlyargcount)
                 is_query = takes_nothing and code.co_name.startswith(_QUERIES)
                 kind = "query" if is_query and code.co_qualname == code.co_name else kind
-            elif trusted.is_of_numpy(namespace):
-                kind = "numpy"
             else:
-                kind = "pure"
-        # Library code without such arguments calls no code that signals and finalizers bring along.
-        self._seen[id(code)] = code, kind, kind in ("library", "numpy") and not code.co_flags & inspect.CO_VARARGS
+                kind = "numpy" if trusted.is_of_numpy(namespace) else "pure"
+        # Library code without such arguments, and the capture, call no code that signals and finalizers bring along.
+        is_called = not code.co_flags & inspect.CO_VARARGS or name.startswith("gradcore.compiler.capture.")
+        self._seen[id(code)] = code, kind, is_called and kind in ("library", "numpy")
         return kind
 
     def _kind_of_user(self, frame: types.FrameType) -> str:
