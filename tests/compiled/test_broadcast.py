@@ -184,6 +184,48 @@ def test_operations_use_the_kernel(compiled: Any, monkeypatch: pytest.MonkeyPatc
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = gc.get_num_threads()
+    gc.set_num_threads(2)
+    yield
+    gc.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("shapes", [((300, 1), (1, 400)), ((300, 1), (400,)), ((7, 100, 1), (1, 1, 150))], ids=str)
+def test_threads_share_outer_products(compiled: Any, monkeypatch: pytest.MonkeyPatch, shapes: Any) -> None:
+    x, y = (draw(shape, "f4", i) for i, shape in enumerate(shapes))
+    by_loop, results = compiled.compute_by_loop, []
+
+    def noting(*arguments: Any) -> Any:
+        results.append(by_loop(*arguments))
+        return results[-1]
+
+    monkeypatch.setattr(compiled, "compute_by_loop", noting)
+    for name, function in (("mul", np.multiply), ("add", np.add)):
+        assert same_bits(getattr(compiled, name)(x, y), function(x, y))
+        assert results.pop() is not None
+    out = np.empty((2, *np.broadcast_shapes(*shapes)), "f4")
+    assert same_bits(compiled.mul(x, y, out), np.broadcast_to(np.multiply(x, y), out.shape))
+    with pytest.raises(ValueError, match="could not be broadcast"):
+        compiled.mul(x[:, :1].repeat(3, 1), y.reshape(-1)[:150].repeat(2).reshape(2, 150).T[:, :2])
+    assert not results
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("exponent", [2, 3, 4, 0.5, -0.5, -2])
+def test_threads_share_powers(compiled: Any, monkeypatch: pytest.MonkeyPatch, exponent: float) -> None:
+    x, calls = abs(draw((400, 300), "f4")), []
+    run = ufuncs.threads.available
+    monkeypatch.setattr(ufuncs.threads, "available", lambda: calls.append(1) or run())
+    result = compiled.pow(x, exponent)
+    assert calls
+    monkeypatch.undo()
+    gc.set_num_threads(1)
+    assert same_bits(result, compiled.pow(x, exponent))
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])
 def test_vmap_leaves_rows_to_the_kernel(compiled: Any, monkeypatch: pytest.MonkeyPatch, name: str, dtype: str) -> None:

@@ -400,6 +400,31 @@ def test_any_layout(compiled: Any, change: Any) -> None:
         agree(compiled.cumprod_along(x, dim), SLOW.cumprod_along(x, dim), 1e-12)
 
 
+def test_threads_share_slices_of_any_dim(compiled: Any, ran: Ran, two_threads: None) -> None:
+    x = draw((60, 40, 5), "float32")
+    for dim in (0, 1):
+        index = indices((200,), x.shape[dim], low=-x.shape[dim])
+        agree(compiled.taken_along(x, dim, index, True), x.take(index, dim))
+        assert ran == [("take_slices", "4")]
+        gc.set_num_threads(1)
+        agree(compiled.taken_along(x, dim, index, True), x.take(index, dim))
+        assert ran == [("take_slices", "4")]  # one thread leaves them to NumPy
+        gc.set_num_threads(2)
+        ran.clear()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "float16", "float32", "complex128"])
+@pytest.mark.parametrize("shape", [(5000, 7), (9001,), (3,), (), (0, 4)], ids=str)
+def test_threads_write_zeros(compiled: Any, two_threads: None, shape: tuple[int, ...], dtype: str) -> None:
+    used = [np.ones(shape, dtype) for _ in range(3)]  # memory that the next arrays get
+    del used
+    for _ in range(3):
+        found = compiled.allocate_zeros(shape, dtype)
+        assert (found.shape, found.dtype) == (shape, np.dtype(dtype))
+        assert not found.any()
+        found[...] = 1
+
+
 @pytest.mark.parametrize("wrong", [50, -51, 1 << 40, -(1 << 62)])
 @pytest.mark.parametrize("dim", [0, 1])
 def test_indices_out_of_bounds_are_errors_and_write_nothing(compiled: Any, wrong: int, dim: int) -> None:

@@ -11,6 +11,7 @@ from gradcore.backends.compiled.halves import CompiledHalves
 from gradcore.backends.compiled.indexing import CompiledIndexing
 from gradcore.backends.compiled.matrices import CompiledMatrices
 from gradcore.backends.compiled.narrow import CompiledNarrow
+from gradcore.backends.compiled.pooling import CompiledPooling
 from gradcore.backends.compiled.products import CompiledProducts
 from gradcore.backends.compiled.recurrent import CompiledRecurrent
 from gradcore.backends.compiled.rows import CompiledRows
@@ -29,6 +30,7 @@ class CompiledBackend(
     CompiledHalves,
     CompiledIndexing,
     CompiledMatrices,
+    CompiledPooling,
     CompiledProducts,
     CompiledRecurrent,
     CompiledHalfReductions,

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gradcore.backends.compiled.library import builtin
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from gradcore.core.arrays import Array
 
 __all__ = ["CompiledCalls", "Work"]
 
@@ -48,6 +53,15 @@ class CompiledCalls(NumpyBackend):
         """Run a kernel of `size` elements on contiguous arrays of the dtypes that it expects."""
         if not self._function(name, char)(*work, size, WORTH_A_THREAD, threads.available(), *arrays):
             raise AssertionError(f"the arrays of {name} are not contiguous")
+
+    def allocate_zeros(self, shape: Sequence[int], dtype: DTypeLike) -> Array:
+        """Return zeros that are written in the library's threads, which will add to them."""
+        number, bytes_of_grain = threads.available(), 4 * WORTH_A_THREAD
+        out = None if number < 2 else np.empty(shape, dtype)
+        if out is None or out.nbytes < 2 * bytes_of_grain:
+            return np.zeros(shape, dtype)
+        self._function("write_zeros", "b")(bytes_of_grain, number, out.nbytes, out)
+        return out
 
 
 #: Elements of a single pass from which a thread pays off.

@@ -422,6 +422,12 @@ bool copy(i64 grain, i64 threads, i64 size, const Array& x, const Array& out) {
     return true;
 }
 
+// Write zeros to the bytes of a contiguous array, of which `grain` are worth a thread.
+void write_zeros(i64 grain, i64 threads, i64 bytes, const Array& out) {
+    gradcore::spread(bytes, grain, step_of_parts, threads,
+                     [&](i64 start, i64 stop) { __builtin_memset(out.data + start, 0, stop - start); });
+}
+
 }  // namespace
 
 BUILTIN(gradcore_run_2, &run_loop<Array, Array>)
@@ -434,6 +440,7 @@ BUILTIN(gradcore_run_broadcast, &run_numpy_on_rows)
 BUILTIN(gradcore_run_list, &run_list)
 BUILTIN(gradcore_run_rows, &run_rows_of)
 BUILTIN(gradcore_copy, &copy)
+BUILTIN(write_zeros_b, &write_zeros)
 
 // Store what is needed of the interpreter. Write to `out` the address of an array's first element, the number of its dims,
 // its flags, and the size and stride of its first dim.

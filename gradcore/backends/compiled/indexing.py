@@ -38,11 +38,14 @@ def _kind_of(x: Any) -> str | None:
     return None if dtype.hasobject else _COPIED.get(dtype.itemsize)
 
 
-def _is_large(x: Array, index: Array) -> bool:
-    """Return whether many elements are read by slices of the last dim of `x`."""
+def _is_large(x: Array, dim: int, index: Array) -> bool:
+    """Return whether so many elements are read along a dim of `x` that a kernel is faster than NumPy's function."""
     if x.ndim == 1:
         return index.size >= _LARGE_VECTORS
-    return bool(x.size and index.size * (x.size // x.shape[-1]) >= _LARGE)
+    size = index.size * (x.size // x.shape[dim]) if x.size else 0
+    if dim == x.ndim - 1:
+        return bool(size >= _LARGE)
+    return bool(size >= 2 * calls.WORTH_A_THREAD and threads.available() > 1)  # one thread copies slices as fast
 
 
 def _reverses_rows(backend: Any, x: Array, dims: Sequence[int]) -> bool:
@@ -74,8 +77,8 @@ class CompiledIndexing(calls.CompiledCalls):
             super().check_bounds(index, size, dim, low, message)  # This call raises the error.
 
     def taken_along(self, x: Array, dim: int, index: Array, negative: bool = False, *message: str) -> Array:
-        kind, is_last_dim = _kind_of(x), dim == x.ndim - 1  # NumPy copies longer slices as fast
-        if kind is not None and is_last_dim and index.dtype.kind == "i" and _is_large(x, index):
+        kind = _kind_of(x)
+        if kind is not None and index.dtype.kind == "i" and _is_large(x, dim, index):
             out = np.empty(x.shape[:dim] + index.shape, x.dtype)
             if self._run_indexed("take_slices", kind, dim, negative, x, index, out) == _DONE:
                 return out
@@ -88,7 +91,7 @@ class CompiledIndexing(calls.CompiledCalls):
         return out if outcome == _DONE else super().add_rows(out, index, rows)
 
     def sum_into_rows(self, height: int, index: Array, rows: Array) -> Array:
-        out = np.zeros((height, rows.shape[1]), rows.dtype)
+        out = self.allocate_zeros((height, rows.shape[1]), rows.dtype)
         if self._add_slices(out, 0, index, rows) == _DONE:
             return out
         return super().sum_into_rows(height, index, rows)
@@ -108,7 +111,7 @@ class CompiledIndexing(calls.CompiledCalls):
             full = (*shape[:dim], *index.shape, *shape[dim + 1 :])
             if values.shape != full:
                 values = np.broadcast_to(values, full)
-            out = np.zeros(shape, values.dtype)
+            out = self.allocate_zeros(shape, values.dtype)
             if self._add_slices(out, dim, index, values) == _DONE:
                 return out
         return super()._accumulate(shape, indices, values)

@@ -109,6 +109,15 @@ def _compute_plan(shape: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, 
     return result if shape and other and all(result) and _is_worth_copies(shape, other, result) else None
 
 
+@functools.lru_cache(_MOST_PLANS)
+def _is_large_result(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Return whether the result of two small arrays, such as an outer product, is large enough for threads."""
+    try:
+        return prod(np.broadcast_shapes(shape, other)) >= _LARGE
+    except ValueError:  # NumPy's function raises it again
+        return False
+
+
 def _is_worth_copies(shape: tuple[int, ...], other: tuple[int, ...], result: tuple[int, ...]) -> bool:
     """Return whether NumPy's loop for each row takes longer than copies of operands.
 
@@ -181,6 +190,10 @@ def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..
                     return result
             if size >= _LARGE or other >= _LARGE:
                 result = compute(out, x, y)
+                if result is not None:
+                    return result
+            elif size * other >= _LARGE and out is None and general is not None and threads.available() > 1:
+                result = general(x, y) if _is_large_result(x.shape, y.shape) else None
                 if result is not None:
                     return result
         return function(x, y) if out is None else function(x, y, out=out)

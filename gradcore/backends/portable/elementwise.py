@@ -230,7 +230,7 @@ class Elementwise:
         value = self._number(exponent)
         if x.dtype.kind in "fc":
             small = _SMALL_POWERS.get(value)
-            return self.power(x, exponent, value) if small is None else small(self.xp, x)
+            return self.power(x, exponent, value) if small is None else small(self, x)
         if value is None or value < 0:
             return self._integer_power(x, exponent)
         return self.xp.power(x, exponent)
@@ -360,14 +360,15 @@ class Elementwise:
         return x.view(dtype)[..., 0]
 
 
+#: Powers by small exponents, as functions of a backend, whose threads share large arrays, and of an array.
 _SMALL_POWERS: dict[Any, Any] = {
-    0: lambda xp, x: xp.ones_like(x),
-    1: lambda xp, x: x.copy(),
-    2: lambda xp, x: xp.square(x),
-    3: lambda xp, x: xp.square(x) * x,
-    4: lambda xp, x: xp.square(xp.square(x)),
-    0.5: lambda xp, x: xp.sqrt(x),
-    -0.5: lambda xp, x: 1 / xp.sqrt(x),
-    -1: lambda xp, x: 1 / x,
-    -2: lambda xp, x: 1 / xp.square(x),
+    0: lambda K, x: K.ones_like(x),
+    1: lambda K, x: x.copy(),
+    2: lambda K, x: K.square(x),
+    3: lambda K, x: K.mul(K.square(x), x),
+    4: lambda K, x: K.square(K.square(x)),
+    0.5: lambda K, x: K.sqrt(x),
+    -0.5: lambda K, x: 1 / K.sqrt(x),
+    -1: lambda K, x: 1 / x,
+    -2: lambda K, x: 1 / K.square(x),
 }

@@ -22,7 +22,7 @@ from gradcore.core.typing import NUMPY, NamedTuple
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace
 
-__all__ = ["AvgPool", "MaxPool", "Pooling", "pool_output_size"]
+__all__ = ["AvgPool", "MaxPool", "Pooling", "planes_of", "pool_output_size"]
 
 Ints = Sequence[int]
 
@@ -56,15 +56,33 @@ class AvgPool(NamedTuple):
         return [_windows(size, k, s, p, 1, self.ceil_mode) for size, k, s, p in settings]
 
 
-def _planes_of(x: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Settings:
+class Planes(NamedTuple):
+    """The C structure `Windows` of `pooling.h`: the number of planes, and two numbers of each kind."""
+
+    planes: int
+    size: Ints
+    outputs: Ints
+    kernel: Ints
+    stride: Ints
+    padding: Ints
+    dilation: Ints
+
+
+def planes_of(shape: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Planes | None:
     """Return the settings of the C++ function of maxima over planes of two dims; of one dim, the first has size 1."""
     n = len(kernel)
-    size, lead = x.shape[len(x.shape) - n :], x.shape[: len(x.shape) - n]
+    size, lead = shape[len(shape) - n :], shape[: len(shape) - n]
     if n > 2 or prod(size) >= 1 << 31:
         return None
     outputs = [pool_output_size(*each, ceil_mode) for each in zip(size, kernel, stride, padding, dilation, strict=True)]
     members = zip((size, outputs, kernel, stride, padding, dilation), (1, 1, 1, 1, 0, 1), strict=True)
-    return ((prod(lead), *((single,) * (2 - n) + tuple(each) for each, single in members)),)
+    pairs = [(single,) * (2 - n) + tuple(each) for each, single in members]
+    return Planes(prod(lead), *pairs)
+
+
+def _settings_of_planes(x: Array, *settings: Any) -> Settings:
+    planes = planes_of(x.shape, *settings)
+    return None if planes is None else (tuple(planes),)
 
 
 class Pooling:
@@ -76,7 +94,7 @@ class Pooling:
 
     # -- maxima --------------------------------------------------------------------------------------------------
 
-    @native_arrays("max_pool", "x -> value position", _planes_of)
+    @native_arrays("max_pool", "x -> value position", _settings_of_planes)
     @packed(MaxPool)
     def max_pool(self, x: Array, window: MaxPool) -> tuple[Array, Array]:
         """Return the maximum of each window and its index (int64)."""

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "halves.h"
+#include "pooling.h"
 #include "rows.h"
 
 namespace gradcore {
@@ -292,13 +293,6 @@ __attribute__((noinline)) void normed_rows_back(T* out, T* to_weight, T* to_bias
     if (to_bias) add_parts(to_bias, sums.get() + parts * n, parts, n);
 }
 
-template <class I>
-inline bool are_below(const I* index, i64 count, i64 bound) {
-    bool fine = true;
-    for (i64 i = 0; i < count; ++i) fine &= index[i] >= 0 && index[i] < bound;
-    return fine;
-}
-
 // Cross entropy of classes, without weights: whether all classes are there.
 template <class T>
 __attribute__((noinline)) bool cross_entropy(T* loss, T* number, T* powers, T* total, const T* x, const i64* target,
@@ -361,61 +355,6 @@ __attribute__((noinline)) void correlate_back(T* out, const T* grad, const T* we
         }
     }
     correlate(out, grad, static_cast<const T*>(swapped.get()), geometry, steps, threads);
-}
-
-// Windows over planes of two dims.
-struct Windows {
-    i64 planes, size[2], outputs[2], kernel[2], stride[2], padding[2], dilation[2];
-};
-
-// The largest elements of windows, which is the first of equal ones and the last NaN, and their places in the plane.
-template <class T, class I>
-__attribute__((noinline)) void max_pool(T* out, I* index, const T* x, const Windows& w, i64 threads) {
-    const i64 rows = w.planes * w.outputs[0], n = w.outputs[1], taps = n * w.kernel[0] * w.kernel[1];
-    spread(rows, (1 << 15) / (taps + 1) + 1, 1, threads, [&](i64 start, i64 stop) {
-        const std::unique_ptr<i32[]> places(new i32[n]);
-        for (i64 row = start; row < stop; ++row) {
-            const T* plane = x + row / w.outputs[0] * w.size[0] * w.size[1];
-            const i64 top = row % w.outputs[0] * w.stride[0] - w.padding[0];
-            T* best = out + row * n;
-            i32* place = places.get();
-            for (i64 j = 0; j < n; ++j) best[j] = -infinity<T>(), place[j] = -1;
-            for (i64 k = 0; k < w.kernel[0]; ++k) {
-                const i64 i = top + k * w.dilation[0];
-                if (i < 0 || i >= w.size[0]) continue;
-                for (i64 l = 0; l < w.kernel[1]; ++l) {
-                    const i64 shift = l * w.dilation[1] - w.padding[1], step = w.stride[1];
-                    const i64 first = shift < 0 ? (-shift + step - 1) / step : 0;
-                    const i64 room = w.size[1] - shift, fit = room > 0 ? (room + step - 1) / step : 0;
-                    const i64 last = fit < n ? fit : n;
-                    const i32 from = static_cast<i32>(i * w.size[1] + shift);
-                    const auto take = [&](i64 move) __attribute__((always_inline)) {
-#pragma omp simd
-                        for (i64 j = first; j < last; ++j) {
-                            const T value = plane[from + j * move];
-                            const bool taken = (value > best[j]) | (value != value) | (place[j] < 0);
-                            best[j] = taken ? value : best[j];
-                            place[j] = taken ? from + static_cast<i32>(j * move) : place[j];
-                        }
-                    };
-                    if (step == 2) take(2);
-                    else take(step);
-                }
-            }
-            for (i64 j = 0; j < n; ++j) index[row * n + j] = static_cast<I>(place[j] < 0 ? 0 : place[j]);
-        }
-    });
-}
-
-// Elements are added to planes of zeros at their places: whether all of these are there.
-template <class T, class I>
-__attribute__((noinline)) bool spread_places(T* out, const T* x, const I* index, i64 planes, i64 outputs, i64 size, i64) {
-    if (!are_below(index, planes * outputs, size)) return false;
-    for (i64 i = 0; i < planes * size; ++i) out[i] = 0;
-    for (i64 p = 0; p < planes; ++p, out += size, x += outputs, index += outputs) {
-        for (i64 i = 0; i < outputs; ++i) out[index[i]] += x[i];
-    }
-    return true;
 }
 
 // Elements at indices: their shape, the steps of values, of an array and of indices along its dims, and of each index
