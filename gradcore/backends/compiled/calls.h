@@ -54,7 +54,8 @@ struct Argument<const Array&> {
 class WithoutGil {
 public:
     explicit WithoutGil(bool releases) : state_(releases ? python.release() : nullptr) {}
-    ~WithoutGil() {
+    // While the interpreter ends, `acquire` ends a daemon thread by unwinding its stack, which may not stop here.
+    ~WithoutGil() noexcept(false) {
         if (state_) python.acquire(state_);
     }
 
