@@ -232,9 +232,8 @@ class RecordedRun:
             if grad is earlier_grad:
                 continue
             if not self.requires_grad[i] or i in self.backward.histories:
-                self.script.refuse(
-                    Code.WRITE, "the gradient of a tensor is set that has a history, or requires no grad"
-                )
+                text = "the gradient of a tensor is set that has a history, or requires no grad"
+                self.script.refuse(Code.WRITE, text)
             self.script.effects.append(f"{self.guards.tensors[i].name}.grad is {'None' if grad is None else 'set'}")
             part.lines.append(f"t{i}._autograd.grad = {self._gradient(grad, part)}")
         self.grads = grads

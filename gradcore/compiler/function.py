@@ -25,6 +25,7 @@ from gradcore.compiler.capture.host_calls import late_bound
 from gradcore.compiler.capture.numbers import float_arguments, plain_numbers
 from gradcore.compiler.capture.reasons import OF_RESULTS, Code, Reason
 from gradcore.compiler.capture.recorder import Recorder, Unrecordable, recording_lock
+from gradcore.compiler.capture.repeatable import handles_all_errors
 from gradcore.compiler.capture.sizes import Symbols
 from gradcore.compiler.capture.sources import offset_of_return
 from gradcore.compiler.capture.split import cut
@@ -128,11 +129,10 @@ class CompiledFunction:
     ) -> None:
         functools.update_wrapper(self, function, updated=())
         self.settings = fullgraph, cpp, dynamic, graphs, verify
-        self._graphs = graphs
         every = config.COMPILE_VERIFY if verify is None else verify
         self._verifier = Verifier(self, every, _compiling_nothing) if every else None
         self._dynamic, self._most = dynamic, MOST_DYNAMIC if dynamic else MOST_PROGRAMS
-        self._function, self._fullgraph, self._cpp = function, fullgraph, cpp
+        self._function, self._fullgraph, self._cpp, self._graphs = function, fullgraph, cpp, graphs
         #: Whether this is a part of a split function. Parts run eagerly without a warning.
         self._is_part = False
         self._begin()
@@ -427,11 +427,16 @@ class CompiledFunction:
 
     def _find_symbolic(self, args: _Args, named: _Named) -> Specialization | None:
         """Return a specialization with symbolic sizes, or None before sizes have changed often enough."""
-        shapes = self._guards(args, named, {}).shapes
+        guards = self._guards(args, named, {})
+        # The function runs twice, so it must not do anything new, as it could if more than sizes differs from before.
+        state = {text for text in guards.texts if ": shape [" not in text}
+        is_known = any(state.issubset(entry.guards.texts) for entry in self._specializations)
         earlier = [entry.guards.shapes for entry in self._specializations]
-        earlier = [e for e in earlier if {n: len(s) for n, s in e.items()} == {n: len(s) for n, s in shapes.items()}]
-        symbols, tries = symbolic_sizes.symbols_between(shapes, earlier)
-        if not symbols or len({*map(str, earlier)}) < (1 if self._dynamic else 2):
+        earlier = [
+            e for e in earlier if {n: len(s) for n, s in e.items()} == {n: len(s) for n, s in guards.shapes.items()}
+        ]
+        symbols, tries = symbolic_sizes.symbols_between(guards.shapes, earlier)
+        if not (symbols and is_known) or len({*map(str, earlier)}) < (1 if self._dynamic else 2):
             return None
         symbol_values = Symbols(tries[0])
         try:
@@ -446,6 +451,8 @@ class CompiledFunction:
         guards = self._guards(args, named, symbols)
         if self._looks_at_types(guards):
             raise symbolic_sizes.SizeEscapes("the function looks at types, which sizes that are recorded do not have")
+        if any(code.co_name == "__exit__" or handles_all_errors(code) for code in self._observed.users):
+            raise symbolic_sizes.SizeEscapes("the function may handle the error that ends the capture of sizes")
         recorder, watch = symbolic_sizes.SymbolicRecorder(values), Watch()
         recorder.handled = self._observed.handled
         recorded = symbolic_sizes.SymbolicRun(recorder, guards, self._observed.reads_grads)
@@ -538,18 +545,16 @@ class CompiledFunction:
             return result
         for code in watch.users - guards.codes:
             where = f"{code.co_filename}:{code.co_firstlineno}"
-            recorded.script.refuse(
-                Code.STATE, f"{code.co_name} ({where}) is called, and found in a way that cannot be checked"
-            )
+            text = f"{code.co_name} ({where}) is called, and found in a way that cannot be checked"
+            recorded.script.refuse(Code.STATE, text)
         entry = SpecializationWriter(recorded).entry(self.eager) if recorder.stopped is None else None
         with with_grads([t._autograd for t in recorded.tensors], recorded.first_grads):
             failed = None if entry is None else entry.run(args, named, True)
         if type(failed) is int:
             recorded.script.refuse(Code.CHANGE, f"the function changes what it depends on: {guards.texts[failed]}")
         if [*map(id, input_tensors)] != [*map(id, all_tensors_in([*args, named]))]:
-            recorded.script.refuse(
-                Code.CHANGE, "the function changes what it depends on: a tensor in a list or dict that it is given"
-            )
+            text = "the function changes what it depends on: a tensor in a list or dict that it is given"
+            recorded.script.refuse(Code.CHANGE, text)
         if entry is None or recorder.stopped is not None:
             if self._varying:
                 self._varying, self._floats = frozenset(), None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import inspect
 import itertools
 import os
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
@@ -533,3 +535,106 @@ def test_broadcast_products_add_no_programs() -> None:
         x = gc.rand(n, 3)
         gc.testing.assert_close(compiled(x), step(x))
     assert [entry.sizes is not None for entry in compiled._specializations] == [False, False, True]
+
+
+#: Functions that change a list only if their first argument is True, or if an error passes through them.
+EFFECTS: dict[str, Callable[[bool, Any, list[Any]], Any]] = {}
+
+
+def _with_effect(function: Any) -> Any:
+    EFFECTS[function.__name__] = function
+    return function
+
+
+@_with_effect
+def _appends(changes: bool, x: Any, log: list[Any]) -> Any:
+    if changes:
+        log.append(x.shape[0])
+    return x * 2
+
+
+@_with_effect
+def _raises(changes: bool, x: Any, log: list[Any]) -> Any:
+    if changes:
+        log.append("raised")
+        raise ValueError("something")
+    return x * 2
+
+
+@_with_effect
+def _catches(changes: bool, x: Any, log: list[Any]) -> Any:
+    try:
+        return x * 2 / len(x)
+    except BaseException:
+        log.append("failed")
+        raise
+
+
+@_with_effect
+def _finishes(changes: bool, x: Any, log: list[Any]) -> Any:
+    is_done = False
+    try:
+        y = x * 2 / len(x)
+        is_done = True
+    finally:
+        if not is_done:
+            log.append("failed")
+    return y
+
+
+@contextlib.contextmanager
+def _note_failure(log: list[Any]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        log.append("failed")
+        raise
+
+
+@_with_effect
+def _leaves_context(changes: bool, x: Any, log: list[Any]) -> Any:
+    with _note_failure(log):
+        return x * 2 / len(x)
+
+
+class _Noting:
+    def __init__(self, log: list[Any]) -> None:
+        self.log = log
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, *rest: object) -> None:
+        if kind is not None:
+            self.log.append(kind.__name__)
+
+
+@_with_effect
+def _leaves_object(changes: bool, x: Any, log: list[Any]) -> Any:
+    with _Noting(log):
+        return x * 2 / len(x)
+
+
+@pytest.mark.parametrize("name", EFFECTS)
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_effects_happen_once_where_sizes_change(name: str, dynamic: bool | None) -> None:
+    """A capture with symbolic sizes runs the function once more, and may end early."""
+    function = EFFECTS[name]
+    compiled = gc.compile(function, options={"cpp": False}, dynamic=dynamic)
+    logs: list[list[Any]] = [[], []]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for n, changes in (
+            (3, False),
+            (3, False),
+            (4, False),
+            (4, False),
+            (5, True),
+            (6, True),
+            (7, False),
+            (8, False),
+        ):
+            for call, log in zip((function, compiled), logs, strict=True):
+                with contextlib.suppress(ValueError):
+                    call(changes, gc.ones(n), log)
+    assert logs[0] == logs[1]

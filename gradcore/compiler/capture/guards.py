@@ -222,9 +222,8 @@ class Guards(LibraryGuards):
             self.require(f"{expression} is {self.bind(value)}", f"{text} is the same object")
         earlier = self._identities.setdefault(type(value), [])
         if sum(not fixed for *_, fixed in earlier) > _MOST_IDENTITIES:
-            raise Unguardable(
-                Code.LIMIT, f"the function compares identities, and there are more than {_MOST_IDENTITIES} values"
-            )
+            what = f"the function compares identities, and there are more than {_MOST_IDENTITIES} values"
+            raise Unguardable(Code.LIMIT, what)
         for earlier_value, name, fixed in earlier:
             if given or not fixed:
                 relation = "is" if earlier_value is value else "is not"

@@ -476,9 +476,8 @@ class Recorder:
             return Value(self.run.numbers.given_number(leaf))
         if isinstance(leaf, self.array_types):
             if not self._is_constant(leaf):
-                self.stop(
-                    Code.STATE, f"a tensor is used that is found in a way that cannot be checked, by {self._calling}"
-                )
+                text = f"a tensor is used that is found in a way that cannot be checked, by {self._calling}"
+                self.stop(Code.STATE, text)
             return self.program.new_literal(leaf)
         if isinstance(leaf, types.FunctionType):
             cells = [cell.cell_contents for cell in leaf.__closure__ or ()]

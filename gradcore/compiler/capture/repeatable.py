@@ -39,7 +39,7 @@ from gradcore.nn.lazy import LazyModuleMixin
 from gradcore.nn.module import Module
 from gradcore.nn.module_hooks import find_forward_code
 
-__all__ = ["CALLING_HOOKS", "RepeatedCode"]
+__all__ = ["CALLING_HOOKS", "RepeatedCode", "handles_all_errors"]
 
 #: Packages whose functions and classes code may use; what gradcore's functions change is looked at elsewhere.
 _TRUSTED = ("cmath", "gradcore", "math", "numpy")
@@ -62,9 +62,7 @@ _LEADING_ON = frozenset(
 #: Classes of errors, which handlers may catch: an effect that is found is raised as another one.
 _ERRORS = frozenset(n for n, each in vars(builtins).items() if isinstance(each, type) and issubclass(each, Exception))
 #: Builtins that change nothing.
-_UNCHANGING = frozenset(
-    ("abs", "bool", "complex", "float", "int", "isinstance", "len", "range", "round", "str", "type")
-)
+_UNCHANGING = {f.__name__ for f in (abs, bool, complex, float, int, isinstance, len, range, round, str, type)}
 #: Types of values that only functions of gradcore change, besides its own classes.
 _UNCHANGEABLE = (
     Variable, bool, int, float, complex, str, bytes, range, slice, types.NoneType, types.EllipsisType, dtype, device,
@@ -179,21 +177,27 @@ def _only_computes(module: Module) -> bool:
 
 
 @functools.cache
+def handles_all_errors(code: types.CodeType) -> bool:
+    """Return whether code handles other errors than Python's own subclasses of `Exception`, as those of a capture."""
+    steps = [*dis.get_instructions(code)]
+    return any(each.opname == "PUSH_EXC_INFO" and not _passes_effects(steps, i) for i, each in enumerate(steps, 1))
+
+
+@functools.cache
 def find_changes(code: types.CodeType) -> Effect:
     """Return what the instructions of user code can change."""
     if code.co_name == "__enter__":  # `__exit__` also runs if the code is stopped.
         return Effect.ANYTHING
-    instructions = list(dis.get_instructions(code))
-    if any(name in _BY_NAME or (name[:2] == "__" and name not in _READING) for name in code.co_names):
+    # Handlers of other errors would run, unobserved, if the code is stopped.
+    if handles_all_errors(code) or any(n in _BY_NAME or (n[:2] == "__" and n not in _READING) for n in code.co_names):
         return Effect.ANYTHING
     is_changing = not _CHANGING_NAMES.isdisjoint(code.co_names)
     before = None
-    for i, each in enumerate(instructions):
+    for each in dis.get_instructions(code):
         name, value = each.opname, each.argval
         is_stored = name in _STORING or (name in ("DELETE_DEREF", "STORE_DEREF") and value in code.co_freevars)
         is_first_import = name == "IMPORT_NAME" and value not in sys.modules
-        # Handlers of other errors would run, unobserved, if the code is stopped.
-        if is_stored or is_first_import or (name == "PUSH_EXC_INFO" and not _passes_effects(instructions, i + 1)):
+        if is_stored or is_first_import:
             return Effect.ANYTHING
         is_changing |= name == "BINARY_OP" and each.argrepr[-1] == "="
         is_changing |= name.startswith(_CHANGING) and before != "saved_tensors"

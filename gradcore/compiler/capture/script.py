@@ -181,9 +181,8 @@ class ReadNumbers:
     def _decide(self, expression: str, value: Any, *numbers: int) -> None:
         """Make the program valid only for runs in which the expression equals `value`."""
         if not self.script.is_pure():
-            self.recorder.stop(
-                Code.ELEMENTS, "elements of a tensor are read, after something was written in place or called"
-            )
+            text = "elements of a tensor are read, after something was written in place or called"
+            self.recorder.stop(Code.ELEMENTS, text)
             return
         number = len(self.guards.texts)
         self.guards.texts.append(f"the value {value!r} of what is read in {user_line()}")

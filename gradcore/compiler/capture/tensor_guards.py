@@ -105,9 +105,8 @@ class TensorGuards(Checks):
             if self._calls_backward:
                 raise Unguardable(Code.HISTORY, f"{text} has a history, through which the function may call backward")
             if not given or (meta is not None and (t._edge is None or meta.base is not None)):
-                raise Unguardable(
-                    Code.TENSOR, f"{text} is a view with a history, or found outside of the arguments with one"
-                )
+                what = f"{text} is a view with a history, or found outside of the arguments with one"
+                raise Unguardable(Code.TENSOR, what)
             self.require(f"{o}._edge is not None", f"{text} has a history", True)
             m = self.assign(f"{o}._autograd")
             retains = meta is not None and meta.retains_grad
