@@ -55,7 +55,8 @@ ON_CPU = {
     **dict.fromkeys(
         (
             "compiler/test_fusion.py", "compiler/test_memory.py", "compiler/test_native.py", "compiler/test_passes.py",
-            "compiler/test_explanation.py", "compiler/test_guard_mutations.py",
+            "compiler/test_explanation.py", "compiler/test_guard_mutations.py", "compiler/test_native_kernels.py",
+            "compiler/test_numbers.py::test_floats_that_are_operands_of_tensors",
             "compiler/test_specialized.py::test_linear_layers_are_dots_and_additions",
             "compiler/test_rolling.py::test_loops_compute_what_the_calls_do",
             "compiler/test_rolling.py::test_the_source_does_not_grow_with_the_steps",
@@ -89,6 +90,7 @@ ON_CPU = {
     **dict.fromkeys(
         (
             "compiler/test_numbers.py::test_errors_after_a_decision_are_those_of_the_function",
+            "compiler/test_observations.py::test_errors_that_are_caught",
             "compiler/test_programs.py::test_errors_are_those_of_eager_execution",
         ),
         "indices are checked later on CUDA",
