@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -215,6 +216,14 @@ def connect(place: device, backend: Backend) -> device:
 def _run_on_device(backend: Backend, index: int | None, name: str) -> Callable[..., Any]:
     """Return a kernel that makes the device of this index current before it runs."""
     kernel = backend.kernels[name]
+    if hasattr(kernel, "nout") or hasattr(kernel, "takes_out"):
+
+        def run_into(*args: Any, out: Any = None) -> Any:
+            with contextlib.nullcontext() if backend.current_index() == index else backend.use_index(index):
+                return kernel(*args) if out is None else kernel(*args, out=out)
+
+        run_into.takes_out = True  # type: ignore[attr-defined]
+        return run_into
 
     def run(*args: Any) -> Any:
         if backend.current_index() == index:

@@ -165,7 +165,7 @@ def _write_directly(op: Op, args: tuple[Any, ...], state: State) -> bool:
         return False
     kernels = device.kernels if self._array.size >= SMALL else device.kernels.small
     kernel = kernels[name]
-    if not hasattr(kernel, "nout"):
+    if not (hasattr(kernel, "nout") or hasattr(kernel, "takes_out")):
         return False
     settings = args[n:]
     if settings and (settings[0].__class__ not in NUMBERS or settings != defaults):

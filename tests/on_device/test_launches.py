@@ -646,3 +646,56 @@ def test_self_attention_projects_by_one_product(device: str) -> None:
             counts.append(launches(lambda x=x, layer=layer: layer(x, x, x, need_weights=False)))
     # The product of rows that lie one after the other adds the bias itself; of others a kernel writes the bias before.
     assert counts == [2, 3]
+
+
+# -- arithmetic in place --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float64])
+def test_arithmetic_in_place_takes_no_memory(device: str, dtype: Any) -> None:
+    """Kernels write to the tensor itself, instead of to new memory that is copied then."""
+    x, y = (gc.full((64, 64), value, dtype=dtype, device=device) for value in (0.25, 0.5))
+    calls: dict[str, Callable[[], Any]] = {
+        "add_": lambda: x.add_(y), "sub_": lambda: x.sub_(y), "mul_": lambda: x.mul_(y), "mul_ by 3": lambda: x.mul_(3),
+        "neg_": lambda: x.neg_(), "tanh_": lambda: x.tanh_(), "exp_": lambda: x.exp_(),
+    }  # fmt: skip
+    for name, call in calls.items():
+        assert launches(call) == 1, name
+        gc.cuda.reset_peak_memory_stats()
+        before = gc.cuda.memory_allocated()
+        call()
+        assert gc.cuda.max_memory_allocated() == before, name
+
+
+OVERLAPPING: dict[str, Callable[[Any], Any]] = {
+    "later": lambda x: x[1:].mul_(x[:-1]),
+    "earlier": lambda x: x[:-1].sub_(x[1:]),
+    "transposed": lambda x: x.view(16, 16).mul_(x.view(16, 16).t()),
+    "one element": lambda x: x.mul_(x[3]),
+    "a row": lambda x: x.view(16, 16).add_(x[16:32]),
+    "itself": lambda x: x.mul_(x),
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPPING)
+def test_operands_in_place_that_overlap(device: str, name: str) -> None:
+    def run(where: str) -> list[Any]:
+        x = gc.arange(256.0).cos().to(where)
+        for _ in range(3):
+            OVERLAPPING[name](x)
+        return [x]
+
+    agree(run(device), run("cpu"))
+
+
+@pytest.mark.parametrize("other", [gc.ones(3, 4), gc.ones(5), gc.ones(4, dtype=gc.complex64)], ids=str)
+def test_errors_of_arithmetic_in_place_are_those_of_the_cpu(device: str, other: Any) -> None:
+    found = []
+    for where in (device, "cpu"):
+        x = gc.ones(4, device=where)
+        for _ in range(2):
+            with pytest.raises(RuntimeError) as error:
+                x.mul_(other.to(where))
+            found.append(str(error.value))
+        assert x.tolist() == [1.0] * 4
+    assert len(set(found)) == 1

@@ -122,24 +122,30 @@ class CudaFusion(CudaKernels):
     ) -> Callable[..., Any]:
         """Return a kernel that is generated for operands that satisfy `generates`, and calls `plain` for others.
 
-        Dtypes for which fusing gains nothing are remembered.
+        Dtypes for which fusing gains nothing are remembered. The kernel takes an array `out` for its result if
+        `plain` does.
         """
         array_type, unfused = self.array_type, set[Any]()
 
-        def kernel(*args: Any) -> Any:
+        def kernel(*args: Any, out: Any = None) -> Any:
             try:
                 kinds = args[0].dtype.num, args[-1].dtype.num  # Numbers are hashed faster than dtypes.
             except AttributeError:  # a number of Python
                 kinds = None
             if kinds in unfused:
-                return plain(*args)
+                return plain(*args) if out is None else plain(*args, out=out)
             result = self.fused_forward(name, args) if generates(args) else None
-            if result is not None:
+            if result is None:
+                if kinds is not None and self.supports_fusion and all(isinstance(x, array_type) for x in args):
+                    unfused.add(kinds)
+                result = plain(*args)
+            if out is None:
                 return result
-            if kinds is not None and self.supports_fusion and all(isinstance(x, array_type) for x in args):
-                unfused.add(kinds)
-            return plain(*args)
+            out[...] = result
+            return out
 
+        if hasattr(plain, "nout"):
+            kernel.takes_out = True  # type: ignore[attr-defined]
         kernel.plain = plain  # type: ignore[attr-defined]
         return kernel
 
