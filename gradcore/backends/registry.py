@@ -15,6 +15,7 @@ from gradcore.core import config
 from gradcore.core.device import DeviceLike, default_to, device, get_default_device
 from gradcore.core.errors import DeviceFallbackWarning, Unavailable, caller_depth
 from gradcore.core.locks import process_lock
+from gradcore.core.typing import AnyArray
 
 __all__ = [
     "CPU",
@@ -218,7 +219,7 @@ def _run_on_device(backend: Backend, index: int | None, name: str) -> Callable[.
     kernel = backend.kernels[name]
     if hasattr(kernel, "nout") or hasattr(kernel, "takes_out"):
 
-        def run_into(*args: Any, out: Any = None) -> Any:
+        def run_into(*args: AnyArray, out: AnyArray = None) -> AnyArray:
             with contextlib.nullcontext() if backend.current_index() == index else backend.use_index(index):
                 return kernel(*args) if out is None else kernel(*args, out=out)
 

@@ -648,6 +648,16 @@ def test_self_attention_projects_by_one_product(device: str) -> None:
     assert counts == [2, 3]
 
 
+# -- sequences ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("bounds", "most"), [((64,), 1), ((3, 64), 2), ((0, 64, 2), 2), ((3, 64, 2), 3)])
+def test_launches_of_numbers_in_steps(device: str, bounds: tuple[int, ...], most: int) -> None:
+    assert launches(lambda: gc.arange(*bounds, device=device)) == most
+    for dtype in (gc.int64, gc.int32, gc.float32, gc.float64):
+        agree([gc.arange(*bounds, dtype=dtype, device=device)], [gc.arange(*bounds, dtype=dtype)])
+
+
 # -- arithmetic in place --------------------------------------------------------------------------------------------
 
 

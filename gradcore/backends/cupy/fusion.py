@@ -12,6 +12,7 @@ from gradcore.backends.codegen.launch import Fusion
 from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.core import config
+from gradcore.core.typing import AnyArray
 
 __all__ = ["CudaFusion"]
 
@@ -127,7 +128,7 @@ class CudaFusion(CudaKernels):
         """
         array_type, unfused = self.array_type, set[Any]()
 
-        def kernel(*args: Any, out: Any = None) -> Any:
+        def kernel(*args: AnyArray, out: AnyArray = None) -> AnyArray:
             try:
                 kinds = args[0].dtype.num, args[-1].dtype.num  # Numbers are hashed faster than dtypes.
             except AttributeError:  # a number of Python

@@ -179,10 +179,7 @@ class _Recorded:
         return recorder.call(self.name, self.function, args, kwargs, self.on_cpu)
 
     def __getattr__(self, name: str) -> Any:
-        if name in (
-            "nout",
-            "takes_out",
-        ):  # Kernels with several outputs write to ``out=``; programs compute these separately.
+        if name in ("nout", "takes_out"):  # Programs choose the arrays ``out`` themselves.
             raise AttributeError(name)
         return record_calls_of(f"{self.name}.{name}", getattr(self.function, name), self.on_cpu)
 

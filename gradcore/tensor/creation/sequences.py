@@ -178,7 +178,9 @@ def arange(
     kind = np.int64 if not out_dtype.is_differentiable and isinstance(by, int) else np.float64
 
     def numbers(xp: Any) -> Any:
-        return convert_array(first + xp.arange(count, dtype=kind) * by, out_dtype)
+        result = xp.arange(count, dtype=kind)
+        result = result if by == 1 else result * by
+        return convert_array(result if first == 0 else first + result, out_dtype)
 
     return compute_on_device(numbers, options.get("device"), out_dtype)  # type: ignore[no-any-return]
 
