@@ -36,7 +36,8 @@ gc.manual_seed(0)
 G = gc.tensor([.5, -.3, 1.2], requires_grad={requires_grad})
 w = nn.Parameter(gc.tensor([[.1, .2, .3], [.4, .5, .6], [-.7, .8, .9]]))
 m = nn.Linear(3, 3); bn = nn.BatchNorm1d(3)
-L = [gc.tensor([1., 2., 3.]), gc.tensor([.5, .5, .5])]; B = gc.tensor(.5)
+L = [gc.tensor([1., 2., 3.]), gc.tensor([.5, .5, .5])]; H = gc.arange(8.)
+B = gc.tensor(.5)
 """
 #: Statements of functions of `x` and `q`, which compute `y`.
 STATEMENTS = [
@@ -61,7 +62,8 @@ STATEMENTS = [
     "y = y * w.sum()", "w.grad = None", "y = y * (1 if w.grad is None else w.grad.sum().item())", "q.grad = None", "x.data = q.data", "q = q.clone()", "x = x.clone()", "y, q = q, y",
     "y.sum().backward() if y.grad_fn is not None else None; y = y.detach()", "y = gc.func.grad(lambda v: (v * G.detach()).sin().sum())(y)", "y = gc.vmap(lambda r: r * 2)(y)",
     "with gc.autocast('cpu', dtype=gc.bfloat16):\n    z = y @ y.t() if y.ndim == 2 else y\n  y = y + z.float().mean()",
-    "y = y.requires_grad_() if y.is_leaf and y.is_floating_point() else y", "y = y.data", "y = factor(y)", "y = y @ q.t() if q.ndim == 2 and y.ndim == 2 else y",
+    "y = y.requires_grad_() if y.is_leaf and y.is_floating_point() else y", "y = y.data", "y = factor(y)", "y = y + q.as_strided((2,), (1,), 0).sum() if q.ndim == 1 else y",
+    "y = y + q.untyped_storage().nbytes()", "try:\n    y = y / len(y)\n  finally:\n    B.add_(y.ndim)", "y = y @ q.t() if q.ndim == 2 and y.ndim == 2 else y",
 ]  # fmt: skip
 RESULTS = [
     "y",
@@ -83,7 +85,7 @@ ARGUMENTS = [
     "gc.tensor([[1., 2.], [3., 4.], [5., 6.]]).t()", "gc.tensor([[1.], [2.]]).expand(2, 3)", "G", "G[None]", "G.detach()", "G.grad", "w", "w.t()", "L[0]", "L[1]", "B",
     "gc.ones(4, 3)", "gc.ones(4, 3, requires_grad=True)", "gc.ones(0, 3)", "gc.arange(6).view(2, 3)", "gc.tensor([[True, False, True]])", "gc.ones(2, 3, dtype=gc.bfloat16)",
     "gc.ones(2, 3, requires_grad=True) * 2", "nn.Parameter(gc.ones(2, 3))", "gc.tensor([[float('nan'), 1., -0.], [0., float('inf'), 1e-40]])", "gc.ones(2, 6)[:, ::2]",
-    "gc.ones(3, 2).t().requires_grad_()", "gc.tensor(2.) * gc.ones(3)",
+    "gc.ones(3, 2).t().requires_grad_()", "gc.tensor(2.) * gc.ones(3)", "H[1:4]", "H[4:7]", "H[:3]",
 ]  # fmt: skip
 SECOND = [
     "x",
