@@ -360,12 +360,17 @@ class Elementwise:
         return x.view(dtype)[..., 0]
 
 
+def _multiply_into(K: Any, product: Array, x: Array) -> Array:
+    """Return ``product * x``, written to `product` if that is an array of NumPy: new memory costs time."""
+    return K.mul(product, x, product) if product.__class__ is np.ndarray else product * x
+
+
 #: Powers by small exponents, as functions of a backend, whose threads share large arrays, and of an array.
 _SMALL_POWERS: dict[Any, Any] = {
     0: lambda K, x: K.ones_like(x),
     1: lambda K, x: x.copy(),
     2: lambda K, x: K.square(x),
-    3: lambda K, x: K.mul(K.square(x), x),
+    3: lambda K, x: _multiply_into(K, K.square(x), x),
     4: lambda K, x: K.square(K.square(x)),
     0.5: lambda K, x: K.sqrt(x),
     -0.5: lambda K, x: 1 / K.sqrt(x),
