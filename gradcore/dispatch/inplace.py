@@ -167,9 +167,11 @@ def _write_directly(op: Op, args: tuple[Any, ...], state: State) -> bool:
     kernel = kernels[name]
     if not (hasattr(kernel, "nout") or hasattr(kernel, "takes_out")):
         return False
-    settings = args[n:]
+    settings, factor = args[n:], None
     if settings and (settings[0].__class__ not in NUMBERS or settings != defaults):
-        return False
+        if not op.kernel.endswith("_scaled") or settings[0].__class__ is not float or args[1].__class__ not in PLAIN:
+            return False
+        factor = settings[0]
     arrays = [self._array]
     operand: Any
     for operand in args[1:n]:
@@ -182,6 +184,8 @@ def _write_directly(op: Op, args: tuple[Any, ...], state: State) -> bool:
         return False  # NumPy 2.1 and later compute wrong results for strides of four elements when negating in place
     if 0 in arrays[0].strides:
         check_own_memory(self)
+    if factor is not None:
+        arrays[1] = state.run(kernels["mul"], arrays[1], constant(factor, dtype, device)._array)
     try:
         state.enter(kernel, *arrays, out=arrays[0])
     except ValueError:  # the general path raises the error with PyTorch's message

@@ -81,7 +81,7 @@ def trace_loop(
 def is_single_function(kernel: Kernel) -> bool:
     """Return whether a kernel is one function of NumPy. Selections do not count, as NumPy's are slow."""
     computed = kernel.computed
-    return len(computed) < 2 and computed[0].function != "where"
+    return len(computed) < 2 and computed[0].function != "where" and hasattr(np, computed[0].function)
 
 
 def is_exact(kernel: Kernel) -> bool:

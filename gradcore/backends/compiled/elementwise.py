@@ -32,6 +32,10 @@ _WORTH_A_THREAD, _LEAST, _SINGLE = 1 << 16, 1 << 13, 1 << 16
 #: Settings of a formula for which loops are looked up, as tracing costs as much as NumPy on a million elements; layouts
 #: that a loop caches.
 _MOST_SETTINGS, _MOST_LAYOUTS = 16, 1_000
+#: Steps up to which NumPy's functions are as fast as the lookup of a loop by the settings of an operation.
+_SHORT = 3
+#: Classes of settings by whose values loops for small arrays are looked up.
+_SETTINGS = frozenset((bool, int, float, str, type(None)))
 #: Numbers of arrays, including the result, for which `elementwise.cpp` has a function for arrays of one shape.
 _ALIKE = 2, 3, 4, 5
 
@@ -65,6 +69,8 @@ class Loop:
 
     Attributes
     ----------
+    steps : int
+        The number of functions that the loop computes for each element.
     is_exact : bool
         Whether the result is NumPy's bit for bit.
     """
@@ -74,8 +80,8 @@ class Loop:
     def __init__(self, library: ctypes.CDLL, function: int, kernel: Kernel, is_array: list[bool]) -> None:
         arrays = [i for i, each in enumerate(is_array) if each]
         self.function, self.used = function, tuple(arrays[i.position] for i in kernel.inputs)
-        self.dtype = kernel.outputs[0][1]
-        self.grain = max(_LEAST, _WORTH_A_THREAD // max(len(kernel.computed), 2))
+        self.dtype, self.steps = kernel.outputs[0][1], len(kernel.computed)
+        self.grain = max(_LEAST, _WORTH_A_THREAD // max(self.steps, 2))
         sizes = [dtype.itemsize for dtype in kernel.dtypes]
         self.sizes = (ctypes.c_int64 * len(sizes))(*sizes)
         self.parameters = (ctypes.c_double * len(kernel.parameters))(*[p.scalar for p in kernel.parameters])
@@ -92,13 +98,16 @@ class Loop:
 
     def __call__(self, operands: tuple[Any, ...]) -> Any:
         """Return the result, or None for memory layouts that the loop does not support."""
-        first = operands[0]
-        if self.run_alike is not None:
-            result = np.empty(first.shape, self.dtype)
-            used_operands = operands if self.takes_all else [operands[i] for i in self.used]
-            if self.run_alike(self.call, threads.available(), *used_operands, result):
-                return result
-        return self._launch_rows(operands)
+        result = self.compute_alike(operands)
+        return self._launch_rows(operands) if result is None else result
+
+    def compute_alike(self, operands: tuple[Any, ...]) -> Any:
+        """Return the result for contiguous arrays of one shape, or None for others."""
+        if self.run_alike is None:
+            return None
+        result = np.empty(operands[0].shape, self.dtype)
+        used_operands = operands if self.takes_all else [operands[i] for i in self.used]
+        return result if self.run_alike(self.call, threads.available(), *used_operands, result) else None
 
     def _launch_rows(self, operands: tuple[Any, ...]) -> Any:
         arrays = [o for o in operands if o.__class__ is np.ndarray]
@@ -184,8 +193,57 @@ class CompiledElementwise(NumpyBackend):
         return not is_small and hasattr(getattr(self, plain_name), "function")
 
     def small_kernel_of(self, name: str) -> Callable[..., Any]:
+        plain = self._plain_kernel_of(name)
+        parameters = len(self.elementwise.get(name, ()))
+        # Methods of several operands are short: most call NumPy once or twice.
+        takes_loops = parameters == 1 or (parameters > 1 and isinstance(plain, functools.partial))
+        if not takes_loops or isinstance(plain, np.ufunc):
+            return plain
+        return self._prefer_loop(plain, Forward(name), parameters == 1)
+
+    def _plain_kernel_of(self, name: str) -> Callable[..., Any]:
+        """Return NumPy's kernel for small arrays."""
         kernel = super().small_kernel_of(name)
         return getattr(kernel, "function", kernel)
+
+    def _prefer_loop(self, plain: Callable[..., Any], formula: Forward, is_unary: bool) -> Callable[..., Any]:
+        """Return a kernel for small arrays: one call of a loop instead of the calls of NumPy by `plain`."""
+        array, loops, unknown, is_short = np.ndarray, dict[Any, Loop | None](), object(), False
+
+        def find(key: Any, operands: tuple[Any, ...]) -> Loop | None:
+            loop = loops[key] = self._loop_of(formula, operands)
+            return loop
+
+        def unary(x: Any) -> Any:
+            if x.__class__ is not array:
+                return plain(x)
+            loop = loops.get(x.dtype, unknown)
+            if loop is unknown:
+                loop = find(x.dtype, (x,))
+            result = None if loop is None else loop.compute_alike((x,))
+            return plain(x) if result is None else result
+
+        def kernel(x: Any, *rest: Any) -> Any:
+            nonlocal is_short
+            if x.__class__ is not array or is_short:
+                return plain(x, *rest)
+            key = [x.dtype]
+            for operand in rest:
+                kind = operand.__class__
+                if kind is array:
+                    key.append(operand.dtype)
+                elif kind in _SETTINGS:
+                    key += kind, operand or repr(operand)  # 0.0 equals -0.0
+                else:
+                    return plain(x, *rest)
+            loop = loops.get(found := tuple(key), unknown)
+            if loop is unknown:
+                loop = find(found, (x, *rest)) if len(loops) < _MOST_LAYOUTS else None
+                is_short = loop is not None and loop.steps <= _SHORT
+            result = None if loop is None else loop.compute_alike((x, *rest))
+            return plain(x, *rest) if result is None else result
+
+        return unary if is_unary else kernel
 
     def kernel_of(self, name: str) -> Callable[..., Any]:
         plain, formula = super().kernel_of(name), Forward(name)
@@ -200,7 +258,7 @@ class CompiledElementwise(NumpyBackend):
 
         # If the last operand is optional (the digits of `round`), the number of operands is not fixed.
         optional = getattr(getattr(type(self), name, None), "__defaults__", None)
-        is_single = isinstance(self.small_kernel_of(name), np.ufunc)
+        is_single = isinstance(self._plain_kernel_of(name), np.ufunc)
         least = _least_of_single_step(name not in APPROXIMATE) if is_single else self.LARGE
         return self._choose_by_size(plain, compute, 0 if optional else len(self.elementwise[name]), least)
 
@@ -210,21 +268,29 @@ class CompiledElementwise(NumpyBackend):
     ) -> Callable[..., Any]:
         """Return a kernel that calls `compute` if its first operand has `least` elements, else `plain`.
 
-        For a fixed number of operands, the call takes half the time.
+        For a fixed number of operands, the call takes half the time. If `plain` is a function of NumPy, it computes
+        results in place, as it makes a single pass, too.
         """
         array = np.ndarray
 
-        def unary(x: Any) -> Any:
+        def unary(x: Any, out: Any = None) -> Any:
+            if out is not None:
+                return plain(x, out=out)
             return compute(x) if x.__class__ is array and x.size >= least else plain(x)
 
-        def binary(x: Any, y: Any) -> Any:
+        def binary(x: Any, y: Any, out: Any = None) -> Any:
+            if out is not None:
+                return plain(x, y, out=out)
             return compute(x, y) if x.__class__ is array and x.size >= least else plain(x, y)
 
         def kernel(x: Any, *rest: Any) -> Any:
             return compute(x, *rest) if x.__class__ is array and x.size >= least else plain(x, *rest)
 
-        by_number: dict[int, Callable[..., Any]] = {1: unary, 2: binary}
-        return by_number.get(operands, kernel)
+        by_number: dict[int, Any] = {1: unary, 2: binary}
+        chosen = by_number.get(operands, kernel)
+        if chosen is not kernel and hasattr(plain, "nout"):
+            chosen.nin, chosen.nout = operands, 1
+        return chosen  # type: ignore[no-any-return]
 
     def evaluate_tiled(self, formula: Callable[..., Any], *operands: Any) -> Any:
         if self._is_for_numpy(formula, operands[0]):
@@ -257,17 +323,20 @@ class CompiledElementwise(NumpyBackend):
         """
         if malloc.waiting:
             malloc.begin()
+        if any(isinstance(o, np.generic) for o in operands):  # to formulas, an array without dims
+            operands = tuple([np.asarray(o) if isinstance(o, np.generic) else o for o in operands])
+        loop = self._loop_of(formula, operands)
+        return None if loop is None or (exact and not loop.is_exact) else loop(operands)
+
+    def _loop_of(self, formula: Callable[..., Any], operands: tuple[Any, ...]) -> Loop | None:
+        """Return the loop for the dtypes of arrays and the values of settings, or None if NumPy is faster."""
         key = formula, *[o.dtype if o.__class__ is np.ndarray else repr(o) for o in operands]
         try:
-            loop = self._loops[key]
+            return self._loops[key]
         except KeyError:
-            if any(isinstance(o, np.generic) for o in operands):  # to formulas, an array without dims
-                arrays = [np.asarray(o) if isinstance(o, np.generic) else o for o in operands]
-                return self.compute_by_loop(formula, tuple(arrays), exact)
             loop = self._looked_up(key, formula, operands)
-            if self._is_for_numpy(formula, operands[0]):  # This is known only after the loop was looked up.
-                return None
-        return None if loop is None or (exact and not loop.is_exact) else loop(operands)
+        # It is known only now whether the formula is a single step.
+        return None if self._is_for_numpy(formula, operands[0]) else loop
 
     def _looked_up(self, key: Any, formula: Callable[..., Any], operands: tuple[Any, ...]) -> Loop | None:
         kinds = [o.dtype if isinstance(o, np.ndarray) else o for o in operands]

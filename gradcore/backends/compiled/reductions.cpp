@@ -3,6 +3,8 @@
 // Sums are computed in double precision, after adding eight elements in their own precision (halves in float32). Sums
 // of integers have 64 bits.
 
+#include <memory>
+
 #include "calls.h"
 #include "halves.h"
 #include "sums.h"
@@ -134,8 +136,8 @@ void row_sums(const Work& work, i64 start, i64 stop, const T* x, S* out) {
     }
 }
 
-template <class T>
-void row_squares(const Work& work, i64 start, i64 stop, const T* x, double* out) {
+template <class T, class S>
+void row_squares(const Work& work, i64 start, i64 stop, const T* x, S* out) {
     const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
         const i64 rest = work.inner - row * width;
@@ -182,8 +184,8 @@ INLINE T row_product(const T* x, i64 n) {
     return product;
 }
 
-template <class T>
-void row_products(const Work& work, i64 start, i64 stop, const T* x, T* out) {
+template <class T, class S>
+void row_products(const Work& work, i64 start, i64 stop, const T* x, S* out) {
     const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
         const i64 rest = work.inner - row * width;
@@ -249,6 +251,43 @@ template <class T, class S = T>
 void row_minima(const Work& work, i64 start, i64 stop, const T* x, S* out) {
     row_extrema<T, true>(work, start, stop, x, out);
 }
+
+// Reduce the last dims of a contiguous array, rows of `width` elements, to the elements of `out`. A single row is reduced
+// in parts, whose results are combined one after the other. Return false, and write nothing, for other arrays.
+template <class T, class R, class S, void (*kernel)(const Work&, i64, i64, const T*, S*), S (*combine)(S, S)>
+bool reduce_rows(i64 width, i64 worth_a_thread, i64 threads, const Array& x, const Array& out) {
+    constexpr i64 part = 1 << 13, few = 64;
+    const i64 size = x.size();
+    if (!x.is_contiguous() || !x.is_aligned() || width < 1 || size < width || out.size() * width != size) return false;
+    const bool whole = size == width;
+    const i64 length = whole && part < width ? part : width, parts = (size + length - 1) / length;
+    const i64 grain = worth_a_thread / length;
+    const T* data = reinterpret_cast<const T*>(x.data);
+    R* to = reinterpret_cast<R*>(out.data);
+    S some[few];
+    const std::unique_ptr<S[]> many(parts > few ? new S[parts] : nullptr);
+    S* const results = parts > few ? many.get() : some;
+    const Work work{parts, parts, length, size, 0, 0};
+    spread(parts, grain > 1 ? grain : 1, 1, threads, [&](i64 start, i64 stop) { kernel(work, start, stop, data, results); });
+    if (whole) {
+        for (i64 i = 1; i < parts; ++i) results[0] = combine(results[0], results[i]);
+        to[0] = static_cast<R>(results[0]);
+    } else {
+        for (i64 i = 0; i < parts; ++i) to[i] = static_cast<R>(results[i]);
+    }
+    return true;
+}
+
+template <class S>
+S sum_of_two(S a, S b) { return a + b; }
+template <>
+i64 sum_of_two(i64 a, i64 b) { return static_cast<i64>(static_cast<u64>(a) + static_cast<u64>(b)); }
+template <class S>
+S product_of_two(S a, S b) { return a * b; }
+template <class S>
+S larger_of_two(S a, S b) { return a != a || a > b ? a : b; }
+template <class S>
+S smaller_of_two(S a, S b) { return a != a || a < b ? a : b; }
 
 // ------------------------------------------------------------------------------------------------------------- columns
 
@@ -343,25 +382,32 @@ void column_dots(const Work& work, i64 start, i64 stop, const T* x, const T* y, 
 
 }  // namespace gradcore
 
-FLOAT_KERNEL(row_squares)
-FLOAT_KERNEL(row_products)
-FLOAT_KERNEL(row_maxima)
-FLOAT_KERNEL(row_minima)
+#define REDUCTION(name, char, T, R, S, kernel, combine) \
+    BUILTIN(name##_##char, &gradcore::reduce_rows<T, R, S, &gradcore::kernel<T, S>, &gradcore::combine<S>>)
+#define SUMS(char, T, R, S) REDUCTION(row_sums, char, gradcore::T, R, S, row_sums, sum_of_two)
+#define EXTREMA(char, T, S) \
+    REDUCTION(row_maxima, char, T, S, S, row_maxima, larger_of_two) \
+    REDUCTION(row_minima, char, T, S, S, row_minima, smaller_of_two)
+#define FLOAT_REDUCTIONS(char, T) \
+    REDUCTION(row_sums, char, T, T, double, row_sums, sum_of_two) \
+    REDUCTION(row_squares, char, T, T, double, row_squares, sum_of_two) \
+    REDUCTION(row_products, char, T, T, T, row_products, product_of_two) \
+    EXTREMA(char, T, T)
+
+FLOAT_REDUCTIONS(f, float)
+FLOAT_REDUCTIONS(d, double)
+EXTREMA(e, gradcore::Half, float)
+EXTREMA(E, gradcore::Brain, float)
+SUMS(e, Half, float, double)
+SUMS(E, Brain, float, double)
+SUMS(B, u8, gradcore::i64, gradcore::i64)
+SUMS(b, i8, gradcore::i64, gradcore::i64)
+SUMS(h, i16, gradcore::i64, gradcore::i64)
+SUMS(i, i32, gradcore::i64, gradcore::i64)
+SUMS(l, i64, gradcore::i64, gradcore::i64)
+
 FLOAT_KERNEL(row_dots)
 FLOAT_KERNEL(column_squares)
 KERNEL(column_dots, f, float)
 KERNEL(column_sums, e, gradcore::Half)
 KERNEL(column_sums, E, gradcore::Brain)
-KERNEL(row_maxima, e, gradcore::Half, float)
-KERNEL(row_maxima, E, gradcore::Brain, float)
-KERNEL(row_minima, e, gradcore::Half, float)
-KERNEL(row_minima, E, gradcore::Brain, float)
-KERNEL(row_sums, e, gradcore::Half, double)
-KERNEL(row_sums, E, gradcore::Brain, double)
-KERNEL(row_sums, f, float, double)
-KERNEL(row_sums, d, double, double)
-KERNEL(row_sums, B, gradcore::u8, gradcore::i64)
-KERNEL(row_sums, b, gradcore::i8, gradcore::i64)
-KERNEL(row_sums, h, gradcore::i16, gradcore::i64)
-KERNEL(row_sums, i, gradcore::i32, gradcore::i64)
-KERNEL(row_sums, l, gradcore::i64, gradcore::i64)

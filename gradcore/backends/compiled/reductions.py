@@ -12,14 +12,15 @@ from gradcore.backends.compiled.conversions import character
 from gradcore.backends.compiled.elementwise import CompiledElementwise
 from gradcore.backends.kernel_rules import Reduction
 from gradcore.backends.numpy import threads
-from gradcore.backends.numpy.reductions import SQUARES, SUMS
+from gradcore.backends.numpy.reductions import MAXIMA, MINIMA, SQUARES, SUMS
 from gradcore.backends.numpy.row_blocks import exponentials, ones
+from gradcore.backends.portable.reductions import Dims
 from gradcore.core.typing import AnyArray
 
 __all__ = ["CompiledReductions"]
 
-#: Elements of a part of a single row, and of a block of rows of a matrix, that are reduced at a time.
-_ROW, _BLOCK = 1 << 13, 1 << 17
+#: Elements of a block of rows of a matrix that are reduced at a time.
+_BLOCK = 1 << 17
 #: Elements from which kernels are faster for sums of rows of fewer than `_LONG` elements, which BLAS adds faster. Tests
 #: that set it to 1 switch off the least sizes that reductions declare, too.
 _LARGE_ROWS, _LONG = 1 << 21, 512
@@ -76,18 +77,46 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
             return self.times_vector(x.reshape(outer, n), ones(n, x.dtype)).reshape(rest)
         if char in "fd" and not are_short_rows and x.size < kind.least <= _LARGE_ROWS:
             return None
-        if n < _WIDTH:
-            return None
-        if outer > 1:
-            return self._reduce_rows(kind, char, x, outer, n).astype(_result(x.dtype), copy=False).reshape(rest)
-        parts = self._reduce_rows(kind, char, x, -(-n // _ROW), _ROW)
-        return np.asarray(getattr(np, kind.function).reduce(parts)).astype(_result(x.dtype), copy=False).reshape(rest)
+        return None if n < _WIDTH else self._reduce_rows(kind, char, x, n, rest)
 
-    def _reduce_rows(self, kind: Reduction, char: str, x: AnyArray, height: int, width: int) -> Any:
-        dtype = np.float64 if kind.function == "add" and char in "fdeE" else _result(x.dtype)
-        out = np.empty(height, dtype)
-        self.run_kernel(kind.rows, char, Work(height, height, width, x.size), x.size, x, out)
-        return out
+    def _reduce_rows(self, kind: Reduction, char: str, x: AnyArray, width: int, shape: tuple[int, ...]) -> Any:
+        """Reduce rows of a contiguous array to a result of the given shape, or return None for other arrays."""
+        out = np.empty(shape, _result(x.dtype))
+        run = self._function(kind.rows, char)
+        return out if run(width, WORTH_A_THREAD, threads.available(), x, out) else None
+
+    def _reduce_directly(self, kind: Reduction, x: AnyArray, dims: Dims, keepdim: bool) -> Any:
+        """Reduce an array over all dims or over the last one, in one call, or return None for others."""
+        char, shape = x.dtype.char, x.shape
+        char = _SAME.get(char, char)
+        if x.__class__ is not np.ndarray or char not in ("fdBbhil" if kind is SUMS else "fd"):
+            return None
+        if dims is None:
+            width, kept = x.size, (1,) * x.ndim if keepdim else ()
+        else:
+            last = x.ndim - 1
+            if len(dims) != 1 or (dims[0] != last and dims[0] != -1) or last < 0:
+                return None
+            width, kept = shape[-1], (*shape[:-1], 1) if keepdim else shape[:-1]
+            if width < _WIDTH:
+                return None
+        return self._reduce_rows(kind, char, x, width, kept)
+
+    def sum(self, x: AnyArray, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
+        out = self._reduce_directly(SUMS, x, None, False) if dim is None and dtype is None and not keepdim else None
+        return super().sum(x, dim, keepdim, dtype) if out is None else out
+
+    def sum_over(self, x: AnyArray, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
+        out = self._reduce_directly(SUMS, x, dims, keepdim) if dtype is None else None
+        return super().sum_over(x, dims, keepdim, dtype) if out is None else out
+
+    def max_over(self, x: AnyArray, dims: Dims = None, keepdim: bool = False) -> Any:
+        out = self._reduce_directly(MAXIMA, x, dims, keepdim)
+        return super().max_over(x, dims, keepdim) if out is None else out
+
+    def min_over(self, x: AnyArray, dims: Dims = None, keepdim: bool = False) -> Any:
+        out = self._reduce_directly(MINIMA, x, dims, keepdim)
+        return super().min_over(x, dims, keepdim) if out is None else out
 
     def row_dots(self, x: AnyArray, y: AnyArray) -> Any:
         if x.shape[1] < _WIDE or x.size < _LARGE_COLUMNS:
