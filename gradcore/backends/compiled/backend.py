@@ -13,6 +13,7 @@ from gradcore.backends.compiled.matrices import CompiledMatrices
 from gradcore.backends.compiled.narrow import CompiledNarrow
 from gradcore.backends.compiled.pooling import CompiledPooling
 from gradcore.backends.compiled.products import CompiledProducts
+from gradcore.backends.compiled.random import CompiledRandom
 from gradcore.backends.compiled.recurrent import CompiledRecurrent
 from gradcore.backends.compiled.rows import CompiledRows
 from gradcore.backends.compiled.sorting import CompiledSorting
@@ -32,6 +33,7 @@ class CompiledBackend(
     CompiledMatrices,
     CompiledPooling,
     CompiledProducts,
+    CompiledRandom,
     CompiledRecurrent,
     CompiledHalfReductions,
     CompiledRows,

@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from gradcore.backends.compiled.cache import cache_folder
-from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE, libraries, name_of, variant_name
+from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE, PHILOX, libraries, name_of, variant_name
 from gradcore.backends.compiled.variants import FOLDER, Variant, variants_of_machine
 from gradcore.backends.compiled.workplaces import workplace
 
@@ -25,7 +25,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "matrices.cpp": (), "convolution.cpp": ("-ffp-contract=fast",), "conversions.cpp": (), "ctc.cpp": (),
     "halves.cpp": (), "elementwise.cpp": (), "pool.cpp": (), "sorting.cpp": (), "steps.cpp": (),
     "products.cpp": ("-ffp-contract=fast",), "fourier.cpp": ("-ffp-contract=fast",), "narrow.cpp": (),
-    "pooling.cpp": (),
+    "pooling.cpp": (), "random.cpp": (),
 }  # fmt: skip
 #: Linker script for the package's libraries: functions of C++ (`_Z...`) are not exported.
 _EXPORTS = "{ local: _Z*; };\n"
@@ -175,7 +175,8 @@ def _compile(
     objects = {name: [str(folder / f"{name}-{source.stem}.o") for source in sources] for name in variants}
     compiling = {
         f"{name.partition('-')[0]}: {source.name}": [
-            compiler, *FLAGS, *flags, *SOURCES.get(source.name, ()), f"-I{HERE}", "-c", str(source), "-o", compiled
+            compiler, *FLAGS, *flags, *SOURCES.get(source.name, ()), f"-I{HERE}",
+            f"-I{os.path.dirname(PHILOX)}", "-c", str(source), "-o", compiled
         ]
         for name, flags in variants.items()
         for source, compiled in zip(sources, objects[name], strict=True)

@@ -46,6 +46,7 @@ __all__ = [
     "FLAGS",
     "HERE",
     "NATIVE",
+    "PHILOX",
     "builtin",
     "compute_digest",
     "distrust",
@@ -62,6 +63,9 @@ __all__ = [
 #: The folder of the sources.
 HERE = os.path.dirname(os.path.abspath(__file__))
 
+#: The header of the random number generator, which has the same code on all devices.
+PHILOX = os.path.join(os.path.dirname(HERE), "cupy", "sources", "philox.cuh")
+
 #: Options that keep IEEE arithmetic in the order of the source. Only sums declare that their order may change.
 FLAGS = (
     "-std=c++17", "-O3", "-fPIC", "-pthread", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
@@ -75,7 +79,7 @@ FUNCTIONS = (
     "gradcore_correlate_f", "gradcore_run_rows", "gradcore_place_threads", "gradcore_multiply_f", "gradcore_lstm_f",
     "gradcore_ctc_f", "softmax_f", "gradcore_step", "converted_ef", "take_slices_1", "row_sums_f", "sort_rows_f",
     "gradcore_run_halves", "inverses_f", "gradcore_flush_subnormals", "real_lines_f", "narrow_sums_f",
-    "max_pool_f",
+    "max_pool_f", "draw_uniform_f",
 )  # fmt: skip
 
 
@@ -121,7 +125,7 @@ def compute_digest(variant: Variant | None = None) -> str:
     paths = [os.path.join(HERE, name) for name in os.listdir(HERE) if name.endswith((".py", ".cpp", ".h"))]
     generator = os.path.join(backends, "codegen")
     paths += [os.path.join(generator, name) for name in os.listdir(generator) if name.endswith(".py")]
-    paths.append(os.path.join(os.path.dirname(backends), "__init__.py"))  # with the version
+    paths += [PHILOX, os.path.join(os.path.dirname(backends), "__init__.py")]  # with the version
     for path in sorted(paths):
         digest.update(_read(path))
     return digest.hexdigest()[:16]

@@ -19,7 +19,7 @@ import numpy as np
 
 from gradcore.backends.compiled.building import BuildError, find_compiler
 from gradcore.backends.compiled.cache import cache_folder
-from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE, compute_digest, distrust
+from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE, PHILOX, compute_digest, distrust
 from gradcore.backends.compiled.workplaces import workplace
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.openblas import NUMPY
@@ -30,8 +30,8 @@ __all__ = ["describe_build", "has_blas", "has_libraries", "has_vector_functions"
 
 #: Options for faster compilation than with those of the library, whose optimizations do not pay off here.
 _OPTIONS = ("-O2", "-ftree-vectorize", "-fwrapv", "-fvisibility=hidden", "-shared")
-_FOLDER, _PHILOX = Path(__file__).parent, Path(HERE).parent / "cupy" / "sources"
-_HEADERS = _FOLDER / "program.h", _FOLDER / "draws.h", _PHILOX / "philox.cuh"
+_FOLDER = Path(__file__).parent
+_HEADERS = _FOLDER / "program.h", Path(PHILOX)
 #: The largest number of libraries in the cache; the least recently used are deleted.
 _MOST_LIBRARIES = 500
 
@@ -129,7 +129,7 @@ def _compile(source: str, folder: Path) -> bytes:
     text, library = folder / "program.cpp", folder / "program.so"
     text.write_text(source)
     flags = [*(flag for flag in FLAGS if flag != "-O3"), *NATIVE, *_OPTIONS]
-    folders = [f"-I{each}" for each in (HERE, _FOLDER, _PHILOX)]
+    folders = [f"-I{each}" for each in (HERE, _FOLDER, os.path.dirname(PHILOX))]
     command = [_compiler()[0], *flags, *folders, str(text), "-o", str(library)]
     nice = shutil.which("nice")  # Compile at low priority.
     process = subprocess.run(
