@@ -199,7 +199,8 @@ class Recorder:
         """Return the stand-in of an array made of Python numbers; each run of the program gets a copy."""
         out = self.new_stand_in(array)
         args = (self.program.new_literal(array.copy("K")), "K")
-        self.program.calls.append(Call("copy", type(array).copy, args, {}, out.value))
+        copy = np.ndarray.copy if isinstance(array, np.ndarray) else lambda x, order: x.copy(order)
+        self.program.calls.append(Call("copy", copy, args, {}, out.value))
         return out
 
     def adopt(self, array: AnyArray) -> RecordedArray:
@@ -441,7 +442,7 @@ class Recorder:
         outcome = record_leaf(result) if result.__class__ is np.ndarray else map_leaves(record_leaf, result)
         is_new = self._number > before
         if (reads or is_new) and self.stopped is None:
-            numbers = outcome.value if outcome.__class__ is RecordedArray else map_leaves(_number_of, outcome)
+            numbers = map_leaves(lambda leaf: leaf.value if leaf.__class__ is RecordedArray else None, outcome)
             self._calling = name
             shown = tuple(map(self._to_value, args)), map_leaves(self._argument, named) if named else named
             call = Call(name, function, *shown, numbers)
@@ -559,10 +560,6 @@ class Recorder:
         self._known.clear()
         give_holders_plain_arrays(arrays)
         return bool(arrays)
-
-
-def _number_of(leaf: Any) -> Value | None:
-    return leaf.value if leaf.__class__ is RecordedArray else None
 
 
 def _call_on_device(backend: Any, index: int, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
