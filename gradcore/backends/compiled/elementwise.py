@@ -18,6 +18,7 @@ from gradcore.backends.compiled.ufuncs import Call, wrap_for_pool
 from gradcore.backends.compiled.variants import choose_variant
 from gradcore.backends.numpy import malloc, thread_state, threads
 from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.core.typing import AnyArray
 
 if TYPE_CHECKING:
     from gradcore.backends.codegen.schedule import Kernel
@@ -208,37 +209,37 @@ class CompiledElementwise(NumpyBackend):
 
     def _prefer_loop(self, plain: Callable[..., Any], formula: Forward, is_unary: bool) -> Callable[..., Any]:
         """Return a kernel for small arrays: one call of a loop instead of the calls of NumPy by `plain`."""
-        array, loops, unknown, is_short = np.ndarray, dict[Any, Loop | None](), object(), False
+        array, loops, is_short = np.ndarray, dict[object, Loop | None](), False
 
-        def find(key: Any, operands: tuple[Any, ...]) -> Loop | None:
-            loop = loops[key] = self._loop_of(formula, operands)
-            return loop
-
-        def unary(x: Any) -> Any:
+        def unary(x: AnyArray) -> AnyArray:
             if x.__class__ is not array:
                 return plain(x)
-            loop = loops.get(x.dtype, unknown)
-            if loop is unknown:
-                loop = find(x.dtype, (x,))
+            try:
+                loop = loops[x.dtype]
+            except KeyError:
+                loop = loops[x.dtype] = self._loop_of(formula, (x,))
             result = None if loop is None else loop.compute_alike((x,))
             return plain(x) if result is None else result
 
-        def kernel(x: Any, *rest: Any) -> Any:
+        def kernel(x: AnyArray, *rest: object) -> AnyArray:
             nonlocal is_short
             if x.__class__ is not array or is_short:
                 return plain(x, *rest)
-            key = [x.dtype]
+            key: list[object] = [x.dtype]
             for operand in rest:
-                kind = operand.__class__
-                if kind is array:
+                if isinstance(operand, array):
                     key.append(operand.dtype)
-                elif kind in _SETTINGS:
-                    key += kind, operand or repr(operand)  # 0.0 equals -0.0
+                elif operand.__class__ in _SETTINGS:
+                    key += operand.__class__, operand or repr(operand)  # 0.0 equals -0.0
                 else:
                     return plain(x, *rest)
-            loop = loops.get(found := tuple(key), unknown)
-            if loop is unknown:
-                loop = find(found, (x, *rest)) if len(loops) < _MOST_LAYOUTS else None
+            found = tuple(key)
+            try:
+                loop = loops[found]
+            except KeyError:
+                loop = self._loop_of(formula, (x, *rest))
+                if len(loops) < _MOST_LAYOUTS:
+                    loops[found] = loop
                 is_short = loop is not None and loop.steps <= _SHORT
             result = None if loop is None else loop.compute_alike((x, *rest))
             return plain(x, *rest) if result is None else result
@@ -290,7 +291,7 @@ class CompiledElementwise(NumpyBackend):
         chosen = by_number.get(operands, kernel)
         if chosen is not kernel and hasattr(plain, "nout"):
             chosen.nin, chosen.nout = operands, 1
-        return chosen  # type: ignore[no-any-return]
+        return chosen
 
     def evaluate_tiled(self, formula: Callable[..., Any], *operands: Any) -> Any:
         if self._is_for_numpy(formula, operands[0]):

@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gradcore.backends.compiled.calls import CompiledCalls
 from gradcore.backends.numpy import threads
 from gradcore.backends.random import philox
+from gradcore.core.typing import AnyArray
 
 __all__ = ["CompiledRandom"]
 
+Real: TypeAlias = type[np.float32] | type[np.float64]
 
-def _uniform(real: Any, low: float = 0.0, high: float = 1.0) -> tuple[Any, ...]:
+
+def _uniform(real: Real, low: float = 0.0, high: float = 1.0) -> tuple[float, ...]:
     first, end = real(low), real(high)
-    return first, end - first, np.nextafter(end, first)
+    return float(first), float(end - first), float(np.nextafter(end, first))
 
 
-def _normal(real: Any, mean: float = 0.0, std: float = 1.0) -> tuple[Any, ...]:
-    return real(mean), real(std)
+def _normal(real: Real, mean: float = 0.0, std: float = 1.0) -> tuple[float, ...]:
+    return float(real(mean)), float(real(std))
 
 
-def _exponential(real: Any, rate: float = 1.0) -> tuple[Any, ...]:
-    return (real(rate),)
+def _exponential(real: Real, rate: float = 1.0) -> tuple[float, ...]:
+    return (float(real(rate)),)
 
 
-def _bernoulli(real: Any, p: float) -> tuple[Any, ...]:
+def _bernoulli(real: Real, p: float) -> tuple[int, ...]:
     return (int(np.ceil(real(p) * real(2.0 ** (31 if real is np.float32 else 53)))),)
 
 
 #: The name of the kernel of each distribution, and the function that computes its arguments from the parameters.
-_KERNELS: dict[Any, tuple[str, Callable[..., tuple[Any, ...]]]] = {
+_KERNELS: dict[object, tuple[str, Callable[..., tuple[float, ...]]]] = {
     philox.uniform: ("draw_uniform", _uniform),
     philox.normal: ("draw_normal", _normal),
     philox.exponential: ("draw_exponential", _exponential),
@@ -44,12 +48,18 @@ class CompiledRandom(CompiledCalls):
     """Random numbers of the distributions whose parameters are numbers."""
 
     def random_numbers(
-        self, distribution: Callable[..., Any], n: int, dtype: Any, key: Any, counter: int, *parameters: Any
-    ) -> Any:
-        name, arguments_of = _KERNELS.get(distribution, ("", None))
+        self,
+        distribution: Callable[..., AnyArray],
+        n: int,
+        dtype: DTypeLike,
+        key: int,
+        counter: int,
+        *parameters: object,
+    ) -> AnyArray:
         char = np.dtype(dtype).char
-        if arguments_of is None or char not in "fd" or not all(type(each) in (int, float) for each in parameters):
+        if distribution not in _KERNELS or char not in "fd" or not all(type(p) in (int, float) for p in parameters):
             return super().random_numbers(distribution, n, dtype, key, counter, *parameters)
+        name, arguments_of = _KERNELS[distribution]
         position = np.frombuffer(key.to_bytes(16, "little") + counter.to_bytes(32, "little"), np.uint64)
         with np.errstate(all="ignore"):  # a number beyond the range of its dtype is infinite, silently
             arguments = arguments_of(np.float32 if char == "f" else np.float64, *parameters)

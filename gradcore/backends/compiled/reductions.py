@@ -33,22 +33,22 @@ _WIDTH = 32
 class CompiledReductions(CompiledCalls, CompiledElementwise):
     """Reductions of contiguous arrays over adjacent dims. The methods of `NumpyReductions` handle all other cases."""
 
-    def reduce_run(self, kind: Reduction, x: AnyArray, start: int, stop: int) -> Any:
+    def reduce_run(self, kind: Reduction, x: AnyArray, start: int, stop: int) -> AnyArray:
         out = self.reduced_by_kernel(kind, x, start, stop)
         return super().reduce_run(kind, x, start, stop) if out is None else out
 
-    def squared_distances_over(self, x: AnyArray, mean: AnyArray, dims: Any) -> Any:
+    def squared_distances_over(self, x: AnyArray, mean: AnyArray, dims: Any) -> AnyArray:
         if x.size < SUMS.least <= _LARGE_ROWS or x.dtype.char not in "fd":
             return super().squared_distances_over(x, mean, dims)
         return self.squares_over(self.sub(x, mean), dims, True)
 
-    def exp_less(self, x: AnyArray, top: AnyArray) -> Any:
+    def exp_less(self, x: AnyArray, top: AnyArray) -> AnyArray:
         if not _are_shared(x):
             return super().exp_less(x, top)
         difference = np.asarray(self.sub(x, top))
         return exponentials(difference, difference, self.pooled)
 
-    def reduced_by_kernel(self, kind: Reduction, x: AnyArray, start: int, stop: int) -> Any:
+    def reduced_by_kernel(self, kind: Reduction, x: AnyArray, start: int, stop: int) -> AnyArray:
         """Compute `reduce_run` by a kernel (halves in float32), or return None if there is no faster one."""
         char, shape = x.dtype.char, x.shape
         if char == "?":  # any byte but 0 is True
@@ -79,13 +79,13 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
             return None
         return None if n < _WIDTH else self._reduce_rows(kind, char, x, n, rest)
 
-    def _reduce_rows(self, kind: Reduction, char: str, x: AnyArray, width: int, shape: tuple[int, ...]) -> Any:
+    def _reduce_rows(self, kind: Reduction, char: str, x: AnyArray, width: int, shape: tuple[int, ...]) -> AnyArray:
         """Reduce rows of a contiguous array to a result of the given shape, or return None for other arrays."""
         out = np.empty(shape, _result(x.dtype))
         run = self._function(kind.rows, char)
         return out if run(width, WORTH_A_THREAD, threads.available(), x, out) else None
 
-    def _reduce_directly(self, kind: Reduction, x: AnyArray, dims: Dims, keepdim: bool) -> Any:
+    def _reduce_directly(self, kind: Reduction, x: AnyArray, dims: Dims, keepdim: bool) -> AnyArray:
         """Reduce an array over all dims or over the last one, in one call, or return None for others."""
         char, shape = x.dtype.char, x.shape
         char = _SAME.get(char, char)
@@ -102,23 +102,23 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
                 return None
         return self._reduce_rows(kind, char, x, width, kept)
 
-    def sum(self, x: AnyArray, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    def sum(self, x: AnyArray, dim: Dims = None, keepdim: bool = False, dtype: object = None) -> AnyArray:
         out = self._reduce_directly(SUMS, x, None, False) if dim is None and dtype is None and not keepdim else None
         return super().sum(x, dim, keepdim, dtype) if out is None else out
 
-    def sum_over(self, x: AnyArray, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    def sum_over(self, x: AnyArray, dims: Dims = None, keepdim: bool = False, dtype: object = None) -> AnyArray:
         out = self._reduce_directly(SUMS, x, dims, keepdim) if dtype is None else None
         return super().sum_over(x, dims, keepdim, dtype) if out is None else out
 
-    def max_over(self, x: AnyArray, dims: Dims = None, keepdim: bool = False) -> Any:
+    def max_over(self, x: AnyArray, dims: Dims = None, keepdim: bool = False) -> AnyArray:
         out = self._reduce_directly(MAXIMA, x, dims, keepdim)
         return super().max_over(x, dims, keepdim) if out is None else out
 
-    def min_over(self, x: AnyArray, dims: Dims = None, keepdim: bool = False) -> Any:
+    def min_over(self, x: AnyArray, dims: Dims = None, keepdim: bool = False) -> AnyArray:
         out = self._reduce_directly(MINIMA, x, dims, keepdim)
         return super().min_over(x, dims, keepdim) if out is None else out
 
-    def row_dots(self, x: AnyArray, y: AnyArray) -> Any:
+    def row_dots(self, x: AnyArray, y: AnyArray) -> AnyArray:
         if x.shape[1] < _WIDE or x.size < _LARGE_COLUMNS:
             return super().row_dots(x, y)
         height, width = x.shape
@@ -126,14 +126,14 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
         self.run_kernel("row_dots", x.dtype.char, Work(height, height, width, 0, width), x.size, x, y, out)
         return out.astype(x.dtype)
 
-    def column_dots(self, x: AnyArray, y: AnyArray) -> Any:
+    def column_dots(self, x: AnyArray, y: AnyArray) -> AnyArray:
         if x.dtype.char != "f" or x.size < _LARGE_COLUMNS:
             return super().column_dots(x, y)
         return self._reduce_columns("column_dots", "f", x, 1, *x.shape, y)[0]
 
     def _reduce_columns(
         self, kernel: str, char: str, x: AnyArray, outer: int, n: int, inner: int, *others: AnyArray
-    ) -> Any:
+    ) -> AnyArray:
         rows = max(_BLOCK // inner, 4)
         blocks = -(-n // rows)
         out = np.empty((outer, blocks, inner))
@@ -151,7 +151,7 @@ def _are_shared(x: AnyArray) -> bool:
     return bool(x.size >= 2 * WORTH_A_THREAD and threads.available() > 1)
 
 
-def _result(dtype: Any) -> Any:
+def _result(dtype: Any) -> AnyArray:
     """Return the result's dtype: int64 for integers, float32 for halves."""
     if dtype.kind in "biu":
         return np.dtype("int64")
