@@ -57,9 +57,8 @@ class RecordedRun:
         self.numbers: ReadNumbers
         self.result: Any = None
         #: Tensors with a name in the script: by id, the tensor, its name, and the version that the script has set.
-        self.named: dict[int, list[Any]] = {
-            id(t): [t, f"t{i}", version_counter(t).version] for i, t in enumerate(self.tensors)
-        }
+        self.named: dict[int, list[Any]]
+        self.named = {id(t): [t, f"t{i}", version_counter(t).version] for i, t in enumerate(self.tensors)}
         #: The optimizer steps that are parts of the program.
         self.steps: list[PlannedStep] = []
 

@@ -25,7 +25,7 @@ from gradcore.compiler.capture.host_calls import late_bound
 from gradcore.compiler.capture.numbers import float_arguments, plain_numbers
 from gradcore.compiler.capture.reasons import OF_RESULTS, Code, Reason
 from gradcore.compiler.capture.recorder import Recorder, Unrecordable, recording_lock
-from gradcore.compiler.capture.repeatable import handles_all_errors
+from gradcore.compiler.capture.repeatable import handles_end_of_capture
 from gradcore.compiler.capture.sizes import Symbols
 from gradcore.compiler.capture.sources import offset_of_return
 from gradcore.compiler.capture.split import cut
@@ -428,15 +428,15 @@ class CompiledFunction:
     def _find_symbolic(self, args: _Args, named: _Named) -> Specialization | None:
         """Return a specialization with symbolic sizes, or None before sizes have changed often enough."""
         guards = self._guards(args, named, {})
-        # The function runs twice, so it must not do anything new, as it could if more than sizes differs from before.
-        state = {text for text in guards.texts if ": shape [" not in text}
-        is_known = any(state.issubset(entry.guards.texts) for entry in self._specializations)
         earlier = [entry.guards.shapes for entry in self._specializations]
-        earlier = [
-            e for e in earlier if {n: len(s) for n, s in e.items()} == {n: len(s) for n, s in guards.shapes.items()}
-        ]
+        dims = {name: len(shape) for name, shape in guards.shapes.items()}
+        earlier = [shapes for shapes in earlier if {name: len(shape) for name, shape in shapes.items()} == dims]
         symbols, tries = symbolic_sizes.symbols_between(guards.shapes, earlier)
-        if not (symbols and is_known) or len({*map(str, earlier)}) < (1 if self._dynamic else 2):
+        if not symbols or len({*map(str, earlier)}) < (1 if self._dynamic else 2):
+            return None
+        # The function runs twice, so it must not do anything new, as it could if more than sizes differs from before.
+        known = [entry.guards for entry in self._specializations if not entry.guards.varying]
+        if not any(each.admits_other_sizes(args, named) for each in known):
             return None
         symbol_values = Symbols(tries[0])
         try:
@@ -451,7 +451,7 @@ class CompiledFunction:
         guards = self._guards(args, named, symbols)
         if self._looks_at_types(guards):
             raise symbolic_sizes.SizeEscapes("the function looks at types, which sizes that are recorded do not have")
-        if any(code.co_name == "__exit__" or handles_all_errors(code) for code in self._observed.users):
+        if handles_end_of_capture(self._observed.users, self._observed.executed):
             raise symbolic_sizes.SizeEscapes("the function may handle the error that ends the capture of sizes")
         recorder, watch = symbolic_sizes.SymbolicRecorder(values), Watch()
         recorder.handled = self._observed.handled

@@ -43,9 +43,8 @@ def check_settings(dynamic: Any, backend: Any, mode: Any, options: Any, verify: 
                 f"compile(): backend must be one of {', '.join(map(repr, BACKENDS))}, but got a function: captured "
                 "programs are not handed to functions of yours. Leave backend out"
             )
-        raise RuntimeError(
-            f"Invalid backend: {backend!r}, see `gradcore.compiler.list_backends()` for available backends."
-        )
+        known = "see `gradcore.compiler.list_backends()` for available backends."
+        raise RuntimeError(f"Invalid backend: {backend!r}, {known}")
     if mode is not None and mode not in _MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
     for name, value in (options or {}).items():

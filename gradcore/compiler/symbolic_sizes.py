@@ -87,9 +87,8 @@ class Layout:
 
     @property
     def strides(self) -> tuple[Any, ...]:
-        products = [
-            math.prod(self.shape[i:j]) for i in range(len(self.shape)) for j in range(i + 1, len(self.shape) + 1)
-        ]
+        spans = itertools.combinations(range(len(self.shape) + 1), 2)
+        products = [math.prod(self.shape[i:j]) for i, j in spans]
         result = tuple(express(each, products) for each in zip(*(a.strides for a in self.arrays), strict=True))
         if any(type(each) is type(None) for each in result):
             current.recorder.stop(Code.SIZES, "strides follow no rule")
@@ -376,10 +375,8 @@ class SymbolicSpecializationWriter(SpecializationWriter):
         self.sizes.find = self._finder()
         captured_sizes = tuple(values[0] for values in self.run.symbols.values.values())
         self.sizes.remaining[captured_sizes if len(captured_sizes) > 1 else captured_sizes[0]] = FREQUENT
-        conditions = {
-            each: outcome for each, outcome in self.run.symbols.conditions.items() if str(sys.maxsize) not in each
-        }
-        self.guards.texts += [f"{each} is {outcome}" for each, outcome in conditions.items()]
+        conditions = self.run.symbols.conditions.items()
+        self.guards.texts += [f"{each} is {outcome}" for each, outcome in conditions if str(sys.maxsize) not in each]
         return result._replace(sizes=self.sizes)
 
     def size_checks(self) -> list[str]:
@@ -428,9 +425,8 @@ class Sizes:
         self.find: Any = None
         computed = {n for call in calls for n in call.outputs}
         self.expected = {n: layout.expect() for n, layout in recorder.layouts.items() if n in computed}
-        self.upstream = {
-            n: (_text(recorder.layouts[n].shape), recorder.program.types[n].dtype) for n in run.backward.given
-        }
+        layouts, types = recorder.layouts, recorder.program.types
+        self.upstream = {n: (_text(layouts[n].shape), types[n].dtype) for n in run.backward.given}
         self.literals = recorder.program.literals
         read_values = {n for call in calls for n in call.read}
         self.inputs = {n: i for n, i in run.script.arguments.items() if n in read_values}

@@ -537,12 +537,13 @@ def test_broadcast_products_add_no_programs() -> None:
     assert [entry.sizes is not None for entry in compiled._specializations] == [False, False, True]
 
 
-#: Functions that change a list only if their first argument is True, or if an error passes through them.
-EFFECTS: dict[str, Callable[[bool, Any, list[Any]], Any]] = {}
+#: Functions that change a list only if their first argument is the second one of a pair, or if an error passes through
+#: them, with this pair.
+EFFECTS: dict[str, tuple[Callable[[Any, Any, list[Any]], Any], tuple[Any, Any]]] = {}
 
 
-def _with_effect(function: Any) -> Any:
-    EFFECTS[function.__name__] = function
+def _with_effect(function: Any, *first: Any) -> Any:
+    EFFECTS[function.__name__] = function, first or (False, True)
     return function
 
 
@@ -615,26 +616,93 @@ def _leaves_object(changes: bool, x: Any, log: list[Any]) -> Any:
         return x * 2 / len(x)
 
 
+@_with_effect
+def _suppresses(changes: bool, x: Any, log: list[Any]) -> Any:
+    is_done = False
+    with contextlib.suppress(BaseException):
+        x = x * sum(range(len(x)))
+        is_done = True
+    if not is_done:
+        log.append("failed")
+    return x
+
+
+@_with_effect
+def _calls_on_exit(changes: bool, x: Any, log: list[Any]) -> Any:
+    def note_error(kind: Any, *rest: object) -> None:
+        if kind is not None:
+            log.append(kind)
+
+    with contextlib.ExitStack() as stack:
+        stack.push(note_error)
+        return x * sum(range(len(x)))
+
+
+def _make_action(changes: bool) -> Callable[[list[Any]], None]:
+    if changes:
+
+        def act(log: list[Any]) -> None:
+            log.append("acted")
+    else:
+
+        def act(log: list[Any]) -> None:
+            pass
+
+    return act
+
+
+def _calls(action: Any, x: Any, log: list[Any]) -> Any:
+    action(log)
+    return x * 2
+
+
+def _compares_objects(first: Any, x: Any, log: list[Any]) -> Any:
+    if first is _SECOND:
+        log.append("found")
+    return x * 2
+
+
+def _compares_dtypes(like: Any, x: Any, log: list[Any]) -> Any:
+    if like.dtype is gc.float64:
+        log.append("found")
+    return x * 2
+
+
+def _compares_layouts(like: Any, x: Any, log: list[Any]) -> Any:
+    if like.is_contiguous():
+        log.append("found")
+    return x * 2
+
+
+def _compares_floats(rate: float, x: Any, log: list[Any]) -> Any:
+    if rate > 0.5:
+        log.append("large")
+    return x * rate
+
+
+class _Object:
+    pass
+
+
+_FIRST, _SECOND = _Object(), _Object()
+_with_effect(_calls, _make_action(False), _make_action(True))
+_with_effect(_compares_objects, _FIRST, _SECOND)
+_with_effect(_compares_dtypes, gc.ones(2), gc.ones(2, dtype=gc.float64))
+_with_effect(_compares_layouts, gc.ones(3, 2).t(), gc.ones(4, 5))
+_with_effect(_compares_floats, 0.25, 0.75)
+
+
 @pytest.mark.parametrize("name", EFFECTS)
 @pytest.mark.parametrize("dynamic", [True, None])
 def test_effects_happen_once_where_sizes_change(name: str, dynamic: bool | None) -> None:
     """A capture with symbolic sizes runs the function once more, and may end early."""
-    function = EFFECTS[name]
+    function, first = EFFECTS[name]
     compiled = gc.compile(function, options={"cpp": False}, dynamic=dynamic)
     logs: list[list[Any]] = [[], []]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for n, changes in (
-            (3, False),
-            (3, False),
-            (4, False),
-            (4, False),
-            (5, True),
-            (6, True),
-            (7, False),
-            (8, False),
-        ):
+        for i, n in enumerate([3, 3, 4, 4, 5, 6, 7, 8]):
             for call, log in zip((function, compiled), logs, strict=True):
                 with contextlib.suppress(ValueError):
-                    call(changes, gc.ones(n), log)
+                    call(first[i in (4, 5)], gc.ones(n), log)
     assert logs[0] == logs[1]

@@ -72,6 +72,8 @@ class Checks(Source):
         self._left_out: set[str] = set()
         self._variables = itertools.count(1)
         self._still: Any = None
+        #: By their numbers, the lines that check sizes of tensors, without the check of sizes.
+        self.of_any_size: dict[int, str] = {}
 
     def require(self, condition: str, text: str, passing: bool = False) -> None:
         """Add a condition; a `passing` one is checked before the call only, as it may be false afterwards."""
@@ -118,6 +120,12 @@ class Checks(Source):
     def function_of(self) -> Callable[..., Any]:
         """Return the guard function: ``(args, named) -> None`` or the number of the guard that failed."""
         return self.define("check", ["def check(args, named):", *self.checks()])  # type: ignore[no-any-return]
+
+    def admits_other_sizes(self, args: object, named: object) -> bool:
+        """Return whether a call passes all guards, except that contiguous tensors may have other sizes."""
+        lines = [f" {self.of_any_size.get(i, line)}" for i, line in enumerate(self.lines) if line]
+        check = self.define("check_any_size", ["def check_any_size(args, named):", "try:", *lines, _IF_DELETED])
+        return check(args, named) is None
 
     def changed_since(self, args: Any, named: Any, tensors: tuple[Any, ...], arrays: tuple[Any, ...]) -> str | None:
         """Return a description of the state that has changed since a call with `tensors` and `arrays`, or None."""

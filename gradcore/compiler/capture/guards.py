@@ -166,10 +166,8 @@ class Guards(LibraryGuards):
         base: Any = next(each for each in (list, tuple, deque) if isinstance(value, each))
         kind = type(value)
         is_plain = kind is base or (kind.__getitem__ is base.__getitem__ and kind.__len__ is base.__len__)
-        length, item = (
-            ("len", "{}[{}]") if is_plain else (f"{base.__name__}.__len__", f"{base.__name__}.__getitem__({{}}, {{}})")
-        )
-        size = base.__len__(value)
+        name, size = base.__name__, base.__len__(value)
+        length, item = ("len", "{}[{}]") if is_plain else (f"{name}.__len__", f"{name}.__getitem__({{}}, {{}})")
         self.require(f"type({o}) is {self.bind(kind)} and {length}({o}) == {size}", f"length of {text}")
         if base is deque:
             self.require(f"{o}.maxlen == {value.maxlen}", f"{text}.maxlen")

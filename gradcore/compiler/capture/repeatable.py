@@ -14,6 +14,7 @@ Code is judged before it runs, by its instructions and by the objects in its rea
 from __future__ import annotations
 
 import builtins
+import contextlib
 import dis
 import functools
 import inspect
@@ -39,7 +40,7 @@ from gradcore.nn.lazy import LazyModuleMixin
 from gradcore.nn.module import Module
 from gradcore.nn.module_hooks import find_forward_code
 
-__all__ = ["CALLING_HOOKS", "RepeatedCode", "handles_all_errors"]
+__all__ = ["CALLING_HOOKS", "RepeatedCode", "handles_end_of_capture"]
 
 #: Packages whose functions and classes code may use; what gradcore's functions change is looked at elsewhere.
 _TRUSTED = ("cmath", "gradcore", "math", "numpy")
@@ -61,6 +62,8 @@ _LEADING_ON = frozenset(
 )
 #: Classes of errors, which handlers may catch: an effect that is found is raised as another one.
 _ERRORS = frozenset(n for n, each in vars(builtins).items() if isinstance(each, type) and issubclass(each, Exception))
+#: Code of contexts that end errors of any class, or call functions of users when an error passes.
+_HANDLING = {each.__exit__.__code__ for each in (contextlib.closing, contextlib.ExitStack, contextlib.suppress)}
 #: Builtins that change nothing.
 _UNCHANGING = {f.__name__ for f in (abs, bool, complex, float, int, isinstance, len, range, round, str, type)}
 #: Types of values that only functions of gradcore change, besides its own classes.
@@ -177,10 +180,18 @@ def _only_computes(module: Module) -> bool:
 
 
 @functools.cache
-def handles_all_errors(code: types.CodeType) -> bool:
+def _handles_all_errors(code: types.CodeType) -> bool:
     """Return whether code handles other errors than Python's own subclasses of `Exception`, as those of a capture."""
     steps = [*dis.get_instructions(code)]
     return any(each.opname == "PUSH_EXC_INFO" and not _passes_effects(steps, i) for i, each in enumerate(steps, 1))
+
+
+def handles_end_of_capture(users: Collection[types.CodeType], executed: Collection[types.CodeType]) -> bool:
+    """Return whether user code in `users` handles errors of all classes, by itself or by a context of `executed`."""
+    if any(code.co_name == "__exit__" or _handles_all_errors(code) for code in users):
+        return True
+    steps = itertools.chain.from_iterable(map(dis.get_instructions, users))
+    return not _HANDLING.isdisjoint(executed) and any(each.opname == "WITH_EXCEPT_START" for each in steps)
 
 
 @functools.cache
@@ -189,7 +200,7 @@ def find_changes(code: types.CodeType) -> Effect:
     if code.co_name == "__enter__":  # `__exit__` also runs if the code is stopped.
         return Effect.ANYTHING
     # Handlers of other errors would run, unobserved, if the code is stopped.
-    if handles_all_errors(code) or any(n in _BY_NAME or (n[:2] == "__" and n not in _READING) for n in code.co_names):
+    if _handles_all_errors(code) or any(n in _BY_NAME or (n[:2] == "__" and n not in _READING) for n in code.co_names):
         return Effect.ANYTHING
     is_changing = not _CHANGING_NAMES.isdisjoint(code.co_names)
     before = None

@@ -166,17 +166,16 @@ class ReadNumbers:
                     return False
                 frame = frame.f_back
             own = frame.f_back
-            return (
-                own is not None and own is user_frame() and is_followed(own, id(_receiving_frame(own)) == self.caller)
-            )
+            if own is None or own is not user_frame():
+                return False
+            return is_followed(own, id(_receiving_frame(own)) == self.caller)
         finally:
             sys.setprofile(watch)
 
     def _cut(self, line: str, *numbers: int) -> None:
         """End the segment with a line that reads the values `numbers` and has no side effect."""
-        self.script.parts.append(
-            Part(len(self.recorder.program.calls), [line], {*numbers}, not self.script.is_pure(), False)
-        )
+        part = Part(len(self.recorder.program.calls), [line], {*numbers}, not self.script.is_pure(), False)
+        self.script.parts.append(part)
 
     def _decide(self, expression: str, value: Any, *numbers: int) -> None:
         """Make the program valid only for runs in which the expression equals `value`."""

@@ -96,9 +96,8 @@ class TensorGuards(Checks):
         self._facts(t, o, text)
         if self.misses:
             self.require(f"not {o}.__dict__", f"{text} has no attributes of its own")
-        has_history = t._edge is not None or (
-            meta is not None and meta.base is not None and gradient_edge(t) is not None
-        )
+        base = None if meta is None else meta.base
+        has_history = t._edge is not None or (base is not None and gradient_edge(t) is not None)
         if meta is None and not has_history:
             return self.require(f"{o}._autograd is None and {o}._edge is None", f"{text} has no history", True)
         if has_history:
@@ -176,9 +175,13 @@ class TensorGuards(Checks):
         kind = f"{o}._dtype is {self.bind(t._dtype)} and {o}._device is {'CPU' if on_cpu else self.bind(t._device)}"
         layout = f"{shape} and {strides} and type({a}) is {'ndarray' if on_cpu else self.bind(type(array))}"
         if on_cpu:
-            layout += f" and {a}.flags.num & {_FLAGS} == {array.flags.num & _FLAGS}"
+            flags = f"{a}.flags.num & {_FLAGS} == {array.flags.num & _FLAGS}"
+            layout += f" and {flags}"
         conditions = f"{kind} and {layout}"
         if on_cpu and not symbols:  # The array is usually that of the last call.
+            if array.flags.c_contiguous:
+                any_size = f"{kind} and type({a}) is ndarray and {a}.ndim == {array.ndim} and {a}.flags.c_contiguous"
+                self.of_any_size[len(self.lines)] = f"if not ({any_size} and {flags}): return 0"
             is_last_array = f"{self.bind(weakref.ref(array))}() is {a}"
             conditions = f"{kind} and ({is_last_array} or {layout})" if given else f"{is_last_array} or {conditions}"
         description = f"{text}: shape {list(array.shape)}, strides {array.strides}, {t._dtype.name}"

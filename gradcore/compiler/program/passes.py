@@ -380,9 +380,8 @@ def use_scalars(program: Program) -> Program:
     for call in program.calls:
         if not takes_scalars(call):
             array_only.update(call.read)
-    result.scalars -= {
-        n for n in program.scalars - array_only if program.types[n].dtype.kind == "f" and effects.is_private(n)
-    }
+    floats = {n for n in program.scalars - array_only if program.types[n].dtype.kind == "f"}
+    result.scalars -= {n for n in floats if effects.is_private(n)}
     return result
 
 

@@ -191,9 +191,8 @@ class _Grouping(Grouping):
         """Return the shape of an elementwise call's results, or None for other calls."""
         kind, _, name = call.name.partition(".")
         is_fusible = name in _FUSED or name in _FORMULAS or name == "astype" or self._is_single_copy(call)
-        is_fusible = is_fusible or (
-            kind in ("kernels", "backend") and (name in self.program.backend.elementwise or name in RENAMED)
-        )
+        if kind in ("kernels", "backend"):
+            is_fusible = is_fusible or name in self.program.backend.elementwise or name in RENAMED
         is_fusible = is_fusible or (kind == "operator" and name in _OPERATORS)
         results: list[Any] = [self.program.types.get(n) for n in values_in(call.results)]
         if not is_fusible or name in _LEFT_TO_CUPY or not results or None in results or not is_pure(call):

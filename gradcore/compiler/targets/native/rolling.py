@@ -67,9 +67,8 @@ def roll_repeats(invocations: list[Invocation], is_private: Callable[[int], bool
         Function that returns whether a memory is in the arena. An argument is in the arena in all turns or in none.
     """
     keys: dict[Hashable, int] = {}
-    numbers = [
-        keys.setdefault((i.text, *[(v.dtype, is_private(v.memory)) for v in i.views]), len(keys)) for i in invocations
-    ]
+    kinds = [(each.text, *[(v.dtype, is_private(v.memory)) for v in each.views]) for each in invocations]
+    numbers = [keys.setdefault(each, len(keys)) for each in kinds]
     rolled: list[Invocation | Repeat] = []
     end = 0
     for start, period, count in _repeats(np.asarray(numbers), 0):

@@ -33,9 +33,8 @@ class Rows(Rules):
         count = len(kernel.reads)
         views, settings = [None if each is None else self._view(each) for each in call.args[:count]], call.args[count:]
         x = views[0]
-        width = (
-            0 if call.named or x is None or not x.size else width_of_rows(kernel, arguments)(x, [*views[1:], *settings])
-        )
+        is_empty = call.named or x is None or not x.size
+        width = 0 if is_empty else width_of_rows(kernel, arguments)(x, [*views[1:], *settings])
         if x is None or not width:
             raise Unsupported("rows")
         reads, places, kind = [], [], C_TYPES[x.dtype.name]

@@ -67,9 +67,8 @@ class FusedKernel(FusedCalls):
         if [dtype for _, dtype in self.kernel.outputs] != [array_type.dtype for array_type in self.types]:
             raise NotFusible("its results would have other dtypes")
         if not tiled.pays(self.function, self.types[0].size):
-            raise NotFusible(
-                f"{self.function.calls} passes over {self.types[0].size} elements are as fast by themselves"
-            )
+            text = f"{self.function.calls} passes over {self.types[0].size} elements are as fast by themselves"
+            raise NotFusible(text)
 
     @property
     def summary(self) -> str:
