@@ -14,7 +14,7 @@ from gradcore.backends.numpy import attention as numpy_attention
 from gradcore.backends.numpy import normalization as numpy_normalization
 from gradcore.backends.numpy import row_blocks as numpy_rows
 from gradcore.backends.numpy import softmax as numpy_softmax
-from gradcore.backends.numpy.row_blocks import copy_transpose
+from gradcore.backends.numpy.row_blocks import copy_rows
 from gradcore.backends.registry import CPU
 
 
@@ -203,7 +203,7 @@ def test_attention(dtype: str, queries: int, keys: int, masked: str, scale: floa
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_transposed(shape: tuple[int, int], dtype: str) -> None:
     x = draw(shape, dtype)
-    y = copy_transpose(x)
+    y = copy_rows(x.T)
     assert y.flags.c_contiguous
     agree(y, np.ascontiguousarray(x.T))
 

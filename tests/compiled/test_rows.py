@@ -211,6 +211,22 @@ def test_normalization_of_channels(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (300, 64), (17, 65), (40, 200)], ids=str)
+@pytest.mark.parametrize("needs", [(True, True, True), (False, True, False), (True, False, True)], ids=str)
+@pytest.mark.parametrize("affine", [True, False])
+def test_batch_norm_of_columns(
+    compiled: Any, ran: list[str], dtype: str, shape: tuple[int, int], needs: tuple[bool, ...], affine: bool
+) -> None:
+    x, grad = draw(shape, dtype) + 3, draw(shape[::-1], dtype, 1).T
+    weight, bias = (draw(shape[1:2], dtype, seed) if affine else None for seed in (2, 3))
+    forward = compiled.native_batch_norm(x, weight, bias, 1e-2)
+    agree(forward, SLOW.native_batch_norm(x, weight, bias, 1e-2), TOLERANCE[dtype] * 4)
+    rest = None, None, x, weight, *forward[1:], 1e-2, needs
+    agree(compiled.batch_norm_backward(grad, *rest), SLOW.batch_norm_backward(grad, *rest), TOLERANCE[dtype] * 4)
+    assert ran == ["batch_norm_columns", "batch_norm_columns_backward"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("width", [32, 33, 127])
 @pytest.mark.parametrize("scale", [1, 1000])
 def test_softmax_of_queries_without_keys(compiled: Any, ran: list[str], dtype: str, width: int, scale: int) -> None:

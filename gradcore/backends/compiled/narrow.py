@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledNarrow"]
 
-#: Rows of fewer elements, and columns of which fewer lie side by side, are narrow.
-_LONG, _WIDE = 32, 64
+#: Rows of fewer elements, and columns of which fewer lie side by side, are narrow; the same for extrema of columns.
+_LONG, _WIDE, _WIDE_EXTREMA = 32, 64, 512
 #: Elements from which kernels are faster than NumPy: for sums and extrema, for indices, and for logsumexp. Fewer than
 #: `_SMALL` elements of logsumexp are computed by the kernel whatever their shape. Tests set the first three to 1.
 _LEAST, _LEAST_INDICES, _LEAST_LOGSUMEXP, _SMALL = 512, 1024, 32, 4096
@@ -42,7 +42,7 @@ def _takes_extremum(x: Array, dims: Sequence[int]) -> bool:
         return False
     dim = dims[0]
     if dim < x.ndim - 1:
-        return 0 < _count_columns(x, dim) < _WIDE
+        return 0 < _count_columns(x, dim) < _WIDE_EXTREMA
     n = x.shape[dim]
     return bool(dim and n < _LONG and (n >= _FOLDED or x.size < _FEW or _LEAST == 1) and _count_columns(x, dim))
 

@@ -305,6 +305,71 @@ void group_norm_backward(const Work& work, i64 start, i64 stop, const T* grad, c
 }
 ROW_KERNEL(group_norm_backward)
 
+// Batch norm of a matrix, whose columns are the channels. A part consists of so many columns.
+constexpr i64 columns_of_part = 64;
+
+// Call `visit(row, i)` for the elements of all rows in these columns; `i` is the number of the column among them.
+template <class F>
+INLINE void for_columns(const Work& work, i64 first, i64 n, F visit) {
+    for (i64 row = 0; row < work.height; ++row) {
+        const i64 place = row * work.width + first;
+#pragma omp simd
+        for (i64 i = 0; i < n; ++i) visit(place + i, i);
+    }
+}
+
+template <class T>
+void batch_norm_columns(const Work& work, i64 start, i64 stop, const T* x, const T* weight, const T* bias, T* out,
+                        T* mean, T* variance) {
+    for (i64 part = start; part < stop; ++part) {
+        const i64 first = part * columns_of_part, rest = work.width - first;
+        const i64 n = rest < columns_of_part ? rest : columns_of_part;
+        alignas(64) double total[columns_of_part] = {}, squares[columns_of_part] = {};
+        alignas(64) T center[columns_of_part], factor[columns_of_part];
+        for_columns(work, first, n, [&](i64 place, i64 i) { total[i] += x[place]; });
+        for (i64 i = 0; i < n; ++i) mean[first + i] = center[i] = static_cast<T>(total[i] / work.height);
+        for_columns(work, first, n, [&](i64 place, i64 i) {
+            const T distance = x[place] - center[i];
+            squares[i] += distance * distance;
+        });
+        for (i64 i = 0; i < n; ++i) {
+            variance[first + i] = static_cast<T>(squares[i] / work.height);
+            factor[i] = weight[first + i] * (1 / sqrt(variance[first + i] + T(work.number)));
+        }
+        for_columns(work, first, n, [&](i64 place, i64 i) {
+            out[place] = (x[place] - center[i]) * factor[i] + bias[first + i];
+        });
+    }
+}
+ROW_KERNEL(batch_norm_columns)
+
+template <class T>
+void batch_norm_columns_backward(const Work& work, i64 start, i64 stop, const T* grad, const T* x, const T* weight,
+                                 const T* mean, const T* variance, T* out, T* to_weight, T* to_bias) {
+    for (i64 part = start; part < stop; ++part) {
+        const i64 first = part * columns_of_part, rest = work.width - first;
+        const i64 n = rest < columns_of_part ? rest : columns_of_part;
+        alignas(64) double total[columns_of_part] = {}, product[columns_of_part] = {};
+        alignas(64) T scale[columns_of_part], slope[columns_of_part], shift[columns_of_part];
+        const T* center = mean + first;
+        for_columns(work, first, n, [&](i64 place, i64 i) {
+            total[i] += grad[place];
+            product[i] += grad[place] * (x[place] - center[i]);
+        });
+        for (i64 i = 0; i < n; ++i) {
+            const T r = 1 / sqrt(variance[first + i] + T(work.number)), factor = r * weight[first + i];
+            scale[i] = factor;
+            slope[i] = static_cast<T>(product[i] / work.height) * (factor * r * r);
+            shift[i] = static_cast<T>(total[i] / work.height) * factor;
+            to_weight[first + i] = static_cast<T>(product[i]) * r, to_bias[first + i] = static_cast<T>(total[i]);
+        }
+        for_columns(work, first, n, [&](i64 place, i64 i) {
+            out[place] = grad[place] * scale[i] - ((x[place] - center[i]) * slope[i] + shift[i]);
+        });
+    }
+}
+ROW_KERNEL(batch_norm_columns_backward)
+
 // ----------------------------------------------------------------------------------------------------------- planes
 
 // Compute the sums of x - center and of (x - center)**2 for each plane.

@@ -32,6 +32,8 @@ ROW_KERNELS = row_kernels(NumpyBackend)
 #: The points of a channel from which batch norm, its gradient, and group norm are faster than NumPy's functions, and
 #: the width of rows that are not declared. Short rows leave SIMD lanes unused.
 _BATCH_NORM, _BATCH_NORM_BACKWARD, _GROUP_NORM, _ROW = 128, 16, 16, 32
+#: Columns of a part, as in `rows.h`.
+_COLUMNS = 64
 
 
 Condition = Callable[..., bool]
@@ -45,6 +47,17 @@ def _takes_logsumexp(backend: object, x: Array, dims: Sequence[int] | None, keep
 
 def _takes_images(points: int) -> Condition:
     return lambda backend, x, weight, bias, *settings: _usual(points, prod(x.shape[2:]), x, weight, bias)
+
+
+def _takes_batch(backend: object, x: Array, weight: Array | None, bias: Array | None, eps: float) -> bool:
+    if x.ndim == 2:
+        return _are_columns(x, weight, bias)
+    return _usual(_BATCH_NORM, prod(x.shape[2:]), x, weight, bias)
+
+
+def _are_columns(x: Array, *others: Array | None) -> bool:
+    """Return whether the columns of a matrix of floats are normalized, and the other arrays have its dtype."""
+    return x.size > 0 and x.dtype.char in "fd" and all(a is None or a.dtype is x.dtype for a in others)
 
 
 def _takes_statistics(backend: object, x: Array, *arrays: Any) -> bool:
@@ -81,6 +94,8 @@ def _takes_group_gradients(backend: object, arguments: NormGradients) -> bool:
 def _takes_batch_gradients(backend: object, arguments: NormGradients) -> bool:
     x = arguments.x
     points = prod(x.shape[2:])
+    if x.ndim == 2:
+        return arguments.of_result_alone and _are_columns(x, arguments.grad, arguments.weight)
     return arguments.of_result_alone and _usual(_BATCH_NORM_BACKWARD, points, x, arguments.grad, arguments.weight)
 
 
@@ -154,8 +169,14 @@ class CompiledRows(CompiledCalls):
         self._run("group_norm", rows.shape, *arrays, inner=points, cycle=groups, number=eps)
         return out, mean, var
 
-    @kernel_for(_takes_images(_BATCH_NORM))
+    @kernel_for(_takes_batch)
     def native_batch_norm(self, x: Array, weight: Array | None, bias: Array | None, eps: float) -> Triple:
+        if x.ndim == 2:
+            out, (width, kind) = _like(x), (x.shape[1], x.dtype)
+            mean, var = np.empty(width, kind), np.empty(width, kind)
+            arrays = np.ascontiguousarray(x), _vector(weight, 1, width, kind), _vector(bias, 0, width, kind), out
+            self._run("batch_norm_columns", x.shape, *arrays, mean, var, parts=_count_columns(width), number=eps)
+            return out, mean, var
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
         planes, count = _matrix(x, points), batch * points
         mean = self._moments(planes, np.zeros(batch * channels, x.dtype))[0].reshape(batch, channels).sum(0) / count
@@ -189,6 +210,13 @@ class CompiledRows(CompiledCalls):
     @kernel_for(_takes_batch_gradients, NormGradients)
     def batch_norm_backward(self, arguments: NormGradients) -> Triple:
         grad, _, _, x, weight, mean, var, eps, needs, _ = arguments
+        if x.ndim == 2:
+            out, (width, kind) = _like(x), (x.shape[1], x.dtype)
+            to_weight, to_bias = np.empty(width, kind), np.empty(width, kind)
+            inputs = map(np.ascontiguousarray, (grad, x, _vector(weight, 1, width, kind), mean, var))
+            parts = _count_columns(width)
+            self._run("batch_norm_columns_backward", x.shape, *inputs, out, to_weight, to_bias, parts=parts, number=eps)
+            return out if needs[0] else None, to_weight if needs[1] else None, to_bias if needs[2] else None
         batch, points = len(x), prod(x.shape[2:])
         r = 1 / np.sqrt(var + x.dtype.type(eps))
         center = np.tile(mean, (batch, 1))
@@ -279,6 +307,11 @@ def _usual(least_width: int, width: int, x: Any, *others: Any) -> bool:
     if dtype.char not in "fd" or x.size < _LARGE or width < least_width <= _LARGE or not x.flags.aligned:
         return False
     return all(a is None or (a.dtype == dtype and a.flags.aligned) for a in others)
+
+
+def _count_columns(width: int) -> int:
+    """Return the number of parts of a matrix whose columns are normalized."""
+    return -(-width // _COLUMNS)
 
 
 def _like(x: Any) -> Any:

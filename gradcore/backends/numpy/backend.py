@@ -22,6 +22,7 @@ from gradcore.backends.numpy.normalization import NumpyNormalization
 from gradcore.backends.numpy.pooling import NumpyPooling
 from gradcore.backends.numpy.recurrent import NumpyRecurrent
 from gradcore.backends.numpy.reductions import NumpyReductions
+from gradcore.backends.numpy.row_blocks import copy_rows
 from gradcore.backends.numpy.softmax import NumpySoftmax
 from gradcore.backends.numpy.sorting import NumpySorting
 from gradcore.backends.numpy.sparse import NumpySparse
@@ -31,6 +32,7 @@ from gradcore.backends.pinned import is_pinned
 from gradcore.backends.portable.elementwise import Elementwise
 from gradcore.backends.portable.filters import Filters
 from gradcore.backends.random import philox
+from gradcore.core.typing import AnyArray
 
 __all__ = ["NumpyBackend"]
 
@@ -125,6 +127,9 @@ class NumpyBackend(
             return np.asarray(value, dtype)
         except OverflowError:  # integers wrap, as in PyTorch
             return np.asarray(value).astype(dtype)
+
+    def copy_elements(self, x: AnyArray, order: str = "K") -> AnyArray:
+        return copy_rows(x) if order == "C" else super().copy_elements(x, order)
 
     def expand(self, x: Any, size: Any) -> Any:
         """Expand `x` as the general kernel does, but faster for a single number, as in the gradient of a sum."""

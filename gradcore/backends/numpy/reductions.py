@@ -25,7 +25,7 @@ from gradcore.backends.numpy.row_blocks import (
     IN_TURN,
     NARROW,
     are_narrow,
-    copy_transpose,
+    copy_rows,
     fold_columns,
     ones,
     row_maxima,
@@ -426,7 +426,7 @@ class NumpyReductions(Reductions, Cumulative):
         dtype = np.result_type(factor, term)
         is_last_dim = dim == term.ndim - 1
         if is_last_dim:
-            factors, out = (copy_transpose(a.reshape(-1, n).astype(dtype, copy=False)) for a in (factor, term))
+            factors, out = (copy_rows(a.reshape(-1, n).astype(dtype, copy=False).T) for a in (factor, term))
         else:
             factors, out = np.moveaxis(factor, dim, 0), np.array(np.moveaxis(term, dim, 0), dtype, order="C")
         spare = np.empty(out.shape[1:], dtype)
@@ -434,7 +434,7 @@ class NumpyReductions(Reductions, Cumulative):
         for i in range(n - 2, -1, -1) if reverse else range(1, n):
             # One index after another; the elements of the other dims fill the CPU's SIMD lanes.
             out[i] += np.multiply(factors[i], out[i + step], spare)
-        return copy_transpose(out).reshape(term.shape) if is_last_dim else np.moveaxis(out, 0, dim)
+        return copy_rows(out.T).reshape(term.shape) if is_last_dim else np.moveaxis(out, 0, dim)
 
     def running(self, function: Any, x: Any, dim: int) -> Any:
         if function is np.logaddexp and x.dtype == np.float32:  # float64 keeps the accumulated rounding errors small

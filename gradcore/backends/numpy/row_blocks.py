@@ -12,13 +12,14 @@ from gradcore.backends.numpy.openblas import has_avx512
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array
+    from gradcore.core.typing import AnyArray
 
 __all__ = [
     "IN_TURN",
     "LONG",
     "NARROW",
     "are_narrow",
-    "copy_transpose",
+    "copy_rows",
     "exponentials",
     "fold_columns",
     "number_of_blocks",
@@ -41,6 +42,9 @@ NARROW, _FEW = 12, 64
 #: Width from which rows are summed pairwise, because BLAS adds in a few lanes only. Number of rows that are added in
 #: sequence; for more of them, such blocks are summed first.
 LONG, IN_TURN = 1 << 16, 4096
+
+#: Elements and rows from which arrays whose columns are contiguous are copied so many columns at a time.
+_LARGE_COPY, _FEW_ROWS, _COLUMNS = 1 << 14, 8, 128
 
 _ones: dict[Any, Any] = {}
 _maximum: Any = np.maximum.reduce
@@ -93,16 +97,19 @@ def run_in_blocks(work: Callable[[slice, int], None], x: Any) -> None:
             run_numbers(iter(range(count)))
 
 
-def copy_transpose(x: Any) -> Any:
-    """Return a contiguous copy of the transpose of a matrix.
+def copy_rows(x: AnyArray) -> AnyArray:
+    """Return a contiguous copy of an array.
 
-    If elements of a column would collide in the cache, a few rows are copied at a time.
+    Where the elements of columns are neighbours, some columns are copied at a time, so that lines of the cache that
+    are read for one row are still there for the next.
     """
-    height, width = x.shape
-    out = np.empty((width, height), x.dtype)
-    step = 16 if height * x.itemsize % 512 == 0 else max(height, 1)
-    for start in range(0, height, step):
-        out[:, start : start + step] = x[start : start + step].T
+    ndim, strides = x.ndim, x.strides
+    if ndim < 2 or x.size < _LARGE_COPY or abs(strides[-1]) <= abs(strides[-2]) or x.shape[-2] < _FEW_ROWS:
+        return x.copy("C")
+    out = np.empty(x.shape, x.dtype)
+    for start in range(0, x.shape[-1], _COLUMNS):
+        part = ..., slice(start, start + _COLUMNS)
+        out[part] = x[part]
     return out
 
 
