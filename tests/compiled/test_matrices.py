@@ -93,7 +93,7 @@ def test_operations_use_them(compiled: Any, ran: Ran) -> None:
     for x in (a, plain):
         (gc.linalg.inv(x).sum() + gc.linalg.lu_factor(x)[0].sum()).backward()
     np.testing.assert_allclose(a.grad.cpu().numpy(), plain.grad.numpy(), 1e-9, 1e-9)
-    assert {name for name, _ in ran} == {"inverses", "lu_factors"}
+    assert {name for name, _ in ran} >= {"inverses", "lu_factors"}
 
 
 @pytest.mark.parametrize("shape", [(5, 33, 33), (3, 4, 4), (4, 4), (0, 4, 4), (5, 0, 0), (5, 3, 4)])
