@@ -162,6 +162,12 @@ def test_sequences_of_integers_begin_and_step_with_whole_numbers(name: str) -> N
         gc.linspace(0, float("inf"), 3, dtype=dtype)
 
 
+@pytest.mark.parametrize("start", [0, 0.0])
+@pytest.mark.parametrize("step", [-1, -1.0, -0.5])
+def test_arange_of_negative_steps_begins_with_positive_zero(start: float, step: float) -> None:
+    assert (1 / gc.arange(start, -3, step, dtype=gc.float32))[0] == float("inf")
+
+
 def test_a_step_below_one_is_no_step_of_int64() -> None:
     with pytest.raises(RuntimeError, match="step must be nonzero"):
         gc.arange(0, 1, 0.3, dtype=gc.int64)

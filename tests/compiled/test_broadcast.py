@@ -110,6 +110,49 @@ def test_unsupported_arrays_are_left_as_they_are(compiled: Any) -> None:
     assert (memory == 7).all()
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(
+    ("of_result", "of_operand"),
+    [
+        (slice(1, None), slice(0, -1)), (slice(0, -1), slice(1, None)), (slice(0, 90_000), slice(60_000, 150_000)),
+        (slice(None), 0), (slice(None), 1), (slice(None), 80_000), (slice(None), -1), (slice(1, None), 0),
+        (slice(None), slice(None)), (slice(None), slice(None, None, -1)),
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.usefixtures("two_threads")
+def test_results_share_memory_with_operands(compiled: Any, of_result: Any, of_operand: Any, dtype: str) -> None:
+    """As in NumPy, an operand is read before the result is written to its memory."""
+    memory = draw((180_000,), dtype)
+    for call in (
+        lambda x, y: compiled.mul(x, y, x),
+        lambda x, y: compiled.sub(y, x, x),
+        lambda x, y: compiled.sqrt(np.broadcast_to(np.square(y), x.shape), x),
+        lambda x, y: gc.from_numpy(x).add_(gc.from_numpy(y)),
+        lambda x, y: gc.from_numpy(x).sub_(gc.from_numpy(y), alpha=0.5),
+    ):
+        found, expected = memory.copy(), memory.copy()
+        call(found[of_result], _view(found, of_operand))
+        call(expected[of_result], _view(memory, of_operand))
+        assert same_bits(found, expected)
+
+
+def _view(x: Any, index: Any) -> Any:
+    """Return a view of an array, also for a single element."""
+    return x[index] if isinstance(index, slice) else x[index : index + 1 or None].reshape(())
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_large_read_only_results_are_errors(compiled: Any) -> None:
+    x = np.ones(180_000, "f4")
+    read_only = x.view()
+    read_only.flags.writeable = False
+    for call in (lambda: compiled.add(x, x, read_only), lambda: compiled.sqrt(x + x, read_only)):
+        with pytest.raises(ValueError, match="read-only"):
+            call()
+    assert (x == 1).all()
+
+
 @pytest.mark.usefixtures("_few_rows_are_many")
 class TestUse:
     @pytest.mark.parametrize("dtype", ["f4", "f8", ">f4", "f2", "c8", "i8"])

@@ -249,6 +249,17 @@ def test_sums_of_integers_are_exact(compiled: Any, ran: Ran, dtype: str) -> None
     assert {name for name, _ in ran} == {"row_sums"}
 
 
+@pytest.mark.parametrize("shape", [(1,), (7,), (31,), (33,), (5, 40), (300, 257), (70_001,)], ids=str)
+def test_bools_of_any_byte_count_as_one(compiled: Any, ran: Ran, shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).integers(0, 256, shape).astype("u1").view("?")
+    x.reshape(-1)[:1].view("u1")[:] = 255
+    truth = x.view("u1") != 0
+    for dims in (None, (x.ndim - 1,), (0,)):
+        agree(compiled.sum_over(x, dims), np.add.reduce(truth, dims, np.int64))
+    agree(compiled.sum(x), np.add.reduce(truth, None, np.int64))
+    assert ("row_sums", "t") in ran
+
+
 @pytest.mark.parametrize("place", [0, 31, 32, 4999])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_nan_is_found_wherever_it_is(compiled: Any, dtype: str, place: int) -> None:

@@ -86,19 +86,33 @@ bool run_loop(const Call* call, i64 threads, const A&... arrays) {
 // data.
 using NumpyLoop = void (*)(char**, const intptr_t*, const intptr_t*, const void*);
 
-// Like `run_alike`, with an inner loop of NumPy.
+// Return whether threads can write a contiguous result of `bytes` bytes while they read `a`, whose elements lie in its
+// first `end` bytes: if memory is not shared, or if each element is read before its own place is written.
+bool can_read_while_writing(const Array& a, i64 end, bool is_alike, const Array& result, i64 bytes) {
+    const bool is_apart = a.data + end <= result.data || result.data + bytes <= a.data;
+    return is_apart || (a.data == result.data && is_alike && a.is_contiguous() && end == bytes);
+}
+
+constexpr int is_writable = 0x400;
+
+// Like `run_alike`, with an inner loop of NumPy. The result may be one of the operands.
 template <i64 count>
 bool run_in_parts(const Call& call, i64 threads, const Array* const (&arrays)[count]) {
     const Array& result = *arrays[count - 1];
+    if (!(result.flags & is_writable)) return false;
+    const i64 size = result.size(), size_of_result = call.sizes[count - 1];
     intptr_t steps[count];
     for (i64 k = 0; k < count; ++k) {
         const Array& a = *arrays[k];
         if ((a.dims != 0 && !a.has_shape_of(result)) || !a.is_aligned()) return false;
         steps[k] = a.is_repeated() && &a != &result ? 0 : call.sizes[k];
         if (steps[k] != 0 && !a.is_contiguous()) return false;
+        const i64 end = steps[k] != 0 ? size * steps[k] : call.sizes[k];
+        const bool is_alike = call.sizes[k] == size_of_result;
+        if (k < count - 1 && !can_read_while_writing(a, end, is_alike, result, size * size_of_result)) return false;
     }
     const auto loop = reinterpret_cast<NumpyLoop>(call.loop);
-    gradcore::spread(result.size(), call.grain, step_of_parts, threads, [&](i64 start, i64 stop) {
+    gradcore::spread(size, call.grain, step_of_parts, threads, [&](i64 start, i64 stop) {
         char* places[count];
         for (i64 k = 0; k < count; ++k) places[k] = arrays[k]->data + start * steps[k];
         const intptr_t n = stop - start;
@@ -181,7 +195,6 @@ struct Expansion {
 // have any strides in the order of the dims. Return false, without a result, for all others.
 bool run_broadcast(const Call& call, i64 threads, const Array* const (&arrays)[3]) {
     const Array& result = *arrays[2];
-    constexpr int is_writable = 0x400;
     if (!result.is_contiguous() || !result.is_aligned() || !(result.flags & is_writable)) return false;
     const i64 size = call.sizes[0], size_of_result = call.sizes[2], total = result.size();
     if ((size != 4 && size != 8) || call.sizes[1] != size || total == 0) return false;
@@ -221,9 +234,7 @@ bool run_broadcast(const Call& call, i64 threads, const Array* const (&arrays)[3
             if (step != 0) smallest = step;
             end += (extents[d] - 1) * step;
         }
-        const bool is_apart = a.data + end <= result.data || result.data + total * size_of_result <= a.data;
-        const bool is_result = a.data == result.data && size == size_of_result && a.is_contiguous() && end == total * size;
-        if (!is_apart && !is_result) return false;
+        if (!can_read_while_writing(a, end, size == size_of_result, result, total * size_of_result)) return false;
     }
     // A tile has `rows` of dim `outer`, and all of the `inner` elements of the dims after it.
     int outer = dims - 1;

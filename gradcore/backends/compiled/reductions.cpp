@@ -104,6 +104,12 @@ INLINE double row_sum(const T* x, i64 n) {
     return float_sum<T>(n, [](auto a) { return a; }, x);
 }
 
+// A bool. Any byte but 0 is true.
+struct Truth {
+    u8 byte;
+    operator u32() const { return byte != 0; }
+};
+
 // Sum parts of `step` numbers first, whose sums fit into 32 bits.
 template <class T, class S>
 INLINE i64 sum_in_parts(const T* x, i64 n) {
@@ -119,6 +125,7 @@ INLINE i64 sum_in_parts(const T* x, i64 n) {
     return total;
 }
 INLINE i64 row_sum(const u8* x, i64 n) { return sum_in_parts<u8, u32>(x, n); }
+INLINE i64 row_sum(const Truth* x, i64 n) { return sum_in_parts<Truth, u32>(x, n); }
 INLINE i64 row_sum(const i8* x, i64 n) { return sum_in_parts<i8, i32>(x, n); }
 INLINE i64 row_sum(const i16* x, i64 n) { return sum_in_parts<i16, i32>(x, n); }
 INLINE i64 row_sum(const i32* x, i64 n) { return sum_in_parts<i32, i64>(x, n); }
@@ -400,6 +407,7 @@ EXTREMA(e, gradcore::Half, float)
 EXTREMA(E, gradcore::Brain, float)
 SUMS(e, Half, float, double)
 SUMS(E, Brain, float, double)
+SUMS(t, Truth, gradcore::i64, gradcore::i64)
 SUMS(B, u8, gradcore::i64, gradcore::i64)
 SUMS(b, i8, gradcore::i64, gradcore::i64)
 SUMS(h, i16, gradcore::i64, gradcore::i64)

@@ -51,13 +51,11 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
     def reduced_by_kernel(self, kind: Reduction, x: AnyArray, start: int, stop: int) -> AnyArray:
         """Compute `reduce_run` by a kernel (halves in float32), or return None if there is no faster one."""
         char, shape = x.dtype.char, x.shape
-        if char == "?":  # any byte but 0 is True
-            x = x.view("u1") != 0
         char = _SAME.get(char, char)
         halves = x.itemsize == 2 and character(x.dtype)
         outer, inner = prod(shape[:start]), prod(shape[stop:])
         n = prod(shape[start:stop])
-        if not x.flags.aligned or not (halves or char in "fd" or (kind is SUMS and char in "Bbhil")):
+        if not x.flags.aligned or not (halves or char in "fd" or (kind is SUMS and char in "tBbhil")):
             return None
         if halves:
             char = halves
@@ -89,7 +87,7 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
         """Reduce an array over all dims or over the last one, in one call, or return None for others."""
         char, shape = x.dtype.char, x.shape
         char = _SAME.get(char, char)
-        if x.__class__ is not np.ndarray or char not in ("fdBbhil" if kind is SUMS else "fd"):
+        if x.__class__ is not np.ndarray or char not in ("fdtBbhil" if kind is SUMS else "fd"):
             return None
         if dims is None:
             width, kept = x.size, (1,) * x.ndim if keepdim else ()
@@ -142,8 +140,8 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
         return np.add.reduce(out, 1).astype(_result(x.dtype), copy=False)
 
 
-#: Bools are bytes; some platforms have two names for integers of one size.
-_SAME = {"?": "B", "q": "l" if np.dtype("l").itemsize == 8 else "q"}
+#: Kernels name bools "t"; some platforms have two names for integers of one size.
+_SAME = {"?": "t", "q": "l" if np.dtype("l").itemsize == 8 else "q"}
 
 
 def _are_shared(x: AnyArray) -> bool:

@@ -180,7 +180,8 @@ def arange(
     def numbers(xp: Any) -> Any:
         result = xp.arange(count, dtype=kind)
         result = result if by == 1 else result * by
-        return convert_array(result if first == 0 else first + result, out_dtype)
+        starts_at_zero = first == 0 and by > 0  # negative steps begin with -0.0, to which the first number is added
+        return convert_array(result if starts_at_zero else first + result, out_dtype)
 
     return compute_on_device(numbers, options.get("device"), out_dtype)  # type: ignore[no-any-return]
 
