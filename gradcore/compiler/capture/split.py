@@ -108,8 +108,8 @@ class _Cutter:
         #: The statement that is not compiled, and the statements that contain it.
         self.staying = {id(node) for node in ast.walk(tree) if any(each is statement for each in ast.walk(node))}
         #: The ``with`` statements that may suppress errors.
-        withs = [node for node in ast.walk(tree) if isinstance(node, ast.With)]
-        self.suppressing = {id(node) for node in withs if not all(map(self._lets_errors_pass, node.items))}
+        contexts = [node for node in ast.walk(tree) if isinstance(node, ast.With)]
+        self.suppressing = {id(node) for node in contexts if not all(map(self._lets_errors_pass, node.items))}
         #: The nodes in loops.
         self.repeated = {id(n) for loop in ast.walk(tree) if isinstance(loop, _LOOPS) for n in ast.walk(loop)}
         self.captured = local_names.captured_names(tree) & self.local
