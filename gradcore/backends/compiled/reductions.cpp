@@ -230,8 +230,16 @@ INLINE typename Reader<T>::Number extremum(const T* x, i64 n) {
         tops[0] = further(tops[1], tops[0]);
         tops[2] = further(tops[3], tops[2]);
         tops[0] = further(tops[2], tops[0]);
-        for (i64 k = 0; k < lanes; ++k) best = further(Number(tops[0][k]), best);
-        for (i64 k = 0; k < lanes; ++k) spoilt |= nan[k] != nan[k];
+        Number found[lanes], wrong[lanes];
+        __builtin_memcpy(found, &tops[0], sizeof found);
+        __builtin_memcpy(wrong, &nan, sizeof wrong);
+#pragma GCC unroll 4
+        for (i64 step = lanes / 2; step; step /= 2) {  // the first half with the second, and so on
+            for (i64 k = 0; k < step; ++k) found[k] = further(found[k + step], found[k]);
+            for (i64 k = 0; k < step; ++k) wrong[k] += wrong[k + step];
+        }
+        best = further(found[0], best);
+        spoilt |= wrong[0] != wrong[0];
     }
     for (; i < n; ++i) {
         const Number v = L::number(x[i]);
