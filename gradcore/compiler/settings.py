@@ -39,10 +39,9 @@ def check_settings(dynamic: Any, backend: Any, mode: Any, options: Any, verify: 
         raise AssertionError(f"Expected dynamic to be a bool, got {type(dynamic)}")
     if backend is not None and backend not in BACKENDS:
         if callable(backend):
-            raise RuntimeError(
-                f"compile(): backend must be one of {', '.join(map(repr, BACKENDS))}, but got a function: captured "
-                "programs are not handed to functions of yours. Leave backend out"
-            )
+            names = ", ".join(map(repr, BACKENDS))
+            why = "captured programs are not handed to functions of yours. Leave backend out"
+            raise RuntimeError(f"compile(): backend must be one of {names}, but got a function: {why}")
         known = "see `gradcore.compiler.list_backends()` for available backends."
         raise RuntimeError(f"Invalid backend: {backend!r}, {known}")
     if mode is not None and mode not in _MODES:

@@ -144,6 +144,16 @@ def test_tuples_of_constants_are_compared_by_type_and_value(before: Any, after: 
     check(lambda x: x * len(state.value), lambda: setattr(state, "value", after), programs=programs)
 
 
+def test_classes_of_code_without_a_module() -> None:
+    """Classes that code defines in a namespace without a name count as classes of `builtins`."""
+    scope: dict[str, Any] = {}
+    exec("class Scale:\n    factor = 2.0\n    def get(self): return self.factor\nscale = Scale()", scope)
+    scale = scope["scale"]
+    assert scope["Scale"].__module__ == "builtins"
+    check(lambda x: x * scale.factor, lambda: setattr(scope["Scale"], "factor", 3.0))
+    check(lambda x: x * scale.get(), lambda: setattr(scope["Scale"], "get", lambda self: 5.0))
+
+
 def test_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config()
     check(lambda x: x * config.scale, lambda: setattr(config, "scale", 2.0))

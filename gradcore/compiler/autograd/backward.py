@@ -157,10 +157,8 @@ class RecordedBackward:
         nodes = {edge[0] for edge in ends if edge is not None}
         reachable = [_find_reachable([t._edge[0]], nodes) for t in outs]
         self.reached = [frozenset(i for i, e in enumerate(ends) if e is not None and e[0] in f) for f in reachable]
-        inner = [each - nodes for each in reachable]
-        self.freed_with = [
-            frozenset((i, *(j for j, o in enumerate(inner) if each & o))) for i, each in enumerate(inner)
-        ]
+        inner = [*enumerate(each - nodes for each in reachable)]
+        self.freed_with = [frozenset((i, *(j for j, o in inner if each & o))) for i, each in inner]
         self.gradients = [None if g is None else g._array.number for g in gradients]
         return True
 

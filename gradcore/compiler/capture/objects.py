@@ -25,8 +25,6 @@ UNIQUE = (
     types.BuiltinFunctionType, np.ufunc, types.WrapperDescriptorType, types.MethodDescriptorType, np.generic,
     types.GetSetDescriptorType, types.MemberDescriptorType, re.Pattern,
 )  # fmt: skip
-#: ``Py_TPFLAGS_HEAPTYPE``: whether a class was made at run time.
-_HEAP_TYPE = 1 << 9
 #: ``Py_TPFLAGS_IMMUTABLETYPE``: whether a class is written in C.
 _IMMUTABLE = 1 << 8
 #: The value of an empty slot.
@@ -69,7 +67,9 @@ def cached_objects(function: object) -> dict[int, object]:
 def has_own_class(value: object) -> bool:
     """Return whether an object, such as a NumPy scalar, is of a user's subclass; enumeration members always are."""
     kind = type(value)
-    is_user_class = kind.__flags__ & _HEAP_TYPE and not is_written_in_c(kind) and not isinstance(value, enum.Enum)
+    is_user_class = (
+        kind.__flags__ & trusted.HEAP_TYPE and not is_written_in_c(kind) and not isinstance(value, enum.Enum)
+    )
     return bool(is_user_class) and not trusted.is_library_class(kind)
 
 
@@ -80,7 +80,7 @@ def is_written_in_c(cls: type) -> bool:
 
 def is_constant_class(cls: type) -> bool:
     """Return whether the attributes of a class never change: its code is trusted, or it is immutable."""
-    return trusted.is_library_class(cls) or not cls.__flags__ & _HEAP_TYPE
+    return trusted.is_library_class(cls) or not cls.__flags__ & trusted.HEAP_TYPE
 
 
 def is_plain(value: object) -> bool:

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.autograd.node import Node
 from gradcore.backends import registry
 
-__all__ = ["PURE_FUNCTIONS", "PURE_MODULES", "backend_packages", "is_foreign", "is_generated", "is_library",
-           "is_library_class", "is_of_numpy", "is_standard", "namespace_of"]  # fmt: skip
+__all__ = ["HEAP_TYPE", "PURE_FUNCTIONS", "PURE_MODULES", "backend_packages", "is_foreign", "is_generated",
+           "is_library", "is_library_class", "is_of_numpy", "is_standard", "namespace_of"]  # fmt: skip
 
 #: Modules of the standard library whose functions depend on their arguments alone, and read only attributes of them
 #: whose names occur in user code.
@@ -43,6 +44,8 @@ PURE_FUNCTIONS: dict[str, frozenset[str] | None] = {
     "numpy": frozenset(_OF_NUMPY.split()),
     **dict.fromkeys(("math", "cmath", "_operator", "itertools", "_functools", "_collections", "_abc", "_typing")),
 }
+#: ``Py_TPFLAGS_HEAPTYPE``: whether a class was made at run time.
+HEAP_TYPE = 1 << 9
 _STANDARD = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")})
 _PACKAGES = tuple({sysconfig.get_paths()[name] for name in ("purelib", "platlib")})
 _NUMPY = str(Path(np.__file__).parent)  # wherever it is installed
@@ -100,4 +103,7 @@ def namespace_of(cls: type) -> dict[str, Any]:
 
 def is_library_class(cls: type) -> bool:
     """Return whether a class is defined in trusted code."""
+    # Code that runs in a namespace without a name, as by `exec`, defines classes of the module `builtins`.
+    if cls.__module__ == "builtins" and cls.__flags__ & HEAP_TYPE and not issubclass(cls, (Node, ExceptionGroup)):
+        return False
     return is_library(namespace_of(cls))

@@ -30,9 +30,8 @@ class Products(Rules):
             raise Unsupported("the dtype")
         if len(a.shape) == 1:
             a = a._replace(shape=(1, *a.shape), strides=(a.dtype.itemsize * a.shape[0], *a.strides))
-            out = out._replace(
-                shape=(*out.shape[:-1], 1, *out.shape[-1:]), strides=(*out.strides[:-1], 0, *out.strides[-1:])
-            )
+            shape, strides = ((*each[:-1], n, *each[-1:]) for each, n in ((out.shape, 1), (out.strides, 0)))
+            out = out._replace(shape=shape, strides=strides)
         if len(b.shape) == 1:
             b = b._replace(shape=(*b.shape, 1), strides=(*b.strides, b.dtype.itemsize))
             out = out._replace(shape=(*out.shape, 1), strides=(*out.strides, out.dtype.itemsize))

@@ -122,9 +122,8 @@ class _Writer:
                 continue
             element = self.place(i, indices)
             half = kind in _HALVES
-            self.emit(
-                depth, f"const {'float' if half else kind} {operand.name} = {f'load({element})' if half else element};"
-            )
+            kind, value = ("float", f"load({element})") if half else (kind, element)
+            self.emit(depth, f"const {kind} {operand.name} = {value};")
 
     def element(self, depth: int, indices: list[tuple[int, str]], still: bool | None = None) -> None:
         """Emit the loads (see `load`), the computation and the stores of one element, without its reductions."""
@@ -177,9 +176,8 @@ class _Writer:
 
     def accumulate(self, depth: int, name: str) -> None:
         """Emit the statements that combine the accumulators of reductions, named by their numbers, with values."""
-        for k, (r, value) in enumerate(
-            zip(self.traced.reductions, self.results[len(self.traced.stores) :], strict=True)
-        ):
+        results = self.results[len(self.traced.stores) :]
+        for k, (r, value) in enumerate(zip(self.traced.reductions, results, strict=True)):
             total = name.format(k)
             if r.kind in ("sum", "prod"):
                 self.emit(depth, f"{total} {'+' if r.kind == 'sum' else '*'}= {value};")
