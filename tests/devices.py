@@ -58,6 +58,7 @@ ON_CPU = {
             "compiler/test_explanation.py", "compiler/test_guard_mutations.py", "compiler/test_native_kernels.py",
             "compiler/test_sizes.py", "compiler/test_specialized.py",
             "compiler/test_numbers.py::test_floats_that_are_operands_of_tensors",
+            "compiler/test_rolling.py::test_gradients_of_wide_layers",
             "compiler/test_rolling.py::test_loops_compute_what_the_calls_do",
             "compiler/test_rolling.py::test_the_source_does_not_grow_with_the_steps",
             "compiler/test_checkpoint.py::test_programs_of_many_sizes_repeat_the_random_numbers",

@@ -23,6 +23,7 @@ import numpy as np
 from gradcore.autograd.gradients import grad as gradients_of
 from gradcore.autograd.node import is_freed_error
 from gradcore.autograd.variables import Variable, wrap
+from gradcore.backends.registry import find_cupy_backends
 from gradcore.compiler.autograd.node import cut_history, grad_of, with_history
 from gradcore.compiler.capture.host_calls import runs_user_code
 from gradcore.compiler.capture.watch import Watch
@@ -99,6 +100,7 @@ class Snapshot:
 
     def __init__(self, roots: Iterable[object]) -> None:
         self.generator = default_generator._state.copy()
+        self.array_types = (np.ndarray, *(backend.array_type for backend in find_cupy_backends()))
         self.steps: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
         waiting, referenced = [*roots], dict[int, object]()
         while waiting:
@@ -124,7 +126,7 @@ class Snapshot:
                 saved = kind(value)
                 self.steps += [(clear, (value,)), (fill, (value, saved))]
                 return (*saved, *saved.values()) if kind is dict else saved
-        if isinstance(value, np.ndarray):
+        if isinstance(value, self.array_types):
             self._save_array(value)
             return ()
         slots = [name for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ()) if name[:2] != "__"]

@@ -280,10 +280,8 @@ def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
     half, (tensors, arrays, args, named, place) = node.half, node.call
     inputs = [tensors[i] for i in half.inputs]
     if not half.repeatable:
-        raise RuntimeError(
-            "the gradients of a compiled function that writes to tensors in place cannot be differentiated: "
-            "call it without gradcore.compile, or compile all of the step"
-        )
+        text = "the gradients of a compiled function that writes to tensors in place cannot be differentiated: "
+        raise RuntimeError(f"{text}call it without gradcore.compile, or compile all of the step")
     for t in tensors:
         check_version(t, node._seq)
     changed = half.changed(args, named, tensors, arrays)
