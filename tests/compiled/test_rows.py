@@ -332,3 +332,39 @@ def test_recurrences(compiled: Any, ran: list[str], shape: tuple[int, ...], dtyp
         value = expected[..., i] = (factor[..., i].astype("f8") * value if k else 0) + term[..., i]
     agree(found, expected.astype(dtype), TOLERANCE[dtype])
     assert ran == ["scan"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(1, 5), (7, 3), (300, 40)], ids=str)
+def test_unaligned_arguments(compiled: Any, shape: tuple[int, int], dtype: str) -> None:
+    """Kernels read copies of arrays whose elements are not aligned, as parts of buffers and files may be."""
+    rng = np.random.default_rng(0)
+    x, grad = (rng.standard_normal(shape).astype(dtype) for _ in range(2))
+    weight, bias = (rng.standard_normal(shape[1]).astype(dtype) for _ in range(2))
+    classes = rng.integers(0, shape[1], shape[0])
+    powers, _, total = compiled.cross_entropy_rows(x, classes)
+    mean, var = compiled.native_batch_norm(x, None, None, 1e-5)[1:]
+    norm = grad, None, None, x, weight, mean, var, 1e-5, (True, True, True), 0
+    calls: list[tuple[str, tuple[Any, ...]]] = [
+        ("cross_entropy_rows", (x, classes)),
+        ("cross_entropy_rows_backward", (grad[:, 0].copy(), classes, powers, total[:, None])),
+        ("native_batch_norm", (x, weight, bias, 1e-5)),
+        ("batch_norm_backward", norm),
+        ("softmax", (x, 1)),
+        ("sort_along", (x, 1)),
+    ]
+    for name, arguments in calls:
+        apart = [_without_alignment(a) if isinstance(a, np.ndarray) else a for a in arguments]
+        found, expected = (getattr(compiled, name)(*each) for each in (apart, arguments))
+        for a, b in zip(_as_tuple(found), _as_tuple(expected), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def _without_alignment(x: Any) -> Any:
+    result = np.frombuffer(bytearray(b"\0" + x.tobytes()), x.dtype, x.size, 1).reshape(x.shape)
+    assert not result.flags.aligned
+    return result
+
+
+def _as_tuple(x: Any) -> tuple[Any, ...]:
+    return x if isinstance(x, tuple) else (x,)

@@ -12,13 +12,14 @@ import numpy as np
 from gradcore.backends.compiled.library import builtin
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.core.typing import AnyArray
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from gradcore.core.arrays import Array
 
-__all__ = ["CompiledCalls", "Work"]
+__all__ = ["CompiledCalls", "Work", "as_dense"]
 
 
 class Work(NamedTuple):
@@ -30,6 +31,12 @@ class Work(NamedTuple):
     inner: int = 0
     cycle: int = 0
     number: float = 0.0
+
+
+def as_dense(x: AnyArray, dtype: DTypeLike | None = None) -> AnyArray:
+    """Return `x`, or a copy, as a contiguous array of aligned elements, which kernels read."""
+    dense = np.ascontiguousarray(x, dtype)
+    return dense if dense.flags.aligned else dense.copy()
 
 
 class CompiledCalls(NumpyBackend):
@@ -52,7 +59,7 @@ class CompiledCalls(NumpyBackend):
     def run_kernel(self, name: str, char: str, work: Work, size: int, *arrays: np.ndarray[Any, Any]) -> None:
         """Run a kernel of `size` elements on contiguous arrays of the dtypes that it expects."""
         if not self._function(name, char)(*work, size, WORTH_A_THREAD, threads.available(), *arrays):
-            raise AssertionError(f"the arrays of {name} are not contiguous")
+            raise AssertionError(f"the arrays of {name} are not contiguous and aligned")
 
     def allocate_zeros(self, shape: Sequence[int], dtype: DTypeLike) -> Array:
         """Return zeros that are written in the library's threads, which will add to them."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradcore.backends.compiled.calls import CompiledCalls, Work
+from gradcore.backends.compiled.calls import CompiledCalls, Work, as_dense
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.kernel_rules import RowKernel, row_kernels, width_of_rows
 from gradcore.backends.numpy import threads
@@ -107,7 +107,7 @@ class CompiledRows(CompiledCalls):
         height, width = shape
         work, count = Work(parts or height, height, width, **more), threads.available()
         if not self._function(name, arrays[0].dtype.char)(*work, height * width, _WORTH_A_THREAD, count, *arrays):
-            raise AssertionError(f"the arrays of {name} are not contiguous")
+            raise AssertionError(f"the arrays of {name} are not contiguous and aligned")
 
     # -- exponentials ----------------------------------------------------------------------------------------
 
@@ -128,15 +128,15 @@ class CompiledRows(CompiledCalls):
     def cross_entropy_rows(self, rows: Array, target: Array) -> Triple:
         height, width = rows.shape
         powers, losses, total = (np.empty(shape, rows.dtype) for shape in (rows.shape, height, height))
-        classes = np.ascontiguousarray(target, np.int64)
+        classes = as_dense(target, np.int64)
         self._run("cross_entropy_rows", (height, width), rows, classes, powers, losses, total)
         return powers, losses, total
 
     @kernel_for(_takes_cross_entropy_gradients)
     def cross_entropy_rows_backward(self, grad: Array, target: Array, powers: Array, total: Array) -> Array:
-        upstream, classes = np.ascontiguousarray(grad), np.ascontiguousarray(target, np.int64)
+        upstream, classes = as_dense(grad), as_dense(target, np.int64)
         out, inner = np.empty(powers.shape, powers.dtype), int(upstream.size > 1)
-        arrays = upstream, classes, powers, np.ascontiguousarray(total), out
+        arrays = upstream, classes, powers, as_dense(total), out
         self._run("cross_entropy_rows_backward", powers.shape, *arrays, inner=inner)
         return out
 
@@ -148,7 +148,7 @@ class CompiledRows(CompiledCalls):
         normalized = x.shape[x.ndim - ndims :]
         width = prod(normalized)
         rows, grads = _matrix(x, width), _matrix(grad, width)
-        factors, means, variances = _vector(weight, 1, width, x.dtype), *(np.ascontiguousarray(a) for a in (mean, var))
+        factors, means, variances = _vector(weight, 1, width, x.dtype), *(as_dense(a) for a in (mean, var))
         out, parts = _like(x), min(max(rows.size // _PART, 1), len(rows))
         shape = normalized if parts == 1 else (parts, *normalized)
         to_weight, to_bias = np.empty(shape, x.dtype), np.empty(shape, x.dtype)
@@ -174,7 +174,7 @@ class CompiledRows(CompiledCalls):
         if x.ndim == 2:
             out, (width, kind) = _like(x), (x.shape[1], x.dtype)
             mean, var = np.empty(width, kind), np.empty(width, kind)
-            arrays = np.ascontiguousarray(x), _vector(weight, 1, width, kind), _vector(bias, 0, width, kind), out
+            arrays = as_dense(x), _vector(weight, 1, width, kind), _vector(bias, 0, width, kind), out
             self._run("batch_norm_columns", x.shape, *arrays, mean, var, parts=_count_columns(width), number=eps)
             return out, mean, var
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
@@ -197,7 +197,7 @@ class CompiledRows(CompiledCalls):
         grad, _, _, x, weight, mean, var, eps, needs, groups = arguments
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
         rows, grads = (_matrix(a, channels // groups * points) for a in (x, grad))
-        means, variances = (np.ascontiguousarray(a) for a in (mean, var))
+        means, variances = (as_dense(a) for a in (mean, var))
         out, (to_weight, to_bias) = _like(x), np.empty((2, batch, channels), x.dtype)
         arrays = grads, rows, _vector(weight, 1, channels, x.dtype), means, variances, out, to_weight, to_bias
         self._run("group_norm_backward", rows.shape, *arrays, inner=points, cycle=groups, number=eps)
@@ -213,7 +213,7 @@ class CompiledRows(CompiledCalls):
         if x.ndim == 2:
             out, (width, kind) = _like(x), (x.shape[1], x.dtype)
             to_weight, to_bias = np.empty(width, kind), np.empty(width, kind)
-            inputs = map(np.ascontiguousarray, (grad, x, _vector(weight, 1, width, kind), mean, var))
+            inputs = map(as_dense, (grad, x, _vector(weight, 1, width, kind), mean, var))
             parts = _count_columns(width)
             self._run("batch_norm_columns_backward", x.shape, *inputs, out, to_weight, to_bias, parts=parts, number=eps)
             return out if needs[0] else None, to_weight if needs[1] else None, to_bias if needs[2] else None
@@ -295,7 +295,7 @@ def _eager(kernel: RowKernel) -> Any:
         work = height, height, width, 0, 0, value, size, _WORTH_A_THREAD, available()
         function = backend._function(symbol, kind.char)
         if not function(*work, *arrays, *results):
-            function(*work, *[np.require(a, None, ("C", "A")) for a in arrays], *results)
+            function(*work, *[as_dense(a) for a in arrays], *results)
         return results[0] if of_elements else tuple(results)
 
     return kernel_for(supports)(run)
@@ -321,12 +321,12 @@ def _like(x: Any) -> Any:
 
 def _matrix(x: Any, width: int) -> Any:
     """Return `x` as contiguous rows of this width."""
-    return np.ascontiguousarray(x).reshape(-1, width)
+    return as_dense(x).reshape(-1, width)
 
 
 def _vector(x: Any, default: int, count: int, dtype: Any) -> Any:
     """Return `x` as a vector, or `count` times the default if it is None."""
-    return np.full(count, default, dtype) if x is None else np.ascontiguousarray(x)
+    return np.full(count, default, dtype) if x is None else as_dense(x)
 
 
 for _name, _kernel in ROW_KERNELS.items():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradcore.backends.compiled.calls import CompiledCalls, Work
+from gradcore.backends.compiled.calls import CompiledCalls, Work, as_dense
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy.sorting import LARGE, sort_integers
 from gradcore.backends.portable.sorting import comparable
@@ -61,7 +61,7 @@ class CompiledSorting(CompiledCalls):
 
     def _sort_rows(self, x: Array, dim: int, descending: bool) -> tuple[Array, Array]:
         char, moved = _SORTED_AS[x.dtype.str[1:]], comparable(x).swapaxes(dim, -1)
-        rows = np.ascontiguousarray(moved, char)
+        rows = as_dense(moved, char)
         out, index, failed = np.empty(rows.shape, char), np.empty(rows.shape, np.int64), np.zeros(1, np.int64)
         width = rows.shape[-1]
         work = Work(rows.size // width, rows.size // width, width, number=descending)
