@@ -209,7 +209,7 @@ class CompiledElementwise(NumpyBackend):
 
     def _prefer_loop(self, plain: Callable[..., Any], formula: Forward, is_unary: bool) -> Callable[..., Any]:
         """Return a kernel for small arrays: one call of a loop instead of the calls of NumPy by `plain`."""
-        array, loops, is_short = np.ndarray, dict[object, Loop | None](), False
+        array, loops = np.ndarray, dict[object, Loop | None]()
 
         def unary(x: AnyArray) -> AnyArray:
             if x.__class__ is not array:
@@ -222,8 +222,7 @@ class CompiledElementwise(NumpyBackend):
             return plain(x) if result is None else result
 
         def kernel(x: AnyArray, *rest: object) -> AnyArray:
-            nonlocal is_short
-            if x.__class__ is not array or is_short:
+            if x.__class__ is not array:
                 return plain(x, *rest)
             key: list[object] = [x.dtype]
             for operand in rest:
@@ -238,9 +237,10 @@ class CompiledElementwise(NumpyBackend):
                 loop = loops[found]
             except KeyError:
                 loop = self._loop_of(formula, (x, *rest))
+                if loop is not None and loop.steps <= _SHORT:
+                    loop = None
                 if len(loops) < _MOST_LAYOUTS:
                     loops[found] = loop
-                is_short = loop is not None and loop.steps <= _SHORT
             result = None if loop is None else loop.compute_alike((x, *rest))
             return plain(x, *rest) if result is None else result
 

@@ -188,9 +188,10 @@ struct Split {
     Real fraction;
 
     PHILOX_FUNCTION explicit Split(Real x) {
-        const auto bits = bit_cast<typename Format<Real>::Signed>(x);
+        using Signed = typename Format<Real>::Signed;
+        const Signed bits = bit_cast<Signed>(x);
         exponent = (bits - Format<Real>::sqrt_half) >> Format<Real>::fraction;
-        fraction = bit_cast<Real>(bits - (exponent << Format<Real>::fraction)) - 1;
+        fraction = bit_cast<Real>(bits - exponent * (Signed(1) << Format<Real>::fraction)) - 1;
     }
 
     PHILOX_FUNCTION Real log() const {
