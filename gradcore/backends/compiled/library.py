@@ -294,7 +294,7 @@ def _reads_arrays(library: ctypes.CDLL) -> bool:
     """Return whether the library reads this interpreter's array objects correctly, given their header's size."""
     describe = library.gradcore_describe
     describe.argtypes, describe.restype = [ctypes.c_int64, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p], None
-    functions = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in _API]
+    functions = [ctypes.cast(ctypes.pythonapi[name], ctypes.c_void_p).value for name in _API]
     interpreter = (ctypes.c_void_p * (len(_API) + 1))(*functions, id(None))
     fields = (ctypes.c_int64 * 6)()
     numbers = np.arange(24.0).reshape(4, 6)
