@@ -8,13 +8,13 @@ several rounds that alternate between the libraries.
 from __future__ import annotations
 
 import argparse
+import importlib
 import math
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
 import gradcore as gc
 
@@ -111,8 +111,8 @@ CASES |= {
 }  # fmt: skip
 
 
-def measure_ratio(case: Callable[[Inputs], Any], size: int) -> float:
-    """Return the CPU time of a call in gradcore, divided by PyTorch's."""
+def measure_ratio(torch: Any, case: Callable[[Inputs], Any], size: int) -> float:
+    """Return the CPU time of a call in gradcore, divided by that in the library `torch`."""
     inputs = Inputs(torch, size), Inputs(gc, size)
     calls = max(3, min(400, ELEMENTS // size))
     shortest = [math.inf, math.inf]
@@ -131,13 +131,14 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="operations; all by default")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     options = parser.parse_args()
+    torch = importlib.import_module("torch")
     torch.set_num_threads(1)
     gc.set_num_threads(1)
     ratios: dict[int, list[float]] = {size: [] for size in options.sizes}
     print(f"{'':16}", *(f"{size:>9,}" for size in options.sizes))
     for name in options.names or CASES:
         for size, found in ratios.items():
-            found.append(measure_ratio(CASES[name], size))
+            found.append(measure_ratio(torch, CASES[name], size))
         print(f"{name:16}", *(f"{found[-1]:9.2f}" for found in ratios.values()), flush=True)
     means = (math.exp(sum(map(math.log, found)) / len(found)) for found in ratios.values())
     print(f"{'geometric mean':16}", *(f"{mean:9.2f}" for mean in means))

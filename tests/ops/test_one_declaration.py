@@ -49,7 +49,6 @@ OTHER_LISTS = {
         "backends/stand_ins.py": "METHODS",
         "compiler/capture/arrays.py": "_RECORDED",
         "compiler/capture/local_names.py": "_CONSUMERS",
-        "compiler/capture/repeatable.py": "_UNCHANGING",
         "compiler/capture/sizes.py": "_CONVERSIONS",
     },
     "what a compiler does with calls in the place of kernels, names of methods and operators among them": {

@@ -195,12 +195,16 @@ class CompiledElementwise(NumpyBackend):
 
     def small_kernel_of(self, name: str) -> Callable[..., Any]:
         plain = self._plain_kernel_of(name)
+        if not self._prefers_loops(name, plain):
+            return plain
+        return self._prefer_loop(plain, Forward(name), len(self.elementwise[name]) == 1)
+
+    def _prefers_loops(self, name: str, plain: Callable[..., Any]) -> bool:
+        """Return whether an operation on small arrays calls loops: if NumPy's kernel calls several functions."""
         parameters = len(self.elementwise.get(name, ()))
         # Methods of several operands are short: most call NumPy once or twice.
         takes_loops = parameters == 1 or (parameters > 1 and isinstance(plain, functools.partial))
-        if not takes_loops or isinstance(plain, np.ufunc):
-            return plain
-        return self._prefer_loop(plain, Forward(name), parameters == 1)
+        return takes_loops and not isinstance(plain, np.ufunc)
 
     def _plain_kernel_of(self, name: str) -> Callable[..., Any]:
         """Return NumPy's kernel for small arrays."""
@@ -250,6 +254,8 @@ class CompiledElementwise(NumpyBackend):
         plain, formula = super().kernel_of(name), Forward(name)
         if name not in self.elementwise:
             return plain
+        if self._prefers_loops(name, self._plain_kernel_of(name)):
+            plain = self.small_kernel_of(name)  # so that both kernels of small arrays compute the same
 
         def compute(*operands: Any) -> Any:
             if self._is_for_numpy(formula, operands[0]):

@@ -281,7 +281,7 @@ class Recorder:
             self._memories.put(owner, memory)
         address = address_of(array) if is_input or owner is not array else 0
         types[out.number] = ArrayType(array.shape, array.dtype, array.strides, memory, address)
-        if owner is not array and not types[memory].address:
+        if owner is not array and isinstance(owner, np.ndarray) and not types[memory].address:
             types[memory] = types[memory]._replace(address=address_of(owner))
         if not isinstance(array, np.ndarray):
             backend, program = self.backend_of(array), self.program
