@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from gradcore.backends.compiled.calls import CompiledCalls
 from gradcore.backends.numpy import threads
 from gradcore.backends.random import philox
 from gradcore.core.typing import AnyArray
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 __all__ = ["CompiledRandom"]
 
