@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gradcore as gc
 from gradcore.backends.compiled import library
 from gradcore.backends.compiled.building import BuildError, find_compiler
 from tests.compiled.apart import digest_sources, store_library, write_compiler
@@ -32,6 +33,15 @@ def python(cache: Path, *arguments: str, **environment: str) -> subprocess.Compl
     return subprocess.run(
         [sys.executable, *arguments], env=variables, capture_output=True, text=True, check=False, timeout=1500
     )
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Use two threads in the test."""
+    before = gc.get_num_threads()
+    gc.set_num_threads(2)
+    yield
+    gc.set_num_threads(before)
 
 
 @pytest.fixture

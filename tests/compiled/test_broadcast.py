@@ -240,14 +240,6 @@ def test_operations_use_the_kernel(compiled: Any, monkeypatch: pytest.MonkeyPatc
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = gc.get_num_threads()
-    gc.set_num_threads(2)
-    yield
-    gc.set_num_threads(before)
-
-
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("shapes", [((300, 1), (1, 400)), ((300, 1), (400,)), ((7, 100, 1), (1, 1, 150))], ids=str)
 def test_threads_share_outer_products(compiled: Any, monkeypatch: pytest.MonkeyPatch, shapes: Any) -> None:

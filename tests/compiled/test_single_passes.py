@@ -64,14 +64,6 @@ def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = gc.get_num_threads()
-    gc.set_num_threads(2)
-    yield
-    gc.set_num_threads(before)
-
-
 def dtype_of(name: str) -> Any:
     return BFLOAT16 if name == "bfloat16" else np.dtype(name)
 
