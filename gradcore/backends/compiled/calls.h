@@ -50,6 +50,18 @@ struct Argument<const Array&> {
     static i64 size(const Array& array) { return array.size(); }
 };
 
+// All remaining arguments, which are arrays. The last parameter of a function may have this type.
+struct Arrays {
+    const void* const* objects;
+    i64 count;
+
+    const Array& operator[](i64 k) const { return array_of(objects[k]); }
+};
+template <>
+struct Argument<Arrays> {
+    static i64 size(const Arrays& arrays) { return arrays[arrays.count - 1].size(); }
+};
+
 // Releases the GIL for the lifetime of the object, if there is enough work.
 class WithoutGil {
 public:
@@ -70,18 +82,28 @@ struct Builtin;
 template <class R, class... A, R (*function)(A...)>
 struct Builtin<function> {
     static void* run(void*, const void* const* objects, intptr_t count) {
-        if (count == sizeof...(A)) return convert(objects, std::index_sequence_for<A...>());
+        constexpr intptr_t parameters = sizeof...(A);
+        if (takes_rest ? count >= parameters : count == parameters) {
+            return convert(objects, count, std::index_sequence_for<A...>());
+        }
         python.set_argument_error();
         return nullptr;
     }
 
 private:
     static constexpr i64 small = 1 << 12;  // elements of all arrays
-    static constexpr bool takes_arrays = (std::is_same<A, const Array&>::value || ...);
+    static constexpr bool takes_rest = (std::is_same<A, Arrays>::value || ...);
+    static constexpr bool takes_arrays = takes_rest || (std::is_same<A, const Array&>::value || ...);
+
+    template <class T>
+    static decltype(auto) read(const void* const* objects, i64 count, i64 i) {
+        if constexpr (std::is_same<T, Arrays>::value) return Arrays{objects + i, count - i};
+        else return Argument<T>::from(objects[i]);
+    }
 
     template <std::size_t... i>
-    static void* convert(const void* const* objects, std::index_sequence<i...>) {
-        return call(Argument<A>::from(objects[i])...);
+    static void* convert(const void* const* objects, i64 count, std::index_sequence<i...>) {
+        return call(read<A>(objects, count, i)...);
     }
 
     static void* call(A... arguments) {

@@ -5,6 +5,7 @@
 
 using gradcore::Array;
 using gradcore::array_of;
+using gradcore::Arrays;
 using gradcore::i64;
 
 namespace {
@@ -42,13 +43,16 @@ struct Call {
     const i64* sizes;  // element size of each array in bytes
 };
 
-// Run a loop on operands that have the shape of the result or a single element, which is repeated for a block.
-template <i64 count>
-bool run_alike(const Call& call, i64 threads, const Array* const (&arrays)[count]) {
-    const Array& result = *arrays[count - 1];
-    bool repeated[count], any = false;
+// Run a loop on operands that have the shape of the result, the last array, or a single element, which is repeated for a
+// block. Return whether the arrays are supported.
+bool run_loop(const Call* function, i64 threads, Arrays arrays) {
+    const i64 count = arrays.count;
+    if (count > most_operands + 1) return false;
+    const Call& call = *function;
+    const Array& result = arrays[count - 1];
+    bool repeated[most_operands + 1], any = false;
     for (i64 k = 0; k < count; ++k) {
-        const Array& a = *arrays[k];
+        const Array& a = arrays[k];
         repeated[k] = a.is_repeated() && &a != &result;
         any |= repeated[k];
         const bool fits = a.dims == 0 || a.has_shape_of(result);
@@ -56,30 +60,24 @@ bool run_alike(const Call& call, i64 threads, const Array* const (&arrays)[count
     }
     if (result.size() == 0) return true;  // there may be no element to repeat
     gradcore::spread(result.size(), call.grain, step_of_parts, threads, [&](i64 start, i64 stop) {
-        void* places[count];
+        void* places[most_operands + 1];
         if (!any) {
-            for (i64 k = 0; k < count; ++k) places[k] = arrays[k]->data + start * call.sizes[k];
+            for (i64 k = 0; k < count; ++k) places[k] = arrays[k].data + start * call.sizes[k];
             call.loop(stop - start, places, call.parameters);
             return;
         }
-        alignas(64) char memory[count][block * 8];
+        alignas(64) char memory[most_operands][block * 8];
         for (i64 k = 0; k < count; ++k) {
-            if (repeated[k]) gather(arrays[k]->data, 0, block, memory[k], call.sizes[k]);
+            if (repeated[k]) gather(arrays[k].data, 0, block, memory[k], call.sizes[k]);
         }
         for (i64 i = start; i < stop; i += block) {
             for (i64 k = 0; k < count; ++k) {
-                places[k] = repeated[k] ? memory[k] : arrays[k]->data + i * call.sizes[k];
+                places[k] = repeated[k] ? memory[k] : arrays[k].data + i * call.sizes[k];
             }
             call.loop(stop - i < block ? stop - i : block, places, call.parameters);
         }
     });
     return true;
-}
-
-// Return whether the arrays, of which the last one is the result, are supported.
-template <class... A>
-bool run_loop(const Call* call, i64 threads, const A&... arrays) {
-    return run_alike<sizeof...(A)>(*call, threads, {&arrays...});
 }
 
 // An inner loop of NumPy. It takes the addresses of arrays, the number of elements, strides in bytes, and the loop's
@@ -95,15 +93,19 @@ bool can_read_while_writing(const Array& a, i64 end, bool is_alike, const Array&
 
 constexpr int is_writable = 0x400;
 
-// Like `run_alike`, with an inner loop of NumPy. The result may be one of the operands.
-template <i64 count>
-bool run_in_parts(const Call& call, i64 threads, const Array* const (&arrays)[count]) {
-    const Array& result = *arrays[count - 1];
+// Like `run_loop`, with an inner loop of NumPy, whose data replaces the parameters in `call`. The result may be one of
+// the operands.
+bool run_numpy(const Call* function, i64 threads, Arrays arrays) {
+    constexpr i64 most = 3;
+    const i64 count = arrays.count;
+    if (count > most) return false;
+    const Call& call = *function;
+    const Array& result = arrays[count - 1];
     if (!(result.flags & is_writable)) return false;
     const i64 size = result.size(), size_of_result = call.sizes[count - 1];
-    intptr_t steps[count];
+    intptr_t steps[most];
     for (i64 k = 0; k < count; ++k) {
-        const Array& a = *arrays[k];
+        const Array& a = arrays[k];
         if ((a.dims != 0 && !a.has_shape_of(result)) || !a.is_aligned()) return false;
         steps[k] = a.is_repeated() && &a != &result ? 0 : call.sizes[k];
         if (steps[k] != 0 && !a.is_contiguous()) return false;
@@ -113,8 +115,8 @@ bool run_in_parts(const Call& call, i64 threads, const Array* const (&arrays)[co
     }
     const auto loop = reinterpret_cast<NumpyLoop>(call.loop);
     gradcore::spread(size, call.grain, step_of_parts, threads, [&](i64 start, i64 stop) {
-        char* places[count];
-        for (i64 k = 0; k < count; ++k) places[k] = arrays[k]->data + start * steps[k];
+        char* places[most];
+        for (i64 k = 0; k < count; ++k) places[k] = arrays[k].data + start * steps[k];
         const intptr_t n = stop - start;
         loop(places, &n, steps, call.parameters);
     });
@@ -193,8 +195,9 @@ struct Expansion {
 // Call an inner loop of NumPy for operands that are broadcast along short rows. NumPy calls it for each row, which takes
 // as long as 20 to 100 elements. Here it is called for a thousand elements, for which operands are copied. Arrays may
 // have any strides in the order of the dims. Return false, without a result, for all others.
-bool run_broadcast(const Call& call, i64 threads, const Array* const (&arrays)[3]) {
-    const Array& result = *arrays[2];
+bool run_numpy_on_rows(const Call* function, i64 threads, const Array& x, const Array& y, const Array& result) {
+    const Call& call = *function;
+    const Array* const arrays[] = {&x, &y};
     if (!result.is_contiguous() || !result.is_aligned() || !(result.flags & is_writable)) return false;
     const i64 size = call.sizes[0], size_of_result = call.sizes[2], total = result.size();
     if ((size != 4 && size != 8) || call.sizes[1] != size || total == 0) return false;
@@ -359,17 +362,6 @@ void run_rows(const i64* call, i64 start, i64 stop, void* const* arrays) {
     }
 }
 
-// Like `run_loop`, with an inner loop of NumPy, whose data replaces the parameters in `call`.
-template <class... A>
-bool run_numpy(const Call* call, i64 threads, const A&... arrays) {
-    return run_in_parts<sizeof...(A)>(*call, threads, {&arrays...});
-}
-
-// Like `run_numpy`, for operands of other shapes than that of the result.
-bool run_numpy_on_rows(const Call* call, i64 threads, const Array& a, const Array& b, const Array& out) {
-    return run_broadcast(*call, threads, {&a, &b, &out});
-}
-
 // An inner loop of NumPy, and arguments shared by many calls: its data, the number of elements, and the stride of each
 // operand in bytes.
 struct Kind {
@@ -396,11 +388,24 @@ void run_list(const Kind* kinds, const Step* step, i64 count, const Array& memor
 
 // `call` has, in this order: the addresses of the loop and of its parameters; the grain; the numbers of dims and
 // operands; the sizes of the dims; the element sizes of each operand and of the result in bytes; and for each operand
-// its strides in bytes. `arrays` has the addresses of the first elements.
-void run_rows_of(const i64* call, i64 threads, i64 size, void* const* arrays) {
+// its strides in bytes. `places` has the addresses of the first elements.
+void run_rows_at(const i64* call, i64 threads, i64 size, void* const* places) {
     gradcore::spread(size, call[2], step_of_parts, threads, [=](i64 start, i64 stop) {
-        run_rows(call, start, stop, arrays);
+        run_rows(call, start, stop, places);
     });
+}
+
+// Run a loop on arrays of the layouts that `call` describes, the last of which is the result. Return false if there are
+// too many arrays, or if elements are not aligned, which the compiler takes them to be.
+bool run_rows_of(const i64* call, i64 threads, Arrays arrays) {
+    if (arrays.count > most_operands + 1) return false;
+    void* places[most_operands + 1];
+    for (i64 k = 0; k < arrays.count; ++k) {
+        if (!arrays[k].is_aligned()) return false;
+        places[k] = arrays[k].data;
+    }
+    run_rows_at(call, threads, arrays[arrays.count - 1].size(), places);
+    return true;
 }
 
 // Copy `from` to a contiguous array of its shape, whose elements have `size` bytes. Return whether the layout of `from`
@@ -429,7 +434,7 @@ bool copy(i64 grain, i64 threads, i64 size, const Array& x, const Array& out) {
     for (i64 d = 0; d < dims; ++d) call[5 + d] = extents[d], call[7 + dims + d] = steps[d];
     call[5 + dims] = call[6 + dims] = size;
     void* const places[] = {x.data, out.data};
-    run_rows_of(call, threads, out.size(), places);
+    run_rows_at(call, threads, out.size(), places);
     return true;
 }
 
@@ -441,12 +446,8 @@ void write_zeros(i64 grain, i64 threads, i64 bytes, const Array& out) {
 
 }  // namespace
 
-BUILTIN(gradcore_run_2, &run_loop<Array, Array>)
-BUILTIN(gradcore_run_3, &run_loop<Array, Array, Array>)
-BUILTIN(gradcore_run_4, &run_loop<Array, Array, Array, Array>)
-BUILTIN(gradcore_run_5, &run_loop<Array, Array, Array, Array, Array>)
-BUILTIN(gradcore_run_numpy_2, &run_numpy<Array, Array>)
-BUILTIN(gradcore_run_numpy_3, &run_numpy<Array, Array, Array>)
+BUILTIN(gradcore_run, &run_loop)
+BUILTIN(gradcore_run_numpy, &run_numpy)
 BUILTIN(gradcore_run_broadcast, &run_numpy_on_rows)
 BUILTIN(gradcore_run_list, &run_list)
 BUILTIN(gradcore_run_rows, &run_rows_of)

@@ -37,20 +37,17 @@ _MOST_SETTINGS, _MOST_LAYOUTS = 16, 1_000
 _SHORT = 3
 #: Classes of settings by whose values loops for small arrays are looked up.
 _SETTINGS = frozenset((bool, int, float, str, type(None)))
-#: Numbers of arrays, including the result, for which `elementwise.cpp` has a function for arrays of one shape.
-_ALIKE = 2, 3, 4, 5
 
 
 class Launch(NamedTuple):
     """Strides and arguments of a loop for operands of one memory layout, reused in later calls.
 
-    `order` has the dims of the result from the slowest to the fastest, if these are not as they are numbered; `call` is
-    what `gradcore_run_rows` reads.
+    `dims` has the dims of the result as numbered in `shape`, if these are in another order; `call` is what
+    `gradcore_run_rows` reads.
     """
 
-    size: int
     shape: tuple[int, ...]
-    order: tuple[int, ...] | None
+    dims: tuple[int, ...] | None
     call: Any
 
 
@@ -89,13 +86,12 @@ class Loop:
         addresses = ctypes.addressof(self.parameters), self.grain, ctypes.addressof(self.sizes)
         self._call = Call(function, *addresses)
         self.call = ctypes.addressof(self._call)
-        self.arrays: Any = ctypes.c_void_p * len(sizes)
         self.launches: dict[Any, Launch | None] = {}
         self.run_rows = builtin(library, "gradcore_run_rows")
         self.takes_all = self.used == tuple(range(len(is_array)))
         # If the loop does not read all arrays, the result may be larger than the arrays that it reads.
-        have_one_shape = len(sizes) in _ALIKE and len(arrays) == len(self.used)
-        self.run_alike = builtin(library, f"gradcore_run_{len(sizes)}") if have_one_shape else None
+        have_one_shape = len(arrays) == len(self.used)
+        self.run_alike = builtin(library, "gradcore_run") if have_one_shape else None
 
     def __call__(self, operands: tuple[Any, ...]) -> Any:
         """Return the result, or None for memory layouts that the loop does not support."""
@@ -119,34 +115,35 @@ class Loop:
             if len(self.launches) >= _MOST_LAYOUTS:
                 self.launches.clear()
             launch = self.launches[key] = self._prepare(operands)
-        if launch is None or not all(a.flags.aligned for a in arrays):  # the compiler takes elements to be aligned
+        if launch is None:
             return None
-        size, shape, order, call = launch
-        if order is None:
-            result = np.empty(shape, self.dtype)
-        else:
-            numbers = [order.index(d) for d in range(len(order))]
-            result = np.empty([shape[d] for d in order], self.dtype).transpose(numbers)
-        addresses = self.arrays(*[a.ctypes.data for a in (*[operands[i] for i in self.used], result)])
-        self.run_rows(ctypes.addressof(call), threads.available(), size, ctypes.addressof(addresses))
-        return result
+        shape, dims, call = launch
+        result = np.empty(shape, self.dtype)
+        if dims is not None:
+            result = result.transpose(dims)
+        used_operands = operands if self.takes_all else [operands[i] for i in self.used]
+        is_run = self.run_rows(ctypes.addressof(call), threads.available(), *used_operands, result)
+        return result if is_run else None
 
     def _prepare(self, operands: tuple[Any, ...]) -> Launch | None:
         from gradcore.backends.codegen.layout import layout_of  # This import is delayed until it is needed.
 
         arrays = {i: o for i, o in enumerate(operands) if isinstance(o, np.ndarray)}
         layout = layout_of(list(arrays.values()))
-        size = prod(layout.shape)
-        if not size or any(step % o.itemsize for o in arrays.values() for step in o.strides):
+        if not prod(layout.shape) or any(step % o.itemsize for o in arrays.values() for step in o.strides):
             return None
-        extents = layout.extents or (size,)
+        extents = layout.extents or (prod(layout.shape),)
         rows = dict(zip(arrays, layout.strides or [(1,)] * len(arrays), strict=True))
         if extents[-1] < _NARROW and (len(extents) > 1 or any(row[-1] != 1 for row in rows.values())):
             return None
         steps = [step * operands[i].itemsize for i in self.used for step in rows[i]]
         arguments = self.function, ctypes.addressof(self.parameters), self.grain, len(extents), len(self.used)
         call = [*arguments, *extents, *self.sizes, *steps]
-        return Launch(size, layout.shape, layout.order, (ctypes.c_int64 * len(call))(*call))
+        numbers = (ctypes.c_int64 * len(call))(*call)
+        if layout.order is None:
+            return Launch(layout.shape, None, numbers)
+        dims = tuple(layout.order.index(d) for d in range(len(layout.order)))
+        return Launch(tuple(layout.shape[d] for d in layout.order), dims, numbers)
 
 
 class Forward:

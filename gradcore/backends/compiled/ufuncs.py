@@ -39,7 +39,7 @@ _size = operator.attrgetter("size")
 
 
 class Call(ctypes.Structure):
-    """The structure of a loop that `gradcore_run_2` and similar functions read."""
+    """The structure of a loop that `gradcore_run` and similar functions read."""
 
     _fields_ = (
         ("loop", ctypes.c_void_p), ("parameters", ctypes.c_void_p), ("grain", ctypes.c_int64),
@@ -144,7 +144,7 @@ def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..
     loops = _inner_loops(function) if function.nout == 1 and function.signature is None else {}
     if not loops or function.nin > 2:
         return function
-    run, array = builtin(library, f"gradcore_run_numpy_{function.nin + 1}"), np.ndarray
+    run, array = builtin(library, "gradcore_run_numpy"), np.ndarray
     # Loops for two floats of one type in the byte order of this machine.
     broadcasting = {np.dtype(char): loops[char * 2] for char in "fd" if char * 2 in loops}
     run_broadcast = builtin(library, "gradcore_run_broadcast")
