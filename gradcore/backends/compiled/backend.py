@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradcore.backends.compiled.attention import CompiledAttention
 from gradcore.backends.compiled.conversions import CompiledConversions
 from gradcore.backends.compiled.convolution import CompiledConvolution
 from gradcore.backends.compiled.ctc import CompiledCtc
@@ -24,6 +25,7 @@ __all__ = ["CompiledBackend"]
 
 class CompiledBackend(
     CompiledNarrow,
+    CompiledAttention,
     CompiledConversions,
     CompiledConvolution,
     CompiledCtc,

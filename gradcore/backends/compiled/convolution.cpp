@@ -333,26 +333,6 @@ INLINE void for_outputs(i64 outputs, const F& work) {
     }
 }
 
-// Transpose the rows of a matrix into `width` columns. Missing columns are zero.
-template <class T>
-void transpose(const T* from, i64 rows, i64 columns, T* to, i64 width) {
-    i64 done = 0;
-#if defined(TRANSPOSES_REGISTERS)
-    constexpr int lanes = Lanes<T>::count;
-    for (; done + lanes <= columns; done += lanes) {
-        for (i64 first = 0; first < width; first += lanes) {
-            typename Lanes<T>::Type block[lanes] = {};
-            for (int k = 0; k < lanes; ++k)
-                if (first + k < rows) block[k] = load(from + (first + k) * columns + done);
-            transpose_registers<T, 1>(block);
-            for (int k = 0; k < lanes; ++k) store(to + (done + k) * width + first, block[k]);
-        }
-    }
-#endif
-    for (i64 q = done; q < columns; ++q)
-        for (i64 k = 0; k < width; ++k) to[q * width + k] = k < rows ? from[k * columns + q] : 0;
-}
-
 // The division of the work: how many channels of a group are taken at a time, and how many groups of images have
 // separate sums, which are added at the end. The division does not depend on the number of threads, so the result does
 // not either.
@@ -389,7 +369,7 @@ void sum_images(const Geometry& g, const Division& d, i64 item, const T* x, cons
         part.pad(x + ((n * g.groups + group) * g.channels + first) * plane, channels, room);
         const T* upstream = grad + (n * g.groups + group) * g.outputs * positions;
         for_outputs<T>(g.outputs, [&](i64 o, i64 outputs, i64 width) {
-            transpose(upstream + o * positions, outputs, positions, columns, width);
+            transpose(upstream + o * positions, outputs, positions, positions, columns, width);
             const auto rows = width == Lanes<T>::count ? weight_rows<T, 1> : weight_rows<T, 2>;
             rows(part, room, offsets, columns, sums + o * d.depth);
         });

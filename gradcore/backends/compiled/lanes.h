@@ -73,4 +73,25 @@ INLINE void transpose_registers(typename Lanes<T>::Type* row) {
 }
 #endif
 
+// Transpose the rows of a matrix, which are `lead` elements apart, into `width` columns. Missing columns are zero. With
+// registers, `width` is a multiple of their lanes.
+template <class T>
+void transpose(const T* from, i64 rows, i64 columns, i64 lead, T* to, i64 width) {
+    i64 done = 0;
+#if defined(TRANSPOSES_REGISTERS)
+    constexpr int lanes = Lanes<T>::count;
+    for (; done + lanes <= columns; done += lanes) {
+        for (i64 first = 0; first < width; first += lanes) {
+            typename Lanes<T>::Type block[lanes] = {};
+            for (int k = 0; k < lanes; ++k)
+                if (first + k < rows) block[k] = load(from + (first + k) * lead + done);
+            transpose_registers<T, 1>(block);
+            for (int k = 0; k < lanes; ++k) store(to + (done + k) * width + first, block[k]);
+        }
+    }
+#endif
+    for (i64 q = done; q < columns; ++q)
+        for (i64 k = 0; k < width; ++k) to[q * width + k] = k < rows ? from[k * lead + q] : 0;
+}
+
 }  // namespace gradcore

@@ -4,26 +4,26 @@
 #include <algorithm>
 #include <numeric>
 
-#include "arrays.h"
+#include "blas.h"
 #include "matrix_kernel.h"
 #include "pool.h"
 
 using gradcore::Array;
 using gradcore::array_of;
+using gradcore::as_it_is;
+using gradcore::Gemm;
 using gradcore::i64;
+using gradcore::matrix_of;
+using gradcore::row_major;
+using gradcore::transposed;
 
 namespace {
 
-// CBLAS's constants for the order of a matrix and for its transpose.
-constexpr int row_major = 101, as_it_is = 111, transposed = 112;
 // Parts of a matrix begin at multiples of `step_of_parts` rows or columns, the size of the tiles of BLAS. From `many`
 // matrices for each thread on, matrices are not divided.
 constexpr i64 step_of_parts = 16, many = 4;
 // The same for rows that are multiplied by a vector: BLAS processes up to that many together.
 constexpr i64 step_of_rows = 64;
-
-template <class T, class I>
-using Gemm = void (*)(int, int, int, I, I, I, T, const T*, I, const T*, I, T, T*, I);
 
 // A matrix in the last two dims of an array.
 struct Matrix {
@@ -47,16 +47,6 @@ bool describe(const Array& a, i64 size, Matrix& matrix) {
     if (is_readable(rows, columns, row, column, size, matrix.lead)) return true;
     matrix.order = transposed;
     return is_readable(columns, rows, column, row, size, matrix.lead);
-}
-
-// Return the address of a matrix of a batch.
-char* matrix_of(const Array& a, i64 number) {
-    char* place = a.data;
-    for (int d = a.dims - 3; d >= 0; --d) {
-        place += number % a.extents[d] * a.strides[d];
-        number /= a.extents[d];
-    }
-    return place;
 }
 
 template <class T, class I>

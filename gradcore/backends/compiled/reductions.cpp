@@ -13,7 +13,7 @@ namespace gradcore {
 
 // The type in which elements are read: float32 for float16 and bfloat16.
 template <class T>
-struct Reader : Lanes<T> {
+struct Reader : Register<T> {
     using Number = T;
     INLINE static T number(T x) { return x; }
 };
@@ -48,7 +48,7 @@ INLINE Words widened(const Brain* x) { return words_of(x) << 16; }
 INLINE Words widened(const Half* x) {
     const Words bits = words_of(x), size = bits & 0x7FFF, sign = (bits & 0x8000) << 16;
     const Words normal = (size << 13) + (112 << 23) + ((size >= 0x7C00) & (112 << 23));
-    const Lanes<float>::Vector tiny = __builtin_convertvector(size, Lanes<float>::Vector) * 5.9604644775390625e-08f;
+    const Register<float>::Vector tiny = __builtin_convertvector(size, Register<float>::Vector) * 5.9604644775390625e-08f;
     Words subnormal;
     __builtin_memcpy(&subnormal, &tiny, sizeof tiny);
     const Words is_tiny = size < 0x400;
@@ -57,7 +57,7 @@ INLINE Words widened(const Half* x) {
 #endif
 
 template <class H>
-struct HalfReader : Lanes<float> {
+struct HalfReader : Register<float> {
     using Number = float;
     INLINE static float number(H x) { return to_float(x); }
     INLINE static Vector load(const H* place) {
@@ -165,7 +165,7 @@ void row_dots(const Work& work, i64 start, i64 stop, const T* x, const T* y, dou
 // Return the product of a row, accumulated in four registers.
 template <class T>
 INLINE T row_product(const T* x, i64 n) {
-    using L = Lanes<T>;
+    using L = Register<T>;
     constexpr i64 lanes = L::count;
     typename L::Vector products[4];
     for (auto& v : products) v = T(1) + typename L::Vector{};
@@ -310,8 +310,8 @@ S smaller_of_two(S a, S b) { return a != a || a < b ? a : b; }
 constexpr i64 columns = 512;
 
 // sums[i] += v[i]
-INLINE void add_to(double* sums, Lanes<float>::Vector v) {
-    using L = Lanes<double>;
+INLINE void add_to(double* sums, Register<float>::Vector v) {
+    using L = Register<double>;
     const L::Vector low = L::load(sums) + doubles<0>(v), high = L::load(sums + L::count) + doubles<1>(v);
     __builtin_memcpy(sums, &low, sizeof low);
     __builtin_memcpy(sums + L::count, &high, sizeof high);

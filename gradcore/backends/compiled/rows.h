@@ -25,12 +25,21 @@ INLINE void exponentials(const T* x, i64 n, T top, T* out) {
 
 // ------------------------------------------------------------------------------------------------------------- softmax
 
+// The largest element of a row, and the sum of the exponentials of the elements minus that.
 template <class T>
-INLINE void softmax_row(i64 width, T top, const T* a, T* b) {
+struct RowSum {
+    T top;
+    double total;
+};
+
+template <class T>
+INLINE RowSum<T> softmax_row(i64 width, T top, const T* a, T* b) {
     exponentials(a, width, top, b);
-    const T scale = static_cast<T>(1 / sum_of(width, b));
+    const double total = sum_of(width, b);
+    const T scale = static_cast<T>(1 / total);
 #pragma omp simd
     for (i64 i = 0; i < width; ++i) b[i] *= scale;
+    return {top, total};
 }
 
 template <class T>
@@ -43,35 +52,37 @@ void softmax(const Work& work, i64 start, i64 stop, const T* x, T* out) {
 }
 ROW_KERNEL(softmax)
 
-// Compute the softmax of rows. Rows of minus infinity, which belong to queries without keys, get zeros. `out` may share
-// the memory of `x`.
+// Compute the softmax of a row, or zeros for a row of minus infinity, which belongs to a query without keys. `b` may
+// share the memory of `a`.
+template <class T>
+INLINE RowSum<T> softmax_or_zero_row(i64 width, const T* a, T* b) {
+    const T top = largest(a, width);
+    if (top != -infinity<T>()) return softmax_row(width, top, a, b);
+    T value = 0;  // 0, or NaN if an element is NaN
+    for (i64 i = 0; i < width; ++i) value = a[i] == top ? value : a[i];
+    for (i64 i = 0; i < width; ++i) b[i] = value;
+    return {value == 0 ? top : value, 0};
+}
+
 template <class T>
 void softmax_or_zero(const Work& work, i64 start, i64 stop, const T* x, T* out) {
-    const i64 width = work.width;
-    for (i64 row = start; row < stop; ++row) {
-        const T* a = x + row * width;
-        T* b = out + row * width;
-        const T top = largest(a, width);
-        if (top != -infinity<T>()) {
-            softmax_row(width, top, a, b);
-            continue;
-        }
-        T value = 0;  // 0, or NaN if an element is NaN
-        for (i64 i = 0; i < width; ++i) value = a[i] == top ? value : a[i];
-        for (i64 i = 0; i < width; ++i) b[i] = value;
-    }
+    for (i64 row = start; row < stop; ++row) softmax_or_zero_row(work.width, x + row * work.width, out + row * work.width);
 }
 ROW_KERNEL(softmax_or_zero)
+
+// `c` may share the memory of `a`.
+template <class T>
+INLINE void softmax_backward_row(i64 width, const T* a, const T* b, T* c) {
+    const T dot = static_cast<T>(sum_of<T>(width, [](auto p, auto q) { return p * q; }, a, b));
+#pragma omp simd
+    for (i64 i = 0; i < width; ++i) c[i] = (a[i] - dot) * b[i];
+}
 
 template <class T>
 void softmax_backward(const Work& work, i64 start, i64 stop, const T* t, const T* y, T* out) {
     const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
-        const T *a = t + row * width, *b = y + row * width;
-        T* c = out + row * width;
-        const T dot = static_cast<T>(sum_of<T>(width, [](auto p, auto q) { return p * q; }, a, b));
-#pragma omp simd
-        for (i64 i = 0; i < width; ++i) c[i] = (a[i] - dot) * b[i];
+        softmax_backward_row(width, t + row * width, y + row * width, out + row * width);
     }
 }
 ROW_KERNEL(softmax_backward)

@@ -8,7 +8,7 @@ namespace gradcore {
 
 // A vector that fills a register of the CPU. GCC compares and converts longer vectors one element after the other.
 template <class T>
-struct Lanes {
+struct Register {
     static constexpr i64 count = register_size / sizeof(T);
     typedef T Vector __attribute__((vector_size(register_size)));
 
@@ -26,20 +26,20 @@ struct Lanes {
 
 // Convert the first or the second half of a vector to double precision.
 template <int half>
-INLINE Lanes<double>::Vector doubles(Lanes<float>::Vector v) {
+INLINE Register<double>::Vector doubles(Register<float>::Vector v) {
     constexpr int bytes = register_size / 2;
     typedef float Half __attribute__((vector_size(bytes)));
     Half found;
     __builtin_memcpy(&found, reinterpret_cast<const char*>(&v) + half * bytes, bytes);
-    return __builtin_convertvector(found, Lanes<double>::Vector);
+    return __builtin_convertvector(found, Register<double>::Vector);
 }
 
 // Return the sum of the lanes of a vector. The two halves are added, then the halves of the result, and so on.
-INLINE double sum_of_lanes(Lanes<double>::Vector v) {
-    double parts[Lanes<double>::count];
+INLINE double sum_of_lanes(Register<double>::Vector v) {
+    double parts[Register<double>::count];
     __builtin_memcpy(parts, &v, sizeof v);
 #pragma GCC unroll 3
-    for (i64 step = Lanes<double>::count / 2; step; step /= 2) {
+    for (i64 step = Register<double>::count / 2; step; step /= 2) {
         for (i64 k = 0; k < step; ++k) parts[k] += parts[k + step];
     }
     return parts[0];
@@ -48,8 +48,8 @@ INLINE double sum_of_lanes(Lanes<double>::Vector v) {
 // Accumulator of vectors in double precision.
 class Total {
 public:
-    INLINE void add(Lanes<double>::Vector v) { low_ += v; }
-    INLINE void add(Lanes<float>::Vector v) {
+    INLINE void add(Register<double>::Vector v) { low_ += v; }
+    INLINE void add(Register<float>::Vector v) {
         low_ += doubles<0>(v);
         high_ += doubles<1>(v);
     }
@@ -57,7 +57,7 @@ public:
     INLINE double sum() const { return rest_ + sum_of_lanes(low_ + high_); }
 
 private:
-    Lanes<double>::Vector low_ = {}, high_ = {};
+    Register<double>::Vector low_ = {}, high_ = {};
     double rest_ = 0;
 };
 
@@ -70,7 +70,7 @@ struct Two {
 // vector of each row.
 template <class T, class F, class... Rows>
 INLINE Two<double> sums_of(i64 n, F values, const Rows*... rows) {
-    using L = Lanes<T>;
+    using L = Register<T>;
     constexpr i64 lanes = L::count;
     Total first, second;
     i64 i = 0;
@@ -114,7 +114,7 @@ INLINE double sum_of(i64 n, const T* x) {
 // Return the largest number, ignoring NaN.
 template <class T>
 INLINE T largest(const T* x, i64 n) {
-    using L = Lanes<T>;
+    using L = Register<T>;
     constexpr i64 lanes = L::count;
     T found = -infinity<T>();
     if (n < lanes) {
