@@ -108,10 +108,10 @@ class SpecializationWriter:
             **self.guards.scope, "bump": bump, "wrap": as_leaf, "failed": function, "generator": default_generator,
             "connect": connect, "freed": as_freed, "with_mode": _with_mode, "undone": _undo,
         }  # fmt: skip
-        runs = [self.runnable(program) for program in programs]
-        self.script.scope |= {f"program{i}": run for i, run in enumerate(runs)}
         shown = [program for program in programs if program.calls]
-        runs = [run for run, program in zip(runs, programs, strict=True) if program.calls]
+        runs = [self.runnable(program) for program in shown]
+        numbers = [i for i, program in enumerate(programs) if program.calls]
+        self.script.scope |= {f"program{i}": run for i, run in zip(numbers, runs, strict=True)}
         names = ["program"] if len(shown) == 1 else [f"part {i + 1}" for i in range(len(shown))]
         if half is not None:
             shown, names, runs = [*shown, backward], [*names, "backward"], [*runs, half.run]

@@ -480,6 +480,27 @@ def test_a_later_process_lowers_nothing(monkeypatch: pytest.MonkeyPatch) -> None
         assert str(found.value) == str(expected.value)
 
 
+def test_a_later_process_lowers_nothing_where_nothing_is_native(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That Python makes all calls is stored as a plan without a library; a program without calls needs none."""
+
+    def function(x: gc.Tensor) -> Any:
+        return x.sort(1).values.sort(0).values
+
+    first = check(function, gc.rand(5, 3))
+    assert states(first) == ["there is nothing for it"]
+    monkeypatch.setattr(segments.NativeProgram, "__init__", lambda *args: pytest.fail("it is lowered again"))
+    second = check(function, gc.rand(5, 3))
+    assert native.describe(second._specializations[0].functions[0]) == native.describe(
+        first._specializations[0].functions[0]
+    )
+    model = gc.nn.Linear(2, 1)
+    optimizer = gc.optim.SGD(model.parameters(), lr=0.1)
+    compiled = CompiledFunction(optimizer.zero_grad, fullgraph=True)
+    for _ in range(4):
+        compiled()
+    assert compiled._specializations[0].functions == []
+
+
 def test_names_of_plans() -> None:
     """They are equal for equal programs, and others for other settings, numbers, shapes, dtypes and sources."""
 
@@ -498,6 +519,26 @@ def test_names_of_plans() -> None:
     assert None not in names
     assert names[5] == names[0]
     del names[5]
+    assert len(set(names)) == len(names)
+
+
+def test_names_of_plans_change_with_what_libraries_depend_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources of the package, the CPU, the compiler, its options, NumPy, Python, and its folder."""
+    compiled = check(lambda x: (x * 13 + 2).tanh().sum(), gc.randn(9))
+    (whole,) = compiled._specializations[0].programs
+    names = [plans.name_of(whole)]
+    changes: dict[str, tuple[Any, str, Any]] = {
+        "sources": (plans, "_stamp", lambda: "others"), "processor": (building, "_describe_cpu", lambda: "another"),
+        "compiler": (building, "find_compiler", lambda: sys.executable), "options": (building, "_OPTIONS", ("-O0",)),
+        "flags": (building, "FLAGS", ("-g",)), "numpy": (np, "__version__", "0.1"), "python": (sys, "version", "0.1"),
+        "folder": (sys, "prefix", "/another"), "instructions": (building, "NATIVE", ("-mtune=native",)),
+        "calls": (plans, "LEAST_CALLS", 7),
+    }  # fmt: skip
+    for change in changes.values():
+        with monkeypatch.context() as patch:
+            patch.setattr(*change)
+            names.append(plans.name_of(whole))
+    assert None not in names
     assert len(set(names)) == len(names)
 
 

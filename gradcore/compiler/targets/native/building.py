@@ -19,7 +19,7 @@ import numpy as np
 
 from gradcore.backends.compiled.building import BuildError, find_compiler
 from gradcore.backends.compiled.cache import cache_folder
-from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE, PHILOX, compute_digest, distrust
+from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE, PHILOX, _processor, compute_digest, distrust
 from gradcore.backends.compiled.workplaces import workplace
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.openblas import NUMPY
@@ -79,11 +79,16 @@ def _name(source: str) -> str:
     return f"program-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}"
 
 
+@functools.cache
+def _describe_cpu() -> str:
+    return _processor()
+
+
 def describe_build() -> str:
-    """Return a text of everything except the source that libraries depend on, without the slow compiler call."""
-    path = find_compiler()
+    """Return a text of everything except sources that libraries depend on, without the slow compiler call."""
+    path, machine = find_compiler(), _describe_cpu()
     status, vectors = os.stat(path), os.confstr("CS_GNU_LIBC_VERSION") if hasattr(os, "confstr") else ""
-    return repr((path, status.st_size, status.st_mtime_ns, vectors, compute_digest(), _OPTIONS, NATIVE, sys.prefix))
+    return repr((path, status.st_size, status.st_mtime_ns, vectors, machine, FLAGS, NATIVE, _OPTIONS, sys.prefix))
 
 
 def has_libraries() -> bool:

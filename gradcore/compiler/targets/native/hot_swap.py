@@ -7,6 +7,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from gradcore.backends.compiled.building import BuildError
@@ -32,12 +33,15 @@ def runnable(program: Program, cpp: str | None = None) -> Any:
         ``"background"``, ``"wait"`` for the compiler, or ``"0"``; by default what ``GRADCORE_COMPILE_CPP`` says.
     """
     cpp = config.COMPILE_CPP if cpp is None else cpp
+    is_unnamed = False
     if cpp in ("background", "wait") and building.has_libraries():
-        run = _load_earlier(program)
+        prepared = _prepare_program(program)
+        name = plans.name_of(prepared)
+        run, is_unnamed = _load_earlier(program, plans.find_plan(prepared, name)), name is None
         if run is not None:
             return run
     if cpp == "background":
-        return _build_in_background(program)
+        return _build_in_background(program, is_unnamed)
     run = emitter.function_of(program)
     if cpp == "wait":
         swap([(run, program)])
@@ -87,8 +91,11 @@ class _Background:
 _background = _Background()
 
 
-def _build_in_background(program: Program) -> Any:
-    """Return a function that starts the build after some calls. A library from an earlier process is loaded at once."""
+def _build_in_background(program: Program, seeks_library: bool) -> Any:
+    """Return a function that starts the build after some calls.
+
+    If `seeks_library`, the library of an earlier process, which has no plan without a name, is loaded if it is there.
+    """
     calls = itertools.count(1)
 
     def count() -> None:
@@ -97,20 +104,18 @@ def _build_in_background(program: Program) -> Any:
 
     run = emitter.function_of(program.copy([Call("native.count", count, (), {}, None), *program.calls]))
     run.state = f"not built: it is after {_HOT} calls"
-    if building.has_libraries():
+    if seeks_library:
         _background.put(lambda: swap([(run, program)], build=False))
     return run
 
 
-def _load_earlier(program: Program) -> Any:
-    """Return the function that calls a library built by an earlier process, or None."""
-    prepared = _prepare_program(program)
-    plan_and_path = plans.find_plan(prepared, plans.name_of(prepared))
+def _load_earlier(program: Program, plan_and_path: tuple[plans.Plan, Path | None] | None) -> Any:
+    """Return the function of a plan that an earlier process has stored, or None."""
     if plan_and_path is None:
         return None
     plan, path = plan_and_path
     try:
-        run = plan.function(path)
+        run = emitter.function_of(program) if path is None else plan.function(path)
     except (OSError, AttributeError):  # The file is not the expected library.
         return None
     run.native, run.state = plan, plan.state
@@ -127,6 +132,7 @@ def swap(pairs: list[tuple[Any, Program]], build: bool = True) -> None:
     from gradcore.compiler.targets.native.segments import NativeProgram, source_of  # not to load an existing plan
 
     lowered: list[tuple[Any, NativeProgram]] = []
+    plan: plans.Plan | None = None
     try:
         for run, program in pairs:
             if getattr(run, "native", None) is None:
@@ -134,16 +140,15 @@ def swap(pairs: list[tuple[Any, Program]], build: bool = True) -> None:
                 if native.parts and not (program.native and native.refused):
                     lowered.append((run, native))
                 else:
-                    _replace_code(run, emitter.function_of(program), native, "there is nothing for it")
+                    plan = plans.Plan(native.program, [], {}, set(), native.refused, [])
+                    _replace_code(run, emitter.function_of(program), plan, plan.state)
         path = building.library_of(source_of([native for _, native in lowered]), build) if lowered else None
-        if path is None:
-            return
         first = 0
-        for run, native in lowered:
+        for run, native in lowered if path is not None else ():
             plan = native.plan()
             _replace_code(run, plan.function(path, first), plan, plan.state)
             first += len(plan.parts)
-        if len(pairs) == 1:
+        if len(pairs) == 1 and plan is not None:
             prepared = _prepare_program(pairs[0][1])
             plans.store_plan(plan, prepared, plans.name_of(prepared), path)
     except (BuildError, OSError) as error:

@@ -105,6 +105,8 @@ class Plan:
     @property
     def state(self) -> str:
         """Return a summary of which calls are native."""
+        if not self.parts:
+            return "there is nothing for it"
         return f"{sum(part.computing for part in self.parts)} calls in {len(self.parts)} functions"
 
     # -- Python -----------------------------------------------------------------------------------------------------
@@ -226,21 +228,23 @@ def _allocation(number: int, view: View) -> Call:
 # -- on disk -----------------------------------------------------------------------------------------------------------
 
 
-def store_plan(plan: Plan, given: Program, name: str | None, library: Path) -> None:
-    """Store a plan for later processes."""
-    if name is None:
+def store_plan(plan: Plan, given: Program, name: str | None, library: Path | None) -> None:
+    """Store a plan for later processes; `library` is None if the plan has no native segments."""
+    folder = cache_folder()
+    if name is None or folder is None:
         return
     new_literals = plan.program.literals[len(given.literals) :]
     views = {n: (*view[:4], view.dtype.name) for n, view in plan.views.items()}
     literals = [(array.shape, array.dtype.name, array.tobytes()) for array in new_literals]
     pieces = [tuple(piece) if isinstance(piece, PartPlan) else piece for piece in plan.pieces]
     with suppress(OSError, ValueError):
-        data = marshal.dumps((library.name, pieces, views, plan.begun, literals, plan.refused, plan.rolled))
-        write_whole(library.parent / name, data)
+        file = None if library is None else library.name
+        data = marshal.dumps((file, pieces, views, plan.begun, literals, plan.refused, plan.rolled))
+        write_whole(Path(folder, "programs", name), data)
 
 
-def find_plan(program: Program, name: str | None) -> tuple[Plan, Path] | None:
-    """Return the stored plan of a program and the path of its library, or None."""
+def find_plan(program: Program, name: str | None) -> tuple[Plan, Path | None] | None:
+    """Return the stored plan of a program and the path of its library, if it needs one, or None."""
     folder = cache_folder()
     if name is None or folder is None:
         return None
@@ -252,10 +256,12 @@ def find_plan(program: Program, name: str | None) -> tuple[Plan, Path] | None:
         if data is None:
             return None
         file, pieces, views, begun, literals, refused, rolled = marshal.loads(data)
-        library = path.parent / file
-        if not is_library_name(file) or not is_whole_library(library):
-            return None
-        os.utime(library)
+        parts = [piece if type(piece) is int else PartPlan(*piece) for piece in pieces]
+        library = None if file is None and not pieces else path.parent / file
+        if library is not None:
+            if not is_library_name(file) or not is_whole_library(library):
+                return None
+            os.utime(library)
         os.utime(path)
     except (OSError, ValueError, EOFError, TypeError):
         return None
@@ -264,7 +270,6 @@ def find_plan(program: Program, name: str | None) -> tuple[Plan, Path] | None:
     lowered = program.copy(program.calls)
     lowered.literals += [np.frombuffer(data, types[dtype]).reshape(shape) for shape, dtype, data in literals]
     viewed = {n: View(view[0], view[1], view[2], view[3], types[view[4]]) for n, view in views.items()}
-    parts = [piece if type(piece) is int else PartPlan(*piece) for piece in pieces]
     return Plan(lowered, parts, viewed, begun, refused, rolled), library
 
 
