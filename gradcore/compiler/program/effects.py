@@ -106,12 +106,17 @@ def _is_own(name: str) -> bool:
     if op is not None:
         module = op.declaration.__module__
         return module.startswith("gradcore.ops.") and module != collectives.__name__ and not name.endswith(("r_", "l_"))
-    return name in Backend.elementwise or name in Backend.bodies or _is_ufunc(name) or hasattr(_class_of(name), name)
+    return _is_formula(name) or hasattr(_class_of(name), name)
+
+
+def _is_formula(name: str) -> bool:
+    """Return whether a kernel is an elementwise formula, which writes to no argument."""
+    return name in Backend.elementwise or name in Backend.bodies or _is_ufunc(name)
 
 
 def _class_of(name: str) -> type:
     """Return the NumPy backend if it has a method `name`, and otherwise the CuPy backend, which is slow to import."""
-    if hasattr(NumpyBackend, name):
+    if hasattr(NumpyBackend, name) or _is_formula(name):
         return NumpyBackend
     from gradcore.backends.cupy.backend import CupyBackend
 
