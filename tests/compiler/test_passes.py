@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +12,13 @@ import numpy as np
 import pytest
 
 import gradcore as gc
+from gradcore.backends import kernel_rules
+from gradcore.backends.cupy.backend import CupyBackend
+from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.compiler.capture.arrays import RecordedArray
 from gradcore.compiler.capture.recorder import Recorder
 from gradcore.compiler.function import CompiledFunction
-from gradcore.compiler.program import passes
+from gradcore.compiler.program import effects, passes
 from gradcore.compiler.program.effects import written_values
 from gradcore.compiler.program.program import Call, Program, Value, map_leaves
 from tests.compiler.test_operations import CHOSEN, compare
@@ -79,6 +84,14 @@ def test_a_copy_that_is_returned_or_written_to_stays() -> None:
 def test_repeats_go_but_not_across_writes() -> None:
     assert shortened(lambda x: x.exp() + x.exp() * x.exp(), x) == ["exp", "mul", "add"]
     assert shortened(lambda x: x.exp() + x.mul_(2).exp(), x.clone()).count("exp") == 2
+
+
+def test_calls_of_the_same_values_with_other_settings_are_no_repeats() -> None:
+    """The third call repeats the first, though another one of the same value is between them."""
+    function = lambda x: x.sum(0).sum() + x.sum(1).amax() + x.sum(0).amin()  # noqa: E731
+    assert shortened(function, gc.rand(3, 3)).count("sum") == 3
+    function = lambda x: (x * 0.0).sum() + (x * -0.0).amin().copysign(x[0]) + (x * 0.0).amax()  # noqa: E731
+    assert shortened(function, gc.rand(3)).count("mul") == 2
 
 
 def test_repeats_that_are_returned_stay_apart() -> None:
@@ -235,6 +248,24 @@ def test_what_is_written_is_known_by_names() -> None:
     }
     found = {(name, args): written_values(Call(name, print, args, {}, None)) for name, args in known}
     assert found == known
+
+
+def test_formulas_write_to_nothing_on_any_device() -> None:
+    """So programs of the CPU need no class of CuPy's backend, whose import takes some 10 ms."""
+    declared = {name for cls in (NumpyBackend, CupyBackend) for name in kernel_rules.written_arguments(cls)}
+    assert "copy_into" in declared
+    assert not [name for name in declared if effects._is_formula(name)]
+    script = """
+import sys
+import gradcore as gc
+norm, x = gc.nn.BatchNorm2d(2), gc.rand(3, 2, 4, 4)
+train = gc.compile(lambda: norm(x).square().sum(), options={"cpp": False})
+for _ in range(3):
+    train()
+print(len(train._specializations), "gradcore.backends.cupy.backend" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.split() == ["1", "False"]
 
 
 def test_errors_and_warnings_of_constants_are_those_of_each_run() -> None:

@@ -63,11 +63,14 @@ class MemoryPlan(NamedTuple):
 
 def memory_plan(program: Program) -> MemoryPlan:
     """Return the memory plan of a program's large private values; programs of a device allocate all values."""
-    effects, types = Effects(program), program.types
-    alive = {} if program.symbols or program.backend else _find_lifetimes(program, effects)
+    types, outputs = program.types, [n for call in program.calls for n in call.outputs if n in program.types]
+    if program.symbols or program.backend or all(types[n].nbytes < _LARGE for n in outputs):
+        return MemoryPlan(0, {}, {}, {})
+    effects = Effects(program)
+    alive = _find_lifetimes(program, effects)
     lifetimes: dict[int, tuple[int, int]] = {}
     pairs: list[tuple[int, int]] = []
-    for call in program.calls if alive else ():
+    for call in program.calls:
         for n in {*_destinations(call, program)} & alive.keys() - effects.escaping:
             lifetimes[n] = alive[n]
             if call.name != "fused":

@@ -128,7 +128,8 @@ def _same_elements(call: Call, program: Program) -> Any:
     _, _, name = call.name.rpartition(".")
     result_type = program.types[call.results.number]
     for each in call.read:
-        if each in program.types and program.types[each] == result_type:  # a view of all elements
+        arg = program.types.get(each)
+        if arg is not None and arg.memory == result_type.memory and arg == result_type:  # a view of all elements
             return Value(each)
     source = None
     if (name in COPIES and call.args) or (
@@ -317,17 +318,22 @@ def merge_equal_calls(program: Program) -> Program:
     """Merge equal calls without a write to their arguments between them (common subexpressions)."""
     effects, calls = program.effects or Effects(program), list[Call]()
     names: dict[int, Any] = {}
-    first_calls: dict[Any, tuple[int, Call]] = {}
+    #: The last calls of each function of the same values, by the whole key if there are several.
+    last_calls: dict[Any, dict[Any, tuple[int, Call]]] = {}
     for position, call in enumerate(program.calls):
         call = substitute(call, names)
         if is_pure(call):
-            key = call.name, id(call.function), _key(call.args, program), _key(call.named, program)
-            start, first_call = first_calls.setdefault(key, (position, call))
+            alike = last_calls.setdefault((call.name, id(call.function), call.read), {})
+            if None in alike:
+                first = alike.pop(None)
+                alike[_key(first[1][2:4], program)] = first
+            key = _key(call[2:4], program) if alike else None
+            start, first_call = alike.get(key, (position, call))
             if first_call is not call and _is_repeat(first_call, call, start, position, effects):
                 pairs = zip(call.outputs, first_call.outputs, strict=True)
                 names.update((n, Value(first_number)) for n, first_number in pairs)
                 continue
-            first_calls[key] = position, call
+            alike[key] = position, call
         calls.append(call)
     return program.with_calls(calls)
 

@@ -6,6 +6,7 @@ groups are adjacent. A group gets its inputs and outputs, and stays as it is if 
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
@@ -97,9 +98,7 @@ class Grouping:
     def __init__(self, program: Program, refused: list[str], waits: bool) -> None:
         self.program, self.refused, self.found = program, refused, program.copy()
         self.waits, self.may_wait = waits, False
-        self.uses = Counter(program.outputs)
-        for call in program.calls:
-            self.uses.update(call.read)
+        self.uses = Counter(itertools.chain(program.outputs, *(call.read for call in program.calls)))
 
     def key(self, call: Call) -> Hashable:
         """Return the same key for all calls that can be in one group, and None for calls that can be in no group."""
@@ -117,6 +116,8 @@ class Grouping:
         """Return the program with groups of calls fused."""
         calls = self.program.calls
         keys = [*map(self.key, calls)]
+        if keys.count(None) == len(calls):
+            return self.program
         needed, emitted, waiting = self._find_order(keys), set[int](), [*range(len(calls))]
         while waiting:
             group, delayed = dict[int, Call](), list[int]()
@@ -150,22 +151,24 @@ class Grouping:
         fallible, last_write, barrier = set[int](), set[int](), set[int]()
         order: list[set[int]] = []
         for i, call in enumerate(self.program.calls):
-            reads, writes = effects.reads(call), effects.writes[i]
-            needed = {producers[n] for n in (*call.read, *call.outputs) if n in producers} | barrier
-            needed |= {writers[m] for m in (reads | writes if writers else ()) if m in writers}
-            needed |= {j for m in writes for j in readers.pop(m, ())}
-            if self.keeps_errors and keys[i] is None:
-                needed |= last_write
-                if writes:
-                    needed |= fallible
-                    last_write, fallible = {i}, set()
-                else:
-                    fallible.add(i)
+            needed = {producers[n] for n in (*call.read, *call.outputs) if n in producers}
+            needed |= barrier
+            if effects.written:
+                reads, writes = effects.reads(call), effects.writes[i]
+                needed |= {writers[m] for m in (reads | writes if writers else ()) if m in writers}
+                needed |= {j for m in writes for j in readers.pop(m, ())}
+                if self.keeps_errors and keys[i] is None:
+                    needed |= last_write
+                    if writes:
+                        needed |= fallible
+                        last_write, fallible = {i}, set()
+                    else:
+                        fallible.add(i)
+                for m in reads & effects.written:
+                    readers.setdefault(m, []).append(i)
+                writers.update(dict.fromkeys(writes, i))
             if written_values(call) is None or call.name.startswith("random"):  # Draws keep their order.
                 needed, barrier = {*range(min(barrier, default=0), i)}, {i}
-            for m in reads & effects.written:
-                readers.setdefault(m, []).append(i)
-            writers.update(dict.fromkeys(writes, i))
             producers.update(dict.fromkeys(call.outputs, i))
             order.append(needed)
         return order
@@ -192,9 +195,9 @@ class Grouping:
 
     def add(self, calls: list[Call]) -> None:
         """Add a group to the program, as one call if its calls can be fused."""
-        numbers, leaves, inner_uses = dict[int, None](), dict[Leaf, None](), Counter[int]()
+        numbers, leaves = dict[int, None](), dict[Leaf, None]()
+        inner_uses = Counter(itertools.chain(*(call.read for call in calls)))
         for call in calls:
-            inner_uses.update(call.read)
             leaves |= dict.fromkeys(v for v in leaves_of(call) if type(v) is Literal or v.number not in numbers)
             # Results that are arguments are not new.
             numbers |= dict.fromkeys(n for n in call.outputs if Value(n) not in leaves)

@@ -143,11 +143,12 @@ def swap(pairs: list[tuple[Any, Program]], build: bool = True) -> None:
                     plan = plans.Plan(native.program, [], {}, set(), native.refused, [])
                     _replace_code(run, emitter.function_of(program), plan, plan.state)
         path = building.library_of(source_of([native for _, native in lowered]), build) if lowered else None
-        first = 0
-        for run, native in lowered if path is not None else ():
-            plan = native.plan()
-            _replace_code(run, plan.function(path, first), plan, plan.state)
-            first += len(plan.parts)
+        if path is not None:
+            first = 0
+            for run, native in lowered:
+                plan = native.plan()
+                _replace_code(run, plan.function(path, first), plan, plan.state)
+                first += len(plan.parts)
         if len(pairs) == 1 and plan is not None:
             prepared = _prepare_program(pairs[0][1])
             plans.store_plan(plan, prepared, plans.name_of(prepared), path)

@@ -5,6 +5,7 @@ The library calls the inner loops of NumPy's own functions, so results are bitwi
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,13 @@ class _Listing(Grouping):
         """Return True for exact calls, which can all be in one list, and None for other calls."""
         return _is_exact(call, self.program) or None
 
+    def add(self, calls: list[Call]) -> None:
+        inputs = {n for call in calls for n in call.read}.difference(*(call.outputs for call in calls))
+        if _pays(calls, inputs, self.program):
+            super().add(calls)
+        else:  # A list would not pay off, whichever results it has.
+            self.found.calls += calls
+
     def fuse(self, calls: list[Call], inputs: list[Leaf], outputs: list[int]) -> tuple[ListedCalls, list[Leaf]]:
         values = [leaf.number for leaf in inputs if type(leaf) is Value]
         return ListedCalls(calls, values, outputs, self.program), [*map(Value, values)]
@@ -77,14 +85,19 @@ def _is_exact(call: Call, program: Program) -> bool:
     return arrays > 0
 
 
+def _pays(calls: list[Call], moved: Collection[int], program: Program) -> bool:
+    """Return whether a list is faster than its calls by themselves, if the arrays `moved` are copied in or out."""
+    saved = sum(_ARRAY if program.types[call.results.number].shape else _NUMBER for call in calls)
+    copied_bytes = [program.types[n].nbytes for n in moved]
+    return saved > _WHOLE + _MOVED * len(copied_bytes) + sum(copied_bytes) // _BYTES
+
+
 class ListedCalls(FusedCalls):
     """A run of exact calls that the compiled library makes, as one function of the arrays that it reads."""
 
     def __init__(self, calls: list[Call], inputs: list[int], outputs: list[int], program: Program) -> None:
         self.calls, self.inputs, self.outputs, self.types = calls, inputs, outputs, program.types
-        saved = sum(_ARRAY if program.types[call.results.number].shape else _NUMBER for call in calls)
-        copied_bytes = [program.types[n].nbytes for n in (*inputs, *outputs)]
-        if saved <= _WHOLE + _MOVED * len(copied_bytes) + sum(copied_bytes) // _BYTES:
+        if not _pays(calls, [*inputs, *outputs], program):
             raise NotFusible("the calls are as fast by themselves")
         self._list = CallList(CPU.backend.library)
         self._constants: dict[Any, tuple[int, Any]] = {}  # The number of each number or literal, and its array.

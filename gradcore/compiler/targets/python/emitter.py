@@ -41,7 +41,8 @@ def source_of(program: Program) -> tuple[list[str], Source]:
     source = Source("c", {"asarray": np.asarray})
     constant = source.bind
     last_use = last_uses(program.calls)
-    large = {n for n, array_type in program.types.items() if array_type.nbytes >= _LARGE}.difference(program.outputs)
+    types = program.types
+    large = {n for n in last_use if n in types and types[n].nbytes >= _LARGE}.difference(program.outputs)
     lines = [f"v{n} = v{n}[()]" for n in _scalar_inputs(program)]
     numbers: dict[int, Any] = {}
 
@@ -112,12 +113,12 @@ def _scalar_inputs(program: Program) -> list[int]:
         return []
     results = {n for n in program.inputs if n in types and types[n].shape == () and types[n].dtype.char in "fd"}
     results -= {*program.outputs}
-    uses = Counter[int]()
-    for call in program.calls:
+    uses = Counter(n for call in program.calls for n in call.read if n in results)
+    results = {n for n in results if uses[n] > 1}
+    for call in program.calls if results else ():
         if not _computes_scalars(call, program):
             results.difference_update(call.read)
-        uses.update(call.read)
-    return [] if not results or Effects(program).writes_to_given else sorted(n for n in results if uses[n] > 1)
+    return [] if not results or Effects(program).writes_to_given else sorted(results)
 
 
 def _emit_call_into(call: Any, plan: Any, written: Any, constant: Any) -> str | None:
