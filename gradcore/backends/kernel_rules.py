@@ -7,7 +7,6 @@ without a shape rule runs unchanged on arrays without data. Formulas and bodies 
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 import threading
@@ -200,7 +199,8 @@ def load(module: str) -> None:
 
     Several threads may do this at once: each adds the same entries, and finds all of them afterwards.
     """
-    loaded = importlib.import_module(module)
+    __import__(module)  # Captures observe each call within `importlib.import_module`, and skip what this call runs.
+    loaded = sys.modules[module]
     if getattr(loaded.__spec__, "_initializing", False):  # A finalizer or signal handler runs inside the import.
         raise RuntimeError(f"{module} is being imported: its operations cannot be called before that is done")
     if module in _waiting:

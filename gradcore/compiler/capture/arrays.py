@@ -7,9 +7,9 @@ import gc
 import operator
 import threading
 import types
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from gradcore.autograd.node import Node
 from gradcore.autograd.saved import SavedTensor
@@ -265,11 +265,11 @@ def give_plain_arrays(nodes: list[Any], ends: list[Any]) -> None:
             each._array = each._array.array
         elif isinstance(each, BatchedArray) and isinstance(each.array, RecordedArray):
             each.array = each.array.array
-        waiting += [referent for referent in gc.get_referents(each) if isinstance(referent, _SEARCHED)]
+        waiting += [r for r in gc.get_referents(each) if isinstance(r, _SEARCHED) or type(r) is WeakKeyDictionary]
 
 
 #: Types that may hold tensors saved by a graph.
 _SEARCHED = (
     Node, Variable, SavedTensor, BatchedArray, AutogradMeta, tuple, list, dict, types.FunctionType,
-    types.CellType, types.MethodType, functools.partial, Frame, weakref.WeakKeyDictionary,
+    types.CellType, types.MethodType, functools.partial, Frame,
 )  # fmt: skip

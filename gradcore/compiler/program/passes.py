@@ -128,8 +128,7 @@ def _same_elements(call: Call, program: Program) -> Any:
     _, _, name = call.name.rpartition(".")
     result_type = program.types[call.results.number]
     for each in call.read:
-        arg = program.types.get(each)
-        if arg is not None and arg.memory == result_type.memory and arg == result_type:  # a view of all elements
+        if each in program.types and program.types[each] == result_type:  # a view of all elements
             return Value(each)
     source = None
     if (name in COPIES and call.args) or (
@@ -319,7 +318,7 @@ def merge_equal_calls(program: Program) -> Program:
     effects, calls = program.effects or Effects(program), list[Call]()
     names: dict[int, Any] = {}
     #: The last calls of each function of the same values, by the whole key if there are several.
-    last_calls: dict[Any, dict[Any, tuple[int, Call]]] = {}
+    last_calls: dict[tuple[object, ...], dict[Any, tuple[int, Call]]] = {}
     for position, call in enumerate(program.calls):
         call = substitute(call, names)
         if is_pure(call):

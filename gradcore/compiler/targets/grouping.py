@@ -116,8 +116,6 @@ class Grouping:
         """Return the program with groups of calls fused."""
         calls = self.program.calls
         keys = [*map(self.key, calls)]
-        if keys.count(None) == len(calls):
-            return self.program
         needed, emitted, waiting = self._find_order(keys), set[int](), [*range(len(calls))]
         while waiting:
             group, delayed = dict[int, Call](), list[int]()
@@ -151,8 +149,7 @@ class Grouping:
         fallible, last_write, barrier = set[int](), set[int](), set[int]()
         order: list[set[int]] = []
         for i, call in enumerate(self.program.calls):
-            needed = {producers[n] for n in (*call.read, *call.outputs) if n in producers}
-            needed |= barrier
+            needed = {producers[n] for n in (*call.read, *call.outputs) if n in producers} | barrier
             if effects.written:
                 reads, writes = effects.reads(call), effects.writes[i]
                 needed |= {writers[m] for m in (reads | writes if writers else ()) if m in writers}

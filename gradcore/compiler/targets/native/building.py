@@ -79,14 +79,9 @@ def _name(source: str) -> str:
     return f"program-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}"
 
 
-@functools.cache
-def _describe_cpu() -> str:
-    return _processor()
-
-
 def describe_build() -> str:
     """Return a text of everything except sources that libraries depend on, without the slow compiler call."""
-    path, machine = find_compiler(), _describe_cpu()
+    path, machine = find_compiler(), _processor()
     status, vectors = os.stat(path), os.confstr("CS_GNU_LIBC_VERSION") if hasattr(os, "confstr") else ""
     return repr((path, status.st_size, status.st_mtime_ns, vectors, machine, FLAGS, NATIVE, _OPTIONS, sys.prefix))
 
@@ -97,8 +92,8 @@ def has_libraries() -> bool:
     return folder is not None and os.path.isdir(os.path.join(folder, "programs"))
 
 
-def library_of(source: str, build: bool = True) -> Path | None:
-    """Return the library of a source, or None if it does not exist and `build` is False.
+def library_of(source: str) -> Path:
+    """Return the library of a source, compiled now if it does not exist.
 
     Raises
     ------
@@ -114,8 +109,6 @@ def library_of(source: str, build: bool = True) -> Path | None:
         with suppress(OSError):
             os.utime(path)
         return path
-    if not build:
-        return None
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         problem = distrust(folder)

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
-import queue
-import threading
-from collections.abc import Callable
-from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from gradcore.backends.compiled.building import BuildError
@@ -16,6 +12,7 @@ from gradcore.compiler.targets.native import building, plans
 from gradcore.compiler.targets.native.draws import use_positions
 from gradcore.compiler.targets.python import emitter
 from gradcore.core import config
+from gradcore.core.locks import process_lock
 
 __all__ = ["describe", "runnable", "swap"]
 
@@ -33,15 +30,12 @@ def runnable(program: Program, cpp: str | None = None) -> Any:
         ``"background"``, ``"wait"`` for the compiler, or ``"0"``; by default what ``GRADCORE_COMPILE_CPP`` says.
     """
     cpp = config.COMPILE_CPP if cpp is None else cpp
-    is_unnamed = False
     if cpp in ("background", "wait") and building.has_libraries():
-        prepared = _prepare_program(program)
-        name = plans.name_of(prepared)
-        run, is_unnamed = _load_earlier(program, plans.find_plan(prepared, name)), name is None
+        run = _load_earlier(program)
         if run is not None:
             return run
     if cpp == "background":
-        return _build_in_background(program, is_unnamed)
+        return _build_in_background(program)
     run = emitter.function_of(program)
     if cpp == "wait":
         swap([(run, program)])
@@ -59,58 +53,32 @@ def describe(run: Any) -> list[str]:
 
 # -- in a thread of its own ------------------------------------------------------------------------------------------
 
-
-class _Background:
-    """A worker thread that runs jobs in order, started with the first job."""
-
-    def __init__(self) -> None:
-        self.forget()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self.forget)
-
-    def forget(self) -> None:
-        """Reset in a forked child, which has no other threads."""
-        self.jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self.thread: threading.Thread | None = None
-        self.lock = threading.Lock()
-
-    def put(self, job: Callable[[], None]) -> None:
-        """Add a job; start the thread if there is none."""
-        self.jobs.put(job)
-        with self.lock:
-            if self.thread is None:
-                self.thread = threading.Thread(target=self.live, name="gradcore-compile", daemon=True)
-                self.thread.start()
-
-    def live(self) -> None:
-        jobs = self.jobs
-        while True:
-            jobs.get()()
+#: Threads build one program at a time.
+_building = process_lock()
 
 
-_background = _Background()
+def _build(run: object, program: Program) -> None:
+    with _building:
+        swap([(run, program)])
 
 
-def _build_in_background(program: Program, seeks_library: bool) -> Any:
-    """Return a function that starts the build after some calls.
-
-    If `seeks_library`, the library of an earlier process, which has no plan without a name, is loaded if it is there.
-    """
+def _build_in_background(program: Program) -> Any:
+    """Return a function that starts the build after some calls."""
     calls = itertools.count(1)
 
     def count() -> None:
         if next(calls) == _HOT:
-            _background.put(lambda: swap([(run, program)]))
+            Thread(target=_build, args=(run, program), name="gradcore-compile", daemon=True).start()
 
     run = emitter.function_of(program.copy([Call("native.count", count, (), {}, None), *program.calls]))
     run.state = f"not built: it is after {_HOT} calls"
-    if seeks_library:
-        _background.put(lambda: swap([(run, program)], build=False))
     return run
 
 
-def _load_earlier(program: Program, plan_and_path: tuple[plans.Plan, Path | None] | None) -> Any:
+def _load_earlier(program: Program) -> Any:
     """Return the function of a plan that an earlier process has stored, or None."""
+    prepared = _prepare_program(program)
+    plan_and_path = plans.find_plan(prepared, plans.name_of(prepared))
     if plan_and_path is None:
         return None
     plan, path = plan_and_path
@@ -127,7 +95,7 @@ def _prepare_program(program: Program) -> Program:
     return use_positions(program.native or program)
 
 
-def swap(pairs: list[tuple[Any, Program]], build: bool = True) -> None:
+def swap(pairs: list[tuple[Any, Program]]) -> None:
     """Build programs as one library, or load an existing one, and let their functions call it."""
     from gradcore.compiler.targets.native.segments import NativeProgram, source_of  # not to load an existing plan
 
@@ -142,7 +110,7 @@ def swap(pairs: list[tuple[Any, Program]], build: bool = True) -> None:
                 else:
                     plan = plans.Plan(native.program, [], {}, set(), native.refused, [])
                     _replace_code(run, emitter.function_of(program), plan, plan.state)
-        path = building.library_of(source_of([native for _, native in lowered]), build) if lowered else None
+        path = building.library_of(source_of([native for _, native in lowered])) if lowered else None
         if path is not None:
             first = 0
             for run, native in lowered:

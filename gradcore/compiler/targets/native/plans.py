@@ -105,9 +105,8 @@ class Plan:
     @property
     def state(self) -> str:
         """Return a summary of which calls are native."""
-        if not self.parts:
-            return "there is nothing for it"
-        return f"{sum(part.computing for part in self.parts)} calls in {len(self.parts)} functions"
+        text = f"{sum(part.computing for part in self.parts)} calls in {len(self.parts)} functions"
+        return text if self.parts else "there is nothing for it"
 
     # -- Python -----------------------------------------------------------------------------------------------------
 
@@ -238,8 +237,7 @@ def store_plan(plan: Plan, given: Program, name: str | None, library: Path | Non
     literals = [(array.shape, array.dtype.name, array.tobytes()) for array in new_literals]
     pieces = [tuple(piece) if isinstance(piece, PartPlan) else piece for piece in plan.pieces]
     with suppress(OSError, ValueError):
-        file = None if library is None else library.name
-        data = marshal.dumps((file, pieces, views, plan.begun, literals, plan.refused, plan.rolled))
+        data = marshal.dumps((library and library.name, pieces, views, plan.begun, literals, plan.refused, plan.rolled))
         write_whole(Path(folder, "programs", name), data)
 
 
@@ -258,11 +256,10 @@ def find_plan(program: Program, name: str | None) -> tuple[Plan, Path | None] | 
         file, pieces, views, begun, literals, refused, rolled = marshal.loads(data)
         parts = [piece if type(piece) is int else PartPlan(*piece) for piece in pieces]
         library = None if file is None and not pieces else path.parent / file
-        if library is not None:
-            if not is_library_name(file) or not is_whole_library(library):
-                return None
-            os.utime(library)
-        os.utime(path)
+        if library is not None and not (is_library_name(file) and is_whole_library(library)):
+            return None
+        for used in (path, library or path):
+            os.utime(used)
     except (OSError, ValueError, EOFError, TypeError):
         return None
     names = {view[4] for view in views.values()} | {dtype for _, dtype, _ in literals}
@@ -316,13 +313,15 @@ def _environment() -> str:
 @functools.cache
 def _stamp() -> str:
     """Return the sizes and modification times of the package's files."""
-    root, stamp = Path(gradcore.__file__).parent, [str(gradcore.__version__)]
-    for folder in _SOURCES:
-        for place, _, files in os.walk(root / folder):
-            for file in sorted(files):
-                if not file.endswith(".pyc"):
-                    status = os.stat(os.path.join(place, file))
-                    stamp.append(f"{place}/{file} {status.st_size} {status.st_mtime_ns}")
+    root, stamp = os.path.dirname(gradcore.__file__), [str(gradcore.__version__)]
+    folders = [os.path.join(root, folder) for folder in _SOURCES]
+    for folder in folders:  # Folders within it are added while the list is read.
+        for entry in os.scandir(folder):
+            if entry.is_dir():
+                folders += [entry.path] if entry.name != "__pycache__" else []
+            elif not entry.name.endswith(".pyc"):
+                status = entry.stat()
+                stamp.append(f"{entry.path} {status.st_size} {status.st_mtime_ns}")
     return hashlib.sha256(chr(0).join(sorted(stamp)).encode()).hexdigest()
 
 

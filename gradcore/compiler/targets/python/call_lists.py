@@ -88,8 +88,7 @@ def _is_exact(call: Call, program: Program) -> bool:
 def _pays(calls: list[Call], moved: Collection[int], program: Program) -> bool:
     """Return whether a list is faster than its calls by themselves, if the arrays `moved` are copied in or out."""
     saved = sum(_ARRAY if program.types[call.results.number].shape else _NUMBER for call in calls)
-    copied_bytes = [program.types[n].nbytes for n in moved]
-    return saved > _WHOLE + _MOVED * len(copied_bytes) + sum(copied_bytes) // _BYTES
+    return saved > _WHOLE + sum(_MOVED + program.types[n].nbytes / _BYTES for n in moved)
 
 
 class ListedCalls(FusedCalls):

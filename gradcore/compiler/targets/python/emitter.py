@@ -41,8 +41,7 @@ def source_of(program: Program) -> tuple[list[str], Source]:
     source = Source("c", {"asarray": np.asarray})
     constant = source.bind
     last_use = last_uses(program.calls)
-    types = program.types
-    large = {n for n in last_use if n in types and types[n].nbytes >= _LARGE}.difference(program.outputs)
+    large = {n for n in last_use if n in program.types and program.types[n].nbytes >= _LARGE} - {*program.outputs}
     lines = [f"v{n} = v{n}[()]" for n in _scalar_inputs(program)]
     numbers: dict[int, Any] = {}
 

@@ -50,12 +50,16 @@ class _Specializing:
 
     def run(self) -> Program:
         """Return the program with kernels replaced by NumPy's functions where a rule applies."""
-        rules = {name: _find_rule(name) for name in {call.name for call in self.program.calls}}
+        backend = type(CPU.backend)
         for call in self.program.calls:
-            columns, rule = rules[call.name]
-            if columns is not None:
-                call = self.compute_by_columns(call, columns)
-            if rule is None or call.named or not self._applies(rule, call):
+            kind, _, name = call.name.partition(".")
+            if kind in ("kernels", "backend") and name in _BY_COLUMNS:
+                call = self.compute_by_columns(call, _BY_COLUMNS[name])
+            owner, rule = _RULES.get(name, (None, None))
+            is_own = kind == "xp" and owner is None
+            if owner is not None and kind in ("kernels", "backend"):
+                is_own = getattr(backend, name, None) is getattr(owner, name, None)
+            if rule is None or not is_own or call.named or not self._applies(rule, call):
                 self.found.calls.append(call)
         return self.found
 
@@ -172,16 +176,6 @@ class _Specializing:
         slope = self.add("kernels.sub", np.subtract, (ones, square), y)
         self.add("kernels.mul", np.multiply, (call.args[0], slope), call.results)
         return True
-
-
-def _find_rule(name: str) -> tuple[np.ufunc | None, Any]:
-    """Return the function for `compute_by_columns` and the rule for calls of a name, each None if there is none."""
-    kind, _, name = name.partition(".")
-    is_kernel, (owner, rule) = kind in ("kernels", "backend"), _RULES.get(name, (None, None))
-    is_own = kind == "xp" and owner is None
-    if owner is not None and is_kernel:
-        is_own = getattr(type(CPU.backend), name, None) is getattr(owner, name, None)
-    return _BY_COLUMNS.get(name) if is_kernel else None, rule if is_own else None
 
 
 class _ByColumns:

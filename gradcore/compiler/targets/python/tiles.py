@@ -123,9 +123,8 @@ class TiledCalls(FusedKernel):
                 args.append((False, leaf))
         ending_values = {n for n in call.read if last[n] == position and n not in self.outputs}
         output_index = self.outputs.index(number) if number in self.outputs else None
-        if output_index is not None and ufunc is not None:
-            return ufunc, args, number, ending_values, output_index, True
-        return call.function, args, number, ending_values, output_index, False
+        takes_out = output_index is not None and ufunc is not None
+        return ufunc if takes_out else call.function, args, number, ending_values, output_index, takes_out
 
     @property
     def summary(self) -> str:
