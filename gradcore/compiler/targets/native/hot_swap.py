@@ -119,7 +119,7 @@ def swap(pairs: list[tuple[Any, Program]]) -> None:
                 first += len(plan.parts)
         if len(pairs) == 1 and plan is not None:
             prepared = _prepare_program(pairs[0][1])
-            plans.store_plan(plan, prepared, plans.name_of(prepared), path)
+            plans.store_plan(plan, prepared, plans.name_of(prepared), path.name if path else None)
     except (BuildError, OSError) as error:
         _give_up(pairs, str(error))
     except Exception as error:  # Callers of the program must not see internal errors: Python makes the calls.

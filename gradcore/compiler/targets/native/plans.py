@@ -227,8 +227,8 @@ def _allocation(number: int, view: View) -> Call:
 # -- on disk -----------------------------------------------------------------------------------------------------------
 
 
-def store_plan(plan: Plan, given: Program, name: str | None, library: Path | None) -> None:
-    """Store a plan for later processes; `library` is None if the plan has no native segments."""
+def store_plan(plan: Plan, given: Program, name: str | None, library: str | None) -> None:
+    """Store a plan for later processes, with the name of its library, which is None without native segments."""
     folder = cache_folder()
     if name is None or folder is None:
         return
@@ -237,7 +237,7 @@ def store_plan(plan: Plan, given: Program, name: str | None, library: Path | Non
     literals = [(array.shape, array.dtype.name, array.tobytes()) for array in new_literals]
     pieces = [tuple(piece) if isinstance(piece, PartPlan) else piece for piece in plan.pieces]
     with suppress(OSError, ValueError):
-        data = marshal.dumps((library and library.name, pieces, views, plan.begun, literals, plan.refused, plan.rolled))
+        data = marshal.dumps((library, pieces, views, plan.begun, literals, plan.refused, plan.rolled))
         write_whole(Path(folder, "programs", name), data)
 
 
