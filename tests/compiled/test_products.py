@@ -134,6 +134,27 @@ def test_kernel_for_tiles_of_all_heights(compiled: Any, first: str, dtype: str) 
         agree(compiled.matmul(a, b), a, b)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("first", ["rows", "columns", "part of rows"])
+@pytest.mark.parametrize("shape", [(64, 784, 256), (24, 1001, 125), (60, 257, 128), (4, 2500, 160)])
+def test_halves_of_a_large_second_operand(
+    compiled: Any, calls: list[bool], shape: tuple[int, int, int], first: str, dtype: str
+) -> None:
+    """Each element is the same sum for any number of threads, which multiply halves of the rows of `b`."""
+    rows, inner, columns = shape
+    a, b = LAYOUTS[first](draw((rows, inner), dtype)), draw((inner, columns), dtype, 1)
+    number, results = get_num_threads(), []
+    for threads in (1, number, 8):
+        set_num_threads(threads)
+        results.append(compiled.matmul(a, b))
+    agree(results[0], a, b)
+    if not Path(compiled.library._name).name.startswith(("avx2-", "avx512-")) or (rows < 16 and first == "columns"):
+        return
+    assert calls == [True] * 3
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
+
+
 @pytest.mark.parametrize("second", ["rows", "columns"])
 def test_kernel_keeps_nan_and_infinity_in_their_rows_and_columns(compiled: Any, second: str) -> None:
     set_num_threads(1)

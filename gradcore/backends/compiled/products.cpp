@@ -2,6 +2,7 @@
 // the matrices of a batch, or some rows or columns of a matrix.
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 
 #include "blas.h"
@@ -22,6 +23,8 @@ namespace {
 // Parts of a matrix begin at multiples of `step_of_parts` rows or columns, the size of the tiles of BLAS. From `many`
 // matrices for each thread on, matrices are not divided.
 constexpr i64 step_of_parts = 16, many = 4;
+// Least number of rows of the second operand that are multiplied in halves.
+constexpr i64 least_halved = 256;
 // The same for rows that are multiplied by a vector: BLAS processes up to that many together.
 constexpr i64 step_of_rows = 64;
 
@@ -49,6 +52,36 @@ bool describe(const Array& a, i64 size, Matrix& matrix) {
     return is_readable(columns, rows, column, row, size, matrix.lead);
 }
 
+// Return whether the first half of the rows of the second operand and the second half are multiplied separately. This
+// operand is then much larger than the other matrices: a weight, say, whose last update has left one half of it in the
+// cache of each of two threads. In parts of the columns, each thread would read half of the other's memory, which takes
+// several times as long. The answer does not depend on the number of threads, so the sums do not either.
+bool is_halved(i64 rows, i64 columns, i64 inner, bool has_dense_rows) {
+    return has_dense_rows && inner >= least_halved && 4 * rows <= inner && 2 * rows <= columns;
+}
+
+// out = a @ b, as the sum of two products, of which each is divided along its columns.
+template <class T>
+void multiply_halves(i64 rows, i64 columns, i64 inner, i64 threads, gradcore::Operand<T> a, gradcore::Operand<T> b,
+                     T* out) {
+    const std::unique_ptr<T[]> other(new T[rows * columns]);
+    const i64 half = inner / 2, steps = (columns + step_of_parts - 1) / step_of_parts;
+    const i64 cuts = std::min((threads + 1) / 2, steps);
+    const auto part = [&](i64 i) {
+        const i64 second = i / cuts, cut = i % cuts, start = steps * cut / cuts * step_of_parts;
+        const i64 stop = std::min(steps * (cut + 1) / cuts * step_of_parts, columns), from = second * half;
+        gradcore::MatrixKernel<T>::multiply(rows, stop - start, second ? inner - half : half,
+                                            {a.data + from * a.column, a.row, a.column},
+                                            {b.data + from * b.row + start * b.column, b.row, b.column},
+                                            (second ? other.get() : out) + start, columns);
+    };
+    using Part = decltype(part);
+    gradcore::share(2 * cuts, threads, [](const void* w, i64 i) { (*static_cast<const Part*>(w))(i); }, &part);
+    const T* const from = other.get();
+#pragma omp simd
+    for (i64 i = 0; i < rows * columns; ++i) out[i] += from[i];
+}
+
 template <class T, class I>
 bool multiply(const void* function, i64 threads, const Array& a, const Array& b, const Array& out) {
     const auto gemm = reinterpret_cast<Gemm<T, I>>(const_cast<void*>(function));
@@ -64,6 +97,11 @@ bool multiply(const void* function, i64 threads, const Array& a, const Array& b,
     using Kernel = gradcore::MatrixKernel<T>;
     const bool fits = Kernel::fits(rows, columns, inner, operand(a.data, first), operand(b.data, second));
     if (threads < 2 && !fits) return false;
+    if (fits && matrices == 1 && is_halved(rows, columns, inner, second.order == as_it_is)) {
+        multiply_halves<T>(rows, columns, inner, threads, operand(a.data, first), operand(b.data, second),
+                           reinterpret_cast<T*>(out.data));
+        return true;
+    }
     const bool by_columns = columns > rows;
     const i64 length = by_columns ? columns : rows, steps = (length + step_of_parts - 1) / step_of_parts;
     const i64 cuts = matrices >= many * threads ? 1 : std::min(threads / std::gcd(matrices, threads), steps);
