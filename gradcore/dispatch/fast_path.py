@@ -12,7 +12,7 @@ they check and save::
     if state.mode > 1 or (type(a0) is not Tensor and type(a0) not in plain):
         return general(op, (a0, a1))
     device, dtype, x0 = a0._device, a0._dtype, a0._array
-    if dtype is not float32 and dtype is not float64:
+    if dtype is not float32 and dtype is not float64 and (dtype not in results_of_dtypes or ...):
         return general(op, (a0, a1))
     n1 = type(a1) is not Tensor and (type(a1) is float or type(a1) is int)
     if n1:
@@ -37,6 +37,8 @@ they check and save::
         array = enter(run, x0, x1)
     if type(array) is not type(x0):
         array = device.backend.asarray(array)
+    if dtype is not float32 and dtype is not float64 and array.dtype is not results_of_dtypes[dtype]:
+        array = device.kernels["astype"](array, results_of_dtypes[dtype])
     out = new(Tensor)
     out._array, out._device, out._dtype = array, device, dtype
     out._autograd = out._vc = None
@@ -113,7 +115,8 @@ def has_fast_path(op: Op) -> bool:
     """Return whether a fast path can be generated for the operation."""
     if op.kind == "composite":
         return not op.sequences
-    return op.kind != "elementwise" or (op.same_dtype_ok and bool(_positions_of_operands(op)))
+    takes_one_dtype = op.same_dtype_ok or bool(op.results_of_dtypes)
+    return op.kind != "elementwise" or (takes_one_dtype and bool(_positions_of_operands(op)))
 
 
 @functools.cache
@@ -170,7 +173,8 @@ def globals_of(op: Op, general: Any) -> dict[str, Any]:
         "kernel_errors": KERNEL_ERRORS,
         "new": new, "shape_error": shape_error, "wrap": wrap,
         "kernel": op.kernel, "plain_kernel": op.name, "defaults": tuple(p.default for p in op.parameters[2:]),
-        "output_type": op.output_type, "functional": functional, "numbers": frozenset(NUMBERS),
+        "output_type": op.output_type, "results_of_dtypes": op.results_of_dtypes,
+        "functional": functional, "numbers": frozenset(NUMBERS),
         "body": op.body, "body_error": body_error, "body_errors": BODY_ERRORS, **SCOPE,
         **{f"take{i}": setting.take for i, setting in settings_of(op).items()},
     }  # fmt: skip
@@ -222,7 +226,7 @@ def _emit_operands(op: Op, first: int, leave: str) -> Iterator[str]:
     model = "a0[0]" if is_several(op, first) else f"a{first}"
     yield f"device, dtype = {model}._device, {model}._dtype"
     if op.kind == "elementwise":
-        yield from ("if dtype is not float32 and dtype is not float64:", leave)
+        yield from (f"if {_emit_general_dtypes(op, first)}:", leave)
     elif op.computes_half_in_float:
         yield from ("if dtype.is_reduced:", leave)
     for p in (first, *(p for p in op.tensors if p != first)):
@@ -250,6 +254,30 @@ def _emit_operands(op: Op, first: int, leave: str) -> Iterator[str]:
         yield f"for t in a{p}:"
         yield from ("    if t is not None and (type(t) not in plain or t._device is not device):", f"    {leave}")
         yield f"x{p} = tuple([None if t is None else t._array for t in a{p}])"
+
+
+def _emit_general_dtypes(op: Op, first: int) -> str:
+    """Return source of the condition under which the general path must handle an elementwise call because of its dtype.
+
+    It handles dtypes in which the operation does not compute, numbers that convert the tensors, and settings that
+    might not fit the dtype.
+    """
+    if not op.results_of_dtypes:
+        return _IS_OTHER
+    conditions = ["dtype not in results_of_dtypes"]
+    for p in op.tensors:
+        if p != first and p in op.accepts_scalars:
+            kept = f"dtype is not bool_ if type(a{p}) is int else dtype.is_complex"
+            conditions.append(f"((type(a{p}) is int or type(a{p}) is float) and not ({kept}))")
+    for i in op.numeric_settings:
+        is_none = f"a{i} is None or " if op.parameters[i].default is None else ""
+        conditions.append(f"not ({is_none}dtype.is_complex or (type(a{i}) is int and 0 <= a{i} < 128))")
+    condition = " or ".join(conditions)
+    return f"{_IS_OTHER} and ({condition})" if op.same_dtype_ok else condition
+
+
+#: Source of the condition that tensors have none of the dtypes for which fast paths are short.
+_IS_OTHER = "dtype is not float32 and dtype is not float64"
 
 
 # -- the result -------------------------------------------------------------------------------------------------------
@@ -291,6 +319,9 @@ def _emit_result(op: Op, first: int) -> Iterator[str]:
     yield from (f"if type(array) is not type({model}):", "    array = device.backend.asarray(array)")
     if op.contiguous:
         yield from ("if not array.flags.c_contiguous:", '    array = device.kernels["contiguous"](array)')
+    if op.results_of_dtypes:
+        yield f"if {_IS_OTHER} and array.dtype is not results_of_dtypes[dtype]:"
+        yield '    array = device.kernels["astype"](array, results_of_dtypes[dtype])'
     if not _keeps_dtype(op):
         yield from (f"if array.dtype is not {model}.dtype:", "    dtype = from_numpy(array.dtype)")
     yield "out = new(Tensor)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.autograd import forward_ad
+from gradcore.ops.declare.table import OPS, Op
 from tests.ops.cases import ALL, Drawn
 from tests.ops.test_every_op import by_label, cotangents, floating, tensors
 
@@ -43,6 +45,59 @@ def test_the_fast_path_does_what_the_general_call_does(case: Drawn) -> None:
         assert (t.grad is None) == (other.grad is None)
         if t.grad is not None and other.grad is not None:
             np.testing.assert_array_equal(t.grad.numpy(), other.grad.numpy())
+
+
+def outcome(op: Op, args: list[Any]) -> object:
+    """Return the dtype, node, elements and memory layout of a call's result, or its error."""
+    positional = [a for a, p in zip(args, op.parameters, strict=True) if p.kind is not p.KEYWORD_ONLY]
+    named = {p.name: a for a, p in zip(args, op.parameters, strict=True) if p.kind is p.KEYWORD_ONLY}
+    try:
+        out = op.call(*positional, **named)
+    except Exception as error:
+        return type(error), str(error)
+    return out.dtype, history(out), out.detach().numpy().tobytes(), out.stride()
+
+
+def draw_arguments(op: Op, dtype: gc.dtype) -> Iterator[list[Any]]:
+    """Yield arguments of calls: tensors of `dtype` with several settings, and numbers or tensors of another dtype."""
+    args: list[Any] = [1 if p.default is p.empty else p.default for p in op.parameters]
+    for i, p in enumerate(op.tensors):
+        numbers = (gc.arange(6).reshape(2, 3) * 5 + i) % 7
+        args[p] = numbers > 2 if dtype is gc.bool or p in op.keeps_dtype else numbers.to(dtype)
+        args[p].requires_grad_(args[p].is_complex())
+    yield args
+    for i in op.numeric_settings:
+        yield from ([*args[:i], value, *args[i + 1 :]] for value in (2, 2.5, -1, True, 200))
+    if len(op.tensors) > 1:
+        p, other = op.tensors[-1], args[op.tensors[-1]]
+        yield from (
+            [*args[:p], value, *args[p + 1 :]] for value in (3, 2.5, True, 300, 2j, 0, other[0], gc.ones(2, 3).double())
+        )
+
+
+ELEMENTWISE = [op for op in OPS.values() if op.kind == "elementwise" and op.results_of_dtypes]
+
+
+@pytest.mark.parametrize("op", ELEMENTWISE, ids=lambda op: op.name)
+def test_the_fast_path_computes_all_dtypes_as_the_general_call_does(op: Op) -> None:
+    for dtype in (gc.float32, gc.bool, gc.uint8, gc.int8, gc.int64, gc.complex64):
+        for args in draw_arguments(op, dtype):
+            outcome(op, args)  # a function's first call is general
+            found = outcome(op, args)
+            with forward_ad.dual_level():
+                assert found == outcome(op, args), args
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("add", gc.int64), ("eq", gc.int8), ("mul", gc.complex64), ("neg", gc.uint8), ("bitwise_and", gc.bool)],
+)
+def test_tensors_of_one_dtype_take_the_fast_path(name: str, dtype: gc.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors = [gc.ones(3, dtype=dtype)] * len(OPS[name].tensors)
+    function = getattr(gc, name)
+    expected = function(*tensors)
+    monkeypatch.setitem(function.__globals__, "general", None)
+    assert gc.equal(function(*tensors), expected)
 
 
 CALLS = {

@@ -13,11 +13,22 @@ from collections.abc import Callable, Sequence
 from numbers import Number
 from typing import Any
 
+import numpy as np
+
 from gradcore.core import dtypes
 from gradcore.core.dtypes import dtype
 from gradcore.ops.declare.checks import cpp_type, no_kernel
 
-__all__ = ["RULES", "common_dtype", "converts_no_floats", "is_number", "keeps_floats", "promote", "same_dtypes"]
+__all__ = [
+    "RULES",
+    "common_dtype",
+    "converts_no_floats",
+    "is_number",
+    "keeps_floats",
+    "promote",
+    "results_of_dtypes",
+    "same_dtypes",
+]
 
 #: The result of a rule: the dtype to compute in, and that of the result (None for the dtype that the kernel returns).
 Dtypes = tuple[dtype, dtype | None]
@@ -248,6 +259,43 @@ def converts_no_floats(name: str) -> bool:
     return base in _CONVERT_NO_FLOATS and "-float" not in refused
 
 
+class _Sample:
+    """A tensor's dtype, number of dims and device, as far as promotion rules read them."""
+
+    def __init__(self, of: dtype) -> None:
+        self._dtype, self._array, self._device = of, np.empty(1, np.bool_), _SampleDevice
+
+
+class _SampleDevice:
+    type = "cpu"
+
+
+def results_of_dtypes(op: Any) -> dict[dtype, np.dtype[Any]]:
+    """Return the dtypes other than real floating-point ones that an elementwise operation computes without conversion.
+
+    Returns
+    -------
+    dict of dtype to numpy.dtype
+        For each dtype of all tensors, if they have the same one, the dtype of the result. The operation's settings must
+        be small integers, or None where the default is None: a float would convert integers, and not all integers fit.
+    """
+    results = {}
+    settings = [p.default if p.default is None else 1 for p in op.parameters]
+    for of in (dtypes.bool_, dtypes.uint8, *_SIGNED, dtypes.complex64, dtypes.complex128):
+        if of is dtypes.bool_ and op.numeric_settings:
+            continue
+        tensors = {p: _Sample(dtypes.bool_ if p in op.keeps_dtype else of) for p in op.tensors}
+        args = tuple(tensors.get(i, setting) for i, setting in enumerate(settings))
+        try:
+            compute, result = RULES[op.promotion](op, [*tensors.values()], [], args)
+        except (RuntimeError, NotImplementedError):  # the rule refuses the dtype
+            continue
+        if compute is of and result is not None and (result is of or not result.is_differentiable):
+            results[of] = result.numpy
+    return results
+
+
+_SIGNED = dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64
 _KEEP_FLOATS = {"default", "float", "real", "real_float", "numeric", "divide", "add", "subtract", "negate"}
 _CONVERT_NO_FLOATS = _KEEP_FLOATS | {"compare", "power", "settings", "where"}
 

@@ -40,7 +40,7 @@ from gradcore.backends.base import Backend
 from gradcore.backends.kernel_rules import MODULES, OPERATIONS, BatchRule, Declared, declare
 from gradcore.ops.declare.names import DECLARED
 from gradcore.ops.declare.parameters import Parameter, names_of, parameters_of
-from gradcore.ops.declare.promotion import converts_no_floats
+from gradcore.ops.declare.promotion import converts_no_floats, results_of_dtypes
 
 __all__ = [
     "OPS",
@@ -406,6 +406,11 @@ class Op:
     def same_dtype_ok(self) -> bool:
         """Whether the kernel takes tensors of one real floating-point dtype unchanged, without promotion."""
         return self.kind == "elementwise" and converts_no_floats(self.promotion)
+
+    @cached_property
+    def results_of_dtypes(self) -> dict[Any, Any]:
+        """NumPy's dtype of the result, by the other dtypes of tensors that the kernel takes without promotion."""
+        return results_of_dtypes(self) if self.kind == "elementwise" else {}
 
     @property
     def output_name(self) -> str:
