@@ -19,6 +19,8 @@ from gradcore.autograd.op_node import slots_of
 from gradcore.autograd.saved import NewSavedTensor, SavedTensor, refuse_inference
 from gradcore.autograd.variables import Variable, VersionCounter, new, on_device, tick, wrap
 from gradcore.autograd.views import gradient_edge, mark_as_view, requires_grad
+from gradcore.backends.numpy import malloc
+from gradcore.core import dtypes
 from gradcore.core.tracebacks import define
 from gradcore.core.typing import AnyTensor
 from gradcore.ops.declare.parameters import names_of
@@ -27,7 +29,6 @@ from gradcore.ops.declare.table import Op
 
 __all__ = [
     "check_differentiable",
-    "in_order",
     "is_optional",
     "is_several",
     "is_single",
@@ -39,6 +40,7 @@ __all__ = [
     "recorder",
     "tuple_of",
     "view_of",
+    "wrap_results",
 ]
 
 
@@ -58,7 +60,7 @@ def make_outputs(
     """Wrap the arrays returned by a kernel as tensors and, if `recorded`, give them their history."""
     single = len(op.outputs) == 1 and not op.variadic
     results = (results,) if single else results
-    outs = [wrap(in_order(r, device) if op.contiguous else r, device) for r in results]
+    outs = wrap_results(results, device, op.contiguous)
     if op.view:
         for i, out in enumerate(outs):
             mark_as_view(out, args[0], op, args[1:], i if op.variadic else None, state)
@@ -77,10 +79,25 @@ def make_outputs(
     return tuple(outs) if op.output_type is None else op.output_type(*outs)
 
 
-def in_order(array: Any, device: Any) -> Any:
-    """Return `array` in C order, copied if needed. Scalars of the array library are returned unchanged."""
-    flags = getattr(array, "flags", None)
-    return array if flags is None or flags.c_contiguous else device.kernels["contiguous"](array)
+def wrap_results(arrays: Iterable[Any], device: Any, contiguous: bool) -> list[Any]:
+    """Return new tensors of the arrays or scalars that a kernel returned, copied into C order if `contiguous`."""
+    array_type, outs = device.backend.array_type, []
+    for array in arrays:
+        if array.__class__ is not array_type or variables.inference_used:
+            flags = getattr(array, "flags", None)
+            is_ordered = not contiguous or flags is None or flags.c_contiguous
+            outs.append(wrap(array if is_ordered else device.kernels["contiguous"](array), device))
+            continue
+        if contiguous and not array.flags.c_contiguous:
+            array = device.kernels["contiguous"](array)
+        # This is `wrap`, inlined because many operations have two or three results.
+        if malloc.waiting and array.size >= malloc.LARGE and device.type == "cpu":
+            malloc.begin()
+        out = new(variables.tensor_class)
+        out._array, out._device, out._dtype = array, device, dtypes.from_numpy(array.dtype)
+        out._edge = out._autograd = out._vc = None
+        outs.append(out)
+    return outs
 
 
 def check_differentiable(op: Op, edges: Sequence[Any]) -> None:

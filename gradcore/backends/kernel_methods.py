@@ -51,20 +51,21 @@ def packed(settings: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., 
 
 
 @overload
-def kernel_for(supports: Callable[..., Any]) -> Callable[[K], K]: ...
+def kernel_for(supports: Callable[..., Any] | None) -> Callable[[K], K]: ...
 
 
 @overload
 def kernel_for(supports: Callable[..., Any], settings: type[Any]) -> Callable[[Callable[..., Any]], Any]: ...
 
 
-def kernel_for(supports: Callable[..., Any], settings: type[Any] | None = None) -> Any:
+def kernel_for(supports: Callable[..., Any] | None, settings: type[Any] | None = None) -> Any:
     """Override a kernel for the arguments that `supports` accepts; for others the kernel of the next class runs.
 
     Parameters
     ----------
-    supports : callable
-        Called with the backend and the kernel's arguments.
+    supports : callable or None
+        Called with the backend and the kernel's arguments. None if the method itself returns NotImplemented for
+        arguments that it does not support.
     settings : type, optional
         As for `packed`.
 
@@ -86,7 +87,9 @@ def kernel_for(supports: Callable[..., Any], settings: type[Any] | None = None) 
 class _Override:
     """Descriptor of an override. For each backend, it binds the override, its condition and the next kernel once."""
 
-    def __init__(self, method: Callable[..., Any], supports: Callable[..., Any], settings: type[Any] | None) -> None:
+    def __init__(
+        self, method: Callable[..., Any], supports: Callable[..., Any] | None, settings: type[Any] | None
+    ) -> None:
         self.method, self.supports, self.settings = method, supports, settings
         self.__doc__, self.__name__ = method.__doc__, method.__name__
 
@@ -102,11 +105,19 @@ class _Override:
         return run
 
     def _bind(self, backend: Any) -> Callable[..., Any]:
-        kernel, supports = MethodType(self.method, backend), MethodType(self.supports, backend)
+        kernel = MethodType(self.method, backend)
         try:
             fallback = getattr(super(self.owner, backend), self.name)
         except AttributeError:  # no method: a function of the array library, or the body of an operation
             fallback = backend.__getattr__(self.name)
+        if self.supports is None:
+
+            def run_or_decline(*args: Any) -> Any:
+                result = kernel(*args)
+                return fallback(*args) if result is NotImplemented else result
+
+            return run_or_decline
+        supports = MethodType(self.supports, backend)
 
         def run(*args: Any) -> Any:
             return kernel(*args) if supports(*args) else fallback(*args)

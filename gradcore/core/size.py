@@ -45,7 +45,7 @@ class Size(tuple[int, ...]):
 
     def __getitem__(self, index: Any) -> Any:
         result = tuple.__getitem__(self, index)
-        return Size(result) if isinstance(index, slice) else result
+        return size_of(result) if index.__class__ is slice else result
 
     def __add__(self, other: Any) -> Size:
         return Size(tuple.__add__(self, tuple(other)))

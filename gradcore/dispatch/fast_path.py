@@ -78,15 +78,15 @@ from gradcore.autograd import variables
 from gradcore.autograd.derivatives import not_differentiable
 from gradcore.autograd.modes import local
 from gradcore.autograd.record import (
-    in_order,
     is_optional,
     is_several,
     is_single,
     node_globals,
     node_lines,
     tuple_of,
+    wrap_results,
 )
-from gradcore.autograd.variables import PLAIN_TYPES, new, wrap
+from gradcore.autograd.variables import PLAIN_TYPES, new
 from gradcore.autograd.views import gradient_edge, mark_as_view
 from gradcore.backends.base import SMALL
 from gradcore.backends.registry import CPU
@@ -169,9 +169,9 @@ def globals_of(op: Op, general: Any) -> dict[str, Any]:
         "bool_": dtypes.bool_, "constant": constant, "float32": dtypes.float32,
         "float64": dtypes.float64, "from_numpy": dtypes.from_numpy, "gradient_edge": gradient_edge,
         "mark_as_view": mark_as_view,
-        "in_order": in_order, "kernel_error": kernel_error,
+        "kernel_error": kernel_error,
         "kernel_errors": KERNEL_ERRORS,
-        "new": new, "shape_error": shape_error, "wrap": wrap,
+        "new": new, "shape_error": shape_error, "wrap_results": wrap_results,
         "kernel": op.kernel, "plain_kernel": op.name, "defaults": tuple(p.default for p in op.parameters[2:]),
         "output_type": op.output_type, "results_of_dtypes": op.results_of_dtypes,
         "functional": functional, "numbers": frozenset(NUMBERS),
@@ -265,13 +265,11 @@ def _emit_general_dtypes(op: Op, first: int) -> str:
     if not op.results_of_dtypes:
         return _IS_OTHER
     conditions = ["dtype not in results_of_dtypes"]
-    for p in op.tensors:
-        if p != first and p in op.accepts_scalars:
-            kept = f"dtype is not bool_ if type(a{p}) is int else dtype.is_complex"
-            conditions.append(f"((type(a{p}) is int or type(a{p}) is float) and not ({kept}))")
+    numbers = [p for p in op.tensors if p != first and p in op.accepts_scalars]
+    conditions += [f"type(a{p}) is float or (type(a{p}) is int and dtype is bool_)" for p in numbers]
     for i in op.numeric_settings:
         is_none = f"a{i} is None or " if op.parameters[i].default is None else ""
-        conditions.append(f"not ({is_none}dtype.is_complex or (type(a{i}) is int and 0 <= a{i} < 128))")
+        conditions.append(f"not ({is_none}(type(a{i}) is int and 0 <= a{i} < 128))")
     condition = " or ".join(conditions)
     return f"{_IS_OTHER} and ({condition})" if op.same_dtype_ok else condition
 
@@ -310,8 +308,7 @@ def _emit_result(op: Op, first: int) -> Iterator[str]:
         yield f"    {line.replace('state.enter', 'enter')}"
     settings = tuple_of(raw[1:])
     if not is_single(op):
-        each = "in_order(each, device)" if op.contiguous else "each"
-        yield f"outs = [wrap({each}, device) for each in results]"
+        yield f"outs = wrap_results(results, device, {op.contiguous})"
         if op.view:
             yield from ("for i, out in enumerate(outs):", f"    mark_as_view(out, a0, op, {settings}, i, state)")
         return

@@ -138,7 +138,7 @@ def _write_result(op: Op, args: tuple[Any, ...], state: State) -> Any:
     self = args[0]
     check_inplace(self, state)
     dual = state.mode & DUAL
-    if state.mode & GRAD and (dual or any(isinstance(a, Variable) and requires_grad(a) for a in args)):
+    if state.mode & GRAD and (dual or any([isinstance(a, Variable) and _is_recorded(a) for a in args])):  # noqa: C419
         if dual or _reads_input(op):
             args = (_copy_before_write(self), *args[1:])
     elif _write_directly(op, args, state):
@@ -146,6 +146,10 @@ def _write_result(op: Op, args: tuple[Any, ...], state: State) -> Any:
     general = call_composite if op.kind == "composite" else apply
     result = fast_path(op, general)(*args) if has_fast_path(op) else general(op, args)
     return write(self, result, state, op.fills)
+
+
+def _is_recorded(t: AnyTensor) -> bool:
+    return t._edge is not None or (t._autograd is not None and requires_grad(t))
 
 
 def _write_directly(op: Op, args: tuple[Any, ...], state: State) -> bool:
@@ -168,7 +172,8 @@ def _write_directly(op: Op, args: tuple[Any, ...], state: State) -> bool:
     if not (hasattr(kernel, "nout") or hasattr(kernel, "takes_out")):
         return False
     settings, factor = args[n:], None
-    if settings and (settings[0].__class__ not in NUMBERS or settings != defaults):
+    is_default = len(settings) == 1 and settings[0] is defaults[0]
+    if settings and not is_default and (settings[0].__class__ not in NUMBERS or settings != defaults):
         if not op.kernel.endswith("_scaled") or settings[0].__class__ is not float or args[1].__class__ not in PLAIN:
             return False
         factor = settings[0]

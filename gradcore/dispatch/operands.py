@@ -112,7 +112,7 @@ MOST_CONSTANTS = 4096
 
 def constant(value: Any, dtype: dtypes.dtype, device: Any) -> Any:
     """Return a Python number as a 0-dim tensor of the given dtype; tensors of earlier calls are reused."""
-    key = (value, dtype, device._name)
+    key = (value or repr(value), dtype, device._name)  # 0.0 equals -0.0
     t = _constants.get(key)
     if t is None:
         if device.levels:
@@ -124,9 +124,9 @@ def constant(value: Any, dtype: dtypes.dtype, device: Any) -> Any:
         t._device, t._dtype = device, dtype
         t._edge = t._autograd = t._vc = None
         t._constant = True
-        # Not zeros, as -0.0 and 0.0 are the same key; not nan, which equals no key; and not subnormal numbers, which
-        # are zeros in float32 while `set_flush_denormal` is on.
-        if abs(value) >= _LEAST_NORMAL:
+        # Not nan, which equals no key; and not subnormal numbers, which are zeros in float32 while `set_flush_denormal`
+        # is on.
+        if abs(value) >= _LEAST_NORMAL or not value:
             if len(_constants) >= MOST_CONSTANTS:
                 _constants.clear()
             _constants[key] = t

@@ -58,11 +58,11 @@ def overwrite(op: Op, self: AnyTensor, kernel: str, arrays: tuple[Any, ...], arg
         if isinstance(a, Variable) and a._device is not self._device:
             args = tuple([_outside_batches(a, self) for a in args])
             break
-    tensors = [self, *[args[p - 1] for p in op.tensors[1:]]]
-    edges: list[Any] = []
+    recorded = False
     if state.mode and self._dtype.is_differentiable:
+        tensors = [self, *[args[p - 1] for p in op.tensors[1:]]]
         edges = [t._edge if t._autograd is None else gradient_edge(t) for t in tensors]
-    recorded = edges.count(None) < len(edges)
+        recorded = edges.count(None) < len(edges)
     if recorded:
         views.check_recordable(self)
     state.run(self._device.kernels[kernel], self._array, *arrays)

@@ -76,6 +76,13 @@ class CompiledIndexing(calls.CompiledCalls):
         elif self._function("find_outside", "l")(size, -low, index) != _DONE:
             super().check_bounds(index, size, dim, low, message)  # This call raises the error.
 
+    def are_classes(self, target: Array, classes: int) -> bool:
+        if target.dtype is _INT64 and isinstance(target, np.ndarray):
+            outcome = self._function("find_outside", "l")(classes, 0, target)
+            if outcome in (_DONE, _OUT_OF_BOUNDS):
+                return bool(outcome == _DONE)
+        return super().are_classes(target, classes)
+
     def taken_along(self, x: Array, dim: int, index: Array, negative: bool = False, *message: str) -> Array:
         kind = _kind_of(x)
         if kind is not None and index.dtype.kind == "i" and _is_large(x, dim, index):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -46,6 +47,14 @@ _KERNELS: dict[object, tuple[str, Callable[..., tuple[float, ...]]]] = {
 }
 
 
+@functools.lru_cache(256)
+def _compute_arguments(
+    arguments_of: Callable[..., tuple[float, ...]], char: str, *parameters: float
+) -> tuple[float, ...]:
+    with np.errstate(all="ignore"):  # a number beyond the range of its dtype is infinite, silently
+        return arguments_of(np.float32 if char == "f" else np.float64, *parameters)
+
+
 class CompiledRandom(CompiledCalls):
     """Random numbers of the distributions whose parameters are numbers."""
 
@@ -63,8 +72,9 @@ class CompiledRandom(CompiledCalls):
             return super().random_numbers(distribution, n, dtype, key, counter, *parameters)
         name, arguments_of = _KERNELS[distribution]
         position = np.frombuffer(key.to_bytes(16, "little") + counter.to_bytes(32, "little"), np.uint64)
-        with np.errstate(all="ignore"):  # a number beyond the range of its dtype is infinite, silently
-            arguments = arguments_of(np.float32 if char == "f" else np.float64, *parameters)
+        # Zeros of both signs are equal, but may have different arguments.
+        compute = _compute_arguments if all(parameters) else _compute_arguments.__wrapped__
+        arguments = compute(arguments_of, char, *parameters)
         out = np.empty(n, np.bool_ if name == "draw_bernoulli" else dtype)
         self._function(name, char)(position, *arguments, threads.available(), out)
         return out

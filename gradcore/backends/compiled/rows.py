@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gradcore.backends.compiled.calls import CompiledCalls, Work, as_dense
+from gradcore.backends.compiled.calls import CompiledCalls, as_dense
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.kernel_rules import RowKernel, row_kernels, width_of_rows
 from gradcore.backends.numpy import threads
@@ -32,8 +33,8 @@ ROW_KERNELS = row_kernels(NumpyBackend)
 #: The points of a channel from which batch norm, its gradient, and group norm are faster than NumPy's functions, and
 #: the width of rows that are not declared. Short rows leave SIMD lanes unused.
 _BATCH_NORM, _BATCH_NORM_BACKWARD, _GROUP_NORM, _ROW = 128, 16, 16, 32
-#: Columns of a part, as in `rows.h`.
-_COLUMNS = 64
+#: Columns of a part, as in `rows.h`; plans of calls that are cached.
+_COLUMNS, _MOST_PLANS = 64, 1_000
 
 
 Condition = Callable[..., bool]
@@ -102,11 +103,25 @@ def _takes_batch_gradients(backend: object, arguments: NormGradients) -> bool:
 class CompiledRows(CompiledCalls):
     """Kernels of contiguous rows of float32 and float64: those declared by `native_rows`, and normalizations."""
 
-    def _run(self, name: str, shape: tuple[int, ...], *arrays: Any, parts: int | None = None, **more: Any) -> None:
+    @cached_property
+    def _plans(self) -> dict[tuple[Any, ...], _Plan | None]:
+        return {}
+
+    def _run(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        *arrays: Any,
+        parts: int | None = None,
+        inner: int = 0,
+        cycle: int = 0,
+        number: float = 0.0,
+    ) -> None:
         """Run a kernel on all rows (or parts of rows) of contiguous arrays of one dtype."""
         height, width = shape
-        work, count = Work(parts or height, height, width, **more), threads.available()
-        if not self._function(name, arrays[0].dtype.char)(*work, height * width, _WORTH_A_THREAD, count, *arrays):
+        work = parts or height, height, width, inner, cycle, number  # the fields of `Work`
+        count, function = threads.available(), self._function(name, arrays[0].dtype.char)
+        if not function(*work, height * width, _WORTH_A_THREAD, count, *arrays):
             raise AssertionError(f"the arrays of {name} are not contiguous and aligned")
 
     # -- exponentials ----------------------------------------------------------------------------------------
@@ -127,7 +142,7 @@ class CompiledRows(CompiledCalls):
     @kernel_for(_takes_cross_entropy)
     def cross_entropy_rows(self, rows: Array, target: Array) -> Triple:
         height, width = rows.shape
-        powers, losses, total = (np.empty(shape, rows.dtype) for shape in (rows.shape, height, height))
+        powers, losses, total = [np.empty(shape, rows.dtype) for shape in (rows.shape, height, height)]
         classes = as_dense(target, np.int64)
         self._run("cross_entropy_rows", (height, width), rows, classes, powers, losses, total)
         return powers, losses, total
@@ -263,42 +278,70 @@ class CompiledRows(CompiledCalls):
         return out
 
 
+class _Plan(NamedTuple):
+    """A call of a declared kernel for arguments of one shape and dtype, which later calls reuse."""
+
+    function: Callable[..., Any]
+    height: int
+    width: int
+    dtype: np.dtype[Any]
+    #: Shape and dtype of each result.
+    results: list[tuple[tuple[int, ...], Any]]
+    #: Whether rows are so narrow that NumPy's functions are faster on many elements.
+    is_narrow: bool
+
+
 def _eager(kernel: RowKernel) -> Any:
-    """Return a method of the backend that calls a declared kernel for arguments that it supports."""
+    """Return a method of the backend that calls a declared kernel, or the next one for arguments that it declines."""
     # Values that depend on the declaration alone are computed once, because a call only takes two microseconds.
     symbol, call, further_reads, number = kernel.symbol, kernel.call, kernel.reads[1:], kernel.call.value
-    dims, setting = (at if at < 0 else at + len(further_reads) for at in (call.dims, call.number))
+    count = len(further_reads)
+    dims, setting = (at if at < 0 else at + count for at in (call.dims, call.number))
     of_elements = all(word == "rows" for word in kernel.writes)
     least_width, empty, available = kernel.least_width, np.empty, threads.available
     defaults = [word.partition("=")[2] for word in further_reads]
     width_of = width_of_rows(kernel, call)
 
-    def supports(backend: Any, x: Any, *rest: Any) -> bool:
+    def prepare(backend: CompiledRows, x: Any, rest: tuple[Any, ...]) -> _Plan | None:
+        shape, kind = x.shape, x.dtype
         width = width_of(x, rest) if x.size else 0
-        return width > 0 and not width < least_width <= _LARGE <= x.size
+        if width == 0:
+            return None
+        number_of_dims = 1 if dims < 0 else rest[dims]
+        height = x.size // width
+        kept = shape[: x.ndim - number_of_dims] + (1,) * number_of_dims
+        shapes = {"row": (height,), "kept": kept}
+        function = backend._function(symbol, kind.char)
+        results = [(shapes.get(word, shape), np.int64 if word == "index" else kind) for word in kernel.writes]
+        return _Plan(function, height, width, kind, results, width < least_width)
 
     def run(backend: CompiledRows, x: Any, *rest: Any) -> Any:
-        shape, kind, size = x.shape, x.dtype, x.size
-        width = shape[-1] if dims < 0 else prod(shape[x.ndim - rest[dims] :])
-        height = size // width
-        arrays = [x]
+        key: tuple[Any, ...] = symbol, x.shape, x.dtype, rest
+        if count:
+            arrays = [None if a is None else (a.shape, a.dtype) for a in rest[:count]]
+            key = symbol, x.shape, x.dtype, rest[count:], *arrays
+        plans = backend._plans
+        try:
+            plan = plans[key]
+        except KeyError:
+            if len(plans) >= _MOST_PLANS:
+                plans.clear()
+            plan = plans[key] = prepare(backend, x, rest)
+        if plan is None or (plan.is_narrow and least_width <= _LARGE <= x.size):
+            return NotImplemented
+        function, height, width, kind, formats, _ = plan
+        inputs = [x]
         for default, array in zip(defaults, rest, strict=False):
-            arrays.append(np.full(width, int(default), kind) if array is None else array)
+            inputs.append(np.full(width, int(default), kind) if array is None else array)
         # No result is a view of a longer array, which a leaf would have to copy.
-        if of_elements:
-            results = [empty(shape, kind)]
-        else:
-            count = 1 if dims < 0 else rest[dims]
-            shapes = {"row": (height,), "kept": shape[: x.ndim - count] + (1,) * count}
-            results = [empty(shapes.get(w, shape), np.int64 if w == "index" else kind) for w in kernel.writes]
+        results = [empty(*each) for each in formats]
         value = number if setting < 0 else rest[setting] if setting < len(rest) else 0
-        work = height, height, width, 0, 0, value, size, _WORTH_A_THREAD, available()
-        function = backend._function(symbol, kind.char)
-        if not function(*work, *arrays, *results):
-            function(*work, *[as_dense(a) for a in arrays], *results)
+        work = height, height, width, 0, 0, value, height * width, _WORTH_A_THREAD, available()
+        if not function(*work, *inputs, *results):
+            function(*work, *[as_dense(a) for a in inputs], *results)
         return results[0] if of_elements else tuple(results)
 
-    return kernel_for(supports)(run)
+    return kernel_for(None)(run)
 
 
 def _usual(least_width: int, width: int, x: Any, *others: Any) -> bool:

@@ -23,13 +23,26 @@ _sum: Any = np.add.reduce
 class NumpyTargets(Targets):
     """Negative log-likelihood and cross entropy of a matrix of scores."""
 
+    def _is_usual(self, x: AnyArray, target: AnyArray, ignore_index: int) -> bool:
+        """Return whether `x` is a matrix of floats with a valid class for each row, none of which may be ignored."""
+        if x.ndim != 2 or not x.size or x.dtype.kind != "f" or x.itemsize < 4:
+            return False
+        classes = x.shape[1]
+        return not 0 <= ignore_index < classes and self.are_classes(target, classes)
+
+    def are_classes(self, target: AnyArray, classes: int) -> bool:
+        """Return whether all targets are valid classes."""
+        if target.dtype == np.int64:
+            target = target.view(np.uint64)
+        return bool(not target.size or np.maximum.reduce(target) < classes)
+
     def nll(self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> tuple[Any, Any]:
-        if weight is not None or not _is_usual(x, target, ignore_index):
+        if weight is not None or not self._is_usual(x, target, ignore_index):
             return super().nll(x, target, weight, reduction, ignore_index)
         return _reduce_losses(-x.reshape(-1).take(_places(target, x.shape[1])), reduction)
 
     def class_spread(self, x: Any, target: Any, classes: int, ignore_index: int) -> Any:
-        if target.ndim == 1 and not 0 <= ignore_index < classes and _are_classes(target, classes):
+        if target.ndim == 1 and not 0 <= ignore_index < classes and self.are_classes(target, classes):
             result = np.zeros((len(target), classes), x.dtype)
             result.reshape(-1)[_places(target, classes)] = x
             return result
@@ -38,7 +51,7 @@ class NumpyTargets(Targets):
     def softmax_nll(
         self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int
     ) -> tuple[Any, Any, Any, Any]:
-        if not _is_usual(x, target, ignore_index):
+        if not self._is_usual(x, target, ignore_index):
             return super().softmax_nll(x, target, weight, reduction, ignore_index)
         powers, losses, total = self.cross_entropy_rows(rows_of(x), target)
         if weight is None:
@@ -72,7 +85,7 @@ class NumpyTargets(Targets):
         # If the total weight is not the number of targets, some targets are ignored. The caller may have changed
         # targets since the forward pass, through an array that shares their memory.
         is_plain = arguments.of_loss_alone and weight is None and powers.ndim == 2 and total_weight == len(target)
-        if not is_plain or not _are_classes(target, powers.shape[1]):
+        if not is_plain or not self.are_classes(target, powers.shape[1]):
             return super().softmax_nll_backward(arguments)
         if reduction == "mean":
             grad = grad / total_weight
@@ -87,21 +100,6 @@ class NumpyTargets(Targets):
         run_in_blocks(lambda part, _: np.multiply(powers[part], scale[part], result[part]), powers)
         result.reshape(-1)[_places(target, powers.shape[1])] -= grad
         return result
-
-
-def _is_usual(x: AnyArray, target: AnyArray, ignore_index: int) -> bool:
-    """Return whether `x` is a matrix of floats with a valid class for each row, none of which may be ignored."""
-    if x.ndim != 2 or not x.size or x.dtype.kind != "f" or x.itemsize < 4:
-        return False
-    classes = x.shape[1]
-    return not 0 <= ignore_index < classes and _are_classes(target, classes)
-
-
-def _are_classes(target: Any, classes: int) -> bool:
-    """Return whether all targets are valid classes."""
-    if target.dtype == np.int64:
-        target = target.view(np.uint64)
-    return bool(not target.size or np.maximum.reduce(target) < classes)
 
 
 def _places(target: Any, classes: int) -> Any:

@@ -271,17 +271,17 @@ class _SampleDevice:
 
 
 def results_of_dtypes(op: Any) -> dict[dtype, np.dtype[Any]]:
-    """Return the dtypes other than real floating-point ones that an elementwise operation computes without conversion.
+    """Return the dtypes of integers and bools that an elementwise operation computes without conversion.
 
     Returns
     -------
     dict of dtype to numpy.dtype
         For each dtype of all tensors, if they have the same one, the dtype of the result. The operation's settings must
-        be small integers, or None where the default is None: a float would convert integers, and not all integers fit.
+        be small integers, or None where the default is None: a float would convert tensors, and not all integers fit.
     """
     results = {}
     settings = [p.default if p.default is None else 1 for p in op.parameters]
-    for of in (dtypes.bool_, dtypes.uint8, *_SIGNED, dtypes.complex64, dtypes.complex128):
+    for of in (dtypes.bool_, dtypes.uint8, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64):
         if of is dtypes.bool_ and op.numeric_settings:
             continue
         tensors = {p: _Sample(dtypes.bool_ if p in op.keeps_dtype else of) for p in op.tensors}
@@ -290,12 +290,11 @@ def results_of_dtypes(op: Any) -> dict[dtype, np.dtype[Any]]:
             compute, result = RULES[op.promotion](op, [*tensors.values()], [], args)
         except (RuntimeError, NotImplementedError):  # the rule refuses the dtype
             continue
-        if compute is of and result is not None and (result is of or not result.is_differentiable):
+        if compute is of and result is not None and not result.is_differentiable:
             results[of] = result.numpy
     return results
 
 
-_SIGNED = dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64
 _KEEP_FLOATS = {"default", "float", "real", "real_float", "numeric", "divide", "add", "subtract", "negate"}
 _CONVERT_NO_FLOATS = _KEEP_FLOATS | {"compare", "power", "settings", "where"}
 

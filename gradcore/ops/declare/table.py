@@ -409,7 +409,7 @@ class Op:
 
     @cached_property
     def results_of_dtypes(self) -> dict[Any, Any]:
-        """NumPy's dtype of the result, by the other dtypes of tensors that the kernel takes without promotion."""
+        """NumPy's dtype of the result, by the dtype of bools and integers that the kernel takes without promotion."""
         return results_of_dtypes(self) if self.kind == "elementwise" else {}
 
     @property

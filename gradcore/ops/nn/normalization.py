@@ -42,7 +42,7 @@ def check_parameters(input: Any, *parameters: Any) -> None:
     """
     parameter_dtypes = [t.dtype for t in parameters if t is not None]
     expected = input.dtype
-    if all(dtype is expected for dtype in parameter_dtypes):
+    if parameter_dtypes.count(expected) == len(parameter_dtypes):
         return
     if expected.is_reduced and parameter_dtypes[0] is not expected:
         expected = dtypes.float32
@@ -145,7 +145,7 @@ def _checked_shape(input: Any, normalized_shape: Any, comma: str = ", ") -> tupl
             "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "
             "normalized_shape = []"
         )
-    if tuple(input.shape[-len(shape) :]) != shape:
+    if tuple(input.shape)[-len(shape) :] != shape:
         sizes = ", ".join(map(str, shape))
         raise RuntimeError(
             f"Given normalized_shape=[{sizes}], expected input with shape [*{comma}{sizes}], but got input of "
